@@ -1,0 +1,44 @@
+# The two commands of the README are `make demo` and `make test`; everything else serves them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+FOLDERS := capture ingest views sql reports
+
+.PHONY: help install demo test check format bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+install: $(STAMP)  ## make .venv and install xlahouse with all extras that run here (torch: 8 GB)
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[capture,test]'
+	@touch $@
+
+demo: $(STAMP)  ## capture, ingest, query and report on this machine; pages land in demo/site
+	$(BIN)/xlahouse demo --out demo
+
+test: $(STAMP)  ## run every test
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(STAMP) .types/xlahouse  ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(addprefix .types/xlahouse/,$(FOLDERS))
+
+format: $(STAMP)  ## rewrite the code as `make check` wants it
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## run the registered benchmarks
+	$(BIN)/python -m tests.bench
+
+# xlahouse.<folder> is a mapped namespace; type checkers need to see it as folders.
+.types/xlahouse: Makefile
+	@rm -rf .types && mkdir -p $@
+	@for folder in $(FOLDERS); do ln -s ../../$$folder $@/$$folder; done
+
+clean:  ## remove what the targets made, .venv included
+	rm -rf $(VENV) .types demo build dist *.egg-info

@@ -1,0 +1,65 @@
+"""Every error that xlahouse raises on purpose: one root, one child per place where things go wrong."""
+
+from __future__ import annotations
+
+
+class XlahouseError(Exception):
+    """The user's input or data is at fault; the message says what, where, and what to try."""
+
+
+class CaptureError(XlahouseError):
+    """A capture could not run, or did not leave a usable trace."""
+
+
+class ManifestError(XlahouseError):
+    """A manifest, plan or card is not what its schema says."""
+
+
+class TraceFormatError(XlahouseError):
+    """A trace file cannot be read.
+
+    Args:
+        path: the file, as the user named it.
+        reason: what is wrong with it and what to try.
+        offset: byte offset of the damage, where known.
+    """
+
+    def __init__(self, path: str, reason: str, offset: int | None = None) -> None:
+        where = path if offset is None else f"{path} at byte {offset:,}"
+        super().__init__(f"{where}: {reason}")
+        self.path, self.reason, self.offset = path, reason, offset
+
+
+class WarehouseError(XlahouseError):
+    """A warehouse cannot be opened or written, or holds no such run."""
+
+
+class ViewError(XlahouseError):
+    """A view's file is at fault.
+
+    Args:
+        view: the view's name.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, view: str, reason: str) -> None:
+        super().__init__(f"view {view}: {reason}")
+        self.view = view
+
+
+class QueryError(XlahouseError):
+    """A query is at fault.
+
+    Args:
+        message: what is wrong and what to try.
+        sql: the query.
+        line: 1-based line of the fault, where known.
+        column: 1-based column of the fault, where known.
+    """
+
+    def __init__(
+        self, message: str, sql: str, line: int | None = None, column: int | None = None
+    ) -> None:
+        where = "" if line is None else f" (line {line}, column {column or 1})"
+        super().__init__(f"{message}{where}")
+        self.sql, self.line, self.column = sql, line, column

@@ -1,0 +1,137 @@
+"""What capture and ingest agree on: the manifest beside each trace, and the grammar of its markers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from xlahouse.capture.errors import ManifestError
+
+# Marker grammar: step traces with the stats `request` and `step_num` (0 = prefill, k = k-th decode).
+MARKER_PREFIX = "xlahouse."
+REQUEST, PREFILL, DECODE, WARMUP = (
+    f"{MARKER_PREFIX}{phase}" for phase in ("request", "prefill", "decode", "warmup")
+)
+# Layout of a capture: <dir>/trace_<timestamp>.trace/ with <dir>/metadata_<timestamp>.json beside it.
+TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
+
+
+class MeshAxis(msgspec.Struct, frozen=True):
+    """One axis of the device mesh; a mesh lists its axes major to minor."""
+
+    axis: str
+    size: int
+
+
+class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """Host-clock times of one profiled request, in seconds.
+
+    ttft_s runs from the start of the prefill marker to the first token on the host; step_s holds one
+    duration for each decode step, from token to token.
+    """
+
+    request: int
+    ttft_s: float
+    step_s: list[float]
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Mean time per output token after the first; None with one output token."""
+        return sum(self.step_s) / len(self.step_s) if self.step_s else None
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a captured run that its trace does not say. Unknown facts are None."""
+
+    manifest_version: int = 1
+    name: str
+    captured_at: str  # ISO 8601, UTC
+    framework: str
+    framework_versions: dict[str, str]
+    model: str
+    model_family: str
+    model_config: dict[str, Any]
+    weights: str  # `random:<seed>` or where they came from
+    layers: int
+    hidden_size: int
+    dtype: str
+    batch_size: int
+    microbatches: int = 1
+    prompt_tokens: int
+    output_tokens: int
+    parallelism: str  # label such as `dp2.tp2`
+    mesh: list[MeshAxis]
+    mesh_device_ids: list[int]
+    device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
+    device_count: int
+    host_count: int = 1
+    repeat: int = 0
+    warmup_requests: int
+    requests: list[RequestTiming]
+    tokens: list[list[int]]  # of the last profiled request: batch x output_tokens
+    tokens_match_unsharded: bool | None = None
+    flags: dict[str, str] = {}  # XLA_FLAGS and other environment that shaped the run
+
+    @property
+    def measured_ttft_s(self) -> float | None:
+        """Mean host-clock TTFT over the profiled requests, in seconds."""
+        return _mean([timing.ttft_s for timing in self.requests])
+
+    @property
+    def measured_tpot_s(self) -> float | None:
+        """Mean host-clock TPOT over the profiled requests, in seconds."""
+        return _mean([timing.tpot_s for timing in self.requests if timing.tpot_s is not None])
+
+
+def manifest_path(trace_dir: Path) -> Path:
+    """The manifest's place for a `trace_<timestamp>.trace` folder.
+
+    Raises:
+        ManifestError: the folder is not named as captures name theirs.
+    """
+    match = TRACE_DIR.match(trace_dir.name)
+    if match is None:
+        raise ManifestError(f"{trace_dir}: not a capture; its name is not trace_<timestamp>.trace")
+    return trace_dir.with_name(f"metadata_{match['timestamp']}.json")
+
+
+def write_manifest(manifest: Manifest, path: Path) -> None:
+    """Write as indented JSON."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+
+def decode_manifest(raw: bytes, where: str) -> Manifest:
+    """Decode and validate.
+
+    Raises:
+        ManifestError: names the field at fault.
+    """
+    try:
+        return msgspec.json.decode(raw, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise ManifestError(f"{where}: {error}; fix the field or move the file away") from error
+
+
+def parse_mesh(text: str) -> list[MeshAxis]:
+    """`tp=4,dp=2` (major to minor) -> axes.
+
+    Raises:
+        ManifestError: the text is not of that form.
+    """
+    axes = []
+    for part in text.split(","):
+        name, equals, size = part.strip().partition("=")
+        if not equals or not name.isidentifier() or not size.isdecimal() or int(size) < 1:
+            raise ManifestError(f"mesh {text!r}: write axes as NAME=SIZE, such as dp=2,tp=4")
+        axes.append(MeshAxis(name, int(size)))
+    names = [axis.axis for axis in axes]
+    if len(set(names)) < len(names):
+        raise ManifestError(f"mesh {text!r}: an axis stands twice")
+    return axes
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

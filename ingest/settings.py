@@ -1,0 +1,46 @@
+"""What users set for a run: one small JSON file a run in the warehouse, never in its tables."""
+
+from __future__ import annotations
+
+import fsspec
+import msgspec
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.manifest import MeshAxis
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run's settings; None means that the run's own facts count."""
+
+    mesh: list[MeshAxis] | None = None
+    device_kind: str | None = None
+
+
+def settings_path(root: str, run_id: str) -> str:
+    """Where a run's settings are kept in the warehouse at `root` (a path or an fsspec URL)."""
+    return f"{root.rstrip('/')}/settings/{run_id}.json"
+
+
+def read_settings(root: str, run_id: str) -> RunSettings:
+    """A run's settings; all None where nothing was set.
+
+    Raises:
+        WarehouseError: the file is not valid.
+    """
+    path = settings_path(root, run_id)
+    try:
+        with fsspec.open(path, "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return RunSettings()
+    try:
+        return msgspec.json.decode(raw, type=RunSettings)
+    except msgspec.DecodeError as error:
+        raise WarehouseError(f"{path}: {error}; mend or remove the file") from error
+
+
+def write_settings(root: str, run_id: str, settings: RunSettings) -> None:
+    """Replace a run's settings."""
+    raw = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
+    with fsspec.open(settings_path(root, run_id), "wb", auto_mkdir=True) as file:
+        file.write(raw)
