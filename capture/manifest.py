@@ -74,6 +74,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[list[int]]  # of the last profiled request: batch x output_tokens
     tokens_match_unsharded: bool | None = None
     flags: dict[str, str] = {}  # XLA_FLAGS and other environment that shaped the run
+    parameters: int | None = None
+    weight_bytes: int | None = None  # of all parameters, over all devices, each counted once
+    kv_bytes_per_token: int | None = None  # keys and values of one token of one sequence
+    plan_entry: dict[str, Any] = {}  # the experiment as the plan has it, defaults filled in
+    warnings: list[str] = []  # what is odd about the capture, in words
 
     @property
     def measured_ttft_s(self) -> float | None:
@@ -99,8 +104,10 @@ def manifest_path(trace_dir: Path) -> Path:
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write as indented JSON."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    """Write as indented JSON; readers see the whole file or none."""
+    draft = path.with_name(f".{path.name}.partial")
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    draft.replace(path)
 
 
 def decode_manifest(raw: bytes, where: str) -> Manifest:

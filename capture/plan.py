@@ -1,0 +1,189 @@
+"""Reads a plan: the experiments to capture, each a model, a mesh and a workload, checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+
+from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.manifest import MeshAxis
+from xlahouse.capture.models import ModelSizes, model_sizes
+from xlahouse.capture.yaml_lines import line_of
+
+# Module paths that become scopes of the profile; `*` stands for one segment of a path.
+DEFAULT_SCOPES = (
+    "model.embed_tokens",
+    "model.layers.*",
+    "model.layers.*.input_layernorm",
+    "model.layers.*.self_attn",
+    "model.layers.*.post_attention_layernorm",
+    "model.layers.*.mlp",
+    "model.norm",
+    "lm_head",
+)
+AXES = ("dp", "tp")  # mesh axes that capture/sharding.py knows how to shard over
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a path
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model: a preset of capture/models.py, and the sizes that differ from it."""
+
+    name: Name
+    preset: str
+    config: dict[str, Any] = {}
+
+    @property
+    def sizes(self) -> ModelSizes:
+        """The preset's sizes with the plan's own on top.
+
+        Raises:
+            ManifestError: no such preset, or a size that models do not have.
+        """
+        return model_sizes(self.preset, self.config)
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One capture: what runs, on which mesh, how often. Sequences have a prompt of `prompt_tokens`
+    tokens each and generate `output_tokens` (the first of them in the prefill)."""
+
+    name: Name
+    model: Model
+    mesh: dict[str, Positive]  # axis -> size, major to minor
+    batch_size: Positive  # sequences over all devices
+    prompt_tokens: Positive
+    output_tokens: Positive
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    warmup_requests: Count = 2  # two, because the second prefill meets the cache of the first
+    requests: Positive = 2  # profiled
+    seed: Count = 0
+    repeat: Count = 0
+    scopes: tuple[str, ...] = DEFAULT_SCOPES
+
+    @property
+    def axes(self) -> list[MeshAxis]:
+        """The mesh as the manifest lists it."""
+        return [MeshAxis(axis, size) for axis, size in self.mesh.items()]
+
+    @property
+    def device_count(self) -> int:
+        """Devices of the mesh."""
+        return math.prod(self.mesh.values())
+
+    @property
+    def parallelism(self) -> str:
+        """Label such as `dp2.tp2`; axes of size 1 are left out."""
+        sharded = [f"{axis}{size}" for axis, size in self.mesh.items() if size > 1]
+        return ".".join(sharded) or "single"
+
+    @property
+    def cell(self) -> Path:
+        """Folder of its captures under the traces folder; seq is prompt and output together."""
+        length = self.prompt_tokens + self.output_tokens
+        return Path(self.model.name, self.parallelism, f"batch_{self.batch_size}_seq_{length}")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan file: its name and its experiments, in order."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+
+
+def read_plan(path: Path) -> Plan:
+    """Read and check a plan file.
+
+    The file is a mapping with `name`, `experiments` (a list) and, where experiments share fields,
+    `defaults` (a mapping that each experiment's own fields override).
+
+    Raises:
+        ManifestError: names the file, the line where known, and the field at fault.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = yaml.safe_load(text)
+    except OSError as error:
+        raise ManifestError(
+            f"{path}: cannot be read ({error.strerror}); name a plan file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path}: not UTF-8 text; name a plan file") from error
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict) or not isinstance(raw.get("experiments"), list):
+        raise ManifestError(f"{path}: a plan is a mapping with `name` and a list `experiments`")
+    defaults = raw.get("defaults") or {}
+    unknown = raw.keys() - {"name", "defaults", "experiments"}
+    if unknown or not isinstance(defaults, dict) or not isinstance(raw.get("name"), str):
+        raise ManifestError(
+            f"{path}: a plan has `name` (text), `defaults` (a mapping) and `experiments`"
+            + (f"; it does not know {', '.join(sorted(map(str, unknown)))}" if unknown else "")
+        )
+    experiments = tuple(
+        _experiment(entry, defaults, path, text, index)
+        for index, entry in enumerate(raw["experiments"])
+    )
+    _check_names(experiments, path)
+    return Plan(name=raw["name"], experiments=experiments)
+
+
+def _experiment(
+    entry: object, defaults: dict[str, Any], path: Path, text: str, index: int
+) -> Experiment:
+    """Merge one entry with the defaults, convert and check it."""
+    if not isinstance(entry, dict):
+        raise ManifestError(f"{path}: experiment {index + 1} is not a mapping of fields")
+    name = entry.get("name", index + 1)
+    try:
+        experiment = msgspec.convert({**defaults, **entry}, type=Experiment)
+        check_experiment(experiment)
+    except (msgspec.ValidationError, ManifestError) as error:
+        field = re.search(r"at `\$\.([^`]*)`|^(\w+)", str(error))
+        steps = re.findall(r"\w+", (field[1] or field[2]) if field else "")
+        line = line_of(text, ("experiments", index, *steps)) or line_of(text, ("defaults", *steps))
+        where = f"{path}, line {line}" if line else str(path)
+        raise ManifestError(f"{where}: experiment {name}: {error}") from error
+    return experiment
+
+
+def check_experiment(experiment: Experiment) -> None:
+    """Refuse what could not run, before any process starts.
+
+    Raises:
+        ManifestError: starts with the field at fault and says what to try.
+    """
+    sizes, mesh = experiment.model.sizes, experiment.mesh
+    unknown = [axis for axis in mesh if axis not in AXES]
+    if unknown or not mesh:
+        raise ManifestError(f"mesh: axes are {', '.join(AXES)}, not {unknown or 'none'}")
+    tp, dp = mesh.get("tp", 1), mesh.get("dp", 1)
+    for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
+        size = getattr(sizes, field)
+        if size % tp:
+            raise ManifestError(f"mesh: tp={tp} does not divide the model's {field} {size}")
+    if sizes.num_attention_heads % sizes.num_key_value_heads:
+        raise ManifestError("model: num_key_value_heads does not divide num_attention_heads")
+    if experiment.batch_size % dp:
+        raise ManifestError(f"batch_size: {experiment.batch_size} is not a multiple of dp={dp}")
+    length = experiment.prompt_tokens + experiment.output_tokens
+    if length > sizes.max_position_embeddings:
+        raise ManifestError(
+            f"prompt_tokens: prompt and output are {length} tokens, more than the model's "
+            f"max_position_embeddings {sizes.max_position_embeddings}"
+        )
+
+
+def _check_names(experiments: tuple[Experiment, ...], path: Path) -> None:
+    names = [experiment.name for experiment in experiments]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ManifestError(f"{path}: experiment {twice[0]} stands twice; give each its own name")
+    if not names:
+        raise ManifestError(f"{path}: no experiments; list at least one")

@@ -1,0 +1,124 @@
+"""The profiler's side of a capture: a session that surely wrote a trace, step markers, and module scopes."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.errors import CaptureError
+
+if TYPE_CHECKING:
+    import torch
+
+PORT_ATTEMPTS = 5
+
+
+def marker(name: str, request: int, step: int | None = None) -> AbstractContextManager[Any]:
+    """A step trace (`_r=1`) in the marker grammar; a request as a whole has no `step_num`.
+
+    A bare TraceMe and not torch_xla's StepTrace: that one would push a scope, which puts the
+    marker's name into every HLO op_name and forbids torch_xla.sync() while the marker is open.
+    """
+    import torch_xla
+
+    step_num = {} if step is None else {"step_num": step}
+    trace: AbstractContextManager[Any] = torch_xla._XLAC.profiler.TraceMe(
+        name, _r=1, request=request, **step_num
+    )
+    return trace
+
+
+def add_scopes(model: torch.nn.Module, patterns: tuple[str, ...]) -> list[str]:
+    """Trace every forward of the modules whose path matches, under that path; returns the paths.
+
+    `*` in a pattern is one segment of a path. The scopes reach host events and, with
+    XLA_IR_DEBUG, HLO op_names. They close with the module's forward, hence before torch_xla.sync().
+    """
+    import torch_xla.debug.profiler as xp
+
+    wanted = [
+        re.compile("[^.]+".join(re.escape(part) for part in pattern.split("*")))
+        for pattern in patterns
+    ]
+    paths = [
+        path
+        for path, _ in model.named_modules()
+        if path and any(pattern.fullmatch(path) for pattern in wanted)
+    ]
+    for path in paths:
+        _trace_forward(model.get_submodule(path), path, xp.Trace)
+    return paths
+
+
+def _trace_forward(module: torch.nn.Module, path: str, trace: Any) -> None:
+    """Open a scope before the module's other hooks and close it after them."""
+    opened: list[Any] = []
+
+    def enter(_module: torch.nn.Module, _inputs: object) -> None:
+        opened.append(trace(path))
+        opened[-1].__enter__()
+
+    def leave(_module: torch.nn.Module, _inputs: object, _output: object) -> None:
+        opened.pop().__exit__(None, None, None)
+
+    module.register_forward_pre_hook(enter, prepend=True)
+    module.register_forward_hook(leave, always_call=True)
+
+
+def start_server() -> object:
+    """Start torch_xla's profiler server on a free port; it lives as long as the returned object.
+
+    Raises:
+        CaptureError: every port that was tried got taken by another process in the meantime.
+    """
+    import torch_xla.debug.profiler as xp
+
+    for _ in range(PORT_ATTEMPTS):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        try:
+            return xp.start_server(port)
+        except RuntimeError as error:
+            busy = error
+    raise CaptureError(f"the profiler found no free port in {PORT_ATTEMPTS} attempts: {busy}")
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[None]:
+    """Profile the block; its session is under `folder`/plugins/profile.
+
+    Raises:
+        CaptureError: the profiler wrote no xplane, or an empty one.
+    """
+    import torch_xla.debug.profiler as xp
+
+    server = start_server()
+    xp.start_trace(str(folder))
+    try:
+        yield
+    finally:
+        xp.stop_trace()
+        del server
+    check_session(folder)
+
+
+def check_session(folder: Path) -> None:
+    """Refuse a profiler session without a filled xplane: the profiler itself reports success.
+
+    Raises:
+        CaptureError: there is none, or it is empty.
+    """
+    planes = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
+    if not planes:
+        raise CaptureError(f"{folder}: the profiler wrote no xplane; is the disk full?")
+    for plane in planes:
+        if not plane.stat().st_size:
+            raise CaptureError(
+                f"{plane}: the profiler wrote an empty xplane (a trace above 2 GiB does that); "
+                "profile fewer requests or output tokens"
+            )
