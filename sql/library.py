@@ -1,0 +1,229 @@
+"""Turns the view files into documented, ordered objects: a view's file is the only place that describes it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from graphlib import CycleError, TopologicalSorter
+from importlib.resources import files
+
+from xlahouse.capture.errors import ViewError
+from xlahouse.ingest.schema import BY_NAME, Column, Table
+
+STEM = re.compile(r"^(?P<base>_?[a-z][a-z0-9_]*)_v(?P<version>[1-9][0-9]*)$")
+GRAIN = re.compile(r"^-- (one row per .+)$")
+
+# What users set, as a relation: views join it, and setting again needs no new ingest.
+RUN_SETTINGS = Table(
+    "run_settings",
+    "run that a user has set something for",
+    (
+        Column("run_id", "str", "run"),
+        Column("mesh", "mesh", "axes of the device mesh, major to minor; NULL: the run's own"),
+        Column("device_kind", "str", "kind of device; NULL: the run's own"),
+    ),
+)
+TABLES: dict[str, Table] = {**BY_NAME, RUN_SETTINGS.name: RUN_SETTINGS}
+
+
+@dataclass(frozen=True)
+class ViewColumn:
+    """A column of a view and what its comment says."""
+
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class View:
+    """One view file: its name, what a row is, and its text."""
+
+    name: str
+    sql: str
+
+    @property
+    def base(self) -> str:
+        """The name without its version, under which the newest version is found."""
+        return _stem(self.name)["base"]
+
+    @property
+    def version(self) -> int:
+        """The N of `_vN`."""
+        return int(_stem(self.name)["version"])
+
+    @property
+    def internal(self) -> bool:
+        """Whether only other views use it: its name begins with an underscore."""
+        return self.name.startswith("_")
+
+    @property
+    def grain(self) -> str:
+        """`one row per …`.
+
+        Raises:
+            ViewError: the file does not begin with it.
+        """
+        match = GRAIN.match(self.sql.partition("\n")[0])
+        if match is None:
+            raise ViewError(self.name, "its first line is not `-- one row per …`")
+        return match[1]
+
+    @property
+    def description(self) -> str:
+        """The comment below the grain, as one paragraph; may be empty."""
+        lines = []
+        for line in self.sql.splitlines()[1:]:
+            if not line.startswith("--"):
+                break
+            lines.append(line.removeprefix("--").strip())
+        return " ".join(lines)
+
+    @cached_property
+    def columns(self) -> tuple[ViewColumn, ...]:
+        """Columns in order, each with the comment that stands above it.
+
+        Raises:
+            ViewError: comments and columns of the final SELECT do not pair up.
+        """
+        return tuple(_columns(self))
+
+    @cached_property
+    def dependencies(self) -> frozenset[str]:
+        """Tables and views that it reads, found by parsing.
+
+        Raises:
+            ViewError: it does not parse, or reads something that is neither.
+        """
+        return _dependencies(self)
+
+
+def _stem(name: str) -> re.Match[str]:
+    match = STEM.match(name)
+    if match is None:
+        raise ViewError(name, "its file is not named <name>_v<N>.sql")
+    return match
+
+
+def _columns(view: View) -> list[ViewColumn]:
+    """Pair the comments of the final SELECT with its columns.
+
+    sqlglot moves comments to neighbouring tokens, so the text decides: each run of comment lines,
+    indented by four, is followed by one column.
+    """
+    names = [selected.alias_or_name for selected in _parse(view).selects]
+    comments: list[str] = []
+    inside = False
+    for line in view.sql.rpartition("\nselect\n")[2].splitlines():
+        if line.startswith("from "):
+            break
+        if line.startswith("    -- "):
+            text = line.removeprefix("    -- ")
+            if inside:
+                comments[-1] += f" {text}"
+            else:
+                comments.append(text)
+        inside = line.startswith("    -- ")
+    if len(comments) != len(names):
+        raise ViewError(
+            view.name,
+            f"{len(names)} columns but {len(comments)} comments in its last SELECT; "
+            "put a comment above every column",
+        )
+    return [ViewColumn(name, comment) for name, comment in zip(names, comments, strict=True)]
+
+
+def _parse(view: View):  # type: ignore[no-untyped-def]  # noqa: ANN202 - sqlglot loads slowly
+    from sqlglot import exp, parse
+    from sqlglot.errors import SqlglotError
+
+    try:
+        statements = parse(view.sql, read="duckdb")
+    except SqlglotError as error:
+        raise ViewError(view.name, f"does not parse: {error}") from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise ViewError(view.name, "must be one SELECT")
+    return statements[0]
+
+
+def _dependencies(view: View) -> frozenset[str]:
+    from sqlglot import exp
+
+    tree = _parse(view)
+    own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
+    return frozenset(table.name for table in tree.find_all(exp.Table)) - own
+
+
+@dataclass(frozen=True)
+class Library:
+    """All views by name, and the order in which they can be created."""
+
+    views: dict[str, View]
+
+    @cached_property
+    def pointers(self) -> dict[str, str]:
+        """Bare name -> newest version, of the views that are not internal."""
+        newest: dict[str, View] = {}
+        for view in self.views.values():
+            known = newest.get(view.base)
+            if not view.internal and (known is None or view.version > known.version):
+                newest[view.base] = view
+        return {base: view.name for base, view in sorted(newest.items())}
+
+    @property
+    def public(self) -> list[View]:
+        """The views that users query, by name."""
+        return [view for name, view in sorted(self.views.items()) if not view.internal]
+
+    def names(self) -> set[str]:
+        """Every name that a query may use: tables, views and bare pointers."""
+        return {*TABLES, *self.views, *self.pointers}
+
+    def find(self, name: str) -> View | None:
+        """The view of that name, or the newest of that bare name."""
+        return self.views.get(self.pointers.get(name, name))
+
+    def closure(self, names: set[str]) -> tuple[set[str], list[View]]:
+        """Tables and views that `names` rest on; views in an order that can be created.
+
+        Raises:
+            ViewError: a view reads an unknown name, or views read each other in a circle.
+        """
+        tables: set[str] = set()
+        graph: dict[str, set[str]] = {}
+        waiting = [self.pointers.get(name, name) for name in names]
+        while waiting:
+            name = waiting.pop()
+            if name in TABLES:
+                tables.add(name)
+            elif name not in graph:
+                graph[name] = {
+                    found for found in self._reads(self.views[name]) if found not in TABLES
+                }
+                waiting += self.views[name].dependencies
+        try:
+            order = list(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            raise ViewError(error.args[1][0], "reads itself, through other views") from error
+        return tables, [self.views[name] for name in order]
+
+    def _reads(self, view: View) -> frozenset[str]:
+        for name in sorted(view.dependencies):
+            if name not in TABLES and name not in self.views:
+                raise ViewError(view.name, f"reads {name}, which is neither a table nor a view")
+        return view.dependencies
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Library:
+    """The views that come with xlahouse."""
+    found = sorted(files("xlahouse.views").iterdir(), key=lambda file: file.name)
+    return Library(
+        {
+            file.name.removesuffix(".sql"): View(
+                file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")
+            )
+            for file in found
+            if file.name.endswith(".sql")
+        }
+    )

@@ -1,0 +1,81 @@
+-- one row per collective on a device, as in the table collectives
+-- Adds the axis and the bytes that the device sends: all-reduce 2(n-1)/n S; reduce-scatter,
+-- all-gather and all-to-all (n-1)/n S; permute and send S; broadcast S on every member but the
+-- last; a group of one nothing. NULL where unknown: a ragged-all-to-all, no payload, no group.
+with placed as (
+    select
+        c.*,
+        d.world,
+        coalesce(d.inferred, false) as inferred,
+        coalesce(
+            a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
+        ) as axis,
+        g.position
+    from collectives as c
+    left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
+    left join collective_axis_v1 as a
+        on a.run_id = c.run_id and a.world = d.world and a.program_id = c.program_id
+        and a.op = c.op and a.group_index = c.group_index
+    left join replica_groups as g
+        on g.run_id = c.run_id and g.world = d.world and g.program_id = c.program_id
+        and g.op = c.op and g.group_index = c.group_index and g.device_id = c.device_id
+        and c.kind = 'collective-broadcast'
+)
+
+select
+    -- run
+    run_id,
+    -- device
+    device_id,
+    -- processes whose programs share device numbers
+    world,
+    -- the device's identity was deduced
+    inferred,
+    -- compiled program
+    program_id,
+    -- name of the program
+    module,
+    -- name of the HLO instruction
+    op,
+    -- kind of the collective
+    kind,
+    -- mesh axes joined by +, or none, mixed or unclassified
+    axis,
+    -- one number on every participant of one group's transfer
+    instance,
+    -- which of the instruction's replica groups
+    group_index,
+    -- members of that group, traced or not
+    group_size,
+    -- S, logical bytes of the instruction
+    payload_bytes,
+    -- bytes that the device sends
+    case
+        when kind = 'send-recv' then cast(payload_bytes as double)
+        when group_size = 1 then cast(0 as double)
+        when kind = 'all-reduce'
+            then 2 * (group_size - 1) * cast(payload_bytes as double) / nullif(group_size, 0)
+        when kind in ('all-gather', 'reduce-scatter', 'all-to-all')
+            then (group_size - 1) * cast(payload_bytes as double) / nullif(group_size, 0)
+        when kind = 'collective-permute' then cast(payload_bytes as double)
+        when kind = 'collective-broadcast' and position = group_size - 1 then cast(0 as double)
+        when kind = 'collective-broadcast' and position is not null
+            then cast(payload_bytes as double)
+    end as wire_bytes,
+    -- start
+    start_ps,
+    -- duration in flight
+    duration_ps,
+    -- a start/done pair
+    is_async,
+    -- duration of the done op; NULL on a synchronous collective
+    wait_ps,
+    -- start of the barrier directly before the op, else the op's start
+    arrival_ps,
+    -- phase of the marker it falls under; NULL outside every marker
+    phase,
+    -- request; NULL without a marker
+    request,
+    -- forward pass within the request
+    step
+from placed

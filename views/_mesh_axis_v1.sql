@@ -1,0 +1,64 @@
+-- one row per run and axis of its mesh
+-- The mesh that a user set wins over the run's own. A run without a mesh has no rows. At most 8
+-- axes; `_mesh_state_v1` says what is wrong with a mesh that cannot be used.
+with chosen as (
+    select
+        r.run_id,
+        case when s.mesh is null then 'run' else 'setting' end as mesh_source,
+        coalesce(s.mesh, r.mesh) as mesh
+    from runs as r
+    left join run_settings as s on s.run_id = r.run_id
+),
+
+numbers as (
+    select n from (values (0), (1), (2), (3), (4), (5), (6), (7)) as digits (n)
+),
+
+axes as (
+    select
+        c.run_id,
+        c.mesh_source,
+        n.n as axis_index,
+        -- Spark fails on an index beyond the end, so each index stands behind its own test.
+        case
+            when n.n = 0 then c.mesh[1].axis
+            when n.n = 1 then c.mesh[2].axis
+            when n.n = 2 then c.mesh[3].axis
+            when n.n = 3 then c.mesh[4].axis
+            when n.n = 4 then c.mesh[5].axis
+            when n.n = 5 then c.mesh[6].axis
+            when n.n = 6 then c.mesh[7].axis
+            when n.n = 7 then c.mesh[8].axis
+        end as axis,
+        case
+            when n.n = 0 then c.mesh[1].size
+            when n.n = 1 then c.mesh[2].size
+            when n.n = 2 then c.mesh[3].size
+            when n.n = 3 then c.mesh[4].size
+            when n.n = 4 then c.mesh[5].size
+            when n.n = 5 then c.mesh[6].size
+            when n.n = 6 then c.mesh[7].size
+            when n.n = 7 then c.mesh[8].size
+        end as size
+    from chosen as c
+    inner join numbers as n on n.n < array_length(c.mesh)
+)
+
+select
+    -- run
+    run_id,
+    -- where the mesh comes from: setting or run
+    mesh_source,
+    -- number of the axis, 0 is the major one
+    cast(axis_index as bigint) as axis_index,
+    -- name of the axis
+    axis,
+    -- devices along the axis
+    cast(size as bigint) as size,
+    -- devices between neighbours on this axis: the product of the sizes of all minor axes
+    -- (exact: a product of sizes below 2^40 survives ln, exp and round)
+    cast(round(exp(coalesce(sum(ln(size)) over (
+        partition by run_id order by axis_index desc
+        rows between unbounded preceding and 1 preceding
+    ), 0))) as bigint) as stride_size
+from axes

@@ -1,0 +1,148 @@
+-- one row per run and request, and one for a run without markers
+-- TTFT: start of the prefill marker on the host to the end of the last prefill op over all devices.
+-- TPOT: (end of the last decode step - end of prefill) / decode steps; NULL with one output token,
+-- and where the trace lacks the ops of either end. e2e: TTFT's start to the last step's end.
+-- Warm-up requests and requests during which something was compiled are left out (run_summary
+-- counts them). The host clock's values are means over the run's requests.
+-- Without markers (source = module) TTFT is unknown, and TPOT = (last end - first end) / (count - 1)
+-- over the launch instances of the program with the most; of two with equally many, the one that
+-- took longer, then the lower program_id.
+with steps as (
+    select
+        *,
+        row_number() over (partition by run_id, request order by step desc) as steps_from_last,
+        case when step > 0 then latency_s end as decode_s
+    from step_latency_v1
+),
+
+ranked as (
+    select
+        run_id, request, decode_s,
+        row_number() over (partition by run_id, request order by decode_s) as place,
+        count(*) over (partition by run_id, request) as places
+    from steps
+    where decode_s is not null
+),
+
+percentiles as (
+    select
+        run_id, request,
+        max(case when place = (50 * places + 99) // 100 then decode_s end) as p50_step_s,
+        max(case when place = (95 * places + 99) // 100 then decode_s end) as p95_step_s,
+        max(case when place = (99 * places + 99) // 100 then decode_s end) as p99_step_s
+    from ranked
+    group by run_id, request
+),
+
+requests as (
+    select
+        run_id, request,
+        min(case when step = 0 then start_ps end) as start_ps,
+        max(case when step = 0 then end_ps end) as prefill_end_ps,
+        max(case when steps_from_last = 1 then end_ps end) as last_end_ps,
+        sum(case when step > 0 then 1 else 0 end) as decode_steps
+    from steps
+    group by run_id, request
+),
+
+marked as (
+    select
+        r.run_id, r.request, 'marker' as source, r.decode_steps,
+        cast(r.prefill_end_ps - r.start_ps as double) / 1e12 as ttft_s,
+        cast(r.last_end_ps - r.prefill_end_ps as double) / 1e12 / nullif(r.decode_steps, 0)
+            as tpot_s,
+        cast(r.last_end_ps - r.start_ps as double) / 1e12 as e2e_s,
+        p.p50_step_s, p.p95_step_s, p.p99_step_s
+    from requests as r
+    left join percentiles as p on p.run_id = r.run_id and p.request = r.request
+),
+
+runs_with_markers as (
+    select run_id
+    from phases
+    where source = 'marker' and phase in ('prefill', 'decode', 'mixed', 'warmup')
+    group by run_id
+),
+
+instances as (
+    select
+        l.run_id, l.program_id, l.launch_instance,
+        min(l.start_ps) as start_ps,
+        max(l.start_ps + l.duration_ps) as end_ps
+    from launches as l
+    left join runs_with_markers as m on m.run_id = l.run_id
+    where m.run_id is null
+    group by l.run_id, l.program_id, l.launch_instance
+),
+
+programs as (
+    select
+        run_id, program_id,
+        count(*) as executions,
+        min(end_ps) as first_end_ps,
+        max(end_ps) as last_end_ps,
+        sum(end_ps - start_ps) as total_ps
+    from instances
+    group by run_id, program_id
+),
+
+most_launched as (
+    select
+        *,
+        row_number() over (
+            partition by run_id order by executions desc, total_ps desc, program_id
+        ) as place
+    from programs
+),
+
+unmarked as (
+    select
+        run_id, cast(null as bigint) as request, 'module' as source,
+        executions - 1 as decode_steps,
+        cast(null as double) as ttft_s,
+        cast(last_end_ps - first_end_ps as double) / 1e12 / nullif(executions - 1, 0) as tpot_s,
+        cast(null as double) as e2e_s,
+        cast(null as double) as p50_step_s,
+        cast(null as double) as p95_step_s,
+        cast(null as double) as p99_step_s
+    from most_launched
+    where place = 1
+),
+
+timed as (
+    select * from marked
+    union all
+    select * from unmarked
+)
+
+select
+    -- run
+    t.run_id,
+    -- request; NULL without markers
+    t.request,
+    -- marker or module
+    t.source,
+    -- time to first token
+    t.ttft_s,
+    -- time per output token after the first
+    t.tpot_s,
+    -- from the start of the request to the end of its last step
+    t.e2e_s,
+    -- steps that TPOT is a mean over
+    cast(t.decode_steps as bigint) as decode_steps,
+    -- batch size x output tokens / e2e
+    cast(r.batch_size * r.output_tokens as double) / nullif(t.e2e_s, 0) as output_tokens_per_s,
+    -- batch size / TPOT
+    cast(r.batch_size as double) / nullif(t.tpot_s, 0) as decode_tokens_per_s,
+    -- median time from decode step to decode step
+    t.p50_step_s,
+    -- 95th percentile of it
+    t.p95_step_s,
+    -- 99th percentile of it
+    t.p99_step_s,
+    -- TTFT by the host's clock, mean over the run's requests
+    r.measured_ttft_s,
+    -- TPOT by the host's clock, mean over the run's requests
+    r.measured_tpot_s
+from timed as t
+left join runs as r on r.run_id = t.run_id

@@ -1,0 +1,78 @@
+-- one row per run, request and step of a marked request
+-- Warm-up requests and requests during which something was compiled are left out: run_summary
+-- counts them. A step ends with its last op over all devices (control ops aside); its latency runs
+-- from the end of the step before, the first one's (prefill) from its marker's start on the host.
+-- A step whose ops the trace does not hold has no end, and neither it nor the next a latency.
+with markers as (
+    select
+        run_id, request, step,
+        min(phase) as phase,
+        min(start_ps) as marker_start_ps,
+        max(start_ps + duration_ps) as marker_end_ps
+    from phases
+    where source = 'marker' and phase in ('prefill', 'decode', 'mixed')
+        and request is not null and step is not null
+    group by run_id, request, step
+),
+
+requests as (
+    select
+        run_id, request,
+        min(marker_start_ps) as start_ps,
+        max(marker_end_ps) as end_ps
+    from markers
+    group by run_id, request
+),
+
+-- By overlap, not by number: a warm-up may carry the number of a request that counts. Few phases
+-- are warm-ups or compiles, so the join stays small.
+excluded as (
+    select r.run_id, r.request
+    from requests as r
+    inner join phases as p
+        on p.run_id = r.run_id and p.phase in ('warmup', 'compile')
+        and p.start_ps < r.end_ps and p.start_ps + p.duration_ps > r.start_ps
+    group by r.run_id, r.request
+),
+
+ends as (
+    select
+        run_id, request, step,
+        min(start_ps) as first_op_ps,
+        max(start_ps + duration_ps) as end_ps
+    from ops
+    where category <> 'control' and phase in ('prefill', 'decode', 'mixed')
+        and request is not null and step is not null
+    group by run_id, request, step
+),
+
+placed as (
+    select
+        m.run_id, m.request, m.step, m.phase, m.marker_start_ps, e.first_op_ps, e.end_ps,
+        lag(e.end_ps) over (partition by m.run_id, m.request order by m.step) as previous_end_ps
+    from markers as m
+    left join ends as e on e.run_id = m.run_id and e.request = m.request and e.step = m.step
+    left join excluded as x on x.run_id = m.run_id and x.request = m.request
+    where x.run_id is null
+)
+
+select
+    -- run
+    run_id,
+    -- request
+    request,
+    -- forward pass within the request: 0 is prefill, k the k-th decode
+    step,
+    -- prefill, decode or mixed
+    phase,
+    -- start of the marker on the host, the earliest over hosts
+    marker_start_ps as start_ps,
+    -- start of the first op over all devices
+    first_op_ps,
+    -- end of the last op over all devices
+    end_ps,
+    -- from the end of the step before to the end of this one; the first from its marker's start
+    cast(
+        end_ps - case when step = 0 then marker_start_ps else previous_end_ps end as double
+    ) / 1e12 as latency_s
+from placed
