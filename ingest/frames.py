@@ -1,0 +1,167 @@
+"""What a plane's reader hands on: frames of one shape, whatever hardware the plane came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+OPS: dict[str, Any] = {
+    "device_id": pl.Int64,
+    "program_id": pl.UInt64,
+    "module": pl.String,
+    "op": pl.String,
+    "opcode_text": pl.String,  # opcode as the event's instruction text has it; HLO wins over it
+    "hlo_category": pl.String,
+    "line": pl.String,
+    "on_async_line": pl.Boolean,
+    "traced_category": pl.String,  # wait and control where the line decides, else NULL
+    "start_ps": pl.Int64,
+    "duration_ps": pl.Int64,
+    "flops": pl.Float64,
+    "model_flops": pl.Float64,
+    "bytes_accessed": pl.Float64,
+    "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
+}
+LAUNCHES: dict[str, Any] = {
+    "device_id": pl.Int64,
+    "program_id": pl.UInt64,
+    "module": pl.String,
+    "start_ps": pl.Int64,
+    "duration_ps": pl.Int64,
+    "enqueue_ps": pl.Int64,
+    "link": pl.Int64,  # consumer id (_c) that a host event's producer id (_p) equals
+    "launch_key": pl.Int64,
+    "instance_key": pl.Int64,  # where the reader knows the launch instance
+}
+HOST_EVENTS: dict[str, Any] = {
+    "host": pl.String,
+    "thread": pl.String,
+    "name": pl.String,
+    "start_ps": pl.Int64,
+    "duration_ps": pl.Int64,
+    "args": pl.String,
+}
+COUNTERS: dict[str, Any] = {
+    "device_id": pl.Int64,
+    "name": pl.String,
+    "start_ps": pl.Int64,
+    "value": pl.Float64,
+}
+MARKERS: dict[str, Any] = {
+    "host": pl.String,
+    "phase": pl.String,
+    "request": pl.Int64,
+    "step": pl.Int64,
+    "start_ps": pl.Int64,
+    "duration_ps": pl.Int64,
+}
+PRODUCERS: dict[str, Any] = {"link": pl.Int64, "enqueue_ps": pl.Int64}
+COVERAGE: dict[str, Any] = {
+    "source": pl.String,
+    "plane": pl.String,
+    "line": pl.String,
+    "table_name": pl.String,
+    "events_read": pl.Int64,
+    "rows_written": pl.Int64,
+    "events_rejected": pl.Int64,
+}
+
+
+def empty(columns: dict[str, Any]) -> pl.DataFrame:
+    """A frame of these columns without rows."""
+    return pl.DataFrame(schema=columns)
+
+
+def conform(frame: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
+    """Exactly these columns, typed; missing ones NULL."""
+    present = set(frame.columns)
+    return frame.select(
+        (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in columns.items()
+    )
+
+
+def stack(frames: list[pl.DataFrame], columns: dict[str, Any]) -> pl.DataFrame:
+    """One frame of these columns from many."""
+    return pl.concat([conform(frame, columns) for frame in frames]) if frames else empty(columns)
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A finding about the data: what was found, where, and what it costs."""
+
+    severity: str
+    code: str
+    message: str
+    source: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that the trace has events of."""
+
+    device_id: int
+    plane: str
+    kind: str
+    core: str
+    local_ordinal: int | None = None
+    chip_id: int | None = None
+    host: str | None = None
+    peak_flops: float | None = None
+    peak_hbm_bytes_per_s: float | None = None
+    inferred: bool = False
+
+
+@dataclass(frozen=True)
+class PlaneEvents:
+    """Everything that a reader made of one plane."""
+
+    devices: list[Device] = field(default_factory=list)
+    ops: pl.DataFrame = field(default_factory=lambda: empty(OPS))
+    launches: pl.DataFrame = field(default_factory=lambda: empty(LAUNCHES))
+    host_events: pl.DataFrame = field(default_factory=lambda: empty(HOST_EVENTS))
+    counters: pl.DataFrame = field(default_factory=lambda: empty(COUNTERS))
+    markers: pl.DataFrame = field(default_factory=lambda: empty(MARKERS))
+    producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS))
+    coverage: pl.DataFrame = field(default_factory=lambda: empty(COVERAGE))
+    issues: list[Issue] = field(default_factory=list)
+
+
+def coverage_rows(
+    source: str, plane: str, events: pl.DataFrame, rejected: pl.DataFrame
+) -> pl.DataFrame:
+    """Coverage of a plane, a row a line and table.
+
+    Args:
+        source: file.
+        plane: plane.
+        events: (thread, table_name), one row for each event that became a row or part of one.
+        rejected: (thread), one row for each event that was refused.
+    """
+    kept = events.group_by("thread", "table_name").agg(rows_written=pl.len())
+    lost = rejected.group_by("thread").agg(events_rejected=pl.len())
+    lost = lost.with_columns(table_name=pl.lit("", pl.String))
+    both = pl.concat([kept, lost], how="diagonal")
+    return conform(
+        both.with_columns(
+            pl.col("rows_written", "events_rejected").fill_null(0).cast(pl.Int64)
+        ).select(
+            pl.lit(source).alias("source"),
+            pl.lit(plane).alias("plane"),
+            pl.col("thread").alias("line"),
+            pl.col("table_name").replace("", None),
+            (pl.col("rows_written") + pl.col("events_rejected")).alias("events_read"),
+            "rows_written",
+            "events_rejected",
+        ),
+        COVERAGE,
+    )
+
+
+def split_bad_times(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(kept, refused): an event that starts before the profile or lasts less than nothing is refused."""
+    good = (pl.col("start_ps") >= 0) & (pl.col("duration_ps") >= 0)
+    return events.filter(good), events.filter(~good)

@@ -1,0 +1,139 @@
+"""Who takes part in a collective: replica groups and permute pairs, translated into device numbers.
+
+The numbers in an instruction name replicas, partitions or both, by rules that depend on its channel
+(CollectiveOpGroupMode in openxla/xla, xla_data.proto); the program's device assignment then says which
+device runs which replica and partition.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# These carry use_global_device_ids; on the others a channel means that the numbers are partitions.
+_GLOBAL_IDS_OPS = ("all-reduce", "all-gather", "reduce-scatter")
+
+
+class GroupError(ValueError):
+    """Groups that contradict themselves or the device assignment; the message says how."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """devices[partition][replica] = logical device number."""
+
+    devices: tuple[tuple[int, ...], ...]
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the program."""
+        return len(self.devices)
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of the program."""
+        return len(self.devices[0]) if self.devices else 0
+
+    @classmethod
+    def of(cls, module: Any) -> Assignment | None:
+        """The assignment in an HloModule; None where it has none."""
+        rows = module.device_assignment.computation_devices
+        devices = tuple(tuple(row.replica_device_ids) for row in rows)
+        return cls(devices) if devices and devices[0] else None
+
+
+def _decode_iota(iota: Any) -> list[list[int]]:
+    """`[groups,size]<=[dims]T(perm)` -> lists of numbers."""
+    dims = list(iota.iota_reshape_dims)
+    perm = list(iota.iota_transpose_perm) or list(range(len(dims)))
+    groups, size = iota.num_replica_groups, iota.num_devices_per_group
+    if math.prod(dims) != groups * size or sorted(perm) != list(range(len(dims))):
+        raise GroupError(f"[{groups},{size}]<={dims}T{perm} is not a permutation of its devices")
+    order = np.arange(groups * size).reshape(dims).transpose(perm)
+    return [[int(number) for number in row] for row in order.reshape(groups, size)]
+
+
+def raw_groups(instruction: Any) -> list[list[int]]:
+    """Groups as the instruction writes them, in whichever notation; [] means everybody."""
+    listed = instruction.collective_device_list
+    for iota in (instruction.iota_collective_device_list, listed.iota_replica_group_list):
+        if iota.num_replica_groups:
+            return _decode_iota(iota)
+    groups = listed.replica_groups or instruction.replica_groups
+    return [list(group.replica_ids) for group in groups if group.replica_ids]
+
+
+def device_groups(instruction: Any, assignment: Assignment | None) -> list[list[int]]:
+    """Groups as logical device numbers.
+
+    Raises:
+        GroupError: the groups name someone that the program does not have.
+    """
+    groups = raw_groups(instruction)
+    if assignment is None:
+        return groups
+    kind = instruction.opcode.decode().removesuffix("-start")
+    partitions, replicas = range(assignment.partitions), range(assignment.replicas)
+    devices = assignment.devices
+    try:
+        if instruction.channel_id <= 0:  # replicas, the same for every partition
+            groups = groups or [list(replicas)]
+            return [[devices[p][r] for r in group] for p in partitions for group in groups]
+        if kind not in _GLOBAL_IDS_OPS:  # partitions, the same for every replica
+            groups = groups or [list(partitions)]
+            return [[devices[p][r] for p in group] for r in replicas for group in groups]
+        if not instruction.use_global_device_ids:  # replicas, each with all its partitions
+            groups = groups or [list(replicas)]
+            return [[devices[p][r] for r in group for p in partitions] for group in groups]
+        groups = groups or [list(range(assignment.replicas * assignment.partitions))]
+        return [
+            [devices[flat % assignment.partitions][flat // assignment.partitions] for flat in group]
+            for group in groups
+        ]
+    except IndexError:
+        raise GroupError(
+            f"a group names a member beyond {assignment.replicas} replicas x "
+            f"{assignment.partitions} partitions"
+        ) from None
+
+
+def device_pairs(instruction: Any, assignment: Assignment | None) -> list[tuple[int, int]]:
+    """Source and target of each pair of a permute, as logical device numbers.
+
+    Raises:
+        GroupError: a pair names someone that the program does not have.
+    """
+    pairs = [(pair.source, pair.target) for pair in instruction.source_target_pairs]
+    if assignment is None:
+        return pairs
+    devices = assignment.devices
+    try:
+        if instruction.channel_id > 0:
+            replicas = range(assignment.replicas)
+            return [(devices[s][r], devices[t][r]) for r in replicas for s, t in pairs]
+        return [(row[s], row[t]) for row in devices for s, t in pairs]
+    except IndexError:
+        raise GroupError("a pair names a member that the program does not have") from None
+
+
+def connected(pairs: list[tuple[int, int]]) -> list[list[int]]:
+    """Connected components of a permute's pairs, each ascending, by their smallest member."""
+    parent: dict[int, int] = {}
+
+    def root(member: int) -> int:
+        parent.setdefault(member, member)
+        while parent[member] != member:
+            parent[member] = parent[parent[member]]
+            member = parent[member]
+        return member
+
+    for source, target in pairs:
+        low, high = sorted((root(source), root(target)))
+        parent[high] = low
+    components: dict[int, list[int]] = {}
+    for member in sorted(parent):
+        components.setdefault(root(member), []).append(member)
+    return list(components.values())

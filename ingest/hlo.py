@@ -1,0 +1,162 @@
+"""Reads HLO protos: an indexed module, and the rows of the `instructions` table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+from google.protobuf.message import DecodeError
+
+from xlahouse.ingest import shapes
+from xlahouse.ingest.groups import Assignment
+from xlahouse.ingest.proto import message_class
+from xlahouse.ingest.scopes import component_of, layer_of
+from xlahouse.ingest.xspace import Plane
+
+FINGERPRINT = re.compile(r"\((\d+)\)$")  # `jit_f(12190760917235803885)`
+_UINT64 = 2**64
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program: an HloModule with its instructions by id."""
+
+    program_id: int
+    module: str
+    proto: Any
+
+    @cached_property
+    def assignment(self) -> Assignment | None:
+        """Which device runs which replica and partition."""
+        return Assignment.of(self.proto)
+
+    @cached_property
+    def computations(self) -> dict[int, Any]:
+        """Computations by id."""
+        return {computation.id: computation for computation in self.proto.computations}
+
+    @cached_property
+    def by_id(self) -> dict[int, Any]:
+        """Instructions by id, over all computations."""
+        return {instruction.id: instruction for _, instruction in self.instructions()}
+
+    def instructions(self) -> Iterator[tuple[Any, Any]]:
+        """(computation, instruction) of every instruction."""
+        for computation in self.proto.computations:
+            for instruction in computation.instructions:
+                yield computation, instruction
+
+    def operands(self, instruction: Any) -> list[Any]:
+        """The instructions whose values it takes; unknown ids are left out."""
+        found = (self.by_id.get(number) for number in instruction.operand_ids)
+        return [operand for operand in found if operand is not None]
+
+    def called(self, instruction: Any) -> list[Any]:
+        """The computations that it calls."""
+        found = (self.computations.get(number) for number in instruction.called_computation_ids)
+        return [computation for computation in found if computation is not None]
+
+    def framework_op(self, instruction: Any) -> str:
+        """Its op_name; where it has none, that of the root of what it calls."""
+        if instruction.metadata.op_name:
+            return _text(instruction.metadata.op_name)
+        for computation in self.called(instruction):
+            root = self.by_id.get(computation.root_id)
+            if root is not None and root.metadata.op_name:
+                return _text(root.metadata.op_name)
+        return ""
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def parse_program(raw: bytes, program_id: int | None, name: str) -> Program:
+    """Parse a serialized HloProto.
+
+    Args:
+        raw: the bytes.
+        program_id: the id by which events name the program; None: the module's own.
+        name: what the trace calls it.
+
+    Raises:
+        ValueError: the bytes are no HloProto.
+    """
+    proto = message_class("HloProto")()
+    try:
+        proto.ParseFromString(raw)
+    except DecodeError as error:
+        raise ValueError(f"the HLO of {name} is damaged: {error}") from error
+    module = proto.hlo_module
+    own = module.id if program_id is None else program_id
+    return Program(own % _UINT64, _text(module.name) or name, module)
+
+
+def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
+    """The programs in `/host:metadata`; a damaged one comes as the error that says so.
+
+    The id is the `program_id` stat (newer files), else the number in the name, else the key.
+    """
+    blobs = plane.metadata_stats.blobs("Hlo Proto").rename({"owner": "metadata_id"})
+    ids = plane.metadata_stats.numbers("program_id", pl.UInt64).rename({"owner": "metadata_id"})
+    rows = blobs.join(plane.metadata, on="metadata_id", how="left").join(
+        ids, on="metadata_id", how="left"
+    )
+    for row in rows.iter_rows(named=True):
+        name = row["name"] or ""
+        match = FINGERPRINT.search(name)
+        program_id = row["program_id"]
+        if program_id is None:
+            program_id = int(match[1]) if match else row["metadata_id"]
+        try:
+            yield parse_program(row["Hlo Proto"], program_id, name)
+        except ValueError as error:
+            yield error
+
+
+def instruction_rows(program: Program) -> list[dict[str, Any]]:
+    """Rows of the `instructions` table, without run_id."""
+    names = {number: _text(other.name) for number, other in program.by_id.items()}
+    rows = []
+    for computation, instruction in program.instructions():
+        framework_op = program.framework_op(instruction)
+        rows.append(
+            {
+                "program_id": program.program_id,
+                "module": program.module,
+                "computation": _text(computation.name),
+                "op": _text(instruction.name),
+                "opcode": _text(instruction.opcode),
+                "called": _joined(_text(c.name) for c in program.called(instruction)),
+                "operands": _joined(names.get(n, f"#{n}") for n in instruction.operand_ids),
+                "framework_op": _text(instruction.metadata.op_name) or None,
+                "source_file": _text(instruction.metadata.source_file) or None,
+                "source_line": instruction.metadata.source_line or None,
+                "layer": layer_of(framework_op),
+                "component": component_of(framework_op),
+                **_shape_columns(instruction.shape),
+            }
+        )
+    return rows
+
+
+def _joined(names: Iterator[str]) -> str | None:
+    return ",".join(names) or None
+
+
+def _shape_columns(shape: Any) -> dict[str, Any]:
+    is_array = bool(shapes.leaves(shape)) and shape.element_type != shapes.TUPLE
+    return {
+        "shape": shapes.shape_text(shape),
+        "dtype": shapes.dtype(shape),
+        "dims": list(shape.dimensions) if is_array else None,
+        "layout": list(shape.layout.minor_to_major) if is_array else None,
+        "tiling": shapes.tiling(shape),
+        "memory_space": shape.layout.memory_space if is_array else None,
+        "logical_bytes": shapes.logical_bytes(shape),
+        "padded_bytes": shapes.padded_bytes(shape),
+    }

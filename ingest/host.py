@@ -1,0 +1,73 @@
+"""Reads planes without device ops: host threads with their markers, and planes that nobody knows."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from xlahouse.capture.manifest import MARKER_PREFIX
+from xlahouse.ingest import frames
+from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.xspace import Plane
+
+HOST_PLANE = "/host:CPU"
+
+
+def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
+    """Threads of a host: every event to host_events; markers and enqueues besides."""
+    events, refused = frames.split_bad_times(plane.named_events)
+    issues = []
+    if not refused.is_empty():
+        issues.append(
+            Issue("warning", "bad_time", "negative start or duration", source, refused.height)
+        )
+    return PlaneEvents(
+        host_events=host_event_rows(plane, events, host),
+        markers=marker_rows(plane, events, host),
+        producers=_producers(plane, events),
+        coverage=frames.coverage_rows(
+            source, plane.name, events.with_columns(table_name=pl.lit("host_events")), refused
+        ),
+        issues=issues,
+    )
+
+
+def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
+    """A plane that has no reader: its events are kept in host_events, and an issue says so."""
+    read = read_host_plane(plane, source, host)
+    kept = read.host_events.with_columns(thread=pl.lit(f"{plane.name}/") + pl.col("thread"))
+    issues = read.issues
+    if not kept.is_empty():
+        message = f"plane {plane.name} has no reader of its own; its events are in host_events"
+        issues = [*issues, Issue("warning", "unknown_plane", message, source, kept.height)]
+    return PlaneEvents(host_events=kept, coverage=read.coverage, issues=issues)
+
+
+def host_event_rows(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.DataFrame:
+    """Events of a plane as rows of host_events."""
+    args = plane.event_stats.as_json().rename({"owner": "event"})
+    return (
+        events.join(args, on="event", how="left", maintain_order="left")
+        .with_columns(host=pl.lit(host, pl.String))
+        .pipe(frames.conform, frames.HOST_EVENTS)
+    )
+
+
+def marker_rows(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.DataFrame:
+    """Step traces named by the marker grammar, with their request and step."""
+    marks = events.filter(pl.col("name").str.starts_with(MARKER_PREFIX))
+    for stat, column in (("request", "request"), ("step_num", "step")):
+        numbers = plane.event_stats.numbers(stat).rename({stat: column, "owner": "event"})
+        marks = marks.join(numbers, on="event", how="left", maintain_order="left")
+    return marks.with_columns(
+        host=pl.lit(host, pl.String), phase=pl.col("name").str.strip_prefix(MARKER_PREFIX)
+    ).pipe(frames.conform, frames.MARKERS)
+
+
+def _producers(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
+    """Host events that enqueue something: producer id and start."""
+    ids = plane.event_stats.numbers("_p").rename({"_p": "link", "owner": "event"})
+    return (
+        ids.join(events.select("event", enqueue_ps="start_ps"), on="event")
+        .unique("link", keep="first", maintain_order=True)
+        .pipe(frames.conform, frames.PRODUCERS)
+    )

@@ -1,0 +1,202 @@
+"""The protobuf messages that traces are made of, as tables of field numbers, and their decoders.
+
+Only the fields that ingest reads are listed; protobuf skips the rest. Field numbers: openxla/xla
+(xla/tsl/profiler/protobuf/xplane.proto, xla/service/hlo.proto, xla/xla_data.proto). Text that a trace
+may hold in any encoding is declared as bytes. Maps are declared as what they are on the wire: repeated
+entries of key and value.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_PACKAGE = "xlahouse"
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "int64": _FIELD.TYPE_INT64,
+    "int32": _FIELD.TYPE_INT32,
+    "uint64": _FIELD.TYPE_UINT64,
+    "double": _FIELD.TYPE_DOUBLE,
+    "bool": _FIELD.TYPE_BOOL,
+    "bytes": _FIELD.TYPE_BYTES,
+}
+
+# message -> lines of `number name type`; `*` marks a repeated field, `?` one of the message's oneof.
+MESSAGES = {
+    "XStat": """
+        1 metadata_id int64
+        2 double_value double?
+        3 uint64_value uint64?
+        4 int64_value int64?
+        5 str_value bytes?
+        6 bytes_value bytes?
+        7 ref_value uint64?
+    """,
+    "XEvent": """
+        1 metadata_id int64
+        2 offset_ps int64
+        3 duration_ps int64
+        4 stats XStat*
+        5 num_occurrences int64
+    """,
+    "XLine": """
+        1 id int64
+        2 name bytes
+        3 timestamp_ns int64
+        4 events XEvent*
+        11 display_name bytes
+    """,
+    "XEventMetadata": """
+        1 id int64
+        2 name bytes
+        4 display_name bytes
+        5 stats XStat*
+    """,
+    "XEventMetadataEntry": """
+        1 key int64
+        2 value XEventMetadata
+    """,
+    "XStatMetadata": """
+        1 id int64
+        2 name bytes
+    """,
+    "XStatMetadataEntry": """
+        1 key int64
+        2 value XStatMetadata
+    """,
+    "XPlane": """
+        1 id int64
+        2 name bytes
+        3 lines XLine*
+        4 event_metadata XEventMetadataEntry*
+        5 stat_metadata XStatMetadataEntry*
+        6 stats XStat*
+    """,
+    "CoreDetails": """
+        1 hostname bytes
+        2 device_ordinal int32
+        3 core_num int32
+        4 local_chip_id int32
+        5 global_chip_id int32
+        6 global_core_id int32
+        7 is_sparse_core bool
+    """,
+    "TileProto": "1 dimensions int64*",
+    "LayoutProto": """
+        1 minor_to_major int64*
+        6 tiles TileProto*
+        7 element_size_in_bits int64
+        8 memory_space int64
+    """,
+    "ShapeProto": """
+        2 element_type int32
+        3 dimensions int64*
+        4 tuple_shapes ShapeProto*
+        5 layout LayoutProto
+    """,
+    "OpMetadata": """
+        1 op_type bytes
+        2 op_name bytes
+        3 source_file bytes
+        4 source_line int32
+    """,
+    "ReplicaGroup": "1 replica_ids int64*",
+    "SourceTarget": """
+        1 source int64
+        2 target int64
+    """,
+    "IotaReplicaGroupList": """
+        1 num_replica_groups int64
+        2 num_devices_per_group int64
+        3 iota_reshape_dims int64*
+        4 iota_transpose_perm int32*
+    """,
+    "CollectiveDeviceList": """
+        1 replica_groups ReplicaGroup*
+        2 iota_replica_group_list IotaReplicaGroupList
+    """,
+    "HloInstruction": """
+        1 name bytes
+        2 opcode bytes
+        3 shape ShapeProto
+        7 metadata OpMetadata
+        14 dimensions int64*
+        26 channel_id int64
+        28 custom_call_target bytes
+        35 id int64
+        36 operand_ids int64*
+        38 called_computation_ids int64*
+        47 is_host_transfer bool
+        49 replica_groups ReplicaGroup*
+        52 source_target_pairs SourceTarget*
+        71 use_global_device_ids bool
+        79 async_execution_thread bytes
+        87 collective_device_list CollectiveDeviceList
+        92 iota_collective_device_list IotaReplicaGroupList
+    """,
+    "HloComputation": """
+        1 name bytes
+        2 instructions HloInstruction*
+        5 id int64
+        6 root_id int64
+    """,
+    "ComputationDevice": "1 replica_device_ids int64*",
+    "DeviceAssignment": """
+        1 replica_count int32
+        2 computation_count int32
+        3 computation_devices ComputationDevice*
+    """,
+    "HloModule": """
+        1 name bytes
+        3 computations HloComputation*
+        5 id int64
+        6 entry_computation_id int64
+        15 device_assignment DeviceAssignment
+    """,
+    "HloProto": "1 hlo_module HloModule",
+}
+
+
+@cache
+def _descriptors() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(
+        name="xlahouse.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for name, lines in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field_name, kind in (
+            line.split() for line in lines.splitlines() if line.strip()
+        ):
+            field = message.field.add(name=field_name, number=int(number))
+            bare = kind.rstrip("*?")
+            field.label = _FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL
+            if bare in _SCALARS:
+                field.type = _SCALARS[bare]
+            else:
+                field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{_PACKAGE}.{bare}"
+            if kind.endswith("?"):
+                if not message.oneof_decl:
+                    message.oneof_decl.add(name="value")
+                field.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
+
+
+def message_class(name: str) -> Any:
+    """The protobuf class of a message in MESSAGES, to parse or to build one."""
+    return message_factory.GetMessageClass(
+        _descriptors().FindMessageTypeByName(f"{_PACKAGE}.{name}")
+    )
+
+
+@cache
+def arrow_decoder(name: str) -> Any:
+    """Decodes many serialized messages at once: `.list_to_record_batch([bytes, …])`, in Rust."""
+    import ptars
+
+    descriptor = _descriptors().FindMessageTypeByName(f"{_PACKAGE}.{name}")
+    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)

@@ -1,0 +1,31 @@
+"""Layer and component of an op, from the module path in its op_name."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+# `model.layers.3.self_attn` (torch), `layers_3/attention` (flax), `blocks.3`, `layer.3`.
+_LAYER = re.compile(r"(?:^|[./_])(?:layers?|blocks?|h)[._/\[](\d+)")
+# The first that matches anywhere in the path wins: a norm inside attention is attention's.
+_COMPONENTS = (
+    ("moe", re.compile(r"(?:^|[./_])(?:moe|experts?|shared_experts?|router)(?:[./_]|$)|mlp\.gate[./]")),
+    ("attention", re.compile(r"(?:^|[./_])(?:self_)?(?:attn|attention)(?:[./_]|$)")),
+    ("mlp", re.compile(r"(?:^|[./_])(?:mlp|ffn|feed_forward)(?:[./_]|$)")),
+    ("embedding", re.compile(r"(?:^|[./])(?:embed|embed_tokens|embedding|embedder|wte)(?:[./_]|$)")),
+    ("head", re.compile(r"(?:^|[./])(?:lm_head|head|logits)(?:[./_]|$)")),
+    ("norm", re.compile(r"(?:^|[./])\w*norm(?:[./_]|$)")),
+)
+
+
+@cache
+def layer_of(path: str) -> int | None:
+    """Index of the layer that a module path names; None where it names none."""
+    match = _LAYER.search(path)
+    return int(match[1]) if match else None
+
+
+@cache
+def component_of(path: str) -> str | None:
+    """attention, mlp, moe, embedding, head or norm; None where the path names none."""
+    return next((name for name, pattern in _COMPONENTS if pattern.search(path)), None)

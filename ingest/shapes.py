@@ -1,0 +1,120 @@
+"""Shapes of HLO values: their text, and their logical and padded sizes in bytes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+# xla.PrimitiveType (xla/xla_data.proto): number -> (name in HLO text, bits of an element).
+ELEMENT_TYPES = {
+    1: ("pred", 8),
+    2: ("s8", 8),
+    3: ("s16", 16),
+    4: ("s32", 32),
+    5: ("s64", 64),
+    6: ("u8", 8),
+    7: ("u16", 16),
+    8: ("u32", 32),
+    9: ("u64", 64),
+    10: ("f16", 16),
+    11: ("f32", 32),
+    12: ("f64", 64),
+    15: ("c64", 64),
+    16: ("bf16", 16),
+    18: ("c128", 128),
+    19: ("f8e5m2", 8),
+    20: ("f8e4m3fn", 8),
+    21: ("s4", 4),
+    22: ("u4", 4),
+    23: ("f8e4m3b11fnuz", 8),
+    24: ("f8e5m2fnuz", 8),
+    25: ("f8e4m3fnuz", 8),
+    26: ("s2", 2),
+    27: ("u2", 2),
+    28: ("f8e4m3", 8),
+    29: ("f8e3m4", 8),
+    30: ("s1", 1),
+    31: ("u1", 1),
+    32: ("f4e2m1fn", 4),
+    33: ("f8e8m0fnu", 8),
+}
+TUPLE, TOKEN, OPAQUE = 13, 17, 14
+_NO_DATA = {TOKEN: "token", OPAQUE: "opaque"}
+
+
+def dtype(shape: Any) -> str:
+    """Element type as HLO text writes it; `tuple`, `token` or `opaque` where there is none."""
+    if shape.element_type == TUPLE:
+        return "tuple"
+    if shape.element_type in _NO_DATA:
+        return _NO_DATA[shape.element_type]
+    return ELEMENT_TYPES.get(shape.element_type, ("unknown", 0))[0]
+
+
+def leaves(shape: Any) -> list[Any]:
+    """The arrays of a shape: its tuple elements, flattened, without tokens and opaque values."""
+    if shape.element_type == TUPLE:
+        return [leaf for part in shape.tuple_shapes for leaf in leaves(part)]
+    return [] if shape.element_type in _NO_DATA else [shape]
+
+
+def logical_bytes(shape: Any) -> int | None:
+    """dims x bits, rounded up to bytes, summed over a tuple; None with an unknown element type."""
+    total = 0
+    for leaf in leaves(shape):
+        if leaf.element_type not in ELEMENT_TYPES:
+            return None
+        total += _bytes(math.prod(leaf.dimensions), ELEMENT_TYPES[leaf.element_type][1])
+    return total
+
+
+def padded_bytes(shape: Any) -> int | None:
+    """Bytes that the tiled layout occupies, summed over a tuple; None where it is not known."""
+    total = 0
+    for leaf in leaves(shape):
+        if leaf.element_type not in ELEMENT_TYPES:
+            return None
+        order = list(leaf.layout.minor_to_major)
+        if len(order) != len(leaf.dimensions):
+            return None
+        dims = [leaf.dimensions[index] for index in reversed(order)]
+        for tile in leaf.layout.tiles:
+            if min(tile.dimensions, default=1) < 1:  # "combine" dims are negative
+                return None
+            dims = _tiled(dims, list(tile.dimensions))
+        bits = leaf.layout.element_size_in_bits or ELEMENT_TYPES[leaf.element_type][1]
+        total += _bytes(math.prod(dims), bits)
+    return total
+
+
+def _tiled(dims: list[int], tile: list[int]) -> list[int]:
+    """Split the innermost dims (major to minor) into tiles, each dim rounded up to whole tiles."""
+    dims = [1] * (len(tile) - len(dims)) + dims
+    inner = dims[len(dims) - len(tile) :]
+    counts = [-(-dim // size) for dim, size in zip(inner, tile, strict=True)]
+    return dims[: len(dims) - len(tile)] + counts + tile
+
+
+def _bytes(elements: int, bits: int) -> int:
+    return -(-elements * bits // 8)
+
+
+def tiling(shape: Any) -> str | None:
+    """Tiles as HLO text writes them, such as `(8,128)(2,1)`; None without tiles."""
+    tiles = ["(" + ",".join(map(str, tile.dimensions)) + ")" for tile in shape.layout.tiles]
+    return "".join(tiles) or None
+
+
+def shape_text(shape: Any) -> str:
+    """As HLO text writes it: `bf16[8,128]{1,0:T(8,128)S(1)}`, tuples in parentheses."""
+    if shape.element_type == TUPLE:
+        return "(" + ", ".join(shape_text(part) for part in shape.tuple_shapes) + ")"
+    if shape.element_type in _NO_DATA:
+        return _NO_DATA[shape.element_type] + "[]"
+    dims = ",".join(map(str, shape.dimensions))
+    layout = ",".join(map(str, shape.layout.minor_to_major))
+    tiles = tiling(shape)
+    space = shape.layout.memory_space
+    marks = (f"T{tiles}" if tiles else "") + (f"S({space})" if space else "")
+    layout += f":{marks}" if marks else ""
+    return f"{dtype(shape)}[{dims}]" + (f"{{{layout}}}" if layout else "")

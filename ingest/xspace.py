@@ -1,0 +1,294 @@
+"""Reads an XSpace: splits the file into planes and decodes one plane at a time into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.proto import arrow_decoder
+
+PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
+LENGTH_DELIMITED = 2
+# What a text codec leaves where it met a byte that is no UTF-8.
+REPLACEMENT = b"\xef\xbf\xbd"
+# Line timestamps from here on are UNIX time, not time since the profile's start.
+ABSOLUTE_NS = 10**15
+VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
+
+
+@dataclass(frozen=True)
+class SpaceBytes:
+    """A file cut at its top level: serialized planes, host names, and where it stops making sense."""
+
+    planes: list[memoryview]
+    hostnames: list[str]
+    damaged_at: int | None
+
+
+def split_space(raw: bytes, path: str) -> SpaceBytes:
+    """Cut an XSpace into its planes without decoding them.
+
+    Raises:
+        TraceFormatError: not one whole plane can be had from the file.
+    """
+    if not raw:
+        raise TraceFormatError(path, "the file is empty: the profiler wrote nothing; capture again")
+    planes, hostnames = [], []
+    damaged_at = None
+    view = memoryview(raw)
+    position = 0
+    while position < len(raw):
+        field = _next_field(view, position)
+        if field is None:
+            damaged_at = position
+            break
+        number, payload, position = field
+        if number == PLANES_FIELD:
+            planes.append(payload)
+        elif number == HOSTNAMES_FIELD:
+            hostnames.append(bytes(payload).decode("utf-8", "replace"))
+    if damaged_at is not None or not planes:
+        _refuse_mangled(raw, path)
+        if not planes:
+            raise TraceFormatError(
+                path, "not an XSpace protobuf; is it another format?", damaged_at
+            )
+    return SpaceBytes(planes, hostnames, damaged_at)
+
+
+def _refuse_mangled(raw: bytes, path: str) -> None:
+    count = raw.count(REPLACEMENT)
+    if count * 100 > len(raw):
+        raise TraceFormatError(
+            path,
+            f"a text codec destroyed it: {count:,} times U+FFFD stands where bytes were; "
+            "copy the original again, in binary mode",
+        )
+
+
+def _next_field(view: memoryview, position: int) -> tuple[int, memoryview, int] | None:
+    """(field number, payload, next position), or None where no whole field starts here."""
+    tag, position = _varint(view, position)
+    length, position = _varint(view, position)
+    if tag < 0 or length < 0 or tag & 7 != LENGTH_DELIMITED or position + length > len(view):
+        return None
+    return tag >> 3, view[position : position + length], position + length
+
+
+def _varint(view: memoryview, position: int) -> tuple[int, int]:
+    """(value, next position); value -1 where it is cut off or longer than 10 bytes."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(view) or position < 0:
+            return -1, -1
+        byte = view[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    return -1, -1
+
+
+@dataclass(frozen=True)
+class Stats:
+    """XStats of many owners in long form: owner, name, and one value column of VALUES that is set."""
+
+    frame: pl.DataFrame
+
+    def numbers(self, name: str, dtype: Any = pl.Int64) -> pl.DataFrame:
+        """(owner, name) of a numeric stat; where it repeats on an owner, the first."""
+        return self._column(name, pl.coalesce(*(_cast(v, dtype) for v in VALUES[:3])))
+
+    def texts(self, name: str) -> pl.DataFrame:
+        """(owner, name) of a stat that holds text, itself or by reference."""
+        return self._column(name, pl.coalesce(pl.col("ref_text"), text(pl.col("str_value"))))
+
+    def blobs(self, name: str) -> pl.DataFrame:
+        """(owner, name) of a stat that holds bytes, under whichever of both types."""
+        return self._column(name, pl.coalesce("bytes_value", "str_value"))
+
+    def _column(self, name: str, value: pl.Expr) -> pl.DataFrame:
+        rows = self.frame.lazy().filter(pl.col("name") == name)
+        return (
+            rows.select("owner", value.alias(name)).unique("owner", keep="first").sort("owner")
+        ).collect()
+
+    def as_json(self) -> pl.DataFrame:
+        """(owner, args): all stats of an owner as a JSON object."""
+        number = pl.coalesce(
+            pl.col("double_value").cast(pl.String),
+            pl.col("uint64_value").cast(pl.String),
+            pl.col("int64_value").cast(pl.String),
+        )
+        words = pl.coalesce(
+            pl.col("ref_text"), text(pl.col("str_value")), pl.col("bytes_value").bin.encode("hex")
+        )
+        value = pl.coalesce(_finite(number), json_string(words), pl.lit('""'))
+        pair = pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"), value)
+        pairs = self.frame.select("owner", pair=pair).group_by("owner", maintain_order=True)
+        joined = pl.col("pair").list.join(",")
+        return pairs.agg("pair").select(
+            "owner", args=pl.concat_str(pl.lit("{"), joined, pl.lit("}"))
+        )
+
+
+def _cast(column: str, dtype: Any) -> pl.Expr:
+    if dtype == pl.UInt64 and column == "int64_value":
+        return pl.col(column).reinterpret(signed=False)
+    return pl.col(column).cast(dtype, strict=False)
+
+
+def _finite(number: pl.Expr) -> pl.Expr:
+    """JSON has no word for inf and nan: they become strings."""
+    odd = number.is_in(["inf", "-inf", "NaN"])
+    return pl.when(odd).then(pl.concat_str(pl.lit('"'), number, pl.lit('"'))).otherwise(number)
+
+
+def json_string(words: pl.Expr) -> pl.Expr:
+    """Text -> a JSON string literal; control characters become spaces."""
+    escaped = words.str.replace_all("\\", "\\\\", literal=True).str.replace_all(
+        '"', '\\"', literal=True
+    )
+    return pl.concat_str(
+        pl.lit('"'), escaped.str.replace_all(r"[\x00-\x1f]", " "), pl.lit('"'), ignore_nulls=False
+    )
+
+
+def text(column: pl.Expr) -> pl.Expr:
+    """Bytes -> text; the rare invalid UTF-8 is replaced instead of lost."""
+    return column.map_batches(_decode_series, return_dtype=pl.String)
+
+
+def _decode_series(raw: pl.Series) -> pl.Series:
+    decoded = raw.cast(pl.String, strict=False)
+    if decoded.null_count() == raw.null_count():
+        return decoded
+    lossy = raw.map_elements(
+        lambda value: bytes(value).decode("utf-8", "replace"), return_dtype=pl.String
+    )
+    return decoded.fill_null(lossy)
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A decoded plane. Times are picoseconds since the profile's start.
+
+    lines: line (position), name. events: event (row number in file order), line, metadata_id,
+    start_ps, duration_ps. metadata: metadata_id, name, display_name.
+    """
+
+    name: str
+    lines: pl.DataFrame
+    events: pl.DataFrame
+    metadata: pl.DataFrame
+    event_stats: Stats
+    metadata_stats: Stats
+    plane_stats: Stats
+
+    @cached_property
+    def named_events(self) -> pl.DataFrame:
+        """Events with their line's name as `thread`, and their own `name` and `display_name`."""
+        return self.events.join(
+            self.lines.select("line", thread="name"), on="line", how="left", maintain_order="left"
+        ).join(self.metadata, on="metadata_id", how="left", maintain_order="left")
+
+    def stat(self, name: str) -> Any:
+        """A stat of the plane itself, as Python value; None where it is absent."""
+        rows = self.plane_stats.frame.filter(pl.col("name") == name)
+        if rows.is_empty():
+            return None
+        row = rows.row(0, named=True)
+        values = (row["ref_text"], *(row[value] for value in VALUES[:5]))
+        return next((value for value in values if value is not None), None)
+
+
+def decode_planes(space: SpaceBytes, path: str) -> Iterator[Plane | TraceFormatError]:
+    """Decode planes one by one; a damaged plane comes as the error that says so."""
+    for payload in space.planes:
+        try:
+            batch = arrow_decoder("XPlane").list_to_record_batch([bytes(payload)])
+        except ValueError as error:
+            yield TraceFormatError(path, f"a plane is damaged and left out: {error}")
+            continue
+        yield _plane(pl.DataFrame(pl.from_arrow(batch)))
+
+
+def plane_name(payload: memoryview) -> str:
+    """A serialized plane's name, without decoding the plane."""
+    position = 0
+    while position < len(payload):
+        tag, after = _varint(payload, position)
+        if tag & 7 == 0:
+            _, position = _varint(payload, after)
+            continue
+        field = _next_field(payload, position)
+        if field is None:
+            return ""
+        number, value, position = field
+        if number == 2:
+            return bytes(value).decode("utf-8", "replace")
+    return ""
+
+
+def _plane(row: pl.DataFrame) -> Plane:
+    names = (
+        row.select(pl.col("stat_metadata").explode().struct.unnest())
+        .select(stat_id="key", name=text(pl.col("value").struct.field("name")))
+        .unique("stat_id", keep="last")
+    )
+    metadata = (
+        row.select(pl.col("event_metadata").explode().struct.unnest())
+        .drop_nulls("key")
+        .select("key", pl.col("value").struct.unnest())
+        .unique("key", keep="last", maintain_order=True)
+    )
+    raw_lines = row.select(pl.col("lines").explode().struct.unnest()).drop_nulls("id")
+    lines = raw_lines.with_row_index("line")
+    line_names = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
+    events = (
+        lines.select("line", "timestamp_ns", pl.col("events"))
+        .explode("events")
+        .drop_nulls("events")
+        .unnest("events")
+        .with_row_index("event")
+    )
+    return Plane(
+        name=row["name"][0].decode("utf-8", "replace"),
+        lines=lines.select("line", name=text(line_names)),
+        events=events.select(
+            "event",
+            "line",
+            "metadata_id",
+            start_ps=pl.col("timestamp_ns") * 1000 + pl.col("offset_ps"),
+            duration_ps="duration_ps",
+        ),
+        metadata=metadata.select(
+            metadata_id="key", name=text(pl.col("name")), display_name=text(pl.col("display_name"))
+        ),
+        event_stats=_stats(events.select(owner="event", stats="stats"), names),
+        metadata_stats=_stats(metadata.select(owner="key", stats="stats"), names),
+        plane_stats=_stats(row.select(owner=pl.lit(0), stats="stats"), names),
+    )
+
+
+def _stats(owners: pl.DataFrame, names: pl.DataFrame) -> Stats:
+    """Stats in long form. Names are few, so they are categorical and comparisons run on codes."""
+    texts = names.with_columns(pl.col("name").cast(pl.Categorical))
+    frame = (
+        owners.explode("stats")
+        .drop_nulls("stats")
+        .unnest("stats")
+        .join(texts, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left")
+        .join(
+            names.select(ref_value=pl.col("stat_id").cast(pl.UInt64), ref_text="name"),
+            on="ref_value",
+            how="left",
+            maintain_order="left",
+        )
+    )
+    return Stats(frame)
