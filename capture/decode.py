@@ -1,4 +1,4 @@
-"""Greedy generation with a static cache: a prefill, then one token a step, one compiled program a step."""
+"""Greedy generation with a static cache: a prefill, then a token a step, one launch for each."""
 
 from __future__ import annotations
 

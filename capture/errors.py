@@ -1,4 +1,4 @@
-"""Every error that xlahouse raises on purpose: one root, one child per place where things go wrong."""
+"""Every error that xlahouse raises on purpose: one root, one child per place that goes wrong."""
 
 from __future__ import annotations
 

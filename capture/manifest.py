@@ -1,4 +1,4 @@
-"""What capture and ingest agree on: the manifest beside each trace, and the grammar of its markers."""
+"""What capture and ingest agree on: the manifest beside a trace, and the grammar of its markers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import msgspec
 
 from xlahouse.capture.errors import ManifestError
 
-# Marker grammar: step traces with the stats `request` and `step_num` (0 = prefill, k = k-th decode).
+# Marker grammar: step traces with the stats `request` and `step_num` (0 = prefill, k = k-th decode;
+# the marker of a whole request has none).
 MARKER_PREFIX = "xlahouse."
 REQUEST, PREFILL, DECODE, WARMUP = (
     f"{MARKER_PREFIX}{phase}" for phase in ("request", "prefill", "decode", "warmup")
 )
-# Layout of a capture: <dir>/trace_<timestamp>.trace/ with <dir>/metadata_<timestamp>.json beside it.
+# Layout of a capture: <dir>/trace_<timestamp>.trace/ and <dir>/metadata_<timestamp>.json beside it.
 TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
 
 
@@ -29,8 +30,8 @@ class MeshAxis(msgspec.Struct, frozen=True):
 class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
     """Host-clock times of one profiled request, in seconds.
 
-    ttft_s runs from the start of the prefill marker to the first token on the host; step_s holds one
-    duration for each decode step, from token to token.
+    ttft_s runs from the start of the prefill marker to the first token on the host; step_s holds
+    one duration for each decode step, from token to token.
     """
 
     request: int

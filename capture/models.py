@@ -1,4 +1,4 @@
-"""The models that can be captured: their sizes, and how transformers builds them with seeded weights."""
+"""The models that can be captured: their sizes, and how to build them with seeded weights."""
 
 from __future__ import annotations
 

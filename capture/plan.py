@@ -1,4 +1,4 @@
-"""Reads a plan: the experiments to capture, each a model, a mesh and a workload, checked before anything runs."""
+"""Reads a plan: the experiments to capture, all of it checked before anything runs."""
 
 from __future__ import annotations
 
@@ -97,6 +97,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     experiments: tuple[Experiment, ...]
 
 
+class _TopLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: Name
+    experiments: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
+    defaults: dict[str, Any] = {}
+
+
 def read_plan(path: Path) -> Plan:
     """Read and check a plan file.
 
@@ -106,40 +112,41 @@ def read_plan(path: Path) -> Plan:
     Raises:
         ManifestError: names the file, the line where known, and the field at fault.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        raw = yaml.safe_load(text)
-    except OSError as error:
-        raise ManifestError(
-            f"{path}: cannot be read ({error.strerror}); name a plan file"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ManifestError(f"{path}: not UTF-8 text; name a plan file") from error
-    except yaml.YAMLError as error:
-        raise ManifestError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict) or not isinstance(raw.get("experiments"), list):
-        raise ManifestError(f"{path}: a plan is a mapping with `name` and a list `experiments`")
-    defaults = raw.get("defaults") or {}
-    unknown = raw.keys() - {"name", "defaults", "experiments"}
-    if unknown or not isinstance(defaults, dict) or not isinstance(raw.get("name"), str):
-        raise ManifestError(
-            f"{path}: a plan has `name` (text), `defaults` (a mapping) and `experiments`"
-            + (f"; it does not know {', '.join(sorted(map(str, unknown)))}" if unknown else "")
-        )
+    text, raw = _read_mapping(path)
+    defaults = raw.get("defaults", {})
     experiments = tuple(
         _experiment(entry, defaults, path, text, index)
         for index, entry in enumerate(raw["experiments"])
     )
-    _check_names(experiments, path)
+    names = [experiment.name for experiment in experiments]
+    for name in names:
+        if names.count(name) > 1:
+            raise ManifestError(f"{path}: experiment {name} stands twice; give each its own name")
     return Plan(name=raw["name"], experiments=experiments)
 
 
+def _read_mapping(path: Path) -> tuple[str, dict[str, Any]]:
+    """The file's text and top level, whose fields have the right kinds."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = msgspec.convert(yaml.safe_load(text), type=_TopLevel)
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror}; name a plan file") from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path}: not UTF-8 text; name a plan file") from error
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except msgspec.ValidationError as error:
+        raise ManifestError(
+            f"{path}: {error}; a plan has `name`, a list `experiments` and, if wanted, `defaults`"
+        ) from error
+    return text, msgspec.structs.asdict(raw)
+
+
 def _experiment(
-    entry: object, defaults: dict[str, Any], path: Path, text: str, index: int
+    entry: dict[str, Any], defaults: dict[str, Any], path: Path, text: str, index: int
 ) -> Experiment:
     """Merge one entry with the defaults, convert and check it."""
-    if not isinstance(entry, dict):
-        raise ManifestError(f"{path}: experiment {index + 1} is not a mapping of fields")
     name = entry.get("name", index + 1)
     try:
         experiment = msgspec.convert({**defaults, **entry}, type=Experiment)
@@ -147,10 +154,19 @@ def _experiment(
     except (msgspec.ValidationError, ManifestError) as error:
         field = re.search(r"at `\$\.([^`]*)`|^(\w+)", str(error))
         steps = re.findall(r"\w+", (field[1] or field[2]) if field else "")
-        line = line_of(text, ("experiments", index, *steps)) or line_of(text, ("defaults", *steps))
-        where = f"{path}, line {line}" if line else str(path)
-        raise ManifestError(f"{where}: experiment {name}: {error}") from error
+        line = _nearest_line(text, index, tuple(steps))
+        raise ManifestError(f"{path}, line {line}: experiment {name}: {error}") from error
     return experiment
+
+
+def _nearest_line(text: str, index: int, steps: tuple[str, ...]) -> int | None:
+    """Line of an experiment's field, its own or from the defaults; else of the nearest parent."""
+    for depth in range(len(steps), 0, -1):
+        for root in (("experiments", index), ("defaults",)):
+            line = line_of(text, (*root, *steps[:depth]))
+            if line is not None:
+                return line
+    return line_of(text, ("experiments", index))
 
 
 def check_experiment(experiment: Experiment) -> None:
@@ -178,12 +194,3 @@ def check_experiment(experiment: Experiment) -> None:
             f"prompt_tokens: prompt and output are {length} tokens, more than the model's "
             f"max_position_embeddings {sizes.max_position_embeddings}"
         )
-
-
-def _check_names(experiments: tuple[Experiment, ...], path: Path) -> None:
-    names = [experiment.name for experiment in experiments]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ManifestError(f"{path}: experiment {twice[0]} stands twice; give each its own name")
-    if not names:
-        raise ManifestError(f"{path}: no experiments; list at least one")

@@ -1,4 +1,4 @@
-"""The profiler's side of a capture: a session that surely wrote a trace, step markers, and module scopes."""
+"""The profiler's side of a capture: a session that surely left a trace, markers, and scopes."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -34,12 +33,12 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the profiled requests gave, one item for each request."""
+    """What the profiled requests gave; tokens and timings have one item for each of them."""
 
+    captured_at: str  # when profiling started, ISO 8601, UTC
     tokens: list[torch.Tensor]  # [batch, output_tokens] each
     timings: list[RequestTiming]
     warnings: list[str]
-    matches: list[bool] = field(default_factory=list)  # tokens equal the unsharded model's
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,19 @@ def counts() -> Counts:
         data = met.metric_data(metric)
         return int(data[0]) if data else 0
 
-    compiles = samples("CompileTime") + (met.counter_value("UncachedCompile") or 0)
-    return Counts(compiles, samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
+    # CompileTime has a sample for every compilation; the counter UncachedCompile leaves out those
+    # of programs that torch_xla adds itself, such as the one that gathers a sharded tensor.
+    return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
 
 
 def describe(
-    experiment: Experiment, layout: Layout, model: torch.nn.Module, outcome: Outcome
+    experiment: Experiment,
+    layout: Layout,
+    model: torch.nn.Module,
+    outcome: Outcome,
+    differences: list[str],
 ) -> Manifest:
-    """The manifest of a finished capture."""
+    """The manifest of a finished capture; `differences` are those from the unsharded tokens."""
     import torch_xla.runtime as xr
 
     sizes, width = experiment.model.sizes, DTYPE_BYTES[experiment.dtype]
@@ -76,7 +80,7 @@ def describe(
     kind = str(xr.global_runtime_device_attributes()[0].get("device_kind", xr.device_type()))
     return Manifest(
         name=experiment.name,
-        captured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        captured_at=outcome.captured_at,
         framework="torch_xla",
         framework_versions={
             "python": platform.python_version(),
@@ -101,7 +105,7 @@ def describe(
         warmup_requests=experiment.warmup_requests,
         requests=outcome.timings,
         tokens=outcome.tokens[-1].tolist(),
-        tokens_match_unsharded=all(outcome.matches),
+        tokens_match_unsharded=not differences,
         flags={name: os.environ[name] for name in FLAGS if name in os.environ},
         parameters=parameters,
         weight_bytes=parameters * width,
@@ -111,5 +115,5 @@ def describe(
         * sizes.head_dim
         * width,
         plan_entry=msgspec.to_builtins(experiment),
-        warnings=outcome.warnings,
+        warnings=[*outcome.warnings, *differences],
     )

@@ -1,4 +1,4 @@
-"""How a model lies on the mesh: one table from parameter to mesh axes, so that a new plan is one edit.
+"""How a model lies on the mesh: one table from parameter to mesh axes; a new layout is one edit.
 
 The layout is Megatron's: attention and MLP are split by columns, then by rows, over `tp`; the
 embedding and the head are split by vocabulary; `dp` splits the batch and no weight. Collectives of

@@ -6,24 +6,19 @@ import yaml
 
 
 def line_of(text: str, steps: tuple[str | int, ...]) -> int | None:
-    """1-based line of the value at `steps` (keys and list indexes), or of its nearest parent.
+    """1-based line of what is at `steps` (keys and list indexes); None where there is no such.
 
-    None where not even the first two steps exist. `text` is valid YAML.
+    `text` is valid YAML. A key's line is where the key stands, an item's where the item starts.
     """
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    line, found = None, 0
+    node, line = yaml.compose(text, Loader=yaml.SafeLoader), 1
     for step in steps:
-        node = _child(node, step)
-        if node is None:
-            break
-        line, found = node.start_mark.line + 1, found + 1
-    return line if found >= min(2, len(steps)) else None
-
-
-def _child(node: yaml.Node | None, step: str | int) -> yaml.Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == step), None)
-    if isinstance(node, yaml.SequenceNode) and str(step).isdecimal():
-        index = int(step)
-        return node.value[index] if index < len(node.value) else None
-    return None
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, value) for key, value in node.value if key.value == step), None)
+        elif isinstance(node, yaml.SequenceNode) and str(step).isdecimal():
+            found = next(((item, item) for item in node.value[int(step) :]), None)
+        else:
+            found = None
+        if found is None:
+            return None
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
