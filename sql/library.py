@@ -1,4 +1,4 @@
-"""Turns the view files into documented, ordered objects: a view's file is the only place that describes it."""
+"""Turns view files into documented, ordered objects: the file alone describes a view."""
 
 from __future__ import annotations
 
