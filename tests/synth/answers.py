@@ -1,0 +1,27 @@
+"""All closed forms of a run, by view."""
+
+from __future__ import annotations
+
+from tests.synth.describe import Run
+from tests.synth.times import device_time, latency, row_counts
+from tests.synth.traffic import (
+    ALGORITHMS,
+    Row,
+    collective_axis,
+    collective_bandwidth,
+    traffic_matrix,
+    traffic_volume,
+)
+
+
+def answers(run: Run) -> dict[str, list[Row]]:
+    """View -> its rows, worked out from the description; `row_counts` are rows of tables by device."""
+    return {
+        "collective_axis": collective_axis(run),
+        "traffic_volume": traffic_volume(run),
+        "traffic_matrix": [row for name in ALGORITHMS for row in traffic_matrix(run, name)],
+        "collective_bandwidth": collective_bandwidth(run),
+        "device_time": device_time(run),
+        "latency": latency(run),
+        "row_counts": row_counts(run),
+    }

@@ -1,0 +1,102 @@
+"""Who stands where in a mesh, who shares a group, and how HLO writes the groups down."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+Mesh = tuple[tuple[str, int], ...]
+Groups = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Iota:
+    """Groups as `[groups,members]<=[reshape]T(perm)`."""
+
+    groups: int
+    members: int
+    reshape: tuple[int, ...]
+    perm: tuple[int, ...]
+
+    def __str__(self) -> str:
+        shape = ",".join(map(str, self.reshape))
+        plain = self.perm == tuple(range(len(self.perm)))
+        perm = "" if plain else f"T({','.join(map(str, self.perm))})"
+        return f"[{self.groups},{self.members}]<=[{shape}]{perm}"
+
+
+@dataclass(frozen=True)
+class Written:
+    """Replica groups as an instruction holds them."""
+
+    groups: Groups
+    notation: str
+    iota: Iota | None = None
+    channel: bool = True
+    global_ids: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value of `replica_groups=`."""
+        if self.notation == "empty":
+            return "{}"
+        if self.iota is not None:
+            return str(self.iota)
+        return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in self.groups) + "}"
+
+
+def coordinate(mesh: Mesh, position: int, axis: str) -> int:
+    """A position's coordinate on an axis."""
+    for name, size in reversed(mesh):
+        if name == axis:
+            return position % size
+        position //= size
+    return 0
+
+
+def groups_along(mesh: Mesh, axis: str) -> Groups:
+    """The groups of positions that differ in one axis only, members in the axis' order."""
+    names, sizes = [name for name, _ in mesh], [size for _, size in mesh]
+    stride = math.prod(sizes[names.index(axis) + 1 :])
+    size = sizes[names.index(axis)]
+    heads = [p for p in range(math.prod(sizes)) if p // stride % size == 0]
+    return tuple(tuple(head + stride * k for k in range(size)) for head in heads)
+
+
+def iota_along(sizes: tuple[int, ...], at: int) -> Iota:
+    """The groups along dimension `at` of a reshape, as an iota; a minor-most one needs no transpose."""
+    total = math.prod(sizes)
+    if at == len(sizes) - 1:
+        return Iota(total // sizes[at], sizes[at], (total,), (0,))
+    perm = (*(k for k in range(len(sizes)) if k != at), at)
+    return Iota(total // sizes[at], sizes[at], sizes, perm)
+
+
+def write_groups(mesh: Mesh, axis: str, notation: str, ids: str, replicas: int) -> Written:
+    """Groups along an axis in a notation, holding flattened ids, partitions or replicas.
+
+    flattened: replica x partitions + partition. partitions: listed once, repeated for each replica.
+    replicas: listed once, repeated for each partition. all_partitions: replicas, each with all its
+    partitions.
+
+    Raises:
+        ValueError: the groups cannot be written so.
+    """
+    sizes = tuple(size for _, size in mesh)
+    at = [name for name, _ in mesh].index(axis)
+    partitions = math.prod(sizes) // replicas
+    minor = next(k for k in range(len(sizes) + 1) if math.prod(sizes[:k]) == replicas)
+    if ids == "partitions":
+        if at < minor:
+            raise ValueError("a group of partitions must stay within a replica")
+        sizes, at = sizes[minor:], at - minor
+    elif ids in ("replicas", "all_partitions"):
+        if at >= minor or (ids == "all_partitions" and partitions > 1):
+            raise ValueError("a group of replicas must lie on the replica axes")
+        sizes = sizes[:minor]
+    local = tuple((str(k), size) for k, size in enumerate(sizes))
+    groups = groups_along(local, str(at))
+    if notation == "empty" and (len(groups) > 1 or ids == "flattened"):
+        notation = "list"
+    iota = iota_along(sizes, at) if notation == "iota" else None
+    return Written(groups, notation, iota, ids != "replicas", ids == "flattened")

@@ -1,0 +1,85 @@
+"""Writes a run's traces in the layout of a capture: a file a process, and the manifest beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.synth.describe import Run
+from tests.synth.device import device_plane
+from tests.synth.host import environment_plane, host_plane, metadata_plane
+from tests.synth.lower import lower
+from tests.synth.planes import Plane
+from tests.synth.programs import extra_program, programs
+from tests.synth.varints import delimited
+from xlahouse.capture.manifest import Manifest, MeshAxis, RequestTiming, write_manifest
+
+SESSION = "trace_0.trace/plugins/profile/2025_03_11_19_41_39"
+
+
+def processes(run: Run) -> Iterator[tuple[int, int, list[int]]]:
+    """(host, process, mesh positions by plane number) of each traced process."""
+    for host in range(run.hosts):
+        for process in range(run.processes):
+            inside = [p for p in run.positions if (run.host(p), run.process(p)) == (host, process)]
+            if inside:
+                yield host, process, sorted(inside, key=run.local)
+
+
+def process_planes(run: Run, host: int, positions: list[int]) -> Iterator[Plane]:
+    """The planes of one process' file."""
+    ours = [program for program in programs(run) if set(program.positions) & set(positions)]
+    if run.extra_launches and run.positions[0] in positions:
+        ours.append(extra_program(run))
+    lowered = {program.id: lower(run, program) for program in ours}
+    for number, position in enumerate(positions):
+        yield device_plane(run, position, lowered, 2 + 8 * number)
+    yield metadata_plane(run, ours, lowered)
+    yield host_plane(run, host, positions, 1)
+    yield environment_plane(run, host)
+
+
+def manifest(run: Run) -> Manifest:
+    """What a capture would note down about the run."""
+    return Manifest(
+        name=run.name,
+        captured_at="2025-03-11T19:41:39Z",
+        framework="torch_xla",
+        framework_versions={"torch_xla": "2.9.0"},
+        model="synthetic",
+        model_family="synthetic",
+        model_config={},
+        weights="none",
+        layers=run.layers,
+        hidden_size=run.hidden,
+        dtype=run.dtype,
+        batch_size=run.batch,
+        microbatches=run.microbatches if run.size("pp") > 1 else 1,
+        prompt_tokens=run.prompt_tokens,
+        output_tokens=run.output_tokens,
+        parallelism=".".join(f"{axis}{size}" for axis, size in run.mesh),
+        mesh=[MeshAxis(axis, size) for axis, size in run.mesh],
+        mesh_device_ids=list(run.devices),
+        device_kind="TPU v6 lite",
+        device_count=len(run.devices),
+        host_count=run.hosts,
+        warmup_requests=0,
+        requests=[RequestTiming(request=r, ttft_s=0.5, step_s=[0.25]) for r in range(run.requests)],
+        tokens=[],
+    )
+
+
+def write_run(run: Run, folder: Path) -> list[Path]:
+    """Write the run's files below `folder`; gives the XSpace files."""
+    session, paths = folder / SESSION, []
+    session.mkdir(parents=True)
+    for host, process, positions in processes(run):
+        name = f"host{host}" if run.processes == 1 else f"host{host}.{process}"
+        path = session / f"{name}.xplane.pb"
+        with path.open("wb") as file:
+            for plane in process_planes(run, host, positions):
+                file.writelines(plane.pieces())
+            file.write(delimited(4, len(f"host{host}")) + f"host{host}".encode())
+        paths.append(path)
+    write_manifest(manifest(run), folder / "metadata_0.json")
+    return paths
