@@ -77,7 +77,9 @@ def _with_region(events: pl.DataFrame) -> pl.DataFrame:
 def _with_enclosing(events: pl.DataFrame, spans: pl.DataFrame, name: str) -> pl.DataFrame:
     """Add a column: event number of the latest span on the event's line that is open at its start."""
     end = pl.col("start_ps") + pl.col("duration_ps")
-    opened = spans.sort("start_ps").select("line", "start_ps", pl.col("event").alias(name), until=end)
+    opened = spans.sort("start_ps").select(
+        "line", "start_ps", pl.col("event").alias(name), until=end
+    )
     joined = events.join_asof(opened, on="start_ps", by="line", check_sortedness=False)
     still_open = pl.col("until") >= pl.col("start_ps")
     return joined.with_columns(pl.when(still_open).then(name).alias(name)).drop("until")
@@ -125,9 +127,9 @@ def _region_slots(
 ) -> tuple[pl.DataFrame, int]:
     """region, execution, ordinal of every region that descends from a program's start."""
     starts = _program_starts(events)
-    regions = regions.join(helper_slots, on="helper", how="left", maintain_order="left").with_columns(
-        late=pl.col("region").is_in(starts.implode()) & pl.col("execution").is_null()
-    )
+    regions = regions.join(
+        helper_slots, on="helper", how="left", maintain_order="left"
+    ).with_columns(late=pl.col("region").is_in(starts.implode()) & pl.col("execution").is_null())
     anchored = (regions["execution"].is_not_null() | regions["late"]).to_numpy()
     owner = _owners(regions["region"], regions["parent"], anchored)
     execution = regions["execution"].fill_null(-1).to_numpy().astype(np.int64)

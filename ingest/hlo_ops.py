@@ -118,7 +118,11 @@ def _kind(program: Program, wrapper: Any, inner: Any) -> str:
     base, _ = _split_role(inner.opcode.decode())
     if base in ("send", "recv"):
         return "send-recv"
-    if base == "all-reduce" and wrapper.opcode == b"fusion" and _only_sliced(program, wrapper, inner):
+    if (
+        base == "all-reduce"
+        and wrapper.opcode == b"fusion"
+        and _only_sliced(program, wrapper, inner)
+    ):
         return "reduce-scatter"
     return base
 

@@ -64,7 +64,7 @@ def _columns(text: str) -> tuple[Column, ...]:
 _STEP = """
 phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
 request int number of the request; NULL without a marker
-step int forward pass within the request: 0 is prefill, k the k-th decode; in a run without markers the launch instance
+step int forward pass: 0 is prefill, k the k-th decode; without markers the launch instance
 """
 _SPAN = """
 start_ps int start
@@ -202,7 +202,7 @@ bytes_accessed float bytes read and written, as the compiler estimates
         "logical transfer on a device; a start/done pair is one row",
         _columns(f"""
 {_OP}
-kind str all-reduce, all-gather, reduce-scatter, all-to-all, ragged-all-to-all, collective-permute, collective-broadcast or send-recv
+kind str METRICS, Kind of a collective: all-reduce, all-gather, collective-permute, send-recv, …
 instance int one number on every participant of one group's transfer, and on no other row
 group_index int which of the instruction's replica groups
 group_size int members of that group, traced or not

@@ -9,10 +9,16 @@ from functools import cache
 _LAYER = re.compile(r"(?:^|[./_])(?:layers?|blocks?|h)[._/\[](\d+)")
 # The first that matches anywhere in the path wins: a norm inside attention is attention's.
 _COMPONENTS = (
-    ("moe", re.compile(r"(?:^|[./_])(?:moe|experts?|shared_experts?|router)(?:[./_]|$)|mlp\.gate[./]")),
+    (
+        "moe",
+        re.compile(r"(?:^|[./_])(?:moe|experts?|shared_experts?|router)(?:[./_]|$)|mlp\.gate[./]"),
+    ),
     ("attention", re.compile(r"(?:^|[./_])(?:self_)?(?:attn|attention)(?:[./_]|$)")),
     ("mlp", re.compile(r"(?:^|[./_])(?:mlp|ffn|feed_forward)(?:[./_]|$)")),
-    ("embedding", re.compile(r"(?:^|[./])(?:embed|embed_tokens|embedding|embedder|wte)(?:[./_]|$)")),
+    (
+        "embedding",
+        re.compile(r"(?:^|[./])(?:embed|embed_tokens|embedding|embedder|wte)(?:[./_]|$)"),
+    ),
     ("head", re.compile(r"(?:^|[./])(?:lm_head|head|logits)(?:[./_]|$)")),
     ("norm", re.compile(r"(?:^|[./])\w*norm(?:[./_]|$)")),
 )

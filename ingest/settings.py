@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import fsspec
 import msgspec
 
-from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.errors import ManifestError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 
 
@@ -44,3 +46,18 @@ def write_settings(root: str, run_id: str, settings: RunSettings) -> None:
     raw = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
     with fsspec.open(settings_path(root, run_id), "wb", auto_mkdir=True) as file:
         file.write(raw)
+
+
+def check_mesh(axes: list[MeshAxis], devices: int) -> None:
+    """A mesh has as many places as the run has devices.
+
+    Raises:
+        ManifestError: it has not.
+    """
+    places = math.prod(axis.size for axis in axes)
+    if places != devices:
+        text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes)
+        raise ManifestError(
+            f"mesh {text} has {places} places, but the run names {devices} devices; "
+            "give axes whose product is the number of devices"
+        )

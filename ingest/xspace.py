@@ -249,7 +249,9 @@ def _plane(row: pl.DataFrame) -> Plane:
     )
     raw_lines = row.select(pl.col("lines").explode().struct.unnest()).drop_nulls("id")
     lines = raw_lines.with_row_index("line")
-    line_names = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
+    line_names = (
+        pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
+    )
     events = (
         lines.select("line", "timestamp_ns", pl.col("events"))
         .explode("events")

@@ -1,0 +1,158 @@
+"""Logical transfers: start and done ops paired, placed in their groups, and gathered into instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.ingest.frames import Issue
+from xlahouse.ingest.instances import number_instances
+from xlahouse.ingest.tpu import WAITS
+
+BARRIER = WAITS[0]
+_PAIR = ["device_id", "launch", "program_id", "start_op", "occurrence"]
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """The collectives table without run_id, and what was found on the way."""
+
+    rows: pl.DataFrame
+    issues: list[Issue]
+
+
+def find_collectives(
+    ops: pl.DataFrame, groups: pl.DataFrame, pairs: pl.DataFrame, source: str
+) -> Collectives:
+    """Collectives of all devices.
+
+    Args:
+        ops: finished ops.
+        groups: replica_groups rows, with device_id.
+        pairs: permute_pairs rows.
+        source: the run, for issues.
+    """
+    candidates = ops.filter((pl.col("category") == "collective") & ~pl.col("on_async_line"))
+    paired, unpaired = _paired(candidates)
+    grouped = _with_group(paired, groups)
+    sized = _with_permute_payload(grouped, pairs)
+    arrived = _with_arrival(sized, ops)
+    placed = pl.col("group_index").is_not_null()
+    inside = arrived.filter(placed)
+    numbers = number_instances(inside, ["program_id", "op", "group_index"])
+    rows = pl.concat(
+        [inside.with_columns(instance=numbers), arrived.filter(~placed)], how="diagonal"
+    ).sort("device_id", "start_ps")
+    return Collectives(rows, _issues(rows, unpaired, source))
+
+
+def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(one row a transfer, ops left without their partner).
+
+    Within a launch, the i-th execution of a start pairs with the i-th of the done that takes it.
+    """
+    role = pl.col("role").fill_null("sync")
+    nth = pl.int_range(pl.len()).over("device_id", "launch", "program_id", "op")
+    counted = candidates.sort("device_id", "start_ps").with_columns(occurrence=nth)
+    sync = counted.filter(role == "sync").with_columns(is_async=pl.lit(False))
+    starts = counted.filter(role == "start").with_columns(start_op="op")
+    dones = counted.filter(role == "done").select(
+        *_PAIR,
+        wait_ps="duration_ps",
+        done_end=pl.col("start_ps") + pl.col("duration_ps"),
+    )
+    both = starts.join(dones, on=_PAIR, how="inner", nulls_equal=True).with_columns(
+        is_async=pl.lit(True),
+        issue_ps="duration_ps",
+        duration_ps=pl.col("done_end") - pl.col("start_ps"),
+    )
+    alone = pl.concat(
+        [
+            starts.join(dones, on=_PAIR, how="anti", nulls_equal=True).select("op"),
+            counted.filter(role == "done")
+            .join(starts, on=_PAIR, how="anti", nulls_equal=True)
+            .select("op"),
+        ]
+    )
+    return pl.concat([sync, both], how="diagonal"), alone
+
+
+def _with_group(rows: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    sizes = groups.with_columns(
+        group_size=pl.len().over("program_id", "op", "group_index").cast(pl.Int64)
+    )
+    member = sizes.select("program_id", "op", "device_id", "group_index", "group_size")
+    member = member.unique(["program_id", "op", "device_id"], keep="first")
+    return rows.join(member, on=["program_id", "op", "device_id"], how="left")
+
+
+def _with_permute_payload(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """A permute's payload is its operand on a source of another device, and 0 elsewhere."""
+    other = pl.col("source_device_id") != pl.col("target_device_id")
+    senders = (
+        pairs.filter(other)
+        .select("program_id", "op", pl.col("source_device_id").alias("device_id"))
+        .unique()
+        .with_columns(sends=pl.lit(True))
+    )
+    joined = rows.join(senders, on=["program_id", "op", "device_id"], how="left")
+    silent = (
+        (pl.col("kind") == "collective-permute")
+        & pl.col("sends").is_null()
+        & pl.col("group_index").is_not_null()
+    )
+    payload = pl.when(silent).then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
+    return joined.with_columns(payload_bytes=payload).drop("sends")
+
+
+def _with_arrival(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Arrival: the start of the barrier that no other op separates from this one, else its own start."""
+    working = (
+        ops.filter(~pl.col("on_async_line") & ~pl.col("category").is_in(["wait", "control"]))
+        .select("device_id", "launch", next_start="start_ps")
+        .sort("next_start")
+    )
+    barriers = (
+        ops.filter(pl.col("op") == BARRIER)
+        .select("device_id", "launch", barrier_ps="start_ps")
+        .sort("barrier_ps")
+        .join_asof(
+            working,
+            left_on="barrier_ps",
+            right_on="next_start",
+            by=["device_id", "launch"],
+            strategy="forward",
+            check_sortedness=False,
+        )
+        .group_by("device_id", "launch", start_ps="next_start")
+        .agg(barrier_ps=pl.col("barrier_ps").max())
+    )
+    joined = rows.join(
+        barriers, on=["device_id", "launch", "start_ps"], how="left", maintain_order="left"
+    )
+    return joined.with_columns(arrival_ps=pl.coalesce("barrier_ps", "start_ps"))
+
+
+def _issues(rows: pl.DataFrame, unpaired: pl.DataFrame, source: str) -> list[Issue]:
+    found = (
+        (
+            unpaired.height,
+            "async_unpaired",
+            "start or done ops of collectives without their partner are left out "
+            "(profiling starts and ends in mid-flight)",
+        ),
+        (
+            rows["group_index"].null_count(),
+            "collective_without_group",
+            "collectives whose replica group is unknown: no axis, wire or instance",
+        ),
+        (
+            rows["payload_bytes"].null_count(),
+            "collective_without_payload",
+            "collectives of unknown size: without the program's HLO no payload can be had",
+        ),
+    )
+    return [
+        Issue("warning", code, message, source, count) for count, code, message in found if count
+    ]

@@ -1,0 +1,124 @@
+"""Device events become ops: launch and step, category, model scope, and time of their own."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from xlahouse.ingest.launches import STEP
+
+# Where no HLO is at hand the stem of the name decides; an issue says so.
+_STEMS = {
+    "control": r"^(?:while|call|conditional)\b",
+    "collective": r"^(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all"
+    r"|collective-permute|collective-broadcast)\b",
+    "copy": r"^(?:copy-start|copy-done)\b",
+    "host_transfer": r"^(?:send|recv|infeed|outfeed)\b",
+}
+
+
+def finish_ops(ops: pl.DataFrame, launches: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """Annotate ops.
+
+    Args:
+        ops: frames.OPS of all devices.
+        launches: finished launches.
+        facts: program_facts.FACTS.
+
+    Returns:
+        The ops table without run_id, plus on_async_line, kind, role, start_op, dtype and payload_bytes,
+        and `inferred_category` (true where no HLO decided).
+    """
+    placed = _with_launch(ops, launches)
+    known = placed.join(
+        facts, on=["program_id", "op"], how="left", maintain_order="left", suffix="_hlo"
+    )
+    by_name = pl.coalesce(
+        *(
+            pl.when(pl.coalesce("opcode_text", "op").str.contains(pattern)).then(pl.lit(name))
+            for name, pattern in _STEMS.items()
+        ),
+        pl.lit("compute"),
+    )
+    undecided = pl.col("category").is_null() & pl.col("traced_category").is_null()
+    return _with_self_time(
+        known.with_columns(
+            inferred_category=undecided,
+            category=pl.coalesce("traced_category", "category", by_name),
+            opcode=pl.coalesce("opcode", "opcode_text"),
+            module=pl.coalesce("module", "module_hlo"),
+            is_async=pl.col("on_async_line")
+            | pl.col("role").is_in(["start", "update", "done"]).fill_null(False),
+            flops=_unknown_on_custom_call("flops"),
+            model_flops=_unknown_on_custom_call("model_flops"),
+            bytes_accessed=_unknown_on_custom_call("bytes_accessed"),
+        )
+    )
+
+
+def _unknown_on_custom_call(column: str) -> pl.Expr:
+    """The compiler knows nothing of a custom call: its 0 means unknown."""
+    opaque = pl.coalesce("opcode", "opcode_text") == "custom-call"
+    return pl.when(~(opaque.fill_null(False) & (pl.col(column) == 0))).then(column)
+
+
+def _with_launch(ops: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """By the reader's own key, else by containment in a launch of the device."""
+    columns = ["launch", "launch_instance", *STEP]
+    keyed = ops.filter(pl.col("launch_key").is_not_null())
+    keyed = keyed.join(
+        launches.select("device_id", "launch_key", "program_id", *columns),
+        on=["device_id", "launch_key", "program_id"],
+        how="left",
+    )
+    free = ops.filter(pl.col("launch_key").is_null()).sort("start_ps")
+    opened = launches.sort("start_ps").select(
+        "device_id",
+        "start_ps",
+        *columns,
+        until=pl.col("start_ps") + pl.col("duration_ps"),
+        program_of_launch="program_id",
+        module_of_launch="module",
+    )
+    free = free.join_asof(opened, on="start_ps", by="device_id", check_sortedness=False)
+    inside = pl.col("start_ps") <= pl.col("until")
+    named = [*columns, "program_of_launch", "module_of_launch"]
+    free = free.with_columns(pl.when(inside).then(name).alias(name) for name in named)
+    free = free.with_columns(
+        program_id=pl.coalesce("program_id", "program_of_launch"),
+        module=pl.coalesce("module", "module_of_launch"),
+    ).drop("until", "program_of_launch", "module_of_launch")
+    return pl.concat([keyed, free.select(keyed.columns)]).sort("device_id", "start_ps")
+
+
+def _with_self_time(ops: pl.DataFrame) -> pl.DataFrame:
+    """Add self_ps: each instant of a line goes to the innermost op that is open on it."""
+    rows = ops.with_row_index("row")
+    spans = rows.filter(pl.col("duration_ps") > 0).select(
+        "row", "device_id", "line", "start_ps", "duration_ps"
+    )
+    end = pl.col("start_ps") + pl.col("duration_ps")
+    shared = ["row", "device_id", "line"]
+    opened = spans.select(
+        *shared, at="start_ps", change=pl.lit(1, pl.Int8), order=-pl.col("duration_ps")
+    )
+    closed = spans.select(
+        *shared, at=end, change=pl.lit(-1, pl.Int8), order=pl.col("duration_ps") - (1 << 62)
+    )
+    line = ["device_id", "line"]
+    bounds = pl.concat([opened, closed]).sort(*line, "at", "order", "row")
+    bounds = bounds.with_columns(
+        depth=pl.col("change").cast(pl.Int64).cum_sum().over(line),
+        length=pl.col("at").shift(-1).over(line) - pl.col("at"),
+        opener=pl.when(pl.col("change") > 0).then("row"),
+    )
+    innermost = bounds.with_columns(pl.col("opener").forward_fill().over(*line, "depth"))
+    own = (
+        innermost.filter((pl.col("depth") > 0) & (pl.col("length") > 0))
+        .group_by(row="opener")
+        .agg(self_ps=pl.col("length").sum())
+    )
+    return (
+        rows.join(own, on="row", how="left", maintain_order="left")
+        .with_columns(pl.col("self_ps").fill_null(0))
+        .drop("row")
+    )

@@ -1,0 +1,116 @@
+"""What a run's programs say of their ops, as columns: joined to the events by (program_id, op)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from xlahouse.ingest import hlo
+from xlahouse.ingest.frames import Issue
+from xlahouse.ingest.groups import GroupError, connected, device_groups, device_pairs
+from xlahouse.ingest.hlo import Program
+from xlahouse.ingest.hlo_ops import OpFacts, op_facts
+
+FACTS: dict[str, Any] = {
+    "program_id": pl.UInt64,
+    "op": pl.String,
+    "module": pl.String,
+    "opcode": pl.String,
+    "category": pl.String,
+    "role": pl.String,
+    "start_op": pl.String,
+    "kind": pl.String,
+    "dtype": pl.String,
+    "payload_bytes": pl.Int64,
+    "layer": pl.Int64,
+    "component": pl.String,
+}
+GROUPS: dict[str, Any] = {
+    "program_id": pl.UInt64,
+    "op": pl.String,
+    "group_index": pl.Int64,
+    "position": pl.Int64,
+    "logical_id": pl.Int64,
+}
+PAIRS: dict[str, Any] = {
+    "program_id": pl.UInt64,
+    "op": pl.String,
+    "source_device_id": pl.Int64,
+    "target_device_id": pl.Int64,
+}
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """Of all programs: facts of each op, groups and pairs of the collectives, instructions, devices."""
+
+    ops: pl.DataFrame
+    groups: pl.DataFrame
+    pairs: pl.DataFrame
+    instructions: list[dict[str, Any]]
+    logical_ids: set[int]
+    issues: list[Issue]
+
+
+def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
+    """Facts of the programs; what cannot be had of one op becomes an issue and costs that op alone."""
+    ops: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
+    pairs: list[dict[str, Any]] = []
+    instructions: list[dict[str, Any]] = []
+    issues: list[Issue] = []
+    logical_ids: set[int] = set()
+    for program in programs:
+        if program.assignment is not None:
+            logical_ids.update(device for row in program.assignment.devices for device in row)
+        rows = hlo.instruction_rows(program)
+        instructions += rows
+        for row, (_, instruction) in zip(rows, program.instructions(), strict=True):
+            facts = op_facts(program, instruction)
+            ops.append(_fact_row(facts, row))
+            if facts.collective is None:
+                continue
+            key = {"program_id": program.program_id, "op": facts.op}
+            try:
+                members, exchanged = _participants(program, facts)
+            except GroupError as error:
+                message = f"{program.module} {facts.op}: {error}; its groups are unknown"
+                issues.append(Issue("warning", "bad_replica_groups", message, source))
+                continue
+            groups += _group_rows(key, members)
+            pairs += [key | {"source_device_id": s, "target_device_id": t} for s, t in exchanged]
+    logical_ids.update(row["logical_id"] for row in groups)
+    return ProgramFacts(
+        ops=pl.DataFrame(ops, schema=FACTS).unique(["program_id", "op"], keep="first"),
+        groups=pl.DataFrame(groups, schema=GROUPS),
+        pairs=pl.DataFrame(pairs, schema=PAIRS),
+        instructions=instructions,
+        logical_ids=logical_ids,
+        issues=issues,
+    )
+
+
+def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
+    taken = {name: instruction[name] for name in ("program_id", "module", "layer", "component")}
+    return taken | {name: getattr(facts, name) for name in FACTS if name not in taken}
+
+
+def _participants(
+    program: Program, facts: OpFacts
+) -> tuple[list[list[int]], list[tuple[int, int]]]:
+    """(groups, pairs) of a collective as logical device numbers; pairs only of a permute."""
+    if facts.kind in ("collective-permute", "send-recv"):
+        exchanged = device_pairs(facts.collective, program.assignment)
+        return connected(exchanged), exchanged
+    return device_groups(facts.collective, program.assignment), []
+
+
+def _group_rows(key: dict[str, Any], groups: list[list[int]]) -> list[dict[str, Any]]:
+    return [
+        key | {"group_index": index, "position": position, "logical_id": member}
+        for index, group in enumerate(groups)
+        for position, member in enumerate(group)
+    ]

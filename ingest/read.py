@@ -1,0 +1,98 @@
+"""Reads one trace file: every plane goes to its reader, and to no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+import polars as pl
+
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest import cpu, hlo, host, tpu, xspace
+from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.hlo import Program
+from xlahouse.ingest.xspace import Plane, SpaceBytes
+
+METADATA_PLANE = "/host:metadata"
+ENVIRONMENT_PLANE = "Task Environment"
+_DEVICE_PLANE = re.compile(r"^/device:(?!CUSTOM)")
+
+
+@dataclass
+class FileEvents:
+    """Everything read from one file."""
+
+    path: str
+    host: str
+    planes: list[PlaneEvents] = field(default_factory=list)
+    programs: dict[int, Program] = field(default_factory=dict)
+    issues: list[Issue] = field(default_factory=list)
+    profile_start_ns: int | None = None
+
+
+def read_xplane(raw: bytes, path: str) -> FileEvents:
+    """Read an xplane file.
+
+    Raises:
+        TraceFormatError: nothing can be had from it.
+    """
+    space = xspace.split_space(raw, path)
+    stem = PurePosixPath(path).name.removesuffix(".xplane.pb")
+    read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
+    if space.damaged_at is not None:
+        message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
+        read.issues.append(Issue("error", "truncated", message, path))
+    virtual = not any(_DEVICE_PLANE.match(xspace.plane_name(plane)) for plane in space.planes)
+    for plane in _decoded(space, path, read.issues):
+        _read_plane(plane, read, virtual)
+    return read
+
+
+def _decoded(space: SpaceBytes, path: str, issues: list[Issue]) -> Iterator[Plane]:
+    for plane in xspace.decode_planes(space, path):
+        if isinstance(plane, TraceFormatError):
+            issues.append(Issue("error", "damaged_plane", plane.reason, path))
+        else:
+            yield plane
+
+
+def _read_plane(plane: Plane, read: FileEvents, virtual: bool) -> None:
+    if plane.name == METADATA_PLANE:
+        for program in hlo.programs_of_plane(plane):
+            if isinstance(program, ValueError):
+                read.issues.append(Issue("warning", "damaged_hlo", str(program), read.path))
+            else:
+                read.programs[program.program_id] = program
+    if plane.name == ENVIRONMENT_PLANE:
+        read.profile_start_ns = plane.stat("profile_start_time")
+    if plane.events.is_empty():
+        return
+    if tpu.PLANE.match(plane.name):
+        read.planes.append(tpu.read_tpu_plane(plane, read.path, read.host))
+    elif plane.name != host.HOST_PLANE:
+        read.planes.append(host.read_unknown_plane(plane, read.path, read.host))
+    elif virtual and cpu.has_cpu_ops(plane):
+        read.planes.append(cpu.read_cpu_plane(plane, read.path, read.host))
+    else:
+        read.planes.append(host.read_host_plane(plane, read.path, read.host))
+
+
+def shift(events: PlaneEvents, delta_ps: int, key_offset: int) -> PlaneEvents:
+    """Move a plane's events to the run's time zero, and make its launch keys the run's own."""
+    if not delta_ps and not key_offset:
+        return events
+    timed = {
+        name: _shifted(getattr(events, name), delta_ps)
+        for name in ("ops", "launches", "host_events", "counters", "markers", "producers")
+    }
+    for name in ("ops", "launches"):
+        timed[name] = timed[name].with_columns(pl.col("^(launch_key|instance_key)$") + key_offset)
+    return PlaneEvents(
+        devices=events.devices, coverage=events.coverage, issues=events.issues, **timed
+    )
+
+
+def _shifted(frame: pl.DataFrame, delta_ps: int) -> pl.DataFrame:
+    return frame.with_columns(pl.col("^(start_ps|enqueue_ps)$") + delta_ps)

@@ -1,0 +1,268 @@
+"""The verb `ingest`: from what a user points at to runs in a warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from multiprocessing import get_context
+
+import fsspec
+import polars as pl
+
+from xlahouse.capture.errors import TraceFormatError, WarehouseError, XlahouseError
+from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.assemble import assemble
+from xlahouse.ingest.discover import (
+    RunFiles,
+    Source,
+    find_runs,
+    identify,
+    read_manifest,
+    run_id_of,
+)
+from xlahouse.ingest.read import FileEvents, read_xplane
+from xlahouse.ingest.run_row import run_row
+from xlahouse.ingest.schema import INGEST_VERSION
+from xlahouse.ingest.settings import RunSettings, check_mesh, read_settings, write_settings
+from xlahouse.ingest.store import Store
+
+OnEvent = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What became of one run. rows: per table. issues: count of findings per severity."""
+
+    run_id: str
+    name: str
+    status: str
+    rows: dict[str, int] = field(default_factory=dict)
+    unchanged: bool = False
+    issues: dict[str, int] = field(default_factory=dict)
+
+
+class IngestError(XlahouseError):
+    """Some of the files were refused; the runs of the others were ingested.
+
+    Args:
+        problems: one line for each refusal.
+        results: what was ingested all the same.
+    """
+
+    def __init__(self, problems: list[str], results: list[IngestResult]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems, self.results = problems, results
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of an ingest that shape or describe the run."""
+
+    mesh: tuple[MeshAxis, ...] | None = None
+    name: str | None = None
+    device_kind: str | None = None
+
+
+def ingest_paths(
+    paths: Sequence[str],
+    root: str,
+    *,
+    workers: int | None = None,
+    mesh: list[MeshAxis] | None = None,
+    name: str | None = None,
+    device_kind: str | None = None,
+    strict: bool = False,
+    on_event: OnEvent = lambda message: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[IngestResult]:
+    """Ingest every run found under the paths.
+
+    Args:
+        paths: files, folders or fsspec URLs.
+        root: the warehouse's folder or URL; made if needed.
+        workers: processes; None: one a run, up to 2.
+        mesh: mesh axes, major to minor, written as a setting of each run.
+        name: what to call the run; with several runs they share it.
+        device_kind: overrides the kind of device, as a setting.
+        strict: a warning or error among the findings is an error.
+        on_event: called with a line for each run that is done.
+        on_progress: called with (runs done, runs in all).
+
+    Raises:
+        IngestError: files were refused, or `strict` found something; all other runs are ingested.
+    """
+    runs, problems = _find_all(paths)
+    options = Options(tuple(mesh) if mesh else None, name, device_kind)
+    results: list[IngestResult] = []
+    if runs:
+        Store(root).clear_leftovers()
+        on_progress(0, len(runs))
+    for number, outcome in enumerate(_each(runs, root, options, workers), start=1):
+        if isinstance(outcome, IngestResult):
+            results.append(outcome)
+            on_event(_describe(outcome))
+        else:
+            problems.append(outcome)
+        on_progress(number, len(runs))
+    if strict:
+        problems += [
+            f"{result.name}: {_counted(result.issues)}, and --strict was given"
+            for result in results
+            if result.issues.get("error") or result.issues.get("warning")
+        ]
+    if problems:
+        raise IngestError(problems, results)
+    return results
+
+
+def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:
+    """Runs under all paths, each once; and what is wrong with the other paths."""
+    runs: dict[tuple[str, ...], RunFiles] = {}
+    problems = []
+    for path in paths:
+        try:
+            runs |= {run.paths: run for run in find_runs(str(path))}
+        except XlahouseError as error:
+            problems.append(str(error))
+    return list(runs.values()), problems
+
+
+def _each(
+    runs: list[RunFiles], root: str, options: Options, workers: int | None
+) -> Iterator[IngestResult | str]:
+    """Outcomes in the order of the runs: a result, or the line that says what is wrong."""
+    processes = min(workers or 2, len(runs))
+    if processes <= 1:
+        yield from (_ingest_run(run, root, options) for run in runs)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(_ingest_run, run, root, options) for run in runs]
+        yield from (future.result() for future in futures)
+
+
+def _ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult | str:
+    """Ingest one run; what is wrong with it costs it alone."""
+    try:
+        return ingest_run(run, root, options)
+    except (XlahouseError, OSError) as error:
+        return str(error)
+
+
+def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
+    """Read a run's files and write it, unless the warehouse has it already.
+
+    Raises:
+        XlahouseError: none of its files can be read, or its manifest or options are wrong.
+    """
+    manifest, raw_manifest = read_manifest(run)
+    sources = identify(run.paths)
+    run_id = run_id_of(sources, raw_manifest)
+    store = Store(root)
+    known = store.run_row(run_id)
+    name = options.name or (manifest.name if manifest else run.name)
+    if known is not None and known["ingest_version"] == INGEST_VERSION and known["name"] == name:
+        _apply_settings(root, run_id, options, known["device_count"])
+        rows = {file["table"]: file["rows"] for file in known["files"]}
+        return IngestResult(run_id, name, known["status"], rows, unchanged=True)
+    files, refused = _read_files(sources)
+    built = assemble(files, run.name)
+    issues = pl.concat([built.tables["issues"], _refusals(refused)], how="diagonal")
+    tables = built.tables | {"issues": issues}
+    check_coverage(tables["coverage"])
+    row = run_row(run_id, name, sources, manifest, raw_manifest, built)
+    store.create(version("xlahouse"))
+    store.write_run(row, tables)
+    _apply_settings(root, run_id, options, row["expected_device_count"])
+    counts = {table: frame.height for table, frame in tables.items()}
+    return IngestResult(run_id, name, row["status"], counts, issues=_severities(issues))
+
+
+def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceFormatError]]:
+    """(files that could be read, errors of the others); raises the first where none could."""
+    files, refused = [], []
+    for source in sources:
+        with fsspec.open(source.path, "rb") as file:
+            raw = file.read()
+        try:
+            files.append(read_xplane(raw, source.path))
+        except TraceFormatError as error:
+            refused.append(error)
+    if not files:
+        raise refused[0]
+    return files, refused
+
+
+def _refusals(errors: list[TraceFormatError]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {
+                "source": error.path,
+                "severity": "error",
+                "code": "unreadable_file",
+                "message": error.reason,
+                "count": 1,
+            }
+            for error in errors
+        ],
+        schema={
+            "source": pl.String,
+            "severity": pl.String,
+            "code": pl.String,
+            "message": pl.String,
+            "count": pl.Int64,
+        },
+    )
+
+
+def check_coverage(coverage: pl.DataFrame) -> None:
+    """Every event that was read is written or rejected.
+
+    Raises:
+        WarehouseError: a reader lost events; that is a fault of xlahouse, never of the trace.
+    """
+    lost = coverage.filter(
+        pl.col("events_read") != pl.col("rows_written") + pl.col("events_rejected")
+    )
+    if not lost.is_empty():
+        line = lost.row(0, named=True)
+        raise WarehouseError(
+            f"{line['source']} {line['plane']} {line['line']}: read {line['events_read']} events but "
+            f"wrote {line['rows_written']} and rejected {line['events_rejected']}; please report this"
+        )
+
+
+def _apply_settings(root: str, run_id: str, options: Options, devices: int | None) -> None:
+    if options.mesh is None and options.device_kind is None:
+        return
+    if options.mesh is not None and devices is not None:
+        check_mesh(list(options.mesh), devices)
+    old = read_settings(root, run_id)
+    write_settings(
+        root,
+        run_id,
+        RunSettings(
+            mesh=list(options.mesh) if options.mesh else old.mesh,
+            device_kind=options.device_kind or old.device_kind,
+        ),
+    )
+
+
+def _severities(issues: pl.DataFrame) -> dict[str, int]:
+    return dict(issues.group_by("severity").len().sort("severity").rows())
+
+
+def _counted(issues: dict[str, int]) -> str:
+    names = [name for name in ("error", "warning", "info") if issues.get(name)]
+    return ", ".join(f"{issues[name]} {name}" for name in names) or "no findings"
+
+
+def _describe(result: IngestResult) -> str:
+    if result.unchanged:
+        return f"{result.run_id}  {result.name}: already ingested, unchanged"
+    rows = result.rows
+    return (
+        f"{result.run_id}  {result.name}: {rows['ops']:,} ops, {rows['collectives']:,} collectives, "
+        f"{rows['host_events']:,} host events, {result.status}; {_counted(result.issues)}"
+    )

@@ -1,0 +1,101 @@
+"""The row of the `runs` table: what the manifest says, and what the trace shows."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from typing import Any
+
+import msgspec
+
+from xlahouse.capture.manifest import Manifest
+from xlahouse.ingest.assemble import RunTables
+from xlahouse.ingest.discover import Source
+from xlahouse.ingest.schema import INGEST_VERSION
+
+# Facts of the manifest that are columns under the same name.
+_SAME = (
+    "framework",
+    "model",
+    "model_family",
+    "layers",
+    "hidden_size",
+    "dtype",
+    "batch_size",
+    "microbatches",
+    "prompt_tokens",
+    "output_tokens",
+    "parallelism",
+    "mesh_device_ids",
+    "measured_ttft_s",
+    "measured_tpot_s",
+)
+# What tells repeats of one setup apart, or is measured and not chosen.
+_NOT_CHOSEN = ("name", "captured_at", "repeat", "requests", "tokens", "tokens_match_unsharded")
+
+
+def run_row(
+    run_id: str,
+    name: str,
+    sources: list[Source],
+    manifest: Manifest | None,
+    raw_manifest: bytes,
+    built: RunTables,
+) -> dict[str, Any]:
+    """The row without `files`; what neither manifest nor trace tells is NULL."""
+    traced = len(built.devices)
+    named = max(len(built.logical_ids), manifest.device_count if manifest else 0)
+    kinds = sorted({device.kind for device in built.devices})
+    row: dict[str, Any] = {
+        "run_id": run_id,
+        "name": name,
+        "captured_at": _captured_at(manifest, built.epoch_ns),
+        "device_kind": kinds[0] if kinds else (manifest.device_kind if manifest else None),
+        "device_count": traced,
+        "expected_device_count": named or None,
+        "host_count": len(built.hosts),
+        "source": "xplane",
+        "source_files": [
+            {"path": source.path, "bytes": source.bytes, "sha256": source.sha256}
+            for source in sources
+        ],
+        "epoch_ns": built.epoch_ns,
+        "duration_ps": built.duration_ps,
+        "status": _status(traced, named, built),
+        "ingest_version": INGEST_VERSION,
+        "ingested_at": datetime.datetime.now(datetime.UTC),
+        "options": "{}",
+    }
+    if manifest is None:
+        return row
+    return (
+        row
+        | {column: getattr(manifest, column) for column in _SAME}
+        | {
+            "framework_versions": msgspec.json.encode(manifest.framework_versions).decode(),
+            "mesh": [{"axis": axis.axis, "size": axis.size} for axis in manifest.mesh],
+            "setup": setup_of(manifest),
+            "manifest": raw_manifest.decode(),
+        }
+    )
+
+
+def setup_of(manifest: Manifest) -> str:
+    """12 hex digits that repeats of the same setup share."""
+    facts = msgspec.to_builtins(manifest)
+    for field in _NOT_CHOSEN:
+        del facts[field]
+    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:12]
+
+
+def _captured_at(manifest: Manifest | None, epoch_ns: int | None) -> datetime.datetime | None:
+    if epoch_ns is not None:
+        return datetime.datetime.fromtimestamp(epoch_ns / 1e9, datetime.UTC)
+    return datetime.datetime.fromisoformat(manifest.captured_at) if manifest else None
+
+
+def _status(traced: int, named: int, built: RunTables) -> str:
+    if not traced:
+        return "no_device_events"
+    damaged = built.tables["issues"]["severity"].is_in(["error"]).any()
+    return "partial" if traced < named or damaged else "complete"
