@@ -1,6 +1,6 @@
 -- one row per run and device
 -- The peaks that ratios are taken against: the shipped table's, by the kind of device that the user
--- set, else by the trace's; where the table does not know the kind, the trace's own. A chip's
+-- set, else by the trace's; where the table has no figures for the kind, the trace's own. A chip's
 -- FLOP/s and HBM bandwidth are shared evenly by its devices; a link is a link, so its bandwidth is
 -- not. Devices whose identity was deduced (virtual CPU devices) have none.
 with named as (
@@ -14,7 +14,7 @@ with named as (
 ),
 
 joined as (
-    select n.*, p.kind_name, p.devices_per_chip, p.flops_per_s, p.hbm_bytes_per_s,
+    select n.*, p.devices_per_chip, p.flops_per_s, p.hbm_bytes_per_s,
         p.ici_bytes_per_s, p.flops_source, p.bandwidth_source
     from named as n
     left join _chip_peaks_v1 as p on p.kind_name = lower(replace(n.chosen_kind, ' ', ''))
@@ -32,25 +32,25 @@ select
     -- peak FLOP/s of the device
     case
         when inferred then null
-        when kind_name is null then peak_flops
+        when flops_per_s is null then peak_flops
         else flops_per_s / devices_per_chip
     end as peak_flops_per_s,
     -- peak HBM bandwidth of the device
     case
         when inferred then null
-        when kind_name is null then peak_hbm_bytes_per_s
+        when flops_per_s is null then peak_hbm_bytes_per_s
         else hbm_bytes_per_s / devices_per_chip
     end as peak_hbm_bytes_per_s,
     -- peak bandwidth of one ICI link of its chip, one way
     case
         when inferred then null
-        when kind_name is null then peak_ici_bytes_per_s
+        when flops_per_s is null then peak_ici_bytes_per_s
         else ici_bytes_per_s
     end as peak_ici_bytes_per_s,
     -- setting (table, by the kind that was set), table or trace; NULL without a peak
     case
         when inferred then null
-        when kind_name is not null then table_source
+        when flops_per_s is not null then table_source
         when coalesce(peak_flops, peak_hbm_bytes_per_s, peak_ici_bytes_per_s) is not null then 'trace'
     end as peaks_source,
     -- source of the shipped FLOP/s

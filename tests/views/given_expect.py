@@ -1,0 +1,82 @@
+"""Reads given/expect cases and compares rows, order-free, exactly or within a stated tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: rows given per table -> rows that the view gives, in the columns named."""
+
+    view: str
+    name: str
+    given: dict[str, list[dict[str, Any]]]
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    tolerance: float
+
+    def __str__(self) -> str:
+        return f"{self.view}: {self.name}"
+
+
+def cases() -> Iterator[Case]:
+    """Every case of every `<view>.yaml`."""
+    for path in sorted(FOLDER.glob("*_v*.yaml")):
+        for raw in yaml.safe_load(path.read_text()):
+            unknown = set(raw) - {"case", "how", "given", "expect", "tolerance"}
+            assert not unknown, f"{path.name}: {unknown}"
+            given = {name: _rows(rows) for name, rows in raw["given"].items()}
+            columns = raw["expect"]["columns"]
+            expected = [tuple(row) for row in raw["expect"]["rows"]]
+            assert all(len(row) == len(columns) for row in expected), f"{path.name}: {raw['case']}"
+            yield Case(
+                path.stem, raw["case"], given, columns, expected, float(raw.get("tolerance", 0))
+            )
+
+
+def _rows(raw: Any) -> list[dict[str, Any]]:
+    """Mappings as they are, or `{columns, rows}`, or a list of both, flattened."""
+    found: list[dict[str, Any]] = []
+    for item in raw if isinstance(raw, list) else [raw]:
+        if "rows" in item:
+            found += [
+                {**item.get("shared", {}), **dict(zip(item["columns"], row, strict=True))}
+                for row in item["rows"]
+            ]
+        else:
+            found.append(item)
+    return found
+
+
+def differences(case: Case, found: list[tuple[Any, ...]]) -> list[str]:
+    """What is missing and what is too much; empty where the rows agree."""
+    left = list(found)
+    missing = []
+    for want in case.rows:
+        match = next((row for row in left if _same_row(row, want, case.tolerance)), None)
+        if match is None:
+            missing.append(f"missing {want}")
+        else:
+            left.remove(match)
+    return missing + [f"unexpected {row}" for row in left]
+
+
+def _same_row(found: tuple[Any, ...], want: tuple[Any, ...], tolerance: float) -> bool:
+    return all(_same(a, b, tolerance) for a, b in zip(found, want, strict=True))
+
+
+def _same(found: Any, want: Any, tolerance: float) -> bool:
+    if found is None or want is None or isinstance(want, bool | str):
+        return bool(found is want or found == want)
+    if tolerance:
+        return math.isclose(found, want, rel_tol=tolerance)
+    return bool(found == want)

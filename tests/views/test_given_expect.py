@@ -1,0 +1,25 @@
+"""Every view against rows given and rows expected, both written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.views.given_expect import FOLDER, Case, cases, differences
+from tests.warehouse import write_warehouse
+from xlahouse.sql import Warehouse
+from xlahouse.sql.library import shipped
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_view(case: Case, tmp_path: Path) -> None:
+    root = write_warehouse(tmp_path / "warehouse", case.given)
+    with Warehouse(root) as warehouse:
+        found = warehouse.query(f"select {', '.join(case.columns)} from {case.view}").rows
+    assert not differences(case, found), f"got {found}"
+
+
+@pytest.mark.parametrize("view", [view.name for view in shipped().public])
+def test_every_view_has_cases(view: str) -> None:
+    assert (FOLDER / f"{view}.yaml").exists(), "write given/expect cases for it"
