@@ -34,6 +34,10 @@ class WarehouseError(XlahouseError):
     """A warehouse cannot be opened or written, or holds no such run."""
 
 
+class ReportError(XlahouseError):
+    """A page cannot be rendered or written."""
+
+
 class ViewError(XlahouseError):
     """A view's file is at fault.
 

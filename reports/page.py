@@ -1,0 +1,73 @@
+"""Sections -> one HTML file with its own styles, charts and JavaScript that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+# Inside a script element these would end it, open a comment, or break a line of JavaScript.
+_IN_SCRIPT = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+
+
+def render_page(template: str, values: Mapping[str, Any]) -> str:
+    """Fill a template; every value is escaped, so names in traces stay text.
+
+    Args:
+        template: file name beside this module, such as `run.html`.
+        values: what the template names; a missing one is an error.
+    """
+    # No default source: the browser itself refuses any request that leaves the page.
+    policy = (
+        f"default-src 'none'; script-src '{_sha256(page_script())}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    ours = {"script": Markup(page_script()), "styles": Markup(_read("style.css")), "policy": policy}
+    return _environment().get_template(template).render(**values, **ours)
+
+
+def script_json(value: Any) -> Markup:
+    """JSON that is safe inside a script element, whatever strings it holds."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(_IN_SCRIPT))
+
+
+@cache
+def page_script() -> str:
+    """charts.js with Vega, Vega-Lite and Vega-Embed, bundled by vl_convert: no copy of them lives here."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle(_read("charts.js"))
+
+
+@cache
+def _environment() -> Environment:
+    names = ("base.html", "index.html", "run.html", "parts.html")
+    environment = Environment(
+        loader=DictLoader({name: _read(name) for name in names}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["script_json"] = script_json
+    return environment
+
+
+def _read(name: str) -> str:
+    return files("xlahouse.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _sha256(text: str) -> str:
+    # A browser hashes the script after line ends are normalised; our files have only \n.
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

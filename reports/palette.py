@@ -1,0 +1,72 @@
+"""One colour for each axis, kind and share of time, the same on every page and chart.
+
+Hues are Okabe and Ito's and Paul Tol's sets for colour-blind readers, some darkened so that they hold
+against white paper and against a dark page alike; a test measures both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from zlib import crc32
+
+KIND_COLOURS = {
+    "all-reduce": "#0072b2",
+    "all-gather": "#d98c00",
+    "reduce-scatter": "#009e73",
+    "all-to-all": "#d55e00",
+    "ragged-all-to-all": "#a0522d",
+    "collective-permute": "#3fa9dd",
+    "collective-broadcast": "#cc79a7",
+    "send-recv": "#8a8f98",
+}
+AXIS_COLOURS = {
+    "tp": "#0077bb",
+    "dp": "#ee7733",
+    "pp": "#009988",
+    "ep": "#ee3377",
+    "sp": "#33a9d6",
+    "fsdp": "#aa4499",
+    "none": "#b8bcc4",
+    "mixed": "#70757f",
+    "unclassified": "#8f95a0",
+}
+# For axes with names of their own and for sums such as dp+tp.
+RESERVE_COLOURS = ("#7b5cd6", "#8c8500", "#b5443c", "#2f9e44", "#c2569b", "#5b8fb9", "#a9743a")
+TIME_COLOURS = {
+    "compute": "#2f7fc1",
+    "exposed communication": "#e2711d",
+    "exposed copy": "#b05cc6",
+    "sync wait": "#14a38b",
+    "idle": "#a3a8b1",
+}
+CLOCK_COLOURS = {"trace": "#0072b2", "host clock, mean": "#d98c00"}
+UNKNOWN_COLOUR = "#8f95a0"
+# Few bytes to many: lightness alone carries the order, so the scale survives greyscale print.
+HEAT_RANGE = ("#cfe3f3", "#7fb3dc", "#3481bd", "#0f4f8c", "#062a55")
+
+
+def axis_colours(axes: Iterable[str]) -> dict[str, str]:
+    """Each axis in `axes`, known ones first in the palette's order, -> its colour.
+
+    An axis of unknown name takes a reserve colour by its name's hash, the next free one on a clash, so
+    its colour does not depend on the other axes unless they clash.
+    """
+    names = set(axes)
+    colours = {name: colour for name, colour in AXIS_COLOURS.items() if name in names}
+    free = list(RESERVE_COLOURS)
+    for name in sorted(names - set(AXIS_COLOURS)):
+        place = crc32(name.encode()) % len(RESERVE_COLOURS)
+        wanted = [
+            RESERVE_COLOURS[(place + k) % len(RESERVE_COLOURS)] for k in range(len(RESERVE_COLOURS))
+        ]
+        colours[name] = next((colour for colour in wanted if colour in free), wanted[0])
+        if colours[name] in free:
+            free.remove(colours[name])
+    return colours
+
+
+def kind_colours(kinds: Iterable[str]) -> dict[str, str]:
+    """Each kind in `kinds`, in the palette's order, -> its colour; unknown kinds share grey."""
+    names = set(kinds)
+    known = {name: colour for name, colour in KIND_COLOURS.items() if name in names}
+    return known | dict.fromkeys(sorted(names - set(KIND_COLOURS)), UNKNOWN_COLOUR)

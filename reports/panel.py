@@ -1,0 +1,177 @@
+"""The parts of a page as data: a panel is one question, its SQL, charts, numbers and coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.theme import MAX_MARKS
+from xlahouse.reports.units import show_text
+
+# What a panel knows beside its rows: a run's facts, or those of all runs of a site.
+F = TypeVar("F")
+
+
+class Rows(Protocol):
+    """What a query returns, as far as pages need it."""
+
+    def pl(self) -> pl.DataFrame:
+        """The rows as a Polars frame."""
+        ...
+
+
+class Source(Protocol):
+    """A warehouse, as far as pages need it: something that answers SQL."""
+
+    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> Rows:
+        """Run one SELECT with `$name` parameters."""
+        ...
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a page's table: where its value is, its heading, and how it reads."""
+
+    name: str
+    heading: str
+    show: Callable[[Any], str] = show_text
+    exact: Callable[[Any], str] | None = None  # what hovering over the cell tells
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its title; `note` says how to read it."""
+
+    title: str
+    chart: alt.Chart
+    note: str = ""
+    shape: str = "half"  # of the page: `half`, `wide` (the whole row) or `square`
+
+
+@dataclass(frozen=True)
+class Panel(Generic[F]):
+    """One question about a run, or about several.
+
+    Attributes:
+        key: anchor on the page.
+        title: the subject.
+        lede: one sentence on what is shown and how it is defined.
+        sql: the query, with `$run` or `$runs`; it pins versions of views.
+        columns: the table beside the charts.
+        figures: rows -> charts.
+        coverage: rows and facts -> a sentence that says how much of the run the rows cover.
+        why_empty: facts -> the sentence that stands in place of the charts where there are no rows.
+        notes: rows and facts -> sentences on what is NULL and why.
+    """
+
+    key: str
+    title: str
+    lede: str
+    sql: str
+    columns: tuple[Column, ...]
+    figures: Callable[[pl.DataFrame, F], list[Figure]]
+    coverage: Callable[[pl.DataFrame, F], str]
+    why_empty: Callable[[F], str]
+    notes: Callable[[pl.DataFrame, F], list[str]] = field(default=lambda rows, facts: [])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, what hovering tells, and whether it lines up to the right."""
+
+    text: str
+    hint: str = ""
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure ready for the page: its specification, or the reason why there is none."""
+
+    id: str
+    title: str
+    note: str
+    shape: str
+    spec: dict[str, Any] | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A panel with its rows filled in, ready for the template."""
+
+    key: str
+    title: str
+    lede: str
+    sql: str
+    figures: list[Drawn]
+    empty: str
+    coverage: str
+    notes: list[str]
+    headings: list[Cell]
+    cells: list[list[Cell]]
+    rows_left_out: int
+
+
+# A page is read by people; whoever wants every row has the SQL.
+MAX_TABLE_ROWS = 200
+
+
+def fill(panel: Panel[F], rows: pl.DataFrame, facts: F) -> Section:
+    """Draw a panel's charts and format its table."""
+    empty = panel.why_empty(facts) if rows.is_empty() else ""
+    figures = [] if empty else panel.figures(rows, facts)
+    return Section(
+        key=panel.key,
+        title=panel.title,
+        lede=panel.lede,
+        sql=panel.sql.strip(),
+        figures=[draw(figure, f"{panel.key}-{k}") for k, figure in enumerate(figures)],
+        empty=empty,
+        coverage="" if empty else panel.coverage(rows, facts),
+        notes=[] if empty else panel.notes(rows, facts),
+        headings=[Cell(column.heading, numeric=column.numeric) for column in panel.columns],
+        cells=format_rows(panel.columns, rows.head(MAX_TABLE_ROWS)),
+        rows_left_out=max(0, len(rows) - MAX_TABLE_ROWS),
+    )
+
+
+def draw(figure: Figure, id: str) -> Drawn:
+    """Turn a figure into Vega-Lite, unless it holds more marks than a page can bear."""
+    spec = figure.chart.to_dict()
+    marks = sum(len(rows) for rows in spec.get("datasets", {}).values()) + _inline_rows(spec)
+    if marks > MAX_MARKS:
+        problem = f"Not drawn: {marks:,} marks, and a page holds at most {MAX_MARKS:,}."
+        return Drawn(id, figure.title, figure.note, figure.shape, None, problem)
+    return Drawn(id, figure.title, figure.note, figure.shape, spec)
+
+
+def format_rows(columns: Sequence[Column], rows: pl.DataFrame) -> list[list[Cell]]:
+    """Rows -> cells, one list a row."""
+    return [[_cell(column, row[column.name]) for column in columns] for row in rows.to_dicts()]
+
+
+def inline(rows: pl.DataFrame) -> alt.InlineData:
+    """Rows as data inside the specification; column order and row order are kept."""
+    return alt.InlineData(values=rows.to_dicts())
+
+
+def _cell(column: Column, value: Any) -> Cell:
+    text = column.show(value)
+    hint = column.exact(value) if column.exact is not None and value is not None else ""
+    return Cell(text, "" if hint == text else hint, column.numeric)
+
+
+def _inline_rows(spec: Any) -> int:
+    if isinstance(spec, list):
+        return sum(_inline_rows(part) for part in spec)
+    if not isinstance(spec, dict):
+        return 0
+    own = spec.get("data", {}).get("values", []) if isinstance(spec.get("data"), dict) else []
+    inner = (part for key, part in spec.items() if key not in ("data", "datasets"))
+    return len(own) + sum(_inline_rows(part) for part in inner)

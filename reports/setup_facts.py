@@ -1,0 +1,91 @@
+"""A run's setup as labelled text: only what is recorded, and `not known` where nothing of a line is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from xlahouse.reports.facts import RunFacts
+from xlahouse.reports.units import NOT_KNOWN, plural, show_ps
+
+
+def setup_rows(facts: RunFacts) -> list[tuple[str, str]]:
+    """The setup as (label, text), in the order of the page."""
+    row = facts.row
+    return [
+        ("Model", _join(row["model"], _known(row["model_family"], "{} family"))),
+        ("Size", _join(_count(row["layers"], "layer"), _known(row["hidden_size"], "width {:,}"))),
+        ("Element type", _join(row["dtype"])),
+        ("Parallelism", _join(row["parallelism"])),
+        ("Mesh, major to minor", _join(facts.mesh or row["mesh_problem"])),
+        ("Devices", _join(row["device_kind"], _devices(row))),
+        ("Batch", _join(_count(row["batch_size"], "sequence"), _microbatches(row))),
+        ("Tokens", tokens_text(row)),
+        ("Framework", _join(row["framework"], *_versions(row["framework_versions"]))),
+        ("Captured", _join(_when(row["captured_at"]))),
+        ("Trace", _join(row["source"], _known_ps(row["duration_ps"]), row["status"])),
+        ("Run id", facts.run_id),
+    ]
+
+
+def size_text(row: Mapping[str, Any]) -> str:
+    """`batch 4, 64 + 16 tokens`, as far as it is known."""
+    batch = _known(row["batch_size"], "batch {:,}")
+    if row["prompt_tokens"] is None or row["output_tokens"] is None:
+        return _join(batch)
+    return _join(batch, f"{row['prompt_tokens']:,} + {row['output_tokens']:,} tokens")
+
+
+def tokens_text(row: Mapping[str, Any]) -> str:
+    """`64 in the prompt, 16 generated`, as far as it is known."""
+    prompt = _known(row["prompt_tokens"], "{:,} in the prompt")
+    return _join(prompt, _known(row["output_tokens"], "{:,} generated"))
+
+
+def devices_text(row: Mapping[str, Any]) -> str:
+    """`4 of 4 devices traced, cpu`."""
+    named = plural(row["named_devices"], "device")
+    return _join(f"{row['traced_devices']:,} of {named} traced", row["device_kind"])
+
+
+def _devices(row: Mapping[str, Any]) -> str:
+    traced = f"{row['traced_devices']:,} traced, {row['named_devices']:,} named"
+    hosts = _count(row["host_count"], "host")
+    return f"{traced}, on {hosts}" if hosts else traced
+
+
+def _microbatches(row: Mapping[str, Any]) -> str | None:
+    count = row["microbatches"]
+    return None if count is None else f"{count:,} microbatch" + ("" if count == 1 else "es")
+
+
+def _versions(raw: str | None) -> list[str]:
+    """`torch 2.9.1`, …: the column is a JSON object, or whatever another tool wrote there."""
+    try:
+        versions = json.loads(raw) if raw else {}
+    except ValueError:
+        return []
+    if not isinstance(versions, dict):
+        return []
+    return [f"{name} {version}" for name, version in sorted(versions.items())]
+
+
+def _when(value: Any) -> str | None:
+    return None if value is None else f"{value:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _known(value: Any, form: str) -> str | None:
+    return None if value is None else form.format(value)
+
+
+def _known_ps(value: float | None) -> str | None:
+    return None if value is None else show_ps(value)
+
+
+def _count(value: int | None, noun: str) -> str | None:
+    return None if value is None else plural(value, noun)
+
+
+def _join(*parts: str | None) -> str:
+    return ", ".join(part for part in parts if part) or NOT_KNOWN

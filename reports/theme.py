@@ -1,0 +1,99 @@
+"""The look that all charts share; it follows the page's text colour, dark, light or printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+# Grid, rules and labels take the page's colour; the SVG renderer passes `currentColor` on to CSS.
+INK = "currentColor"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+# No chart may hold more marks: a page must open on a phone.
+MAX_MARKS = 20_000
+BAR_STEP = 30
+
+_AXIS = {
+    "labelColor": INK,
+    "titleColor": INK,
+    "domainColor": INK,
+    "tickColor": INK,
+    "gridColor": INK,
+    "domainOpacity": 0.35,
+    "tickOpacity": 0.35,
+    "gridOpacity": 0.12,
+    "labelFontSize": 12,
+    "titleFontSize": 12,
+    "titleFontWeight": "normal",
+    "titlePadding": 8,
+    "labelLimit": 0,
+}
+_LEGEND = {
+    "labelColor": INK,
+    "titleColor": INK,
+    "labelFontSize": 12,
+    "titleFontSize": 12,
+    "titleFontWeight": "normal",
+    "labelLimit": 0,
+    "orient": "top",
+    "symbolType": "square",
+    "symbolOpacity": 1,
+    "columnPadding": 16,
+}
+CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "font": FONT,
+    "view": {"stroke": None},
+    "scale": {"bandPaddingInner": 0.3, "rectBandPaddingInner": 0.04},
+    "axis": _AXIS,
+    "legend": _LEGEND,
+    "title": {"color": INK, "fontSize": 13, "anchor": "start", "fontWeight": 600},
+    "text": {"color": INK, "fontSize": 12},
+}
+
+
+def colour(
+    field: str, colours: Mapping[str, str], title: str | None = None, column_width: int = 150
+) -> alt.Color:
+    """A colour channel with fixed colours and a legend that wraps to the width of the chart.
+
+    Args:
+        field: the nominal field.
+        colours: category -> colour, in the order of the legend.
+        title: of the legend.
+        column_width: px that the widest entry needs.
+    """
+    return alt.Color(
+        field,
+        type="nominal",
+        scale=alt.Scale(domain=list(colours), range=list(colours.values())),
+        legend=alt.Legend(title=title, columns=legend_columns(column_width)),
+    )
+
+
+def legend_columns(column_width: int) -> alt.ExprRef:
+    """As many columns as fit the chart's place; drawn without a page, four.
+
+    The container's size, not `width`, decides: fitting changes `width` after the legend was laid out,
+    and a legend that then wraps is cut off. `width` stands there so that a resize asks again.
+    """
+    size = "containerSize()[0]"
+    fit = f"max(1, floor(({size} + 0 * width - 40) / {column_width}))"
+    return alt.ExprRef(f"isValid({size}) ? {fit} : 4")
+
+
+def finish(chart: alt.Chart | alt.LayerChart, title: str, height: int) -> alt.Chart:
+    """The chart at the width of its place on the page, with a description for screen readers.
+
+    Args:
+        chart: single or layered view.
+        title: the subject, in a sentence fragment.
+        height: px. (A height by step makes Vega-Lite warn that it cannot fit both sides.)
+    """
+    return chart.properties(description=title, width="container", height=height).configure(**CONFIG)
+
+
+def rows_height(count: int, step: int = BAR_STEP) -> int:
+    """Height in px of `count` rows of bars."""
+    return max(count, 1) * step

@@ -1,0 +1,112 @@
+"""Numbers as people read them: bytes, times, shares and counts with the unit that suits their size.
+
+None is always `not known`, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit: what to divide by, and its symbol."""
+
+    factor: float
+    symbol: str
+
+
+BYTES = (Unit(1, "B"), Unit(1e3, "kB"), Unit(1e6, "MB"), Unit(1e9, "GB"), Unit(1e12, "TB"))
+PICOSECONDS = (Unit(1, "ps"), Unit(1e3, "ns"), Unit(1e6, "µs"), Unit(1e9, "ms"), Unit(1e12, "s"))
+SECONDS = (Unit(1e-9, "ns"), Unit(1e-6, "µs"), Unit(1e-3, "ms"), Unit(1, "s"))
+BANDWIDTH = tuple(Unit(unit.factor, f"{unit.symbol}/s") for unit in BYTES)
+
+
+def suit(values: Iterable[float | None], units: tuple[Unit, ...]) -> Unit:
+    """The largest unit in which the greatest of `values` is at least 1; the smallest unit for none."""
+    top = max((abs(value) for value in values if value is not None), default=0.0)
+    fitting = [unit for unit in units if top >= unit.factor]
+    return fitting[-1] if fitting else units[0]
+
+
+def show(value: float | None, units: tuple[Unit, ...]) -> str:
+    """`value` with three significant digits and the unit that suits it."""
+    if value is None:
+        return NOT_KNOWN
+    unit = suit([value], units)
+    return f"{_three_digits(value / unit.factor)} {unit.symbol}"
+
+
+def show_bytes(value: float | None) -> str:
+    """Bytes -> `10.5 MB` (decimal prefixes)."""
+    return show(value, BYTES)
+
+
+def show_ps(value: float | None) -> str:
+    """Picoseconds -> `12.3 ms`."""
+    return show(value, PICOSECONDS)
+
+
+def show_s(value: float | None) -> str:
+    """Seconds -> `12.3 ms`."""
+    return show(value, SECONDS)
+
+
+def show_bandwidth(value: float | None) -> str:
+    """Bytes per second -> `44.1 GB/s`."""
+    return show(value, BANDWIDTH)
+
+
+def show_ratio(value: float | None) -> str:
+    """0..1 -> `12.3 %`; a share below 0.1 % keeps its first digit."""
+    if value is None:
+        return NOT_KNOWN
+    return "0 %" if value == 0 else f"{_three_digits(value * 100)} %"
+
+
+def show_factor(value: float | None) -> str:
+    """A ratio that may exceed 1 -> `0.513`."""
+    return NOT_KNOWN if value is None else _three_digits(value)
+
+
+def show_rate(value: float | None) -> str:
+    """A rate -> `1,234 /s`."""
+    return NOT_KNOWN if value is None else f"{_three_digits(value)} /s"
+
+
+def show_count(value: float | None) -> str:
+    """A count with thousands separators."""
+    return NOT_KNOWN if value is None else f"{value:,.0f}"
+
+
+def show_exact(value: float | None) -> str:
+    """A number with all that a reader could want to copy: integers whole, others to nine digits."""
+    if value is None:
+        return NOT_KNOWN
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.9g}"
+
+
+def show_text(value: object) -> str:
+    """Any other fact; None is `not known`."""
+    return NOT_KNOWN if value is None else str(value)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size == 0:
+        return "0"
+    if size < 1:
+        return f"{value:.3g}"
+    return f"{value:.{2 if size < 10 else 1 if size < 100 else 0}f}"
