@@ -15,7 +15,7 @@ from tests.synth.traffic import (
 
 
 def answers(run: Run) -> dict[str, list[Row]]:
-    """View -> its rows, worked out from the description; `row_counts` are rows of tables by device."""
+    """View -> its rows, from the description alone; `row_counts` counts rows of tables."""
     return {
         "collective_axis": collective_axis(run),
         "traffic_volume": traffic_volume(run),

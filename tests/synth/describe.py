@@ -1,4 +1,4 @@
-"""The description of a synthetic run: mesh, model, schedule, times, and what the profiler saw of it."""
+"""The description of a synthetic run: mesh, model, schedule, times, what the profiler saw."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Run:
     """A run of `requests` requests, each one prefill and `output_tokens` - 1 decode steps.
 
     What the axes of the mesh do: tp all-reduces (or all-gathers and reduce-scatters with
-    `sequence_parallel`) around each half of a layer; ep dispatches and combines tokens; fsdp gathers
-    each layer's weights during the layer before; pp passes microbatches on, in one stacked program
-    (`pipeline="stacked"`) or with a program a stage (`"stages"`); dp only splits the batch.
+    `sequence_parallel`) around each half of a layer; ep dispatches and combines tokens; fsdp
+    gathers each layer's weights during the layer before; pp passes microbatches on, in one stacked
+    program (`pipeline="stacked"`) or with a program a stage (`"stages"`); dp only splits the batch.
 
     Times are ps. `lag_ps` (by mesh position) makes a device slower in every compute op, `offset_ps`
     starts its launches later. The host waits for each step's last op before it enqueues the next.

@@ -1,4 +1,4 @@
-"""HLO of a synthetic program: instructions as text (names of trace events) and as HloProto bytes."""
+"""HLO of a synthetic program: as text (the names of trace events) and as HloProto bytes."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def lower(run: Run, program: Program) -> Lowered:
 
 
 def hlo_proto(run: Run, program: Program, lowered: Lowered) -> bytes:
-    """HloProto bytes, with the device assignment that maps replicas and partitions to device ids."""
+    """HloProto bytes, with the device assignment of its replicas and partitions."""
     proto = HloProto()
     proto.hlo_module.name, proto.hlo_module.id = program.name, 1
     fill_module(lowered.computations, proto.hlo_module)

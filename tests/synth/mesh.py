@@ -64,7 +64,7 @@ def groups_along(mesh: Mesh, axis: str) -> Groups:
 
 
 def iota_along(sizes: tuple[int, ...], at: int) -> Iota:
-    """The groups along dimension `at` of a reshape, as an iota; a minor-most one needs no transpose."""
+    """The groups along dimension `at`, as an iota; along the minor-most without a transpose."""
     total = math.prod(sizes)
     if at == len(sizes) - 1:
         return Iota(total // sizes[at], sizes[at], (total,), (0,))

@@ -1,4 +1,4 @@
-"""Planes and lines in XSpace's wire format, written piece by piece so that no line is ever held whole."""
+"""Planes and lines in XSpace's wire format, in pieces, so that no line is ever held whole."""
 
 from __future__ import annotations
 

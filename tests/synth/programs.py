@@ -1,8 +1,9 @@
-"""The compiled programs of a run: which devices run each, with what recipe, under what fingerprint."""
+"""The compiled programs of a run: who runs each, with what recipe, under what fingerprint."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.synth.describe import DECODE, PREFILL, Run
 from tests.synth.mesh import Groups, Mesh, Written, coordinate, groups_along, write_groups
@@ -64,7 +65,7 @@ def written_groups(run: Run, program: Program, segment: Segment, ordinal: int) -
 
 def permute_pairs(groups: Groups) -> tuple[tuple[int, int], ...]:
     """Source and target of a shift to the next member; the last member sends nothing."""
-    return tuple(pair for group in groups for pair in zip(group, group[1:], strict=False))
+    return tuple(pair for group in groups for pair in pairwise(group))
 
 
 def stage_positions(run: Run, stage: int) -> tuple[int, ...]:

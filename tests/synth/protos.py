@@ -1,6 +1,6 @@
 """Field tables of XSpace and HloProto, so that the synthesiser shares no decoder with the ingest.
 
-Numbers: openxla/xla's xplane.proto, hlo.proto and xla_data.proto; core_details as the v6e sample has it.
+Numbers: xplane.proto, hlo.proto and xla_data.proto of openxla/xla; core_details: the v6e sample.
 """
 
 from __future__ import annotations
@@ -10,22 +10,31 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 SCALARS = {"int": 3, "uint": 4, "bool": 8, "str": 9, "bytes": 12, "double": 1}
 PACKAGE = "synth"
 
-# One message a block: its name, then `field number type`, `*` = repeated. `Outer.Map` are map entries.
+# A message a paragraph: its name, then `field=number:type`; `*` = repeated, `!` = in the oneof.
 TABLE = """
 XSpace planes=1:*XPlane errors=2:*str warnings=3:*str hostnames=4:*str
-XPlane id=1:int name=2:str lines=3:*XLine event_metadata=4:*EventEntry stat_metadata=5:*StatEntry stats=6:*XStat
+XPlane id=1:int name=2:str lines=3:*XLine event_metadata=4:*EventEntry
+  stat_metadata=5:*StatEntry stats=6:*XStat
 EventEntry key=1:int value=2:XEventMetadata
 StatEntry key=1:int value=2:XStatMetadata
-XLine id=1:int name=2:str timestamp_ns=3:int events=4:*XEvent duration_ps=9:int display_name=11:str
+XLine id=1:int name=2:str timestamp_ns=3:int events=4:*XEvent duration_ps=9:int
+  display_name=11:str
 XEvent metadata_id=1:int offset_ps=2:int duration_ps=3:int stats=4:*XStat
-XStat metadata_id=1:int double_value=2:double! uint64_value=3:uint! int64_value=4:int! str_value=5:str! bytes_value=6:bytes! ref_value=7:uint!
+XStat metadata_id=1:int double_value=2:double! uint64_value=3:uint! int64_value=4:int!
+  str_value=5:str! bytes_value=6:bytes! ref_value=7:uint!
 XEventMetadata id=1:int name=2:str metadata=3:bytes display_name=4:str stats=5:*XStat
 XStatMetadata id=1:int name=2:str
-CoreDetails hostname=1:str device_ordinal=2:int core_num=3:int local_chip_id=4:int global_chip_id=5:int global_core_id=6:int
+CoreDetails hostname=1:str device_ordinal=2:int core_num=3:int local_chip_id=4:int
+  global_chip_id=5:int global_core_id=6:int
 HloProto hlo_module=1:Module
-Module name=1:str entry_computation_name=2:str computations=3:*Computation id=5:int entry_computation_id=6:int device_assignment=15:DeviceAssignment
+Module name=1:str entry_computation_name=2:str computations=3:*Computation id=5:int
+  entry_computation_id=6:int device_assignment=15:DeviceAssignment
 Computation name=1:str instructions=2:*Instruction id=5:int root_id=6:int
-Instruction name=1:str opcode=2:str shape=3:Shape metadata=7:OpMetadata parameter_number=9:int dimensions=14:*int channel_id=26:int custom_call_target=28:str id=35:int operand_ids=36:*int called_computation_ids=38:*int replica_groups=49:*ReplicaGroup source_target_pairs=52:*SourceTarget use_global_device_ids=71:bool async_execution_thread=79:str collective_device_list=87:DeviceList
+Instruction name=1:str opcode=2:str shape=3:Shape metadata=7:OpMetadata parameter_number=9:int
+  dimensions=14:*int channel_id=26:int custom_call_target=28:str id=35:int operand_ids=36:*int
+  called_computation_ids=38:*int replica_groups=49:*ReplicaGroup
+  source_target_pairs=52:*SourceTarget use_global_device_ids=71:bool
+  async_execution_thread=79:str collective_device_list=87:DeviceList
 Shape element_type=2:int dimensions=3:*int tuple_shapes=4:*Shape layout=5:Layout
 Layout minor_to_major=1:*int tiles=6:*Tile memory_space=8:int
 Tile dimensions=1:*int
@@ -33,8 +42,10 @@ OpMetadata op_type=1:str op_name=2:str source_file=3:str source_line=4:int
 ReplicaGroup replica_ids=1:*int
 SourceTarget source=1:int target=2:int
 DeviceList replica_groups=1:*ReplicaGroup iota=2:Iota
-Iota num_replica_groups=1:int num_devices_per_group=2:int iota_reshape_dims=3:*int iota_transpose_perm=4:*int
-DeviceAssignment replica_count=1:int computation_count=2:int computation_devices=3:*ComputationDevice
+Iota num_replica_groups=1:int num_devices_per_group=2:int iota_reshape_dims=3:*int
+  iota_transpose_perm=4:*int
+DeviceAssignment replica_count=1:int computation_count=2:int
+  computation_devices=3:*ComputationDevice
 ComputationDevice replica_device_ids=1:*int
 """
 
@@ -64,7 +75,7 @@ def _messages() -> dict[str, type]:
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{PACKAGE}.proto", package=PACKAGE, syntax="proto3"
     )
-    for line in TABLE.strip().splitlines():
+    for line in TABLE.replace("\n  ", " ").strip().splitlines():
         _add_message(file, line)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

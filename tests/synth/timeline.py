@@ -1,4 +1,4 @@
-"""When each op of a run happens: a plain simulation of its devices, from which the traces are written."""
+"""When each op happens: a plain simulation of the devices, from which the traces are written."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _Simulation:
         self.clock[position] = now + duration
 
     def meet(self, index: int, segment: Segment, group: tuple[int, ...]) -> None:
-        """A collective's members wait for each other: at its start, or an async one's at its end."""
+        """Members wait for each other: at a collective's start, or at an async one's end."""
         if segment.what == "sync":
             latest = max(self.clock[p] for p in group)
             for position in group:
@@ -124,7 +124,7 @@ def _length(run: Run, program: Program) -> int:
 
 
 def _staged_launches(run: Run, phase: str) -> list[Launch]:
-    """Stage s computes microbatch m in tick s + m; ticks end with the handovers, odd stages' last."""
+    """Stage s computes microbatch m in tick s + m; ticks end with handovers, odd stages' last."""
     ours = [program for program in programs(run) if program.phase == phase]
     stages = [program for program in ours if program.stage is not None]
     hops = [program for program in ours if program.hop is not None]
@@ -133,11 +133,10 @@ def _staged_launches(run: Run, phase: str) -> list[Launch]:
     tick = compute + hop * min(len(hops), 2)
     launches = []
     for microbatch in range(run.microbatches):
-        for program in stages:
-            launches.append(Launch(program, (program.stage + microbatch) * tick))
-        for program in hops:
-            base = (program.hop + microbatch) * tick + compute + hop * (program.hop % 2)
-            launches.append(Launch(program, base))
+        ticks = [(microbatch + (p.hop if p.stage is None else p.stage)) * tick for p in ours]
+        for program, base in zip(ours, ticks, strict=True):
+            late = 0 if program.hop is None else compute + hop * (program.hop % 2)
+            launches.append(Launch(program, base + late))
     return sorted(launches, key=lambda launch: launch.base)
 
 
@@ -174,7 +173,7 @@ class Clock:
 
 @lru_cache(maxsize=64)
 def clock(run: Run) -> Clock:
-    """What runs before the first request, then marker, dispatch, step, fetch, host gap, and again."""
+    """What runs before; then marker, dispatch, step, fetch and host gap, step after step."""
     head = step_length(run, DECODE) if run.head_layers else 0
     first = head + 50_000_000 + run.extra_launches * EXTRA_PERIOD
     lengths = np.array(

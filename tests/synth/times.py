@@ -1,4 +1,4 @@
-"""Closed forms of where time goes: the time split of each step, latency, and how many rows there are."""
+"""Closed forms of where time goes: the split of each step, latency; and of how many rows."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def launch_split(run: Run, program: Program, position: int) -> Split:
 def _stage_window(run: Run, phase: str, position: int) -> tuple[int, int]:
     """First op's start and last op's end of a stage in a step, ps after the step's start.
 
-    A tick is the longest stage's launch and one handover, or two where stages both send and receive:
-    then even stages hand over first. Stage s holds microbatch m in tick s + m.
+    A tick is the longest stage's launch and one handover, or two where stages both send and
+    receive: then even stages hand over first. Stage s holds microbatch m in tick s + m.
     """
     ours = [times.program for times in schedule(run) if times.phase == phase]
     around = run.prologue_ps + run.epilogue_ps
@@ -79,10 +79,8 @@ def _stage_window(run: Run, phase: str, position: int) -> tuple[int, int]:
 
     first = handover(stage - 1, 0) if stage else 0
     final = run.microbatches - 1
-    if stage < last:
-        end = handover(stage, final) + hop_length
-    else:
-        end = (stage + final) * tick + lengths[stage]
+    finish = (stage + final) * tick + lengths[stage]
+    end = handover(stage, final) + hop_length if stage < last else finish
     return first + run.prologue_ps, end - run.epilogue_ps
 
 
@@ -171,5 +169,6 @@ def row_counts(run: Run) -> list[Row]:
             row["collectives"] += times.count * (syncs + whats.count("start"))
         row["launches"] += run.extra_launches if first else 0
         row["ops"] += run.extra_launches if first else 0
+        row["ops"] += run.requests * run.steps  # the Steps line: control ops
         rows.append(row)
     return rows

@@ -117,6 +117,8 @@ def _instance(run: Run, segment: Segment, group: tuple[int, ...], visit: Visit) 
     seen = [p for p in group if run.traced(p)]
     arrivals = visit.start_late if segment.what == "done" else visit.late
     row: Row = {"skew_ps": max(arrivals[p] for p in seen) - min(arrivals[p] for p in seen)}
+    if len(seen) == 1:
+        row["skew_ps"] = None  # one of several says nothing about the others
     if segment.what == "sync":
         return row | {"transfer_ps": min(visit.stay[p] for p in seen), "is_bound": False}
     latest = max(visit.start_late[p] for p in seen)

@@ -1,4 +1,4 @@
-"""Encodes many events at once with numpy, so that a line of 10^8 events is written without holding it."""
+"""Encodes many events at once with numpy, so that a line of 10^8 is written without holding it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes a run's traces in the layout of a capture: a file a process, and the manifest beside them."""
+"""Writes a run's traces as a capture lays them out: a file a process, the manifest beside."""
 
 from __future__ import annotations
 
