@@ -151,7 +151,8 @@ def check_counts(spent: Counts, steps: int) -> list[str]:
     """
     if spent.compiles:
         raise CaptureError(
-            f"{spent.compiles} programs were compiled while profiling; raise warmup_requests"
+            f"a profiled step was not warm: XLA compiled {spent.compiles} times; "
+            "raise warmup_requests to 2 or more"
         )
     if spent.launches == steps:
         return []

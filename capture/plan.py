@@ -152,8 +152,9 @@ def _experiment(
         experiment = msgspec.convert({**defaults, **entry}, type=Experiment)
         check_experiment(experiment)
     except (msgspec.ValidationError, ManifestError) as error:
-        field = re.search(r"at `\$\.([^`]*)`|^(\w+)", str(error))
-        steps = re.findall(r"\w+", (field[1] or field[2]) if field else "")
+        # msgspec ends with the path, `… - at `$.mesh``; our own checks start with the field.
+        path_text = re.search(r"at `\$\.([^`]*)`", str(error)) or re.match(r"(\w+)", str(error))
+        steps = re.findall(r"\w+", path_text[1]) if path_text else []
         line = _nearest_line(text, index, tuple(steps))
         raise ManifestError(f"{path}, line {line}: experiment {name}: {error}") from error
     return experiment
@@ -177,15 +178,20 @@ def check_experiment(experiment: Experiment) -> None:
     """
     sizes, mesh = experiment.model.sizes, experiment.mesh
     unknown = [axis for axis in mesh if axis not in AXES]
-    if unknown or not mesh:
-        raise ManifestError(f"mesh: axes are {', '.join(AXES)}, not {unknown or 'none'}")
+    if unknown:
+        raise ManifestError(f"mesh: axes are {', '.join(AXES)}, not {', '.join(unknown)}")
+    if not mesh:
+        raise ManifestError("mesh: no axes; for a single device write {tp: 1}")
     tp, dp = mesh.get("tp", 1), mesh.get("dp", 1)
     for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
         size = getattr(sizes, field)
         if size % tp:
             raise ManifestError(f"mesh: tp={tp} does not divide the model's {field} {size}")
     if sizes.num_attention_heads % sizes.num_key_value_heads:
-        raise ManifestError("model: num_key_value_heads does not divide num_attention_heads")
+        raise ManifestError(
+            f"model: num_key_value_heads {sizes.num_key_value_heads} does not divide "
+            f"num_attention_heads {sizes.num_attention_heads}"
+        )
     if experiment.batch_size % dp:
         raise ManifestError(f"batch_size: {experiment.batch_size} is not a multiple of dp={dp}")
     length = experiment.prompt_tokens + experiment.output_tokens

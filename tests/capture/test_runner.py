@@ -1,0 +1,146 @@
+"""Plans as a whole: which experiments run, which are skipped, and what one failure does to the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import msgspec
+import pytest
+
+from tests.capture.test_manifest import MANIFEST
+from tests.conftest import DEMO_PLAN
+from xlahouse.capture import runner
+from xlahouse.capture.errors import CaptureError, ManifestError
+from xlahouse.capture.manifest import manifest_path, write_manifest
+from xlahouse.capture.plan import read_plan
+from xlahouse.capture.runner import CaptureEvent, choose_experiments, resolve_device, run_plan
+
+TP4, DP2_TP2 = read_plan(DEMO_PLAN).experiments
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch):
+    """The capture extra counts as installed, and no TPU is asked for."""
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "libtpu" else name
+    )
+    monkeypatch.delenv("PJRT_DEVICE", raising=False)
+
+
+def finish(experiment, traces, timestamp="1", device="CPU", xplane=b"x"):
+    """Leave a capture as a finished experiment does."""
+    trace = traces / experiment.cell / f"trace_{timestamp}.trace"
+    session = trace / "plugins/profile/s"
+    session.mkdir(parents=True)
+    (session / "h.xplane.pb").write_bytes(xplane)
+    manifest = msgspec.structs.replace(
+        MANIFEST, plan_entry=msgspec.to_builtins(experiment), flags={"PJRT_DEVICE": device}
+    )
+    write_manifest(manifest, manifest_path(trace))
+    return trace
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """Experiments that would have run; each leaves a capture, or fails if its name is in `fails`."""
+    ran = {"names": [], "fails": ()}
+
+    def run(experiment, traces, device, listen):
+        ran["names"].append(experiment.name)
+        if experiment.name in ran["fails"]:
+            raise CaptureError(f"experiment {experiment.name}: broken")
+        return finish(experiment, traces, f"9{len(ran['names'])}")
+
+    monkeypatch.setattr(runner, "run_experiment", run)
+    return ran
+
+
+def test_runs_every_experiment_then_skips_them(tmp_path, captured):
+    events = []
+    first = run_plan(DEMO_PLAN, tmp_path, on_event=events.append)
+    again = run_plan(DEMO_PLAN, tmp_path, on_event=events.append)
+    assert captured["names"] == ["tp4", "dp2.tp2"]
+    assert first == again
+    assert [(event.experiment, event.kind) for event in events] == [
+        ("tp4", "started"),
+        ("tp4", "captured"),
+        ("dp2.tp2", "started"),
+        ("dp2.tp2", "captured"),
+        ("tp4", "skipped"),
+        ("dp2.tp2", "skipped"),
+    ]
+    assert events[-1] == CaptureEvent("dp2.tp2", "skipped", str(first[1]))
+
+
+def test_fresh_captures_again(tmp_path, captured):
+    old = finish(TP4, tmp_path)
+    assert run_plan(DEMO_PLAN, tmp_path, experiments=("tp4",), fresh=True) != [old]
+    assert captured["names"] == ["tp4"]
+
+
+def test_the_newest_of_several_captures_counts(tmp_path, captured):
+    finish(TP4, tmp_path, "20260101")
+    newest = finish(TP4, tmp_path, "20260102")
+    assert run_plan(DEMO_PLAN, tmp_path, experiments=("tp4",)) == [newest]
+
+
+@pytest.mark.parametrize(
+    ("change", "spoil"),
+    [
+        ({"device": "TPU"}, None),
+        ({"xplane": b""}, None),
+        ({}, "unlink"),
+        ({}, "cut"),
+    ],
+)
+def test_what_is_not_the_same_finished_capture_is_captured_again(tmp_path, captured, change, spoil):
+    path = manifest_path(finish(TP4, tmp_path, **change))
+    if spoil == "unlink":
+        path.unlink()
+    elif spoil == "cut":
+        path.write_bytes(path.read_bytes()[:100])
+    run_plan(DEMO_PLAN, tmp_path, experiments=("tp4",))
+    assert captured["names"] == ["tp4"]
+
+
+def test_a_changed_plan_entry_is_captured_again(tmp_path, captured):
+    finish(msgspec.structs.replace(TP4, seed=1), tmp_path)
+    run_plan(DEMO_PLAN, tmp_path, experiments=("tp4",))
+    assert captured["names"] == ["tp4"]
+
+
+def test_after_a_failure_the_next_experiment_still_runs(tmp_path, captured):
+    captured["fails"], events = ("tp4",), []
+    with pytest.raises(CaptureError) as caught:
+        run_plan(DEMO_PLAN, tmp_path, on_event=events.append)
+    assert str(caught.value) == "experiment tp4: broken"
+    assert [(event.experiment, event.kind) for event in events] == [
+        ("tp4", "started"),
+        ("tp4", "failed"),
+        ("dp2.tp2", "started"),
+        ("dp2.tp2", "captured"),
+    ]
+
+
+def test_choice_by_name_and_device_count():
+    assert choose_experiments(DEMO_PLAN, ("dp2.tp2",)) == [DP2_TP2]
+    assert choose_experiments(DEMO_PLAN, (), 4) == [TP4, DP2_TP2]
+    with pytest.raises(ManifestError, match=r"no experiment 'tp8'; it has tp4, dp2\.tp2"):
+        choose_experiments(DEMO_PLAN, ("tp8",))
+    with pytest.raises(ManifestError, match="experiment tp4: its mesh has 4 devices, not 8"):
+        choose_experiments(DEMO_PLAN, (), 8)
+
+
+def test_without_torch_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CaptureError, match=r"needs torch, .*pip install 'xlahouse\[capture\]'"):
+        run_plan(DEMO_PLAN, tmp_path)
+
+
+def test_device_is_the_environments_else_what_there_is(monkeypatch):
+    assert resolve_device("tpu") == "tpu"
+    assert resolve_device("auto") == "cpu"  # without libtpu
+    monkeypatch.setenv("PJRT_DEVICE", "TPU")
+    assert resolve_device("auto") == "tpu"
+    with pytest.raises(CaptureError, match="no device 'gpu'; choose auto, cpu or tpu"):
+        resolve_device("gpu")

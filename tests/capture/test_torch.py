@@ -1,0 +1,70 @@
+"""What needs torch: attention, the comparison of tokens, and a capture that must fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import DEMO_PLAN
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.models import grouped_attention
+from xlahouse.capture.plan import read_plan
+from xlahouse.capture.reference import compare_tokens, draw_prompts
+from xlahouse.capture.runner import run_plan
+
+torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
+pytestmark = pytest.mark.xdist_group("capture")
+
+
+def test_grouped_attention_equals_torchs_own():
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(shape, generator=generator)
+
+    query, key, value = draw(2, 8, 5, 16), draw(2, 4, 7, 16), draw(2, 4, 7, 16)
+    mask = torch.where(draw(1, 1, 5, 7) > -1, 0.0, float("-inf"))
+    got, weights = grouped_attention(None, query, key, value, mask, 0.25)
+    want = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=0.25, enable_gqa=True
+    )
+    assert weights is None
+    torch.testing.assert_close(got, want.transpose(1, 2))
+
+
+def test_prompts_are_seeded_and_differ_by_request():
+    experiment = read_plan(DEMO_PLAN).experiments[0]
+    first, second = draw_prompts(experiment)
+    assert first.shape == (4, 64)
+    assert torch.equal(first, draw_prompts(experiment)[0])
+    assert not torch.equal(first, second)
+
+
+def test_tokens_that_differ_are_refused_in_float32_and_told_in_bfloat16():
+    same, other = torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 5]])
+    assert compare_tokens([same, same], [same, same], "float32") == []
+    message = "request 1, sequence 1, step 1: the sharded model gives token 5, the unsharded one 4"
+    with pytest.raises(CaptureError, match=message):
+        compare_tokens([same, other], [same, same], "float32")
+    assert compare_tokens([same, other], [same, same], "bfloat16") == [message]
+
+
+def test_a_compilation_while_profiling_fails_the_capture(tmp_path):
+    """With no warm-up at all the profiled request compiles."""
+    pytest.importorskip("torch_xla", reason="install xlahouse[capture]")
+    plan = tmp_path / "cold.yaml"
+    plan.write_text(
+        "name: cold\n"
+        "experiments:\n"
+        "  - name: cold\n"
+        "    model: {name: tiny, preset: qwen3-demo, config: {num_hidden_layers: 1, vocab_size: 64}}\n"
+        "    mesh: {tp: 2}\n"
+        "    batch_size: 1\n"
+        "    prompt_tokens: 4\n"
+        "    output_tokens: 1\n"
+        "    warmup_requests: 0\n"
+        "    requests: 1\n"
+    )
+    with pytest.raises(CaptureError, match=r"experiment cold: .*compiled 1 times.*warmup_requests"):
+        run_plan(plan, tmp_path, device="cpu")
+    assert list(tmp_path.rglob("*trace_*.trace*")) == []
+    assert list(tmp_path.rglob("metadata_*")) == []
