@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.resources import files
+from typing import Any
 
 from xlahouse.capture.errors import ViewError
 from xlahouse.ingest.schema import BY_NAME, Column, Table
@@ -111,7 +112,7 @@ def _columns(view: View) -> list[ViewColumn]:
     sqlglot moves comments to neighbouring tokens, so the text decides: each run of comment lines,
     indented by four, is followed by one column.
     """
-    names = [selected.alias_or_name for selected in _parse(view).selects]
+    names = [selected.alias_or_name for selected in parse_view(view).selects]
     comments: list[str] = []
     inside = False
     for line in view.sql.rpartition("\nselect\n")[2].splitlines():
@@ -133,7 +134,12 @@ def _columns(view: View) -> list[ViewColumn]:
     return [ViewColumn(name, comment) for name, comment in zip(names, comments, strict=True)]
 
 
-def _parse(view: View):  # type: ignore[no-untyped-def]  # noqa: ANN202 - sqlglot loads slowly
+def parse_view(view: View) -> Any:
+    """The view's syntax tree, by sqlglot (untyped here: its import is slow, and waits inside).
+
+    Raises:
+        ViewError: it does not parse, or is not one SELECT.
+    """
     from sqlglot import exp, parse
     from sqlglot.errors import SqlglotError
 
@@ -149,7 +155,7 @@ def _parse(view: View):  # type: ignore[no-untyped-def]  # noqa: ANN202 - sqlglo
 def _dependencies(view: View) -> frozenset[str]:
     from sqlglot import exp
 
-    tree = _parse(view)
+    tree = parse_view(view)
     own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
     return frozenset(table.name for table in tree.find_all(exp.Table)) - own
 

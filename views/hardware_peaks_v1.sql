@@ -33,13 +33,13 @@ select
     case
         when inferred then null
         when flops_per_s is null then peak_flops
-        else flops_per_s / devices_per_chip
+        else flops_per_s / nullif(devices_per_chip, 0)
     end as peak_flops_per_s,
     -- peak HBM bandwidth of the device
     case
         when inferred then null
         when flops_per_s is null then peak_hbm_bytes_per_s
-        else hbm_bytes_per_s / devices_per_chip
+        else hbm_bytes_per_s / nullif(devices_per_chip, 0)
     end as peak_hbm_bytes_per_s,
     -- peak bandwidth of one ICI link of its chip, one way
     case

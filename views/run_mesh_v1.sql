@@ -30,7 +30,7 @@ select
     -- device
     p.device_id,
     -- place of the device along the axis, from 0
-    cast(p.place // a.stride_size % a.size as bigint) as coordinate
+    cast(p.place // nullif(a.stride_size, 0) % nullif(a.size, 0) as bigint) as coordinate
 from _mesh_axis_v1 as a
 inner join placed as p on p.run_id = a.run_id
 where p.place is not null

@@ -51,7 +51,7 @@ by_ring as (
     left join replica_groups as g
         on g.run_id = s.run_id and g.world = s.world and g.program_id = s.program_id
         and g.op = s.op and g.group_index = s.group_index
-        and g.position = (s.position + 1) % s.group_size
+        and g.position = (s.position + 1) % nullif(s.group_size, 0)
     where s.route = 'ring'
 ),
 
@@ -69,7 +69,7 @@ by_two_rings as (
     left join replica_groups as g
         on g.run_id = s.run_id and g.world = s.world and g.program_id = s.program_id
         and g.op = s.op and g.group_index = s.group_index
-        and g.position = (s.position + s.group_size + d.side) % s.group_size
+        and g.position = (s.position + s.group_size + d.side) % nullif(s.group_size, 0)
     where s.route = 'bidirectional_ring'
 ),
 

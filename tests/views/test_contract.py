@@ -1,0 +1,70 @@
+"""Names and types of the views' columns are what others rely on: drift shows as a diff."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.views.contract import CONTRACT, contract
+from xlahouse.sql.library import TABLES, View, shipped
+from xlahouse.sql.lint import lint, lint_unit
+
+VIEWS = list(shipped().views.values())
+
+
+def test_columns_and_types_are_those_of_the_contract(tmp_path: Path) -> None:
+    kept = json.loads(CONTRACT.read_text())
+    assert contract(tmp_path) == kept, "if it is meant: python -m tests.views.contract"
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_lint(view: View) -> None:
+    assert lint(view) == []
+
+
+@pytest.mark.parametrize("name", json.loads(CONTRACT.read_text()))
+def test_units_are_part_of_names(name: str) -> None:
+    columns = json.loads(CONTRACT.read_text())[name]
+    faults = [lint_unit(column, kind) for column, kind in columns.items()]
+    assert [fault for fault in faults if fault] == []
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_columns_are_documented_in_the_order_of_the_view(view: View) -> None:
+    kept = json.loads(CONTRACT.read_text())
+    if not view.internal:
+        assert [column.name for column in view.columns] == list(kept[view.name])
+
+
+def test_views_read_tables_and_views_only() -> None:
+    library = shipped()
+    tables, views = library.closure(set(library.views))
+    assert tables <= set(TABLES)
+    assert {view.name for view in views} == set(library.views)
+
+
+@pytest.mark.parametrize(
+    ("sql", "fault"),
+    [
+        ("select 1 as a\n", "one row per"),
+        ("-- one row per x\nselect\n    a\nfrom ops\n", "a comment above every column"),
+        ("-- one row per x\nselect\n    -- a\n    a\nfrom ops; select 1\n", "must be one SELECT"),
+        ("-- one row per x\ndrop table ops\n", "must be one SELECT"),
+        ("-- one row per x\nselect from from\n", "does not parse"),
+        ("-- one row per x\nselect\n    -- a\n    len(op) as a\nfrom ops\n", "len fails"),
+        ("-- one row per x\nselect\n    -- a\n    a / b as a_ratio\nfrom ops\n", "nullif"),
+        ("-- one row per x\nselect\n    -- a\n    *\nfrom ops\n", "names its columns"),
+        (
+            "-- one row per x\nselect\n    -- a\n    row_number() over (order by a) as a\nfrom ops\n",
+            "PARTITION BY",
+        ),
+    ],
+)
+def test_lint_finds(sql: str, fault: str) -> None:
+    assert fault in " ".join(lint(View("x_v1", sql)))
+
+
+def test_a_view_is_named_with_its_version() -> None:
+    assert "<name>_v<N>.sql" in lint(View("volume", "-- one row per x\nselect 1 as a\n"))[0]
