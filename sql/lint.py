@@ -52,11 +52,12 @@ def lint(view: View) -> list[str]:
     """Everything that is wrong with a view file; empty where it is fine."""
     try:
         tree = parse_view(view)
-        facts = (view.base, view.version, view.grain, view.columns, view.dependencies)
+        for part in ("version", "grain", "columns"):
+            getattr(view, part)
+        faults = [*_words(view.sql), *_shapes(tree), *_reads(view, tree)]
     except ViewError as error:
         return [str(error)]
-    del facts
-    return [f"view {view.name}: {fault}" for fault in (*_words(view.sql), *_shapes(tree))]
+    return [f"view {view.name}: {fault}" for fault in faults]
 
 
 def _words(sql: str) -> Iterator[str]:
@@ -82,6 +83,16 @@ def _shapes(tree: Any) -> Iterator[str]:
     for star in tree.selects:
         if star.is_star:
             yield "its last SELECT names its columns, never *"
+
+
+def _reads(view: View, tree: Any) -> Iterator[str]:
+    """Two parsers have to agree on what a view reads."""
+    from sqlglot import exp
+
+    own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
+    found = {table.name for table in tree.find_all(exp.Table)} - own
+    if found != view.dependencies:
+        yield f"reads {sorted(found)} by sqlglot, {sorted(view.dependencies)} by DuckDB"
 
 
 def lint_unit(column: str, kind: str) -> str | None:
