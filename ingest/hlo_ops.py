@@ -80,7 +80,7 @@ def _split_role(opcode: str) -> tuple[str, str]:
     for suffix, role in _ROLES.items():
         if opcode.endswith(suffix):
             return opcode.removesuffix(suffix), role
-    return opcode, "sync"
+    return opcode, "start" if opcode in ("send", "recv") else "sync"
 
 
 def _start_of(program: Program, done: Any) -> Any:
@@ -89,8 +89,6 @@ def _start_of(program: Program, done: Any) -> Any:
     current = done
     while current is not None and seen < 1000:
         if current is not done and _split_role(current.opcode.decode())[1] == "start":
-            return current
-        if current is not done and current.opcode in (b"send", b"recv"):
             return current
         operands = program.operands(current)
         current = operands[0] if operands else None

@@ -24,7 +24,7 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
         .with_columns(
             number=pl.struct(key).rank("dense"), end=pl.col("start_ps") + pl.col("duration_ps")
         )
-        .sort("number", "start_ps", "device_id")
+        .sort("number", "start_ps", "device_id", "end")
     )
     columns = (ordered[name].to_list() for name in ("number", "device_id", "start_ps", "end"))
     numbers: list[int] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from xlahouse.ingest.launches import STEP
+from xlahouse.ingest.self_time import with_self_time
 
 # Where no HLO is at hand the stem of the name decides; an issue says so.
 _STEMS = {
@@ -40,7 +41,7 @@ def finish_ops(ops: pl.DataFrame, launches: pl.DataFrame, facts: pl.DataFrame) -
         pl.lit("compute"),
     )
     undecided = pl.col("category").is_null() & pl.col("traced_category").is_null()
-    return _with_self_time(
+    return with_self_time(
         known.with_columns(
             inferred_category=undecided,
             category=pl.coalesce("traced_category", "category", by_name),
@@ -88,37 +89,3 @@ def _with_launch(ops: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
         module=pl.coalesce("module", "module_of_launch"),
     ).drop("until", "program_of_launch", "module_of_launch")
     return pl.concat([keyed, free.select(keyed.columns)]).sort("device_id", "start_ps")
-
-
-def _with_self_time(ops: pl.DataFrame) -> pl.DataFrame:
-    """Add self_ps: each instant of a line goes to the innermost op that is open on it."""
-    rows = ops.with_row_index("row")
-    spans = rows.filter(pl.col("duration_ps") > 0).select(
-        "row", "device_id", "line", "start_ps", "duration_ps"
-    )
-    end = pl.col("start_ps") + pl.col("duration_ps")
-    shared = ["row", "device_id", "line"]
-    opened = spans.select(
-        *shared, at="start_ps", change=pl.lit(1, pl.Int8), order=-pl.col("duration_ps")
-    )
-    closed = spans.select(
-        *shared, at=end, change=pl.lit(-1, pl.Int8), order=pl.col("duration_ps") - (1 << 62)
-    )
-    line = ["device_id", "line"]
-    bounds = pl.concat([opened, closed]).sort(*line, "at", "order", "row")
-    bounds = bounds.with_columns(
-        depth=pl.col("change").cast(pl.Int64).cum_sum().over(line),
-        length=pl.col("at").shift(-1).over(line) - pl.col("at"),
-        opener=pl.when(pl.col("change") > 0).then("row"),
-    )
-    innermost = bounds.with_columns(pl.col("opener").forward_fill().over(*line, "depth"))
-    own = (
-        innermost.filter((pl.col("depth") > 0) & (pl.col("length") > 0))
-        .group_by(row="opener")
-        .agg(self_ps=pl.col("length").sum())
-    )
-    return (
-        rows.join(own, on="row", how="left", maintain_order="left")
-        .with_columns(pl.col("self_ps").fill_null(0))
-        .drop("row")
-    )

@@ -154,9 +154,6 @@ def with_run_id(frame: pl.DataFrame, table: Table, run_id: str) -> pa.Table:
     schema = table.schema
     columns = [name for name in table.sort if name in present]
     ordered = frame.sort(columns, nulls_last=True) if columns else frame
-    chosen = ordered.select(
-        (pl.col(name) if name in present else pl.lit(None)).alias(name)
-        for name in schema.names
-        if name != "run_id"
-    ).select(pl.lit(run_id).alias("run_id"), pl.all())
-    return chosen.select(schema.names).to_arrow().cast(schema)
+    absent = {name: pl.lit(None) for name in schema.names if name not in present}
+    full = ordered.with_columns(**absent).with_columns(run_id=pl.lit(run_id))
+    return full.select(schema.names).to_arrow().cast(schema)

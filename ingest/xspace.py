@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -165,13 +168,12 @@ def text(column: pl.Expr) -> pl.Expr:
 
 
 def _decode_series(raw: pl.Series) -> pl.Series:
-    decoded = raw.cast(pl.String, strict=False)
-    if decoded.null_count() == raw.null_count():
-        return decoded
-    lossy = raw.map_elements(
-        lambda value: bytes(value).decode("utf-8", "replace"), return_dtype=pl.String
-    )
-    return decoded.fill_null(lossy)
+    try:
+        return raw.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        return raw.map_elements(
+            lambda value: bytes(value).decode("utf-8", "replace"), return_dtype=pl.String
+        )
 
 
 @dataclass(frozen=True)
@@ -211,11 +213,31 @@ def decode_planes(space: SpaceBytes, path: str) -> Iterator[Plane | TraceFormatE
     """Decode planes one by one; a damaged plane comes as the error that says so."""
     for payload in space.planes:
         try:
-            batch = arrow_decoder("XPlane").list_to_record_batch([bytes(payload)])
-        except ValueError as error:
+            with _quiet_stderr():
+                batch = arrow_decoder("XPlane").list_to_record_batch([bytes(payload)])
+        except BaseException as error:
+            # The decoder panics on some damage; a panic is no Exception, so that it is not swallowed
+            # by accident. Here it means the same as an error.
+            if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
+                raise
             yield TraceFormatError(path, f"a plane is damaged and left out: {error}")
             continue
         yield _plane(pl.DataFrame(pl.from_arrow(batch)))
+
+
+@contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Keep what native code prints on its way to a panic from the user's terminal."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(nowhere)
+        os.close(kept)
 
 
 def plane_name(payload: memoryview) -> str:

@@ -1,0 +1,175 @@
+"""Virtual devices: identity from the thread pool's causal chain, on traces of a few events.
+
+Times are nanoseconds here, as CPU traces have them; the builder takes picoseconds.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tests.ingest.build import PlaneBuilder, space
+from xlahouse.ingest.read import read_xplane
+
+LISTENER = "ThreadpoolListener::"
+WAIT = "ThunkExecutor::Execute (wait for completion)"
+
+
+class Host:
+    """A /host:CPU plane whose threads are lines."""
+
+    def __init__(self):
+        self.built = PlaneBuilder("/host:CPU")
+        self.lines = {}
+
+    def event(self, thread, title, start, duration=0, /, **stats):
+        if thread not in self.lines:
+            self.lines[thread] = self.built.line(thread)
+        self.built.event(self.lines[thread], title, start * 1000, duration * 1000, **stats)
+
+    def record(self, thread, at, number):
+        self.event(thread, LISTENER + "Record", at, _pt=15, _p=number)
+
+    def region(self, thread, start, stop, number):
+        self.event(thread, LISTENER + "StartRegion", start, _ct=15, _c=number)
+        self.event(thread, LISTENER + "StopRegion", stop)
+
+    def op(self, thread, name, start, duration, key, end=None, program=5):
+        self.event(
+            thread,
+            name,
+            start,
+            duration,
+            hlo_op=name,
+            hlo_module="m",
+            program_id=program,
+            _pt=0,
+            _p=key,
+        )
+        if end is not None:
+            self.event(thread, f"end: {name}", end, 0, _ct=0, _c=key)
+
+    def read(self):
+        (planes,) = [read_xplane(space(self.built.plane), "h.xplane.pb").planes]
+        return planes[0]
+
+
+def launch(host, at, numbers, runs, ready=True):
+    """An execution on two devices: enqueued by `python` at `at`, started by helpers on the pool.
+
+    numbers: five closure numbers; runs: for each device (thread, start of its closure).
+    """
+    outer, *helpers, first, second = numbers
+    host.record("python", at, outer)
+    host.region("dispatch", at + 10, at + 90, outer)
+    host.event("dispatch", "PjRtCpuExecutable::Execute", at + 20, 60)
+    host.record("dispatch", at + 21, helpers[0])
+    host.record("dispatch", at + 22, helpers[1])
+    # the second device's helper runs first: order of running must not matter
+    for helper, thread, when, closure in (
+        (helpers[1], "pool-b", at + 30, second),
+        (helpers[0], "pool-a", at + 40, first),
+    ):
+        host.region(thread, when, when + 8, helper)
+        host.event(thread, "PjRtCpuExecutable::ExecuteHelper", when + 1, 6)
+        if ready:
+            host.record(thread, when + 2, closure)
+    for closure, (thread, start) in zip((first, second), runs, strict=True):
+        host.region(thread, start, start + 40, closure)
+
+
+def placed(plane):
+    return sorted(
+        plane.ops.select("device_id", "launch_key", "op", "start_ps", "duration_ps").rows()
+    )
+
+
+def test_ops_follow_the_closures_of_their_device():
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10)
+    host.event("pool-c", WAIT, 157, 20)
+    host.op("pool-a", "dot", 161, 5, 20)
+    host.event("pool-a", WAIT, 167, 20)
+    # device 0 goes on in a closure of a closure, on a thread that device 1 used before
+    host.record("pool-c", 156, 6)
+    host.region("pool-b", 170, 180, 6)
+    host.op("pool-b", "add", 171, 2, 30, end=178)
+    plane = host.read()
+    (key,) = plane.ops["launch_key"].unique()
+    assert placed(plane) == [
+        (0, key, "add", 171_000, 7_000),  # ends where its `end:` event stands
+        (0, key, "dot", 151_000, 5_000),
+        (1, key, "dot", 161_000, 5_000),
+    ]
+    assert [(d.device_id, d.inferred) for d in plane.devices] == [(0, True), (1, True)]
+    assert plane.launches.sort("device_id").select(
+        "start_ps", "duration_ps", "enqueue_ps"
+    ).rows() == [
+        (151_000, 27_000, 100_000),
+        (161_000, 5_000, 100_000),
+    ]
+
+
+def test_a_program_that_starts_late_goes_to_the_execution_that_lacks_one():
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    launch(host, 200, (11, 12, 13, 14, 15), [("pool-c", 290), ("pool-a", 295)], ready=False)
+    for thread, start, key in (("pool-c", 151, 10), ("pool-a", 161, 20)):
+        host.op(thread, "dot", start, 5, key)
+        host.event(thread, WAIT, start + 6, 20)
+    # each device's first program makes its second one ready
+    host.record("pool-c", 180, 14)
+    host.record("pool-a", 190, 15)
+    for thread, start, key in (("pool-c", 291, 40), ("pool-a", 296, 50)):
+        host.op(thread, "dot", start, 5, key)
+        host.event(thread, WAIT, start + 6, 20)
+    plane = host.read()
+    by_launch = (
+        plane.ops.sort("start_ps").group_by("launch_key", maintain_order=True).agg("device_id")
+    )
+    assert by_launch["device_id"].to_list() == [[0, 1], [0, 1]]
+    assert plane.launches.sort("start_ps")["enqueue_ps"].to_list() == [100_000] * 2 + [200_000] * 2
+    assert "device_ambiguous" not in {issue.code for issue in plane.issues}
+
+
+def test_one_device_runs_inline():
+    host = Host()
+    host.record("python", 10, 1)
+    host.region("dispatch", 20, 90, 1)
+    host.event("dispatch", "PjRtCpuExecutable::Execute", 30, 50)
+    host.event("dispatch", "PjRtCpuExecutable::ExecuteHelper", 31, 40)
+    host.op("dispatch", "dot", 40, 5, 10)
+    plane = host.read()
+    assert placed(plane)[0][:1] == (0,)
+    assert plane.launches["enqueue_ps"].to_list() == [10_000]
+
+
+def test_an_op_without_a_chain_is_kept_as_a_host_event():
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10)
+    host.op("stray", "dot", 5, 5, 99)  # profiling began while it ran: no region, no record
+    plane = host.read()
+    assert plane.ops.height == 1
+    assert plane.host_events.filter(pl.col("thread") == "stray")["name"].to_list() == ["dot"]
+    assert {(i.code, i.count) for i in plane.issues} >= {("device_unknown", 1)}
+
+
+def test_a_rendezvous_that_lacks_the_device_is_an_error():
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10)
+    key = "all reduce RendezvousKey{run_id=RunId: 0, global_devices=[1,3], op_id=1}"
+    host.event("pool-c", "Rendezvous", 152, 1, name=key, id=0)
+    assert {(i.severity, i.code) for i in host.read().issues} >= {("error", "device_conflict")}
+
+
+def test_coverage_adds_up_with_folded_ends():
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10, end=170)
+    plane = host.read()
+    events = sum(len(line.events) for line in host.built.plane.lines)
+    assert plane.coverage["events_read"].sum() == events
+    by_table = dict(plane.coverage.group_by("table_name").agg(pl.col("rows_written").sum()).rows())
+    assert by_table == {"ops": 2, "host_events": events - 2}

@@ -1,0 +1,83 @@
+"""Launch numbers, instances, enqueue links and steps."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from xlahouse.ingest import frames
+from xlahouse.ingest.launches import finish_launches, phase_rows
+
+HOSTS = pl.DataFrame(
+    {"device_id": [0, 1], "host": ["h", "h"]}, schema_overrides={"device_id": pl.Int64}
+)
+
+
+def frame(rows, columns):
+    return frames.conform(pl.DataFrame(rows) if rows else frames.empty(columns), columns)
+
+
+def launches(*rows):
+    """(device, program, start, duration, enqueue or link)"""
+    names = ("device_id", "program_id", "start_ps", "duration_ps")
+    return frame([dict(zip(names, row[:4], strict=True)) | row[4] for row in rows], frames.LAUNCHES)
+
+
+def markers(*rows):
+    names = ("phase", "request", "step", "start_ps", "duration_ps")
+    return frame(
+        [dict(zip(names, row, strict=True)) | {"host": "h"} for row in rows], frames.MARKERS
+    )
+
+
+def finish(found, marks=None, producers=()):
+    made = frame([{"link": link, "enqueue_ps": at} for link, at in producers], frames.PRODUCERS)
+    marks = frames.empty(frames.MARKERS) if marks is None else marks
+    return finish_launches(found, made, marks, HOSTS)
+
+
+def test_numbers_and_instances_without_markers_are_steps():
+    done = finish(
+        launches((1, 7, 12, 5, {}), (0, 7, 10, 5, {}), (0, 7, 30, 5, {}), (1, 7, 31, 5, {}))
+    )
+    columns = ["device_id", "launch", "launch_instance", "phase", "request", "step"]
+    assert done.select(columns).rows() == [
+        (0, 0, 0, "step", None, 0),
+        (0, 1, 1, "step", None, 1),
+        (1, 0, 0, "step", None, 0),
+        (1, 1, 1, "step", None, 1),
+    ]
+
+
+def test_a_launch_belongs_to_the_marker_that_holds_its_enqueue():
+    marks = markers(
+        ("request", 0, None, 0, 100), ("prefill", 0, 0, 0, 50), ("decode", 0, 1, 50, 50)
+    )
+    found = launches(
+        (0, 7, 60, 5, {"link": 4}),  # enqueued at 49: prefill, though it starts in decode
+        (0, 7, 70, 5, {"link": 5}),  # enqueued at 50: decode; half open
+        (0, 7, 80, 5, {}),  # no link: its start counts
+        (0, 7, 300, 5, {}),  # after every marker
+    )
+    done = finish(found, marks, [(4, 49), (5, 50)])
+    assert done.select("enqueue_ps", "phase", "request", "step").rows() == [
+        (49, "prefill", 0, 0),
+        (50, "decode", 0, 1),
+        (None, "decode", 0, 1),
+        (None, None, None, None),
+    ]
+
+
+def test_phases_are_the_markers_or_else_the_instances():
+    found = launches((0, 7, 10, 5, {}), (1, 7, 12, 5, {}))
+    rows = phase_rows(frames.empty(frames.MARKERS), finish(found))
+    assert rows.select("phase", "request", "step", "start_ps", "duration_ps", "source").rows() == [
+        ("step", None, 0, 10, 7, "module")
+    ]
+    marks = markers(("prefill", 3, 0, 0, 50))
+    assert phase_rows(marks, finish(found, marks))["source"].to_list() == ["marker"]
+
+
+def test_known_instances_are_kept_and_renumbered_by_time():
+    keys = [{"instance_key": key, "launch_key": key} for key in (900, 900, 20)]
+    found = launches((0, 7, 10, 5, keys[0]), (1, 7, 40, 5, keys[1]), (0, 7, 60, 5, keys[2]))
+    assert finish(found).sort("start_ps")["launch_instance"].to_list() == [0, 0, 1]

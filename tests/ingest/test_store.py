@@ -1,0 +1,108 @@
+"""A warehouse is never half written: killed, repeated and concurrent writes."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest import store as store_module
+from xlahouse.ingest.schema import BY_NAME, TABLES
+from xlahouse.ingest.store import Lease, Store, with_run_id
+
+
+def issues(message):
+    return pl.DataFrame(
+        {"source": ["s"], "severity": ["info"], "code": ["c"], "message": [message], "count": [1]}
+    )
+
+
+def listed(store, run_id="r"):
+    return [file["path"] for file in store.run_row(run_id)["files"]]
+
+
+def written(tmp_path):
+    return sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.glob("tables/issues/**/*.parquet")
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(str(tmp_path))
+    made.create("1.2.3")
+    return made
+
+
+def test_a_run_is_its_row_and_the_files_it_lists(store, tmp_path):
+    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("a"), "ops": pl.DataFrame()})
+    assert listed(store) == written(tmp_path)
+    table = pq.read_table(tmp_path / listed(store)[0])
+    assert table.schema.equals(BY_NAME["issues"].schema)
+    assert table.to_pylist()[0]["run_id"] == "r"
+    assert not list(tmp_path.glob("leases/*"))
+
+
+def test_every_table_has_its_types_even_when_it_is_null_throughout():
+    for table in TABLES:
+        made = with_run_id(pl.DataFrame({"x": [1, 2]}), table, "r")
+        assert made.schema.equals(table.schema), table.name
+        assert made.num_rows == 2
+
+
+def test_a_killed_write_leaves_the_old_state(store, tmp_path, monkeypatch):
+    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("old")})
+    old = listed(store)
+    write = Store._write
+
+    def die_at_the_row(self, path, raw):
+        if "/tables/runs/" in path:
+            raise KeyboardInterrupt
+        write(self, path, raw)
+
+    monkeypatch.setattr(Store, "_write", die_at_the_row)
+    with pytest.raises(KeyboardInterrupt):
+        store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("new")})
+    assert listed(store) == old
+    assert len(written(tmp_path)) == 2  # the leftover is there, and is nobody's
+    store.clear_leftovers()
+    assert len(written(tmp_path)) == 2  # its lease still runs: another ingest may be writing it
+
+
+def test_leftovers_go_when_their_lease_has_run_out(store, tmp_path, monkeypatch):
+    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("old")})
+    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("new")})
+    assert len(written(tmp_path)) == 2  # a reader may still use the replaced file
+    now = store_module.time.time()
+    monkeypatch.setattr(store_module.time, "time", lambda: now + store_module.LEASE_S + 1)
+    assert store.clear_leftovers() == 1
+    assert written(tmp_path) == listed(store)
+    assert not list(tmp_path.glob("leases/*"))
+
+
+def test_a_lease_never_takes_what_a_run_lists(store, tmp_path):
+    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("a")})
+    lease = Lease("me", 0.0, "r", [*listed(store), "tables/issues/run_id=r/gone.parquet"])
+    (tmp_path / "leases").mkdir(exist_ok=True)
+    (tmp_path / "leases" / "x.json").write_bytes(msgspec.json.encode(lease))
+    assert store.clear_leftovers() == 0
+    assert written(tmp_path) == listed(store)
+
+
+def test_a_newer_layout_is_refused(store, tmp_path):
+    (tmp_path / "warehouse.json").write_text('{"layout_version": 99}')
+    with pytest.raises(WarehouseError, match="layout 99 is newer"):
+        store.create("1")
+    (tmp_path / "warehouse.json").write_text("junk")
+    with pytest.raises(WarehouseError, match="not a warehouse"):
+        store.create("1")
+
+
+def test_memory_and_other_file_systems():
+    made = Store("memory://wh-store-test")
+    made.create("1")
+    made.write_run({"run_id": "r", "name": "n"}, {"issues": issues("a")})
+    assert made.run_row("r")["name"] == "n"
+    assert made.run_row("absent") is None

@@ -1,0 +1,131 @@
+"""Cutting and decoding XSpaces, whole and damaged."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ingest.build import PlaneBuilder, space
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.read import read_xplane
+from xlahouse.ingest.xspace import decode_planes, plane_name, split_space
+
+
+def small():
+    built = PlaneBuilder("/host:CPU", build="x")
+    line = built.line("python", timestamp_ns=3)
+    built.event(
+        line, "work", 5_000, 2_000, request=7, note='hi "there"\n', rate=0.5, raw=b"\x01\xff"
+    )
+    built.event(line, "more", 9_000, 1)
+    return built
+
+
+def decoded(raw):
+    return list(decode_planes(split_space(raw, "f"), "f"))
+
+
+def test_events_lines_and_stats():
+    (plane,) = decoded(space(small().plane))
+    rows = plane.named_events.select("thread", "name", "start_ps", "duration_ps").rows()
+    # start = line timestamp 3 ns + offset; the builder's offsets are relative to it
+    assert rows == [("python", "work", 5_000, 2_000), ("python", "more", 9_000, 1)]
+    assert plane.event_stats.numbers("request").rows() == [(0, 7)]
+    assert plane.event_stats.texts("note").rows() == [(0, 'hi "there"\n')]
+    assert plane.event_stats.numbers("rate", pl.Float64).rows() == [(0, 0.5)]
+    assert plane.stat("build") == b"x"
+    assert plane.stat("absent") is None
+
+
+def test_stats_as_json():
+    (plane,) = decoded(space(small().plane))
+    ((event, text),) = plane.event_stats.as_json().rows()
+    assert event == 0
+    assert json.loads(text) == {"request": 7, "note": 'hi "there" ', "rate": 0.5, "raw": "01ff"}
+
+
+def test_reference_stats_and_big_unsigned_numbers():
+    built = PlaneBuilder("p")
+    line = built.line("l")
+    built.event(line, "e", 0, 1, program=2**63 + 5)
+    built._stats["label"] = 77
+    built.plane.stat_metadata.add(key=77).value.name = b"label"
+    built.plane.stat_metadata.add(key=78).value.name = b"the text"
+    line.events[0].stats.add(metadata_id=77, ref_value=78)
+    (plane,) = decoded(space(built.plane))
+    assert plane.event_stats.texts("label").rows() == [(0, "the text")]
+    assert plane.event_stats.numbers("program", pl.UInt64).rows() == [(0, 2**63 + 5)]
+
+
+def test_names_that_are_no_utf8_are_kept_readable():
+    built = PlaneBuilder("p")
+    line = built.line("l")
+    built.event(line, "x", 0, 1)
+    built.plane.event_metadata[0].value.name = b"good \xff bad"
+    (plane,) = decoded(space(built.plane))
+    assert plane.named_events["name"].to_list() == ["good � bad"]
+
+
+def test_plane_names_are_read_without_decoding():
+    split = split_space(space(small().plane, PlaneBuilder("Task Environment").plane), "f")
+    assert [plane_name(plane) for plane in split.planes] == ["/host:CPU", "Task Environment"]
+    assert split.hostnames == ["host0"]
+
+
+def test_empty_file_is_refused():
+    with pytest.raises(TraceFormatError, match=r"f: the file is empty"):
+        split_space(b"", "f")
+
+
+def test_another_format_is_refused():
+    with pytest.raises(TraceFormatError, match="not an XSpace"):
+        split_space(b'{"traceEvents": []}', "f")
+
+
+def test_mangled_file_is_recognised():
+    raw = space(small().plane) * 40
+    mangled = raw.decode("utf-8", "replace").encode() + b"\xef\xbf\xbd" * len(raw)
+    with pytest.raises(TraceFormatError, match=r"text codec destroyed it: [\d,]+ times U\+FFFD"):
+        split_space(mangled, "f")
+
+
+def test_truncated_file_keeps_the_whole_planes():
+    whole = space(small().plane, small().plane, hostnames=())
+    read = read_xplane(whole[:-5], "h.xplane.pb")
+    assert [issue.code for issue in read.issues] == ["truncated"]
+    assert sum(plane.host_events.height for plane in read.planes) == 2
+    assert read.host == "h"
+
+
+def test_damaged_plane_costs_itself():
+    read = read_xplane(space(b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", small().plane), "f")
+    assert [issue.code for issue in read.issues] == ["damaged_plane"]
+    assert sum(plane.host_events.height for plane in read.planes) == 2
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_damage_makes_a_traceback(data):
+    """Flip, cut or splice bytes: it is read, or refused with the one error made for that."""
+    raw = bytearray(
+        space(small().plane, PlaneBuilder("/device:TPU:0", core_details=b"(\x04").plane)
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        kind = data.draw(st.sampled_from(["flip", "cut", "splice"]))
+        if kind == "flip":
+            raw[at] ^= data.draw(st.integers(1, 255))
+        elif kind == "cut":
+            del raw[at : at + data.draw(st.integers(1, 8))]
+        else:
+            raw[at:at] = data.draw(st.binary(min_size=1, max_size=8))
+        if not raw:
+            break
+    try:
+        read_xplane(bytes(raw), "f")
+    except TraceFormatError as error:
+        assert str(error).startswith("f")
