@@ -2,8 +2,8 @@
 
 The layout is Megatron's: attention and MLP are split by columns, then by rows, over `tp`; the
 embedding and the head are split by vocabulary; `dp` splits the batch and no weight. Collectives of
-one step with tp > 1, and no others (rows = batch / dp x tokens of the step, all in the run's dtype,
-each over the tp devices that share a dp coordinate):
+one step with tp > 1, and no others (rows = batch / dp x tokens of the step, in the run's dtype, but
+float32 where a CPU runs bfloat16; each over the tp devices that share a dp coordinate):
 
 - 1 all-reduce [rows, hidden]: the embedding, where each device knows a part of the vocabulary;
 - 2 all-reduces [rows, hidden] a layer: the output projections of attention and of the MLP;
