@@ -24,7 +24,7 @@ with device_facts as (
 ), marker_facts as (
     select
         run_id,
-        count(*) filter (where source = 'marker') as markers
+        count(*) filter (where source = 'marker' and request is not null) as markers
     from phases
     group by run_id
 ), mesh_axes as (

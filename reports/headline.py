@@ -10,6 +10,7 @@ import polars as pl
 from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.latency import why_no_tpot, why_no_ttft
 from xlahouse.reports.units import (
+    SPACE,
     plural,
     show_bytes,
     show_exact,
@@ -58,25 +59,25 @@ with steps as (
     left join sums on sums.run_id = devices.run_id and sums.device_id = devices.device_id
     where traced and (core is distinct from 'sparsecore' or sums.device_id is not null)
 ), measured as (
-    select run_id, 'ttft_s' as metric, ttft_s as value
+    select run_id, 'ttft_s' as metric, ttft_s as value, 1 as weight
     from latency_v1
     union all
-    select run_id, 'tpot_s', tpot_s
+    select run_id, 'tpot_s', tpot_s, decode_steps
     from latency_v1
     union all
-    select run_id, 'output_tokens_per_s', output_tokens_per_s
+    select run_id, 'output_tokens_per_s', output_tokens_per_s, 1
     from latency_v1
     union all
-    select run_id, 'wire_bytes', wire_bytes
+    select run_id, 'wire_bytes', wire_bytes, 1
     from sent
     union all
-    select run_id, 'comm_compute_ratio', collective_ps / nullif(compute_ps, 0)
+    select run_id, 'comm_compute_ratio', collective_ps / nullif(compute_ps, 0), 1
     from steps
     union all
-    select run_id, 'exposed_ratio', exposed_ps / nullif(collective_ps, 0)
+    select run_id, 'exposed_ratio', exposed_ps / nullif(collective_ps, 0), 1
     from steps
     union all
-    select run_id, 'idle_ratio', idle_ps / nullif(window_ps, 0)
+    select run_id, 'idle_ratio', idle_ps / nullif(window_ps, 0), 1
     from steps
 )
 select
@@ -84,6 +85,7 @@ select
     metric,
     count(*) as total,
     count(value) as n,
+    cast(sum(weight) as bigint) as steps,
     cast(quantile_disc(value, 0.05) as double) as p05,
     cast(quantile_disc(value, 0.95) as double) as p95
 from measured
@@ -160,35 +162,41 @@ def headline_cards(facts: RunFacts, spread: pl.DataFrame) -> list[Card]:
 def _card(metric: _Metric, facts: RunFacts, row: dict[str, float] | None) -> Card:
     # Without device events a sum over devices is not 0 but unknown.
     value = facts.row[metric.name] if facts.row["traced_devices"] else None
-    n, total = (int(row["n"]), int(row["total"])) if row else (0, 0)
-    coverage = _coverage(metric, facts, n, total)
+    coverage = _coverage(metric, facts, row)
     if value is None:
         return Card(metric.name, metric.label, "", "", "", coverage, metric.why(facts))
-    spread = ""
-    if row and row["p05"] is not None and row["p95"] is not None:
-        each = " each" if metric.name == "wire_bytes" else ""
-        spread = f"{_span(metric, row['p05'], row['p95'])}{each}"
+    spread = _spread(metric, facts, row)
     return Card(
         metric.name, metric.label, metric.show(value), show_exact(value), spread, coverage, ""
     )
 
 
-def _span(metric: _Metric, low: float, high: float) -> str:
-    first, last = metric.show(low), metric.show(high)
-    if first == last:
-        return f"all {first}"
-    number, _, unit = first.partition(" ")
-    # `12.1 to 12.5 ms` where both ends share a unit.
-    return f"{number} to {last}" if unit and last.endswith(f" {unit}") else f"{first} to {last}"
-
-
-def _coverage(metric: _Metric, facts: RunFacts, n: int, total: int) -> str:
-    row = facts.row
+def _spread(metric: _Metric, facts: RunFacts, row: dict[str, float] | None) -> str:
+    """The 5th to the 95th percentile; below n = 20 these are the least and the most."""
     if metric.over == "request" and not facts.marked:
-        return f"n = {n}, the executions of one program"
+        return "a mean: spread not known"
+    if row is None or row["p05"] is None or row["p95"] is None:
+        return "spread not known"
+    first, last = metric.show(row["p05"]), metric.show(row["p95"])
+    whole = row["n"] < 20
+    each = " each" if metric.over == "device" else ""
+    if first == last:
+        return f"all {first}{each}" if whole else f"p5 and p95: {first}{each}"
+    number, _, unit = first.partition(SPACE)
+    if unit and last.endswith(f"{SPACE}{unit}"):
+        first = number  # `12.1 to 12.5 ms`
+    return f"{'range' if whole else 'p5-p95:'} {first} to {last}{each}"
+
+
+def _coverage(metric: _Metric, facts: RunFacts, row: dict[str, float] | None) -> str:
+    n, total, steps = (int(row[key] or 0) for key in ("n", "total", "steps")) if row else (0, 0, 0)
+    if metric.over == "request" and not facts.marked:
+        return f"n = {plural(steps, 'period')} of one program" if n else "n = 0"
     if metric.over == "request":
-        left_out = f", {row['excluded_requests']:,} left out" if row["excluded_requests"] else ""
-        return f"n = {n:,} of {plural(total, 'request')}{left_out}"
+        out = facts.row["excluded_requests"]
+        left_out = f", {out:,} left out" if out else ""
+        each = f", {plural(steps, 'step')}" if metric.name == "tpot_s" else ""
+        return f"n = {n:,} of {plural(total, 'request')}{each}{left_out}"
     if metric.over == "device":
-        return f"n = {n:,} of {plural(row['named_devices'], 'device')}"
+        return f"n = {n:,} of {plural(facts.row['named_devices'], 'device')}"
     return f"n = {n:,} of {plural(total, metric.over)}"

@@ -8,6 +8,7 @@ import polars as pl
 from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.palette import CLOCK_COLOURS
 from xlahouse.reports.panel import Column, Figure, Panel, inline
+from xlahouse.reports.sums import total
 from xlahouse.reports.theme import colour, finish, rows_height
 from xlahouse.reports.units import (
     SECONDS,
@@ -92,21 +93,17 @@ def clock_chart(rows: pl.DataFrame, metric: str, name: str) -> alt.Chart:
         alt.Tooltip("clock:N", title="clock"),
         alt.Tooltip("s:Q", title=f"{name}, s", format=".9~g"),
     ]
-    line = alt.Chart(inline(host)).mark_rule(strokeWidth=3).encode(x=x, color=hue, tooltip=tooltip)
-    request = alt.Tooltip("request:N", title="request")
-    points = (
-        alt.Chart(inline(seen))
-        .mark_point(filled=True, size=90, opacity=1)
-        .encode(
-            y=alt.Y("request:N", title="Request", sort=None),
-            x=x,
-            color=hue,
-            tooltip=[request, *tooltip],
-        )
-    )
-    return finish(
-        alt.layer(line, points), f"{name} by request, and the host clock's", rows_height(len(seen))
-    )
+    layers = []
+    if not host.is_empty():
+        line = alt.Chart(inline(host)).mark_rule(strokeWidth=3)
+        layers.append(line.encode(x=x, color=hue, tooltip=tooltip))
+    if not seen.is_empty():
+        request = alt.Tooltip("request:N", title="request")
+        y = alt.Y("request:N", title="Request", sort=None)
+        points = alt.Chart(inline(seen)).mark_point(filled=True, size=90, opacity=1)
+        layers.append(points.encode(y=y, x=x, color=hue, tooltip=[request, *tooltip]))
+    title = f"{name} by request, and the host clock's"
+    return finish(alt.layer(*layers), title, rows_height(len(seen)))
 
 
 def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
@@ -130,7 +127,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     """How many requests have each metric, and how many were left out."""
     if not facts.marked:
-        return f"One program's executions; {facts.covered()}"
+        return f"{plural(total(rows, 'decode_steps'), 'period')} of one program; {facts.covered()}"
     ttft, tpot = (len(rows) - rows[metric].null_count() for metric in ("ttft_s", "tpot_s"))
     left_out = f"{facts.row['excluded_requests']:,} left out (warm-up or compiling)"
     requests = plural(len(rows), "request")

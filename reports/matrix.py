@@ -9,7 +9,7 @@ from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.palette import HEAT_RANGE, UNKNOWN_COLOUR
 from xlahouse.reports.panel import Column, Figure, Panel, inline
 from xlahouse.reports.sums import greatest, known_total
-from xlahouse.reports.theme import finish, rows_height
+from xlahouse.reports.theme import INK, finish, rows_height
 from xlahouse.reports.units import BYTES, Unit, plural, show_bytes, show_exact, suit
 
 # Every named device has a row, whether it sends or not: a device that sends nothing (0) differs from one
@@ -149,10 +149,10 @@ def untraced_sources(rows: pl.DataFrame) -> list[str]:
 
 
 def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
-    """How many sources were seen."""
-    row = facts.row
-    seen = f"{row['traced_devices']:,} of {plural(row['named_devices'], 'device')}"
-    return f"Sources seen: {seen}; {facts.covered()}"
+    """How many bytes are drawn, from how many sources."""
+    drawn = rows.drop_nulls("target")
+    sources = plural(drawn["source"].n_unique(), "source")
+    return f"Draws {show_bytes(known_total(drawn, 'bytes'))} from {sources}; {facts.covered()}"
 
 
 def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
@@ -206,7 +206,11 @@ def _cells(data: pl.DataFrame, unit: Unit) -> alt.Chart:
     ]
     hue = alt.Color("amount:Q", scale=scale, legend=legend)
     color = alt.condition("!isValid(datum.amount)", alt.value(UNKNOWN_COLOUR), hue)
-    return alt.Chart(inline(data)).mark_rect(cornerRadius=2).encode(color=color, tooltip=tooltip)
+    return (
+        alt.Chart(inline(data))
+        .mark_rect(cornerRadius=2, stroke=INK, strokeOpacity=0.25)
+        .encode(color=color, tooltip=tooltip)
+    )
 
 
 def _labels(data: pl.DataFrame) -> alt.Chart:

@@ -79,7 +79,9 @@ def traffic_chart(rows: pl.DataFrame) -> alt.Chart:
         rows: run_id, run, axis, wire_bytes, collectives.
     """
     known = rows.drop_nulls("wire_bytes")
-    unit = suit(known.group_by("run_id").agg(pl.col("wire_bytes").sum())["wire_bytes"], BYTES)
+    sums = known.group_by("run_id", maintain_order=True).agg(pl.col("wire_bytes").sum())
+    unit = suit(sums["wire_bytes"], BYTES)
+    amounts = {run_id: show_bytes(amount) for run_id, amount in sums.iter_rows()}
     colours = axis_colours(known["axis"])
     place = {axis: k for k, axis in enumerate(colours)}
     data = known.with_columns(
@@ -102,7 +104,7 @@ def traffic_chart(rows: pl.DataFrame) -> alt.Chart:
         ],
     )
     return finish(
-        alt.layer(bars, _names(data)),
+        alt.layer(bars, _names(data, amounts)),
         "Wire bytes by run and axis",
         rows_height(data["run_id"].n_unique(), _STEP),
     )
@@ -123,7 +125,7 @@ def time_chart(rows: pl.DataFrame) -> alt.Chart:
             scale=alt.Scale(domain=[0, 1]),
             axis=alt.Axis(format="%", tickCount=5),
         ),
-        color=colour("share", present, column_width=190),
+        color=colour("share", present, column_width=170),
         order=alt.Order("place:Q"),
         tooltip=[
             alt.Tooltip("run:N", title="run"),
@@ -152,12 +154,16 @@ def _bars(data: pl.DataFrame) -> alt.Chart:
     )
 
 
-def _names(data: pl.DataFrame) -> alt.Chart:
+def _names(data: pl.DataFrame, amounts: dict[str, str] | None = None) -> alt.Chart:
+    """Each run's name above its bar, with its amount: beside a large run a small one has no bar."""
     clipped = pl.when(pl.col("run").str.len_chars() > _LABEL).then(
         pl.col("run").str.slice(0, _LABEL - 1) + "…"
     )
     names = data.select("run_id", "run").unique(maintain_order=True)
     names = names.with_columns(clipped.otherwise(pl.col("run")).alias("label"))
+    if amounts is not None:
+        said = pl.col("run_id").replace_strict(amounts, return_dtype=pl.String)
+        names = names.with_columns(pl.concat_str("label", pl.lit(": "), said).alias("label"))
     return (
         alt.Chart(inline(names))
         .mark_text(align="left", baseline="middle", dy=-12, color=INK)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 # Inside a script element these would end it, open a comment, or break a line of JavaScript.
+_SEPARATOR = re.compile(r"([/_.,=-])")
 _IN_SCRIPT = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -41,6 +43,11 @@ def script_json(value: Any) -> Markup:
     return Markup(text.translate(_IN_SCRIPT))
 
 
+def breakable(text: str) -> Markup:
+    """Escaped text that may break after a separator: file and run names have no spaces."""
+    return Markup(_SEPARATOR.sub(r"\1<wbr>", str(escape(text))))
+
+
 @cache
 def page_script() -> str:
     """charts.js with Vega, Vega-Lite and Vega-Embed, bundled by vl_convert: no copy of them lives here."""
@@ -60,6 +67,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["script_json"] = script_json
+    environment.filters["breakable"] = breakable
     return environment
 
 

@@ -42,7 +42,7 @@ TIME_COLOURS = {
 CLOCK_COLOURS = {"trace": "#0072b2", "host clock, mean": "#d98c00"}
 UNKNOWN_COLOUR = "#8f95a0"
 # Few bytes to many: lightness alone carries the order, so the scale survives greyscale print.
-HEAT_RANGE = ("#cfe3f3", "#7fb3dc", "#3481bd", "#0f4f8c", "#062a55")
+HEAT_RANGE = ("#cfe3f3", "#7fb3dc", "#3481bd", "#13569a", "#0b3a6f")
 
 
 def axis_colours(axes: Iterable[str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ from xlahouse.reports.naming import choose_runs, page_names
 from xlahouse.reports.page import render_page
 from xlahouse.reports.panel import Panel, Section, Source, fill
 from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
-from xlahouse.reports.units import NOT_KNOWN, plural, show_text
+from xlahouse.reports.units import NOT_KNOWN, plural
 
 PAGES = ("index", "run")
 # The order of a run's page.
@@ -57,8 +57,7 @@ class _IndexRow:
     name: str
     href: str
     inferred: bool
-    model: str
-    parallelism: str
+    setup: str
     devices: str
     size: str
     cards: list[Card]
@@ -228,9 +227,8 @@ def _index_row(facts: RunFacts, cards: list[Card], href: str) -> _IndexRow:
         name=facts.name,
         href=href,
         inferred=facts.inferred,
-        model=show_text(row["model"]),
-        parallelism=show_text(row["parallelism"]),
+        setup=", ".join(filter(None, (row["model"], row["parallelism"]))) or "setup not known",
         devices=devices_text(row),
-        size=size_text(row),
+        size="" if size_text(row) == NOT_KNOWN else size_text(row),
         cards=cards,
     )

@@ -77,7 +77,12 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
     )
     hue = CLOCK_COLOURS["trace"]
     base = alt.Chart(inline(data)).encode(
-        x=alt.X("first_step:Q", title=title, axis=alt.Axis(tickMinStep=1, format="d", tickCount=8)),
+        x=alt.X(
+            "first_step:Q",
+            title=title,
+            scale=alt.Scale(nice=False),
+            axis=alt.Axis(tickMinStep=1, format="d", tickCount=8),
+        ),
         tooltip=[
             alt.Tooltip("first_step:Q", title="from step"),
             alt.Tooltip("last_step:Q", title="to step"),

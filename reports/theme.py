@@ -39,6 +39,8 @@ _LEGEND = {
     "orient": "top",
     "symbolType": "square",
     "symbolOpacity": 1,
+    "symbolFillColor": INK,
+    "symbolStrokeWidth": 0,
     "columnPadding": 16,
 }
 CONFIG: dict[str, Any] = {

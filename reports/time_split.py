@@ -136,6 +136,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     drawn = [
         Figure("Time split by phase", phase_chart(rows), "All devices together.", shape="wide")
     ]
+    shape = "half" if rows["phase"].n_unique() > 1 else "wide"
     for phase in rows["phase"].unique(maintain_order=True):
         part = rows.filter(pl.col("phase") == phase)
         count = plural(total(part, "steps"), "device step")
@@ -143,9 +144,8 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
         if len(part) > MAX_DEVICES:
             part = part.head(MAX_DEVICES)
             note += f" The first {MAX_DEVICES} devices are drawn."
-        drawn.append(
-            Figure(f"{phase.capitalize()}: mean step by device", device_chart(part, phase), note)
-        )
+        title = f"{phase.capitalize()}: mean step by device"
+        drawn.append(Figure(title, device_chart(part, phase), note, shape))
     return drawn
 
 
@@ -194,7 +194,7 @@ def _bars(data: pl.DataFrame, *keys: alt.Tooltip) -> alt.Chart:
         alt.Chart(inline(data.sort("place")))
         .mark_bar(cornerRadius=1)
         .encode(
-            color=colour("share", shown, column_width=190),
+            color=colour("share", shown, column_width=170),
             order=alt.Order("place:Q"),
             tooltip=tooltip,
         )

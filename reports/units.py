@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 NOT_KNOWN = "not known"
+SPACE = "\u00a0"  # keeps a unit on the line of its number
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def show(value: float | None, units: tuple[Unit, ...]) -> str:
     if value is None:
         return NOT_KNOWN
     unit = suit([value], units)
-    return f"{_three_digits(value / unit.factor)} {unit.symbol}"
+    return f"{_three_digits(value / unit.factor)}{SPACE}{unit.symbol}"
 
 
 def show_bytes(value: float | None) -> str:
@@ -61,20 +62,17 @@ def show_bandwidth(value: float | None) -> str:
 
 
 def show_ratio(value: float | None) -> str:
-    """0..1 -> `12.3 %`; a share below 0.1 % keeps its first digit."""
+    """0..1 -> `12.3 %`; what would round to nothing is `< 0.01 %`, never 0."""
     if value is None:
         return NOT_KNOWN
-    return "0 %" if value == 0 else f"{_three_digits(value * 100)} %"
+    if 0 < value < 1e-4:
+        return f"<{SPACE}0.01{SPACE}%"
+    return f"{_three_digits(value * 100)}{SPACE}%"
 
 
 def show_factor(value: float | None) -> str:
     """A ratio that may exceed 1 -> `0.513`."""
     return NOT_KNOWN if value is None else _three_digits(value)
-
-
-def show_rate(value: float | None) -> str:
-    """A rate -> `1,234 /s`."""
-    return NOT_KNOWN if value is None else f"{_three_digits(value)} /s"
 
 
 def show_count(value: float | None) -> str:
