@@ -33,6 +33,7 @@ class Result:
     ) -> None:
         self.columns: list[str] = list(relation.columns)
         self._relation, self._sql, self._connection = relation, sql, connection
+        self._reader: pa.RecordBatchReader | None = None
         self._table: pa.Table | None = None
 
     @property
@@ -51,14 +52,25 @@ class Result:
             yield from self._table.to_batches()
             return
         with blame(self._sql):
-            yield from self._relation.to_arrow_reader(BATCH_ROWS)
+            yield from self._open()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and Arrow types; the query starts."""
+        return self._open().schema if self._table is None else self._table.schema
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
         if self._table is None:
             with blame(self._sql):
-                self._table = self._relation.to_arrow_reader(BATCH_ROWS).read_all()
+                self._table = self._open().read_all()
         return self._table
+
+    def _open(self) -> pa.RecordBatchReader:
+        if self._reader is None:
+            with blame(self._sql):
+                self._reader = self._relation.to_arrow_reader(BATCH_ROWS)
+        return self._reader
 
     def pl(self) -> polars.DataFrame:
         """All rows as a Polars frame."""
