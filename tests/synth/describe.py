@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.synth.protos import ELEMENT_BYTES
 
-PREFILL, DECODE = "prefill", "decode"
+PREFILL, DECODE, WARMUP, STEP = "prefill", "decode", "warmup", "step"
 DATA_AXES = ("dp", "fsdp")  # these split the batch
 IDLE_AXES = ("dp",)  # these cause no collective in inference
 US = 1_000_000  # ps
@@ -26,6 +26,17 @@ class Cost:
     def ps(self, size: int) -> int:
         """The time for that size."""
         return self.fixed_ps + self.each_ps * size
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward pass of the run: `phase` is its program's, `label` the one that a view shows."""
+
+    index: int
+    phase: str
+    label: str
+    request: int | None
+    step: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +76,11 @@ class Run:
     )  # iota, list, device_list, empty; collectives cycle through
     loop: bool = False  # layers are the iterations of a while
     copies: bool = False  # a prefetch into VMEM and one from host memory in each step
+    zero_starts: bool = False  # a copy's start has no length, and stands after its done
     fused_scatter: bool = False  # reduce-scatters are fusions of an all-reduce and a slice
+    sharded_vocabulary: bool = False  # an all-reduce after the embedding
+    opens_with_collective: bool = False  # or before it, so that a launch starts in a barrier
+    overlapped: bool = False  # tp all-reduces and pp permutes are async, with compute meanwhile
     appended_scalar: bool = False  # all-reduces carry the extra scalar of torch_xla
     wrapped_async: bool = False  # async-start with a called computation, not all-gather-start
     # times
@@ -92,6 +107,10 @@ class Run:
     jitter_ps: int = 0  # of the host gap
     seed: int = 0
     # what the profiler saw
+    markers: bool = True
+    warmup: bool = False  # a request 0 under warm-up markers before the first request
+    same_links: bool = False  # processes use the same ids to link enqueues to launches
+    missed: tuple[int, ...] = ()  # passes that a position's plane lacks at the start
     hosts: int = 1
     processes: int = 1  # a host; each writes its own file and numbers its planes from 0
     counted_programs: bool = False  # HLO protos under 1, 2, … and not under fingerprints
@@ -114,6 +133,8 @@ class Run:
             raise ValueError("pp allows neither skew nor copies")
         if self.loop and (self.copies or "fsdp" in self.busy_axes):
             raise ValueError("a loop allows neither copies nor fsdp")
+        if not self.markers and (self.staged or self.warmup or self.missed):
+            raise ValueError("without markers: no stages, warm-up or missed passes")
         cut = self.head_layers or self.tail_layers
         if cut and (self.loop or {"pp", "fsdp"} & set(self.busy_axes) or self.offset_ps):
             raise ValueError("only a plain program without offsets can be cut at a layer")
@@ -147,9 +168,23 @@ class Run:
         """Forward passes of a request."""
         return self.output_tokens
 
-    def phase(self, step: int) -> str:
-        """The phase of a step."""
-        return DECODE if step else PREFILL
+    @cached_property
+    def passes(self) -> tuple[Pass, ...]:
+        """All forward passes of the run, the warm-up's first."""
+        found = []
+        for number in range(-self.warmup, self.requests):
+            for step in range(self.steps):
+                phase, index = DECODE if step else PREFILL, len(found)
+                label = phase if number >= 0 else WARMUP
+                if self.markers:
+                    found.append(Pass(index, phase, label, max(number, 0), step))
+                else:  # then each launch instance is a step
+                    found.append(Pass(index, phase, STEP, None, self.extra_launches + index))
+        return tuple(found)
+
+    def saw(self, position: int, index: int) -> bool:
+        """Whether a position's plane holds a pass."""
+        return not self.missed or index >= self.missed[position]
 
     def tokens(self, phase: str) -> int:
         """Tokens of a forward pass (of a microbatch, with pp) on one shard of the data axes."""
@@ -198,8 +233,8 @@ class Run:
 
     @cached_property
     def host_gaps(self) -> np.ndarray:
-        """Host gap after each step of the run, ps [requests x steps]."""
-        count = self.requests * self.steps
+        """Host gap after each pass of the run, ps."""
+        count = len(self.passes)
         if not self.jitter_ps:
             return np.full(count, self.host_gap_ps, dtype=np.int64)
         noise = np.random.default_rng(self.seed).integers(0, self.jitter_ps, count)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.synth.describe import DECODE, PREFILL, Run
+from tests.synth.links import LINK_TYPE, link_ids, serials, step_chunks
 from tests.synth.lower import Lowered
 from tests.synth.planes import Line, Plane, Unsigned
-from tests.synth.programs import GOLDEN, Program, extra_program
+from tests.synth.programs import Program, extra_program
 from tests.synth.protos import CoreDetails
 from tests.synth.segments import layer_cut
 from tests.synth.timeline import (
@@ -27,31 +28,9 @@ from tests.synth.timeline import (
 from tests.synth.varints import INT64, REFERENCE, UINT64, EventBatch, StatColumn
 
 MODULES, STEPS = "XLA Modules", "Steps"
-CHUNK = 1 << 18  # events encoded at once
-LINK_TYPE = 12  # _ct and _pt of a TPU execution
+MOST_STEPS = 10_000  # above, no Steps line: it names each step
 HEAD_AT = 3_000  # ps after the profile's start: first op of a launch under way
 HLO_CATEGORIES = {"custom-call": "custom-call", "fusion": "loop fusion"}
-
-
-def link_ids(serials: np.ndarray) -> np.ndarray:
-    """Ids that tie enqueues to launches: unique, and half of them negative as int64."""
-    return (serials.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
-
-
-def serials(run: Run, position: int, steps: np.ndarray, launch: int) -> np.ndarray:
-    """A number for a step's `launch`-th launch on a device, for each of the run's steps given."""
-    per_step = max(len(step_launches(run, phase)) for phase in (PREFILL, DECODE))
-    return (steps * per_step + launch) * len(run.devices) + position
-
-
-def step_chunks(run: Run, per_step: int) -> Iterator[tuple[str, np.ndarray]]:
-    """(phase, numbers of consecutive steps of it), few enough to be encoded at once."""
-    most = max(1, CHUNK // max(per_step, 1))
-    for request in range(run.requests):
-        first = request * run.steps
-        yield PREFILL, np.array([first])
-        for start in range(first + 1, first + run.steps, most):
-            yield DECODE, np.arange(start, min(start + most, first + run.steps))
 
 
 def _metadata(run: Run, plane: Plane, program: Program, lowered: Lowered, op: str) -> int:
@@ -86,11 +65,17 @@ class DeviceWriter:
     lowered: dict[int, Lowered]
     plane: Plane
     done_ids: dict[int, int] = field(default_factory=dict)  # of async events: their done op's name
+    reduce_ids: set[int] = field(default_factory=set)  # metadata of all-reduces
 
     @property
     def shift(self) -> int:
         """Profile start of its host, ps: subtracted from every time."""
         return self.run.start_ns(self.run.host(self.position)) * 1000
+
+    @property
+    def missed(self) -> int:
+        """Passes that its plane lacks."""
+        return self.run.missed[self.position] if self.run.missed else 0
 
     def kept(self, program: Program, line: str, cut: slice | None = None) -> list[Placed]:
         """Events of a launch on a line; of a cut launch, those of the segments in the profile."""
@@ -107,6 +92,8 @@ class DeviceWriter:
             return self.plane.event_id(event.op, event.op)
         number = _metadata(self.run, self.plane, program, self.lowered[program.id], event.op)
         if event.line == OPS:
+            if self.lowered[program.id].ops[event.op].opcode == "all-reduce":
+                self.reduce_ids.add(number)
             return number
         text = self.lowered[program.id].ops[event.op].text
         stats = {"hlo_category": "copy-start", "program_id": Unsigned(program.id)}
@@ -122,6 +109,12 @@ class DeviceWriter:
             own = np.maximum(starts - 14_000_000, 0)
             stats.append(StatColumn(self.plane.stat_id("device_offset_ps"), UINT64, own))
             stats.append(StatColumn(self.plane.stat_id("device_duration_ps"), UINT64, durations))
+            # The profiler's own pairing, which does not always pair devices.
+            reduces = np.isin(ids, list(self.reduce_ids))
+            unique = np.cumsum(reduces) << 16 | 1
+            stats.append(
+                StatColumn(self.plane.stat_id("all_reduce_unique_id"), UINT64, unique, reduces)
+            )
         if line == ASYNC:
             done = np.array([self.done_ids[number] for number in ids.tolist()])
             stats.append(StatColumn(self.plane.stat_id("hlo_op"), REFERENCE, done))
@@ -132,7 +125,7 @@ class DeviceWriter:
         times = clock(self.run)
         yield from self.head(line)
         templates = {phase: self.template(line, phase) for phase in (PREFILL, DECODE)}
-        for phase, steps in step_chunks(self.run, len(templates[DECODE][0])):
+        for phase, steps in step_chunks(self.run, len(templates[DECODE][0]), self.missed):
             ids, starts, durations = templates[phase]
             if len(ids):
                 offsets = times.step_start[steps][:, None] + starts
@@ -196,7 +189,7 @@ class DeviceWriter:
             numbers = np.arange(run.extra_launches)
             base = times.extra_start + numbers * EXTRA_PERIOD
             yield self.module_batch(extra_program(run), base, (1 << 40) + numbers)
-        for phase, steps in step_chunks(run, 1):
+        for phase, steps in step_chunks(run, 1, self.missed):
             # Steps of several launches are written one by one, to keep the line in order.
             several = len(self.own_launches(phase)) > 1
             for part in steps.reshape(-1, 1) if several else [steps]:
@@ -212,7 +205,7 @@ class DeviceWriter:
 
     def steps(self) -> Iterator[EventBatch]:
         """The Steps line: an event from each step's first launch to its last."""
-        for phase, steps in step_chunks(self.run, 1):
+        for phase, steps in step_chunks(self.run, 1, self.missed):
             spans = [
                 (launch.base + begin, launch.base + end)
                 for _, launch in self.own_launches(phase)
@@ -244,6 +237,6 @@ def device_plane(run: Run, position: int, lowered: dict[int, Lowered], number: i
     asynchronous = (lambda: writer.ops(ASYNC)) if position == run.positions[0] else tuple
     plane.lines += [Line(4, ASYNC, asynchronous), Line(7, "Overlay")]
     plane.lines.append(Line(6, TRACE_ME, lambda: writer.ops(TRACE_ME)))
-    if run.requests * run.steps <= 10_000:
+    if len(run.passes) <= MOST_STEPS:
         plane.lines.append(Line(1, STEPS, writer.steps))
     return plane

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.synth.describe import DECODE, PREFILL, Run
-from tests.synth.device import CHUNK, LINK_TYPE, link_ids, serials
+from tests.synth.links import CHUNK, LINK_TYPE, link_ids, serials
 from tests.synth.lower import Lowered, hlo_proto
 from tests.synth.planes import Line, Plane, Unsigned
 from tests.synth.programs import Program
@@ -28,10 +28,11 @@ def _marker_batch(run: Run, plane: Plane, shift: int, first: int) -> EventBatch:
         ([times.marker_start[first] - REQUEST_LEAD_PS], times.marker_start[steps])
     )
     end = np.concatenate(([times.marker_end[first + count - 1] + 1], times.marker_end[steps]))
-    names = ["xlahouse.request", "xlahouse.prefill"] + ["xlahouse.decode"] * (count - 1)
+    labels = [each.label for each in run.passes[first : first + count]]
+    names = ["xlahouse.request", *(f"xlahouse.{label}" for label in labels)]
     ids = np.array([plane.event_id(name, name) for name in names])
     step_num = np.concatenate(([0], np.arange(count)))
-    request = np.full(count + 1, first // count)
+    request = np.full(count + 1, run.passes[first].request)
     values = {"_r": np.ones(count + 1, dtype=np.int64), "request": request, "step_num": step_num}
     stats = tuple(StatColumn(plane.stat_id(name), INT64, v) for name, v in values.items())
     return EventBatch(ids, start - shift, end - start, stats)
@@ -49,7 +50,7 @@ def _enqueues(run: Run, plane: Plane, positions: list[int], shift: int) -> Itera
         ]
         for phase in (PREFILL, DECODE)
     }
-    starts = [(step, run.phase(step % run.steps)) for step in range(run.requests * run.steps)]
+    starts = [(each.index, each.phase) for each in run.passes]
     most = max(1, CHUNK // max(len(pairs[DECODE]), 1))
     for first in range(0, len(starts), most):
         rows = [
@@ -58,7 +59,8 @@ def _enqueues(run: Run, plane: Plane, positions: list[int], shift: int) -> Itera
             for at, (k, position) in enumerate(pairs[phase])
         ]
         when, position, step, launch = np.array(rows, dtype=np.int64).T
-        linked = link_ids(serials(run, position, step, launch))
+        numbers = [serials(run, *row) for row in zip(position, step, launch, strict=True)]
+        linked = link_ids(np.array(numbers))
         kinds = np.full(len(rows), LINK_TYPE)
         stats = (
             StatColumn(plane.stat_id("_pt"), INT64, kinds),
@@ -72,7 +74,7 @@ def host_plane(run: Run, host: int, positions: list[int], number: int) -> Plane:
     """`/host:CPU` of a process."""
     plane = Plane(number, "/host:CPU")
     shift = run.start_ns(host) * 1000 + LINE_NS * 1000
-    firsts = range(0, run.requests * run.steps, run.steps)
+    firsts = range(0, len(run.passes) if run.markers else 0, run.steps)
 
     def markers() -> Iterator[EventBatch]:
         return (_marker_batch(run, plane, shift, first) for first in firsts)

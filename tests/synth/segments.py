@@ -49,6 +49,18 @@ def _sync(run: Run, op: str, kind: str, axis: str, dims: tuple[int, ...]) -> Seg
     return Segment("sync", op, transfer.ps, transfer)
 
 
+def _reduced(run: Run, op: str, number: int, kind: str, axis: str, dims: tuple[int, ...]):
+    """A collective on its own, or an async one with a little compute meanwhile."""
+    if not run.overlapped:
+        yield _sync(run, op, kind, axis, dims)
+        return
+    transfer, stem = _transfer(run, kind, axis, dims), "async" if run.wrapped_async else kind
+    start = f"{stem}-start.{number}"
+    yield Segment("start", start, run.issue_ps, transfer)
+    yield Segment("compute", f"overlap_fusion.{number}", run.router.ps(dims[0]))
+    yield Segment("done", f"{stem}-done.{number}", run.done_ps, transfer, pair=start)
+
+
 def _half(run: Run, phase: str, component: str, index: int) -> Iterator[Segment]:
     """Attention or mlp of one layer, with the tp collectives around it."""
     tokens = run.tokens(phase)
@@ -70,7 +82,7 @@ def _half(run: Run, phase: str, component: str, index: int) -> Iterator[Segment]
         yield _sync(run, f"reduce-scatter.{index}", "reduce-scatter", "tp", shape)
     elif tp:  # vLLM's all-reduces are called psum: a name proves nothing
         stem = "psum" if component == "attention" else "all-reduce"
-        yield _sync(run, f"{stem}.{index}", "all-reduce", "tp", shape)
+        yield from _reduced(run, f"{stem}.{index}", index, "all-reduce", "tp", shape)
 
 
 def _gathers(run: Run, layer: int, what: str) -> Iterator[Segment]:
@@ -89,7 +101,8 @@ def _copies(run: Run, what: str) -> Iterator[Segment]:
     for number in range(2):
         start = f"copy-start.{number}"
         if what == "start":
-            yield Segment("copy-start", start, run.issue_ps)
+            late = run.zero_starts and number == 1
+            yield Segment("copy-start", start, 0 if late else run.issue_ps)
         else:
             yield Segment("copy-done", f"copy-done.{number}", run.copy_ps, pair=start)
 
@@ -116,7 +129,12 @@ def _whole(run: Run, phase: str) -> Iterator[Segment]:
     fsdp = run.size("fsdp") > 1
     if fsdp:
         yield from _gathers(run, 0, "start")
+    shape = (tokens, run.hidden)
+    if run.opens_with_collective:
+        yield _sync(run, "all-reduce.900", "all-reduce", "tp", shape)
     yield Segment("compute", "embed_fusion", run.embedding.ps(tokens), component="embedding")
+    if run.sharded_vocabulary:
+        yield _sync(run, "all-reduce.901", "all-reduce", "tp", shape)
     if run.copies:
         yield from _copies(run, "start")
     if fsdp:
@@ -137,10 +155,9 @@ def _stacked(run: Run, phase: str) -> Iterator[Segment]:
         for layer in range(per_stage):
             for segment in layer_segments(run, phase, layer, tick * per_stage + layer):
                 yield replace(segment, tick=tick)
-        shift = _sync(
-            run, f"collective-permute.{tick}", "collective-permute", "pp", (tokens, run.hidden)
-        )
-        yield replace(shift, tick=tick)
+        op, shape = f"collective-permute.{tick}", (tokens, run.hidden)
+        for segment in _reduced(run, op, 500 + tick, "collective-permute", "pp", shape):
+            yield replace(segment, tick=tick)
     yield Segment("compute", "head_fusion", run.head.ps(tokens), component="head")
 
 

@@ -72,15 +72,19 @@ class _Simulation:
             duration += self.run.lag(position)
         if segment.what in ("start", "copy-start", "loop"):
             self.started[position, segment.op] = now
+        late = segment.what == "copy-start" and not segment.ps  # recorded at its done op
         if segment.what == "end-loop":
             begun = self.started[position, "while"]
             self.events[position].append(Placed(OPS, "while", begun, now - begun, index))
         elif segment.what == "copy-done":
             begun = self.started[position, segment.pair]
+            if self.run.zero_starts and segment.pair == "copy-start.1":
+                self.events[position].append(Placed(OPS, segment.pair, now, 0, index))
+                begun = now
             self.events[position].append(
                 Placed(ASYNC, segment.pair, begun, now + duration - begun, index)
             )
-        if segment.what not in ("idle", "loop", "end-loop"):
+        if segment.what not in ("idle", "loop", "end-loop") and not late:
             self.events[position].append(Placed(OPS, segment.op, now, duration, index))
         self.clock[position] = now + duration
 
@@ -161,7 +165,7 @@ def step_length(run: Run, phase: str) -> int:
 
 @dataclass(frozen=True)
 class Clock:
-    """Times of a run, ps after the first host's profile start; arrays are [requests x steps]."""
+    """Times of a run, ps after the first host's profile start; arrays are by pass."""
 
     marker_start: np.ndarray
     step_start: np.ndarray
@@ -176,9 +180,7 @@ def clock(run: Run) -> Clock:
     """What runs before; then marker, dispatch, step, fetch and host gap, step after step."""
     head = step_length(run, DECODE) if run.head_layers else 0
     first = head + 50_000_000 + run.extra_launches * EXTRA_PERIOD
-    lengths = np.array(
-        [step_length(run, run.phase(step)) for step in range(run.steps)] * run.requests
-    )
+    lengths = np.array([step_length(run, each.phase) for each in run.passes])
     marker = run.dispatch_ps + lengths + run.fetch_ps
     ends = first + np.cumsum(marker + run.host_gaps)
     starts = ends - marker - run.host_gaps

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.synth.describe import DECODE, PREFILL, Run
+from tests.synth.describe import DECODE, PREFILL, STEP, Run
 from tests.synth.mesh import coordinate
-from tests.synth.programs import Program
+from tests.synth.programs import Program, extra_program, programs
 from tests.synth.traffic import Row
-from tests.synth.walk import Visit, meeting_groups, schedule, step_numbers, walk
+from tests.synth.walk import Visit, meeting_groups, schedule, walk
 
 PARTS = ("compute", "collective", "overlapped", "copy", "exposed_copy", "sync_wait", "idle")
 
@@ -61,7 +61,7 @@ def _stage_window(run: Run, phase: str, position: int) -> tuple[int, int]:
     A tick is the longest stage's launch and one handover, or two where stages both send and
     receive: then even stages hand over first. Stage s holds microbatch m in tick s + m.
     """
-    ours = [times.program for times in schedule(run) if times.phase == phase]
+    ours = [program for program in programs(run) if program.phase == phase]
     around = run.prologue_ps + run.epilogue_ps
     lengths = {
         program.stage: launch_split(run, program, program.positions[0]).length + around
@@ -88,7 +88,7 @@ def step_window(run: Run, phase: str, position: int) -> tuple[int, int]:
     """First op's start and last op's end of a step on a device, ps after the step's start."""
     if run.staged:
         return _stage_window(run, phase, position)
-    program = next(times.program for times in schedule(run) if times.phase == phase)
+    program = next(program for program in programs(run) if program.phase == phase)
     begin = run.offset(position) + run.prologue_ps
     return begin, begin + launch_split(run, program, position).length
 
@@ -97,11 +97,12 @@ def step_split(run: Run, phase: str, position: int) -> Row:
     """The time split of one step on a device, in the columns of device_time_v1."""
     begin, end = step_window(run, phase, position)
     row = dict.fromkeys((f"{part}_ps" for part in PARTS), 0)
-    for times in schedule(run):
-        if times.phase == phase and position in times.program.positions:
-            split = launch_split(run, times.program, position)
+    for program in programs(run):
+        if program.phase == phase and position in program.positions:
+            split = launch_split(run, program, position)
             for part in PARTS:
-                row[f"{part}_ps"] += times.per_step * getattr(split, part)
+                launches = run.microbatches if run.staged else 1
+                row[f"{part}_ps"] += launches * getattr(split, part)
     row["window_ps"] = end - begin
     row["exposed_ps"] = row["collective_ps"] - row["overlapped_ps"]
     row["busy_ps"] = row["compute_ps"] + row["exposed_ps"] + row["exposed_copy_ps"]
@@ -111,37 +112,57 @@ def step_split(run: Run, phase: str, position: int) -> Row:
 
 
 def device_time(run: Run) -> list[Row]:
-    """Rows of device_time_v1 for every marked step."""
-    return [
-        {"device_id": run.devices[p], "request": request, "step": step, "phase": phase, **split}
-        for phase in (PREFILL, DECODE)
-        for p in run.positions
-        for split in [step_split(run, phase, p)]
-        for request, step in step_numbers(run, phase)
-    ]
+    """Rows of device_time_v1 for every step."""
+    rows = []
+    for position in run.positions:
+        splits = {phase: step_split(run, phase, position) for phase in (PREFILL, DECODE)}
+        for each in run.passes:
+            if run.saw(position, each.index):
+                at = {"request": each.request, "step": each.step, "phase": each.label}
+                rows.append({"device_id": run.devices[position], **at, **splits[each.phase]})
+    return rows + ([] if run.markers else _extra_steps(run))
 
 
-def _lengths(run: Run, phase: str, positions) -> int:
+def _extra_steps(run: Run) -> list[Row]:
+    """Without markers the extra launches are steps too; each is one compute op."""
+    length = extra_program(run).segments[0].ps
+    names = (*(f"{part}_ps" for part in PARTS), "exposed_ps")
+    row = {**dict.fromkeys(names, 0), "device_id": run.devices[run.positions[0]]}
+    row |= {"window_ps": length, "compute_ps": length, "busy_ps": length}
+    row |= {"request": None, "phase": STEP}
+    return [{**row, "step": step} for step in range(run.extra_launches)]
+
+
+def _end(run: Run, phase: str, positions) -> int:
+    """End of a step's last op on some devices, ps after the step's start."""
     return max(step_window(run, phase, p)[1] for p in positions)
+
+
+def _from_marker_to_marker(run: Run, index: int) -> int:
+    """From a pass' marker to the next one's: dispatch, the step, fetch and the host's gap."""
+    length = _end(run, run.passes[index].phase, range(len(run.devices)))
+    return run.dispatch_ps + length + run.fetch_ps + int(run.host_gaps[index])
 
 
 def latency(run: Run) -> list[Row]:
     """Rows of latency_v1, in seconds."""
-    everyone = range(len(run.devices))
-    seen = {phase: _lengths(run, phase, run.positions) for phase in (PREFILL, DECODE)}
-    whole = {phase: _lengths(run, phase, everyone) for phase in (PREFILL, DECODE)}
+    if not run.markers:
+        return [_unmarked_latency(run)]
     rows, decodes = [], run.steps - 1
     for request in range(run.requests):
-        gaps = run.host_gaps[request * run.steps :][:decodes].sum()
-        ttft = run.dispatch_ps + seen[PREFILL]
-        # From marker to marker: dispatch, the step, fetch and the host's gap.
-        between = decodes * (run.dispatch_ps + run.fetch_ps) + int(gaps)
-        between += whole[PREFILL] + (decodes - 1) * whole[DECODE] if decodes else 0
-        decode = between - seen[PREFILL] + seen[DECODE] if decodes else 0
+        first = (request + run.warmup) * run.steps
+        seen = {
+            each.index: _end(run, each.phase, [p for p in run.positions if run.saw(p, each.index)])
+            for each in (run.passes[first], run.passes[first + decodes])
+        }
+        ttft = run.dispatch_ps + seen[first]
+        between = sum(_from_marker_to_marker(run, first + k) for k in range(decodes))
+        decode = between - seen[first] + seen[first + decodes]
         e2e = (ttft + decode) * 1e-12
         rows.append(
             {
                 "request": request,
+                "source": "marker",
                 "ttft_s": ttft * 1e-12,
                 "tpot_s": decode / decodes * 1e-12 if decodes else None,
                 "e2e_s": e2e,
@@ -149,6 +170,15 @@ def latency(run: Run) -> list[Row]:
             }
         )
     return rows
+
+
+def _unmarked_latency(run: Run) -> Row:
+    """TPOT from the most-launched program, decode: mean distance of its launches' ends."""
+    decodes = [each.index for each in run.passes if each.phase == DECODE]
+    between = sum(_from_marker_to_marker(run, k) for k in range(decodes[0], decodes[-1]))
+    unknown = dict.fromkeys(("request", "ttft_s", "e2e_s", "output_tokens_per_s"))
+    tpot = between / (len(decodes) - 1) * 1e-12
+    return {**unknown, "source": "module", "tpot_s": tpot}
 
 
 def row_counts(run: Run) -> list[Row]:
@@ -160,15 +190,16 @@ def row_counts(run: Run) -> list[Row]:
         for times in schedule(run):
             if position not in times.program.positions:
                 continue
-            whats = [segment.what for segment in times.segments]
-            syncs, idles = whats.count("sync"), whats.count("idle") + whats.count("loop")
-            events = len(whats) - idles + (2 * syncs if run.barriers else 0)
+            whats, count = [s.what for s in times.segments], times.count(run, position)
+            syncs, silent = whats.count("sync"), whats.count("idle") + whats.count("loop")
+            events = len(whats) - silent + (2 * syncs if run.barriers else 0)
             events += whats.count("copy-done") if first else 0  # the async line of one device
-            row["launches"] += times.count if times.phase else 0
-            row["ops"] += times.count * events
-            row["collectives"] += times.count * (syncs + whats.count("start"))
+            row["launches"] += count if times.passes else 0
+            row["ops"] += count * events
+            row["collectives"] += count * (syncs + whats.count("start"))
         row["launches"] += run.extra_launches if first else 0
         row["ops"] += run.extra_launches if first else 0
-        row["ops"] += run.requests * run.steps  # the Steps line: control ops
+        # The Steps line: control ops.
+        row["ops"] += sum(run.saw(position, each.index) for each in run.passes)
         rows.append(row)
     return rows

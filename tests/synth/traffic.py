@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.synth.describe import Run
-from tests.synth.segments import Segment, Transfer
-from tests.synth.walk import Visit, schedule, step_numbers
+from tests.synth.segments import Transfer
+from tests.synth.walk import Times, Visit, schedule
 
 Row = dict[str, object]
 ALGORITHMS = ("ring", "bidirectional_ring", "direct")
@@ -47,13 +47,14 @@ def targets(
 
 
 def _moves(run: Run) -> Iterator[tuple]:
-    """(phase, times, transfer, group, traced member) of every collective in every program."""
+    """(label, count, transfer, group, traced member) of every collective in every program."""
     for times in schedule(run):
         for segment in times.segments:
             if segment.what in ("sync", "start"):
                 for group in times.program.groups(segment):
                     for member in filter(run.traced, group):
-                        yield times.phase, times.count, segment.transfer, group, member
+                        count = times.count(run, member)
+                        yield times.label, count, segment.transfer, group, member
 
 
 def traffic_volume(run: Run) -> list[Row]:
@@ -112,14 +113,13 @@ def collective_axis(run: Run) -> list[Row]:
     return list(rows.values())
 
 
-def _instance(run: Run, segment: Segment, group: tuple[int, ...], visit: Visit) -> Row:
-    """Times of an instance as its traced members show them."""
-    seen = [p for p in group if run.traced(p)]
-    arrivals = visit.start_late if segment.what == "done" else visit.late
+def _instance(visit: Visit, seen: list[int]) -> Row:
+    """Times of an instance as those of its members show them whose planes hold it."""
+    arrivals = visit.start_late if visit.segment.what == "done" else visit.late
     row: Row = {"skew_ps": max(arrivals[p] for p in seen) - min(arrivals[p] for p in seen)}
     if len(seen) == 1:
         row["skew_ps"] = None  # one of several says nothing about the others
-    if segment.what == "sync":
+    if visit.segment.what == "sync":
         return row | {"transfer_ps": min(visit.stay[p] for p in seen), "is_bound": False}
     latest = max(visit.start_late[p] for p in seen)
     ends = [visit.start_late[p] + visit.flight[p] for p in seen]
@@ -128,40 +128,46 @@ def _instance(run: Run, segment: Segment, group: tuple[int, ...], visit: Visit) 
 
 
 def collective_bandwidth(run: Run) -> list[Row]:
-    """Rows of collective_bandwidth_v1: an instance with a traced member each."""
+    """Rows of collective_bandwidth_v1: an instance that a traced member saw each."""
     rows = []
     for times in schedule(run):
-        steps = step_numbers(run, times.phase) if times.phase else [(None, None)]
         for _, visits in times.visits(run):
             for visit in visits:
                 if visit.segment.what in ("sync", "done"):
-                    rows += _instances(run, times, visit, steps)
+                    rows += _instances(run, times, visit)
     return rows
 
 
-def _instances(run: Run, times, visit: Visit, steps) -> list[Row]:
-    rows, transfer = [], visit.segment.transfer
+def _instances(run: Run, times: Times, visit: Visit) -> list[Row]:
+    rows = []
     for group in times.program.groups(visit.segment):
-        seen = [p for p in group if run.traced(p)]
-        if not seen or not set(group) <= set(visit.stay):
+        if not set(group) <= set(visit.stay):
             continue
-        row = _instance(run, visit.segment, group, visit)
-        size = max(payload(transfer, group, p) for p in seen)
-        sent = max(wire(transfer, group, p) for p in seen)
-        row |= {
-            "program_id": times.program.id,
-            "op": visit.segment.pair or visit.segment.op,
-            "members": tuple(run.devices[p] for p in group),
-            "axis": transfer.axis,
-            "kind": transfer.kind,
-            "phase": times.phase,
-            "group_size": len(group),
-            "participants_seen": len(seen),
-            "payload_bytes": size,
-            "wire_bytes": sent,
-            "algbw_bytes_per_s": size / (row["transfer_ps"] * 1e-12),
-            "busbw_bytes_per_s": sent / (row["transfer_ps"] * 1e-12),
-        }
-        for request, step in steps * times.per_step:
-            rows.append({**row, "request": request, "step": step})
+        for each in times.passes or (None,):
+            traced = filter(run.traced, group)
+            seen = [p for p in traced if each is None or run.saw(p, each.index)]
+            if seen:
+                at = {"request": each and each.request, "step": each and each.step}
+                row = _described(run, times, visit, group, seen) | at
+                rows += [row] * times.per_step
     return rows
+
+
+def _described(run: Run, times: Times, visit: Visit, group: tuple[int, ...], seen: list) -> Row:
+    transfer, row = visit.segment.transfer, _instance(visit, seen)
+    size = max(payload(transfer, group, p) for p in seen)
+    sent = max(wire(transfer, group, p) for p in seen)
+    return row | {
+        "program_id": times.program.id,
+        "op": visit.segment.pair or visit.segment.op,
+        "members": tuple(run.devices[p] for p in group),
+        "axis": transfer.axis,
+        "kind": transfer.kind,
+        "phase": times.label,
+        "group_size": len(group),
+        "participants_seen": len(seen),
+        "payload_bytes": size,
+        "wire_bytes": sent,
+        "algbw_bytes_per_s": size / (row["transfer_ps"] * 1e-12),
+        "busbw_bytes_per_s": sent / (row["transfer_ps"] * 1e-12),
+    }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tests.synth.describe import DECODE, PREFILL, Run
+from tests.synth.describe import Pass, Run
 from tests.synth.programs import Program, programs
 from tests.synth.segments import Segment, layer_cut
 
@@ -75,18 +75,18 @@ def walk(run: Run, program: Program, members: tuple[int, ...]) -> tuple[Visit, .
 
 @dataclass(frozen=True)
 class Times:
-    """How often a program (or the visible part of one, `cut`) ran in a phase; None = no marker."""
+    """When a program (or the visible part of one, `cut`) ran: in which passes of one label."""
 
     program: Program
-    phase: str | None
+    label: str | None  # None: outside every marker
     per_step: int
-    steps: int
+    passes: tuple[Pass, ...] = ()
     cut: slice = field(default_factory=lambda: slice(None))
 
-    @property
-    def count(self) -> int:
-        """Launches in the run."""
-        return self.per_step * self.steps
+    def count(self, run: Run, position: int) -> int:
+        """Launches that a position's plane holds."""
+        seen = sum(run.saw(position, each.index) for each in self.passes)
+        return self.per_step * (seen if self.passes else 1)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -102,24 +102,15 @@ class Times:
 @lru_cache(maxsize=64)
 def schedule(run: Run) -> tuple[Times, ...]:
     """Every program with how often it ran."""
-    counts = {PREFILL: run.requests, DECODE: run.requests * (run.steps - 1)}
-    per_step = run.microbatches if run.staged else 1
-    times = [
-        Times(program, program.phase, per_step, counts[program.phase]) for program in programs(run)
-    ]
-    decode = times[-1].program
+    per_step, times = run.microbatches if run.staged else 1, []
+    for program in programs(run):
+        ours = [each for each in run.passes if each.phase == program.phase]
+        for label in dict.fromkeys(each.label for each in ours):
+            passes = tuple(each for each in ours if each.label == label)
+            times.append(Times(program, label, per_step, passes))
+    decode = programs(run)[-1]
     if run.head_layers:
-        times.append(Times(decode, None, 1, 1, layer_cut(run, run.head_layers, from_start=False)))
+        times.append(Times(decode, None, 1, (), layer_cut(run, run.head_layers, from_start=False)))
     if run.tail_layers:
-        times.append(Times(decode, None, 1, 1, layer_cut(run, run.tail_layers, from_start=True)))
+        times.append(Times(decode, None, 1, (), layer_cut(run, run.tail_layers, from_start=True)))
     return tuple(times)
-
-
-def step_numbers(run: Run, phase: str) -> list[tuple[int, int]]:
-    """(request, step) of each step of a phase."""
-    return [
-        (request, step)
-        for request in range(run.requests)
-        for step in range(run.steps)
-        if run.phase(step) == phase
-    ]
