@@ -108,14 +108,15 @@ def _with_permute_payload(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFra
 
 def _with_arrival(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """Arrival: the start of the barrier that no other op separates from this one, else its own start."""
+    launch = pl.col("launch").fill_null(-1)  # profiling may start or end in mid-launch
     working = (
         ops.filter(~pl.col("on_async_line") & ~pl.col("category").is_in(["wait", "control"]))
-        .select("device_id", "launch", next_start="start_ps")
+        .select("device_id", launch, next_start="start_ps")
         .sort("next_start")
     )
     barriers = (
         ops.filter(pl.col("op") == BARRIER)
-        .select("device_id", "launch", barrier_ps="start_ps")
+        .select("device_id", launch, barrier_ps="start_ps")
         .sort("barrier_ps")
         .join_asof(
             working,
@@ -128,8 +129,11 @@ def _with_arrival(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
         .group_by("device_id", "launch", start_ps="next_start")
         .agg(barrier_ps=pl.col("barrier_ps").max())
     )
-    joined = rows.join(
-        barriers, on=["device_id", "launch", "start_ps"], how="left", maintain_order="left"
+    joined = rows.with_columns(launch_or_none=launch).join(
+        barriers.rename({"launch": "launch_or_none"}),
+        on=["device_id", "launch_or_none", "start_ps"],
+        how="left",
+        maintain_order="left",
     )
     return joined.with_columns(arrival_ps=pl.coalesce("barrier_ps", "start_ps"))
 

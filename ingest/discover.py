@@ -47,6 +47,7 @@ def find_runs(path: str) -> list[RunFiles]:
     if not fs.exists(root):
         raise XlahouseError(f"{path}: no such file or folder")
     files = sorted(fs.find(root)) if fs.isdir(root) else [root]
+    files = [file for file in files if file == root or not _hidden(file.removeprefix(root))]
     traces = [file for file in files if file.endswith(XPLANE) or file == root]
     if not traces:
         chrome = sum(file.endswith(CHROME) for file in files)
@@ -58,6 +59,11 @@ def find_runs(path: str) -> list[RunFiles]:
     for file in traces:
         groups.setdefault(_run_key(file), []).append(file)
     return [_run(fs, key, tuple(members)) for key, members in groups.items()]
+
+
+def _hidden(path: str) -> bool:
+    """Whether a name on the path begins with a dot: a capture that is still running is such a folder."""
+    return any(part.startswith(".") for part in path.split("/"))
 
 
 def _run_key(path: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from xlahouse.ingest.hlo_ops import KINDS
 from xlahouse.ingest.launches import STEP
 from xlahouse.ingest.self_time import with_self_time
 
+_ESTIMATES = ("flops", "model_flops", "bytes_accessed")
 # Where no HLO is at hand the stem of the name decides; an issue says so.
 _STEMS = {
     "control": r"^(?:while|call|conditional)\b",
@@ -33,26 +35,40 @@ def finish_ops(ops: pl.DataFrame, launches: pl.DataFrame, facts: pl.DataFrame) -
     known = placed.join(
         facts, on=["program_id", "op"], how="left", maintain_order="left", suffix="_hlo"
     )
-    by_name = pl.coalesce(
-        *(
-            pl.when(pl.coalesce("opcode_text", "op").str.contains(pattern)).then(pl.lit(name))
-            for name, pattern in _STEMS.items()
-        ),
-        pl.lit("compute"),
+    decided = known.with_columns(
+        inferred_category=pl.col("category").is_null() & pl.col("traced_category").is_null(),
+        opcode=pl.coalesce("opcode", "opcode_text"),
+        module=pl.coalesce("module", "module_hlo"),
+        category=pl.coalesce("traced_category", "category"),
+        **{name: _unknown_on_custom_call(name) for name in _ESTIMATES},
     )
-    undecided = pl.col("category").is_null() & pl.col("traced_category").is_null()
-    return with_self_time(
-        known.with_columns(
-            inferred_category=undecided,
-            category=pl.coalesce("traced_category", "category", by_name),
-            opcode=pl.coalesce("opcode", "opcode_text"),
-            module=pl.coalesce("module", "module_hlo"),
-            is_async=pl.col("on_async_line")
-            | pl.col("role").is_in(["start", "update", "done"]).fill_null(False),
-            flops=_unknown_on_custom_call("flops"),
-            model_flops=_unknown_on_custom_call("model_flops"),
-            bytes_accessed=_unknown_on_custom_call("bytes_accessed"),
-        )
+    inferred = _infer_category(decided)
+    in_pair = pl.col("role").is_in(["start", "update", "done"]).fill_null(False)
+    return with_self_time(inferred.with_columns(is_async=pl.col("on_async_line") | in_pair))
+
+
+def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
+    """Category, kind and role where no HLO decides: by the instruction's text, the category, the name."""
+    base = pl.col("opcode_text").str.replace(r"-(?:start|update|done)$", "")
+    kind = pl.coalesce(
+        pl.when(base.is_in(KINDS)).then(base),
+        pl.when(pl.col("hlo_category").is_in(KINDS)).then("hlo_category"),
+    )
+    stem = pl.coalesce("opcode_text", "op")
+    by_name = (
+        pl.when(stem.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _STEMS.items()
+    )
+    unknown = pl.col("inferred_category")
+    role = pl.col("opcode_text").str.extract(r"-(start|update|done)$")
+    return ops.with_columns(
+        kind=pl.when(unknown).then(kind).otherwise("kind"),
+        role=pl.when(unknown).then(role).otherwise("role"),
+        category=pl.coalesce(
+            "category",
+            pl.when(kind.is_not_null()).then(pl.lit("collective")),
+            *by_name,
+            pl.lit("compute"),
+        ),
     )
 
 

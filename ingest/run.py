@@ -163,7 +163,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     known = store.run_row(run_id)
     name = options.name or (manifest.name if manifest else run.name)
     if known is not None and known["ingest_version"] == INGEST_VERSION and known["name"] == name:
-        _apply_settings(root, run_id, options, known["device_count"])
+        _check_options(options, known["expected_device_count"])
+        _apply_settings(root, run_id, options)
         rows = {file["table"]: file["rows"] for file in known["files"]}
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     files, refused = _read_files(sources)
@@ -172,9 +173,10 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     tables = built.tables | {"issues": issues}
     check_coverage(tables["coverage"])
     row = run_row(run_id, name, sources, manifest, raw_manifest, built)
+    _check_options(options, row["expected_device_count"])
     store.create(version("xlahouse"))
     store.write_run(row, tables)
-    _apply_settings(root, run_id, options, row["expected_device_count"])
+    _apply_settings(root, run_id, options)
     counts = {table: frame.height for table, frame in tables.items()}
     return IngestResult(run_id, name, row["status"], counts, issues=_severities(issues))
 
@@ -233,11 +235,15 @@ def check_coverage(coverage: pl.DataFrame) -> None:
         )
 
 
-def _apply_settings(root: str, run_id: str, options: Options, devices: int | None) -> None:
-    if options.mesh is None and options.device_kind is None:
-        return
+def _check_options(options: Options, devices: int | None) -> None:
+    """Refuse what does not fit the run before anything is written."""
     if options.mesh is not None and devices is not None:
         check_mesh(list(options.mesh), devices)
+
+
+def _apply_settings(root: str, run_id: str, options: Options) -> None:
+    if options.mesh is None and options.device_kind is None:
+        return
     old = read_settings(root, run_id)
     write_settings(
         root,

@@ -31,7 +31,16 @@ _SAME = (
     "measured_tpot_s",
 )
 # What tells repeats of one setup apart, or is measured and not chosen.
-_NOT_CHOSEN = ("name", "captured_at", "repeat", "requests", "tokens", "tokens_match_unsharded")
+_NOT_CHOSEN = (
+    "name",
+    "captured_at",
+    "repeat",
+    "requests",
+    "tokens",
+    "tokens_match_unsharded",
+    "plan_entry",  # the plan's own words for what the other fields say; holds name and repeat
+    "warnings",
+)
 
 
 def run_row(

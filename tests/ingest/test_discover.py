@@ -50,6 +50,12 @@ def test_a_profile_session_is_a_run_and_loose_files_are_one_each(tmp_path):
     ]
 
 
+def test_a_capture_in_progress_is_not_a_run_yet(tmp_path):
+    inside = "plugins/profile/s/a.xplane.pb"
+    touch(tmp_path, f"m/.trace_1.trace.partial/{inside}", f"m/trace_2.trace/{inside}")
+    assert [run.name for run in find_runs(str(tmp_path))] == ["trace_2.trace"]
+
+
 def test_one_file(tmp_path):
     touch(tmp_path, "a.xplane.pb", "b.xplane.pb")
     assert runs(tmp_path / "a.xplane.pb") == [("a", 1, False)]

@@ -81,7 +81,7 @@ def innermost(rows, device):
 @settings(deadline=None)
 @given(SPANS)
 def test_self_times_are_those_of_brute_force(rows):
-    key = [row for row in rows]
+    key = list(rows)
     own = self_times(rows)
     expected = [a + b for a, b in zip(innermost(rows, 0), innermost(rows, 1), strict=True)]
     assert sorted(zip(key, own, strict=True)) == sorted(zip(key, expected, strict=True))

@@ -1,0 +1,283 @@
+"""The verb on whole files: real samples, settings, refusals, repeats."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
+from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.run import IngestError, check_coverage, ingest_paths
+from xlahouse.ingest.settings import read_settings
+from xlahouse.ingest.store import Store
+
+SAMPLES = Path(os.environ.get("XLAHOUSE_TRACES", "../shared/traces"))
+needs_samples = pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason=f"no sample traces at {SAMPLES}; set XLAHOUSE_TRACES"
+)
+
+
+def rows(root, table):
+    files = sorted(Path(root).glob(f"tables/{table}/*/*.parquet"))
+    return pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in files])
+
+
+def tpu_trace(number=0, hlo=True):
+    """One launch with one all-reduce between devices 0 and 1, seen on device `number`."""
+    module = ModuleBuilder("jit_f", devices=[[0], [1]])
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", shape("f32", 256))
+    module.add(
+        entry,
+        "all-reduce.1",
+        "all-reduce",
+        shape("f32", 256),
+        x,
+        channel_id=1,
+        use_global_device_ids=True,
+        groups=[[0, 1]],
+    )
+    plane = PlaneBuilder(
+        f"/device:TPU:{number}",
+        core_details=b"\x28" + bytes([number]) + b"\x30" + bytes([number]),
+        device_type_string="TPU v6 Lite",
+    )
+    plane.event(plane.line("XLA Modules"), "jit_f(77)", 1000, 5000)
+    text = "%all-reduce.1 = f32[256]{0} all-reduce(f32[256]{0} %x)"
+    meta = {"program_id": 77, "hlo_category": "all-reduce"}
+    plane.event(plane.line("XLA Ops"), text, 2000, 1000, "all-reduce.1", meta)
+    metadata = PlaneBuilder("/host:metadata")
+    metadata.metadata("jit_f(77)", meta={"Hlo Proto": module.serialize()})
+    return space(*([metadata.plane] if hlo else []), plane.plane)
+
+
+def write(path, raw):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(raw)
+    return str(path)
+
+
+@needs_samples
+def test_v6e_sample(tmp_path):
+    """METRICS, Bandwidth: 3 all-reduces on each of 4 traced devices, in groups of 2 with the other host."""
+    (result,) = ingest_paths(
+        [str(SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb")], str(tmp_path)
+    )
+    assert result.status == "partial"  # 8 devices take part, 4 are traced
+    found = rows(tmp_path, "collectives")
+    assert found.height == 12
+    assert found["kind"].unique().to_list() == ["all-reduce"]
+    # f32[5,1024,1024,256]: 5 x 1024 x 1024 x 256 x 4 bytes
+    assert found["payload_bytes"].unique().to_list() == [5_368_709_120]
+    assert found["group_size"].unique().to_list() == [2]
+    assert found["instance"].n_unique() == 12
+    first = found.filter(pl.col("device_id") == 4).sort("start_ps").row(0, named=True)
+    assert first["duration_ps"] == 121_687_640_000
+    # the barrier directly before it starts at 7495495531578 (read off the trace)
+    assert first["arrival_ps"] == 7_495_495_531_578
+    devices = rows(tmp_path, "devices").sort("device_id")
+    assert devices.filter("traced")["device_id"].to_list() == [4, 5, 6, 7]
+    assert devices["device_id"].to_list() == list(range(8))
+    groups = (
+        rows(tmp_path, "replica_groups")
+        .group_by("group_index")
+        .agg("device_id")
+        .sort("group_index")
+    )
+    assert groups["device_id"].to_list() == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    # 105 and 3 x 103 module executions; each line's events are all accounted for
+    assert rows(tmp_path, "launches").height == 414
+    coverage = rows(tmp_path, "coverage")
+    assert coverage["events_read"].sum() == 2317 + 3 * 1712 + 19270
+    assert coverage["events_rejected"].sum() == 0
+    assert rows(tmp_path, "ops").filter(category="host_transfer").height == 4 * 1200 + 600
+
+
+@needs_samples
+def test_mangled_sample_is_refused_and_nothing_is_written(tmp_path):
+    root = tmp_path / "wh"
+    with pytest.raises(IngestError, match=r"text codec destroyed it") as error:
+        ingest_paths([str(SAMPLES / "tpu/v6e_4dev_utf8_mangled.xplane.pb")], str(root))
+    assert len(error.value.problems) == 1
+    assert not root.exists()
+
+
+@needs_samples
+def test_cpu_sample(tmp_path):
+    (result,) = ingest_paths([str(SAMPLES / "cpu/torch_xla_mlp_4dev.xplane.pb")], str(tmp_path))
+    assert result.status == "complete"
+    launches = rows(tmp_path, "launches")
+    # 5 executions (5 `decode` scopes in the script) on each of 4 devices
+    devices = launches.group_by("launch_instance").agg(pl.col("device_id").n_unique())
+    assert devices.sort("launch_instance").rows() == [(number, 4) for number in range(5)]
+    found = rows(tmp_path, "collectives")
+    assert found["payload_bytes"].unique().to_list() == [64 * 1024 * 4]  # f32[64,1024]
+    assert found["group_size"].unique().to_list() == [4]
+    assert rows(tmp_path, "devices")["inferred"].to_list() == [True] * 4
+
+
+def test_the_same_input_twice_is_one_run(tmp_path):
+    path = write(tmp_path / "a.xplane.pb", tpu_trace())
+    root = str(tmp_path / "wh")
+    said = []
+    (first,) = ingest_paths([path], root, on_event=said.append)
+    copy = write(tmp_path / "elsewhere/b.xplane.pb", tpu_trace())
+    (again,) = ingest_paths([copy], root, name="a", on_event=said.append)
+    assert (first.unchanged, again.unchanged) == (False, True)
+    assert again.run_id == first.run_id
+    assert said[1].endswith("already ingested, unchanged")
+    assert rows(root, "collectives").height == 1
+
+
+def test_hosts_of_a_session_are_one_run_on_one_clock(tmp_path):
+    session = tmp_path / "log/plugins/profile/s"
+    for number, start in ((0, 5_000_000), (1, 5_000_002)):  # ns: the second starts 2 us later
+        environment = PlaneBuilder("Task Environment", profile_start_time=start)
+        write(
+            session / f"host{number}.xplane.pb",
+            tpu_trace(number) + space(environment.plane, hostnames=()),
+        )
+    (result,) = ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+    assert result.status == "complete"
+    found = rows(tmp_path / "wh", "collectives").sort("device_id")
+    assert found.select("device_id", "start_ps").rows() == [(0, 2_000), (1, 4_000)]
+
+
+def test_a_bad_file_fails_alone(tmp_path):
+    write(tmp_path / "in/good.xplane.pb", tpu_trace())
+    write(tmp_path / "in/empty.xplane.pb", b"")
+    with pytest.raises(IngestError) as error:
+        ingest_paths([str(tmp_path / "in"), str(tmp_path / "absent")], str(tmp_path / "wh"))
+    assert [result.name for result in error.value.results] == ["good"]
+    assert len(error.value.problems) == 2
+    assert rows(tmp_path / "wh", "ops").height == 1
+
+
+def test_a_bad_host_costs_its_file_and_is_an_issue(tmp_path):
+    session = tmp_path / "log/plugins/profile/s"
+    write(session / "a.xplane.pb", tpu_trace())
+    write(session / "b.xplane.pb", b"")
+    (result,) = ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+    assert (result.status, result.issues["error"]) == ("partial", 1)
+    assert "unreadable_file" in rows(tmp_path / "wh", "issues")["code"].to_list()
+
+
+def test_two_planes_of_one_device_number_cost_the_later_one(tmp_path):
+    session = tmp_path / "log/plugins/profile/s"
+    write(session / "a.xplane.pb", tpu_trace())
+    write(session / "b.xplane.pb", tpu_trace() + space(hostnames=("other",)))
+    ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+    assert "device_collision" in rows(tmp_path / "wh", "issues")["code"].to_list()
+    coverage = rows(tmp_path / "wh", "coverage")
+    assert coverage["events_rejected"].sum() == 2
+    assert rows(tmp_path / "wh", "ops").height == 1
+
+
+def test_without_hlo_nothing_is_guessed(tmp_path):
+    path = write(tmp_path / "a.xplane.pb", tpu_trace(hlo=False))
+    ingest_paths([path], str(tmp_path / "wh"))
+    (row,) = rows(tmp_path / "wh", "collectives").to_dicts()
+    assert (row["kind"], row["payload_bytes"], row["group_index"], row["instance"]) == (
+        "all-reduce",
+        None,
+        None,
+        None,
+    )
+    codes = set(rows(tmp_path / "wh", "issues")["code"])
+    assert codes >= {"category_inferred", "collective_without_group", "collective_without_payload"}
+
+
+def test_no_device_events_is_a_run(tmp_path):
+    host = PlaneBuilder("/host:CPU")
+    host.event(host.line("python"), "work", 0, 5)
+    path = write(tmp_path / "a.xplane.pb", space(host.plane))
+    (result,) = ingest_paths([path], str(tmp_path / "wh"))
+    assert result.status == "no_device_events"
+    assert rows(tmp_path / "wh", "host_events").height == 1
+
+
+def test_unknown_planes_and_lines_are_kept(tmp_path):
+    plane = PlaneBuilder("/device:CUSTOM:Megascale Trace")
+    plane.event(plane.line("dcn"), "send", 0, 5, size=3)
+    tpu = PlaneBuilder("/device:TPU:0", core_details=b"")
+    tpu.event(tpu.line("A Line Not Seen Yet"), "x", 0, 5)
+    tpu.event(tpu.line("XLA TraceMe"), "my_kernel", 0, 5)
+    path = write(tmp_path / "a.xplane.pb", space(plane.plane, tpu.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    kept = (
+        rows(tmp_path / "wh", "host_events").select("thread", "name", "args").sort("thread").rows()
+    )
+    assert kept == [
+        ("/device:CUSTOM:Megascale Trace/dcn", "send", '{"size":3}'),
+        ("/device:TPU:0/A Line Not Seen Yet", "x", None),
+        ("/device:TPU:0/XLA TraceMe", "my_kernel", None),
+    ]
+
+
+def test_negative_times_are_rejected_and_counted(tmp_path):
+    tpu = PlaneBuilder("/device:TPU:0", core_details=b"")
+    line = tpu.line("XLA Ops")
+    tpu.event(line, "%a = f32[] add()", 5, 5)
+    tpu.event(line, "%a = f32[] add()", 5, -1)
+    path = write(tmp_path / "a.xplane.pb", space(tpu.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    coverage = rows(tmp_path / "wh", "coverage")
+    assert coverage.select(pl.col("events_read", "rows_written", "events_rejected").sum()).row(
+        0
+    ) == (2, 1, 1)
+
+
+def test_mesh_becomes_a_setting_and_must_fit(tmp_path):
+    path = write(tmp_path / "a.xplane.pb", tpu_trace())
+    root = str(tmp_path / "wh")
+    (result,) = ingest_paths([path], root, mesh=[MeshAxis("tp", 2)])
+    assert read_settings(root, result.run_id).mesh == [MeshAxis("tp", 2)]
+    with pytest.raises(IngestError, match="mesh tp=3 has 3 places, but the run names 2 devices"):
+        ingest_paths([path], root, mesh=[MeshAxis("tp", 3)])
+    assert read_settings(root, result.run_id).mesh == [MeshAxis("tp", 2)]
+
+
+def test_strict_turns_findings_into_an_error_and_keeps_the_run(tmp_path):
+    path = write(tmp_path / "a.xplane.pb", tpu_trace(hlo=False))
+    with pytest.raises(IngestError, match="and --strict was given"):
+        ingest_paths([path], str(tmp_path / "wh"), strict=True)
+    assert Store(str(tmp_path / "wh")).run_row(rows(tmp_path / "wh", "ops")["run_id"][0])
+
+
+def test_a_bad_manifest_is_refused_by_field(tmp_path):
+    folder = tmp_path / "m"
+    write(folder / "trace_1.trace/plugins/profile/s/a.xplane.pb", tpu_trace())
+    (folder / "metadata_1.json").write_text('{"name": 3}')
+    with pytest.raises(IngestError, match=r"metadata_1\.json: .*name"):
+        ingest_paths([str(tmp_path)], str(tmp_path / "wh"))
+    assert issubclass(ManifestError, Exception)
+
+
+def test_lost_events_fail_the_ingest():
+    line = {
+        "source": "s",
+        "plane": "p",
+        "line": "l",
+        "events_read": 3,
+        "rows_written": 1,
+        "events_rejected": 1,
+    }
+    with pytest.raises(Exception, match="read 3 events but wrote 1 and rejected 1"):
+        check_coverage(pl.DataFrame([line]))
+
+
+def test_runs_in_parallel_processes(tmp_path):
+    paths = [write(tmp_path / f"{number}.xplane.pb", tpu_trace(number)) for number in (0, 1)]
+    progress = []
+    results = ingest_paths(
+        paths,
+        str(tmp_path / "wh"),
+        workers=2,
+        on_progress=lambda done, total: progress.append((done, total)),
+    )
+    assert [result.name for result in results] == ["0", "1"]
+    assert progress == [(0, 2), (1, 2), (2, 2)]
