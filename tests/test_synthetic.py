@@ -8,6 +8,7 @@ import pytest
 
 from tests.synth.answers import answers
 from tests.synth.cases import CASES
+from tests.synth.draw import draw_run
 from tests.synth.mesh import coordinate
 from tests.synth.walk import schedule
 from tests.synth.write import write_run
@@ -62,9 +63,12 @@ def by_case(name):
     return pytest.param(name, marks=pytest.mark.xdist_group(f"synthetic {name}"))
 
 
-@pytest.fixture(scope="module", params=[by_case(name) for name in CASES])
+RUNS = CASES | {run.name: run for run in map(draw_run, range(100, 106))}
+
+
+@pytest.fixture(scope="module", params=[by_case(name) for name in RUNS])
 def ingested(request, tmp_path_factory):
-    return Ingested(CASES[request.param], tmp_path_factory.mktemp(request.param))
+    return Ingested(RUNS[request.param], tmp_path_factory.mktemp("run"))
 
 
 def close(value):

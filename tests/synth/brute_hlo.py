@@ -58,7 +58,7 @@ def collective_instructions(module):
             if instruction.opcode.removesuffix("-start") in COLLECTIVES:
                 inner[computation.id] = instruction, computation
                 yield instruction.name, instruction, computation
-    for instruction in module.computations[-1].instructions:
+    for instruction in (i for c in module.computations for i in c.instructions):
         for called in instruction.called_computation_ids:
             if instruction.opcode in ("fusion", "async-start") and called in inner:
                 yield instruction.name, *inner[called]

@@ -95,7 +95,7 @@ class Run:
     barriers: bool = True  # devices wait in barrier-cores; else in the collective itself
     barrier_ps: int = 78_203  # that even the last device spends in the barrier
     wait_ps: int = 1_094  # dependency-wait between a barrier and its collective
-    gap_ps: int = 0  # idle before each layer
+    gap_ps: int = 0  # idle between attention and mlp
     issue_ps: int = 5_078
     done_ps: int = 51_953  # a done op that need not wait
     copy_ps: int = 409_297  # what a copy's done op runs
@@ -138,6 +138,8 @@ class Run:
         cut = self.head_layers or self.tail_layers
         if cut and (self.loop or {"pp", "fsdp"} & set(self.busy_axes) or self.offset_ps):
             raise ValueError("only a plain program without offsets can be cut at a layer")
+        if self.head_layers and self.host_start_ns:
+            raise ValueError("a launch is under way at one time, so hosts start together")
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -109,8 +109,6 @@ def _copies(run: Run, what: str) -> Iterator[Segment]:
 
 def layer_segments(run: Run, phase: str, layer: int, name: int) -> Iterator[Segment]:
     """One layer; `name` numbers its ops (0 for every layer of a loop)."""
-    if run.gap_ps:
-        yield Segment("idle", "", run.gap_ps)
     fsdp = run.size("fsdp") > 1 and layer + 1 < run.layers
     if fsdp:
         yield from _gathers(run, layer + 1, "start")
@@ -119,6 +117,8 @@ def layer_segments(run: Run, phase: str, layer: int, name: int) -> Iterator[Segm
             yield replace(segment, layer=None if run.loop else layer, component=component)
         if run.copies and layer == 0 and half == 0:
             yield from _copies(run, "done")
+        if run.gap_ps and half == 0:
+            yield Segment("idle", "", run.gap_ps, layer=layer)
     if fsdp:
         yield from _gathers(run, layer + 1, "done")
 

@@ -11,14 +11,17 @@ from tests.synth.brute_hlo import collective_instructions, components, expand, s
 from tests.synth.brute_time import meetings, split, steps_of, what
 from tests.synth.cases import CASES
 from tests.synth.decode import decode
+from tests.synth.draw import draw_run
 from tests.synth.walk import schedule
 from tests.synth.write import write_run
 
+RUNS = CASES | {run.name: run for run in map(draw_run, range(24))}
 
-@pytest.fixture(scope="module", params=list(CASES))
+
+@pytest.fixture(scope="module", params=list(RUNS))
 def written(request, tmp_path_factory):
-    run = CASES[request.param]
-    folder = tmp_path_factory.mktemp(run.name)
+    run = RUNS[request.param]
+    folder = tmp_path_factory.mktemp("run")
     return run, decode(write_run(run, folder)), answers(run)
 
 

@@ -179,6 +179,7 @@ class Clock:
 def clock(run: Run) -> Clock:
     """What runs before; then marker, dispatch, step, fetch and host gap, step after step."""
     head = step_length(run, DECODE) if run.head_layers else 0
+    head += 1000 * max(run.host_start_ns, default=0)  # every host profiles by then
     first = head + 50_000_000 + run.extra_launches * EXTRA_PERIOD
     lengths = np.array([step_length(run, each.phase) for each in run.passes])
     marker = run.dispatch_ps + lengths + run.fetch_ps
