@@ -1,0 +1,137 @@
+"""The demo's numbers make sense: from real torch_xla runs to what the views say of them.
+
+Sizes: 4 layers, hidden 512, vocabulary 4096, f32; batch 4, prompt 64, 12 output tokens, 2 requests. A step
+all-reduces [tokens, hidden] once for the vocabulary-sharded embedding and twice a layer (METRICS,
+Expectation), and gathers the logits of the last token: [batch, vocabulary].
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.audits import run_audits
+from xlahouse.sql.warehouse import Warehouse
+
+pytestmark = pytest.mark.xdist_group("capture")
+
+REQUESTS, DECODE_STEPS, DEVICES = 2, 11, 4
+REDUCES_A_STEP = 1 + 2 * 4
+# parallelism -> (devices along tp, sequences that a device holds)
+CELLS = {"tp4": (4, 4), "dp2.tp2": (2, 2)}
+
+
+@pytest.fixture(scope="module")
+def warehouse(demo_traces, tmp_path_factory):
+    root = str(tmp_path_factory.mktemp("demo") / "warehouse")
+    ingest_paths([str(demo_traces)], root)
+    return Warehouse(root)
+
+
+def expected_volume(parallelism):
+    """(phase, kind) -> (collectives, payload, wire) of each device, by hand from the sizes above."""
+    n, batch = CELLS[parallelism]
+    volume = {}
+    for phase, steps, tokens in (
+        ("prefill", REQUESTS, batch * 64),
+        ("decode", REQUESTS * DECODE_STEPS, batch),
+    ):
+        reduced, gathered = tokens * 512 * 4, batch * 4096 * 4
+        count = steps * REDUCES_A_STEP
+        volume[phase, "all-reduce"] = (count, count * reduced, count * 2 * (n - 1) / n * reduced)
+        volume[phase, "all-gather"] = (steps, steps * gathered, steps * (n - 1) / n * gathered)
+    return volume
+
+
+@pytest.mark.parametrize("parallelism", CELLS)
+def test_volume_is_what_the_sizes_predict(warehouse, parallelism):
+    found = warehouse.query(
+        """
+        select device_id, axis, phase, kind, collectives, payload_bytes, wire_bytes
+        from traffic_volume_v1 join runs using (run_id) where parallelism = $parallelism
+        """,
+        {"parallelism": parallelism},
+    ).rows
+    assert {row[1] for row in found} == {"tp"}  # nothing on dp, nothing unclassified
+    assert {row[0]: 0 for row in found} == dict.fromkeys(range(DEVICES), 0)
+    for device in range(DEVICES):
+        mine = {(row[2], row[3]): tuple(row[4:]) for row in found if row[0] == device}
+        assert mine == expected_volume(parallelism)
+
+
+def test_example_by_hand(warehouse):
+    """tp4, decode: 198 all-reduces of f32[4,512] = 8192 bytes among 4: wire 2 x 3/4 x 8192 = 12288 each."""
+    assert expected_volume("tp4")["decode", "all-reduce"] == (198, 1_622_016, 2_433_024.0)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "groups"), [("tp4", [[0, 1, 2, 3]]), ("dp2.tp2", [[0, 1], [2, 3]])]
+)
+def test_groups(warehouse, parallelism, groups):
+    found = warehouse.query(
+        """
+        select distinct g.group_index, list(g.device_id order by g.position) as members
+        from replica_groups g join runs using (run_id)
+        where parallelism = $parallelism group by run_id, program_id, op, g.group_index
+        """,
+        {"parallelism": parallelism},
+    ).rows
+    assert sorted(members for _, members in found) == groups
+
+
+@pytest.mark.parametrize("parallelism", CELLS)
+def test_every_instance_has_all_its_participants(warehouse, parallelism):
+    found = warehouse.query(
+        """
+        select distinct participants_seen, group_size
+        from collective_bandwidth_v1 join runs using (run_id) where parallelism = $parallelism
+        """,
+        {"parallelism": parallelism},
+    ).rows
+    n, _ = CELLS[parallelism]
+    assert found == [(n, n)]
+
+
+@pytest.mark.parametrize("parallelism", CELLS)
+def test_latency_agrees_with_the_host_clock(warehouse, parallelism):
+    found = warehouse.query(
+        """
+        select request, ttft_s, tpot_s, l.measured_ttft_s, l.measured_tpot_s, l.source
+        from latency_v1 l join runs using (run_id) where parallelism = $parallelism
+        """,
+        {"parallelism": parallelism},
+    ).rows
+    assert sorted(row[0] for row in found) == list(range(REQUESTS))
+    for _, ttft, tpot, host_ttft, host_tpot, source in found:
+        assert source == "marker"
+        assert ttft == pytest.approx(host_ttft, rel=0.2)
+        assert tpot == pytest.approx(host_tpot, rel=0.2)
+
+
+@pytest.mark.parametrize("parallelism", CELLS)
+def test_layers_and_components_reach_the_tables(warehouse, parallelism):
+    found = warehouse.query(
+        """
+        select layer, component, count(*) from collectives join runs using (run_id)
+        where parallelism = $parallelism and phase = 'decode' and device_id = 0 group by all
+        """,
+        {"parallelism": parallelism},
+    ).rows
+    steps = REQUESTS * DECODE_STEPS
+    expected = {(layer, part): steps for layer in range(4) for part in ("attention", "mlp")}
+    expected |= {(None, "embedding"): steps, (None, "head"): steps}
+    assert {(layer, part): count for layer, part, count in found} == expected
+
+
+def test_setups_differ_and_devices_are_deduced(warehouse):
+    runs = warehouse.query("select status, setup, device_count, measured_ttft_s from runs").rows
+    assert [(row[0], row[2]) for row in runs] == [("complete", DEVICES)] * 2
+    assert len({row[1] for row in runs}) == 2
+    (inferred,) = warehouse.query("select distinct inferred from devices").rows
+    assert inferred == (True,)
+    codes = warehouse.query("select distinct code from issues").rows
+    assert codes == [("device_inferred",)]
+
+
+def test_audits_find_nothing(warehouse):
+    assert run_audits(warehouse) == []
