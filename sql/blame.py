@@ -23,17 +23,22 @@ def blame(sql: str) -> Iterator[None]:
 
     try:
         yield
-    except duckdb.IOException as error:
-        raise WarehouseError(missing_file(error)) from error
+    except (duckdb.IOException, duckdb.PermissionException) as error:
+        # No query that gets this far names a file, so the file is the warehouse's.
+        raise blame_file(error) from error
     except (duckdb.Error, OSError) as error:
         raise explain_error(error, sql) from error
 
 
-def missing_file(error: Exception) -> str:
-    """Message for a file that the warehouse lists and cannot give."""
-    return (
-        f"{_headline(error)}; if an ingest replaced the run just now, query again, "
-        "else ingest the run again"
+def blame_file(error: Exception) -> WarehouseError:
+    """The error for a file that the warehouse lists and cannot give."""
+    text = _headline(error)
+    # DuckDB looks for files in the path that it does not find, which the lock forbids.
+    missing = re.match(r'Cannot access file "([^"*]+?)/?[*"]', text)
+    if missing:
+        text = f"{missing[1]} is missing"
+    return WarehouseError(
+        f"{text}; if an ingest replaced the run just now, query again, else ingest the run again"
     )
 
 

@@ -296,12 +296,17 @@ def query(
       xlahouse query "from latency where run_id = \\$run" -p run=579c542a5ddd
       xlahouse query - --format csv -o volume.csv < volume.sql
     """
-    text = sys.stdin.read() if sql == "-" else sql
+    text = sys.stdin.read() if sql == "-" else _utf8(sql)
     _answer(warehouse, text, _parameters(param or []), format, output, limit)
 
 
+def _utf8(argument: str) -> str:
+    """An argument as UTF-8, whatever the locale; what is none stays marked, and is refused later."""
+    return os.fsencode(argument).decode(errors="surrogateescape")
+
+
 def _parameters(given: list[str]) -> dict[str, str]:
-    pairs = [item.partition("=") for item in given]
+    pairs = [_utf8(item).partition("=") for item in given]
     for name, equals, _ in pairs:
         if not equals or not name.isidentifier():
             raise typer.BadParameter("write NAME=VALUE", param_hint="-p")

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ BY_SUFFIX = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
-NUMERIC: tuple[set[type], ...] = ({int}, {float}, {int, float})
+CELL_WIDTH = 80
+NUMERIC = {int, float, Decimal}
 TABLE_ROWS = 1000  # a table is for reading; the other formats give every row
 
 
@@ -133,9 +135,9 @@ def _write_table(result: Result, file: IO[str], limit: int | None) -> int:
     rows = list(_rows(result, shown + 1))
     cut = limit is None and len(rows) > shown
     rows = rows[:shown]
-    cells = [["NULL" if value is None else _short(value) for value in row] for row in rows]
+    cells = [["NULL" if value is None else _cut(_short(value)) for value in row] for row in rows]
     numeric = [
-        {type(row[at]) for row in rows} - {type(None)} in NUMERIC
+        bool(kinds := {type(row[at]) for row in rows} - {type(None)}) and kinds <= NUMERIC
         for at in range(len(result.columns))
     ]
     _draw(result.columns, cells, numeric, file)
@@ -205,6 +207,10 @@ def _short(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(_text(value)).replace("\n", "\\n")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CELL_WIDTH else text[: CELL_WIDTH - 1] + "…"
 
 
 def _cell(text: str) -> str:

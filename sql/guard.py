@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ class Checked:
     mentions: tuple[Mention, ...]
     defined: frozenset[str]  # its own common table expressions
     lists_catalogue: bool  # SHOW TABLES and its like: every relation has to be there
+    parameters: frozenset[str] = frozenset()
 
 
 def check(sql: str) -> Checked:
@@ -72,18 +73,41 @@ def check(sql: str) -> Checked:
     Raises:
         QueryError: says which rule was broken, or where the text does not parse.
     """
-    _require_one(sql)
+    if not _is_text(sql):
+        raise QueryError("the query is not valid UTF-8; save or type it as UTF-8", ascii(sql))
+    parameters = _require_one(sql)
     tree = _tree(sql)
+    located = tree is not None
     if tree is None:
         explain = EXPLAIN.match(sql)
         tree = _tree(sql[explain.end() :]) if explain else None
-        if tree is None:
-            raise QueryError(READS_ONLY, sql)
-        return _inspect(tree, sql, located=False)
-    return _inspect(tree, sql, located=True)
+    if tree is None:
+        raise QueryError(READS_ONLY, sql)
+    return replace(_inspect(tree, sql, located), parameters=parameters)
 
 
-def _require_one(sql: str) -> None:
+def _is_text(sql: str) -> bool:
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def inspect_select(sql: str) -> Checked:
+    """What a SELECT of our own names: `check` without the searching.
+
+    Raises:
+        QueryError: it is not one SELECT.
+    """
+    tree = _tree(sql)
+    if tree is None:
+        raise QueryError(READS_ONLY, sql)
+    return _inspect(tree, sql, located=False)
+
+
+def _require_one(sql: str) -> frozenset[str]:
+    """Names of the statement's parameters; refuses several statements and other kinds."""
     import duckdb
 
     try:
@@ -95,6 +119,7 @@ def _require_one(sql: str) -> None:
         raise QueryError(f"a query is one statement; this is {found}", sql)
     if str(statements[0].type).rpartition(".")[2] not in {"SELECT", "EXPLAIN"}:
         raise QueryError(READS_ONLY, sql)
+    return frozenset(str(name) for name in statements[0].named_parameters)
 
 
 @lru_cache(maxsize=1)
@@ -153,6 +178,7 @@ def _inspect(tree: Any, sql: str, located: bool) -> Checked:
                 mentions.append(Mention(path[-1], offset if known else None))
         elif kind == "TABLE_FUNCTION":
             lists_catalogue = True
+    mentions.sort(key=lambda mention: mention.offset or 0)
     return Checked(tuple(mentions), frozenset(defined), lists_catalogue)
 
 

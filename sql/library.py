@@ -11,7 +11,7 @@ from typing import Any
 
 from xlahouse.capture.errors import QueryError, ViewError
 from xlahouse.ingest.schema import BY_NAME, Column, Table
-from xlahouse.sql.guard import check
+from xlahouse.sql.guard import inspect_select
 
 STEM = re.compile(r"^(?P<base>_?[a-z][a-z0-9_]*)_v(?P<version>[1-9][0-9]*)$")
 GRAIN = re.compile(r"^-- (one row per .+)$")
@@ -156,7 +156,7 @@ def parse_view(view: View) -> Any:
 def _dependencies(view: View) -> frozenset[str]:
     """By DuckDB's parser: sqlglot, which the lint compares with, takes half a second to get going."""
     try:
-        checked = check(view.sql)
+        checked = inspect_select(view.sql)
     except QueryError as error:
         raise ViewError(view.name, str(error)) from error
     return frozenset(mention.name for mention in checked.mentions) - checked.defined

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import fsspec
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
 from xlahouse.ingest.settings import read_settings
-from xlahouse.sql.library import RUN_SETTINGS
 
 
 def read_runs(root: str) -> pa.Table:
@@ -28,9 +28,15 @@ def read_runs(root: str) -> pa.Table:
     if not system.isdir(folder):
         return schema.empty_table()
     found = [name for name in sorted(system.ls(folder, detail=False)) if name.endswith(".parquet")]
-    tables = [_read_row(system, name, schema) for name in found]
-    runs = pa.concat_tables([schema.empty_table(), *tables])
-    return runs.sort_by([("captured_at", "ascending"), ("run_id", "ascending")])
+    rows = [_read_row(system, name, schema) for name in found]
+    # Sorted here: Arrow's own sort, like its data sets, takes long to load.
+    return pa.concat_tables([schema.empty_table(), *sorted(rows, key=_age)])
+
+
+def _age(row: pa.Table) -> tuple[bool, Any, str]:
+    """By capture, runs of unknown date last."""
+    captured_at, run_id = row["captured_at"][0].as_py(), row["run_id"][0].as_py()
+    return captured_at is None, captured_at, run_id
 
 
 def _check_layout(system: Any, path: str, root: str) -> None:
@@ -57,19 +63,25 @@ def _read_row(system: Any, name: str, schema: pa.Schema) -> pa.Table:
     """One run's row; columns that an older ingest did not write are NULL."""
     try:
         with system.open(name, "rb") as file:
-            row = pq.read_table(file)
+            row = pq.ParquetFile(file).read()
     except (OSError, pa.ArrowException) as error:
         raise WarehouseError(f"{name} is damaged ({error}); ingest the run again") from error
+    if row.num_rows != 1 or "run_id" not in row.column_names:
+        raise WarehouseError(f"{name} is damaged (it is not one run's row); ingest the run again")
     absent = [field for field in schema if field.name not in row.column_names]
     for field in absent:
         row = row.append_column(field, pa.nulls(row.num_rows, field.type))
-    return row.select(schema.names).cast(schema)
+    row = row.select(schema.names)
+    return row if row.schema.equals(schema) else row.cast(schema)
 
 
 def files_by_table(root: str, runs: pa.Table) -> dict[str, list[str]]:
     """Table -> its files, as DuckDB opens them, from what the runs list and nothing else."""
-    base = root.rstrip("/")
+    system, path = fsspec.core.url_to_fs(root)
+    base = (system.unstrip_protocol(path) if "://" in root else root).rstrip("/")
     found: dict[str, list[str]] = {}
+    for run_id in runs.column("run_id").to_pylist():
+        found.setdefault("runs", []).append(f"{base}/tables/runs/{run_id}.parquet")
     for files in runs.column("files").to_pylist():
         for file in files or ():
             if file["rows"]:
@@ -77,20 +89,17 @@ def files_by_table(root: str, runs: pa.Table) -> dict[str, list[str]]:
     return found
 
 
-def read_run_settings(root: str, run_ids: list[str]) -> pa.Table:
-    """The relation run_settings: a row for each run for which something was set."""
+def read_run_settings(root: str, run_ids: list[str]) -> list[tuple[Any, ...]]:
+    """Rows of the relation run_settings: one for each run for which something was set."""
     system, path = fsspec.core.url_to_fs(root)
     folder = f"{path.rstrip('/')}/settings"
-    schema = RUN_SETTINGS.schema
     if not system.isdir(folder):
-        return schema.empty_table()
+        return []
     kept = {name.rpartition("/")[2] for name in system.ls(folder, detail=False)}
     rows = []
     for run_id in run_ids:
         if f"{run_id}.json" in kept:
             settings = read_settings(root, run_id)
-            mesh = None
-            if settings.mesh is not None:
-                mesh = [{"axis": axis.axis, "size": axis.size} for axis in settings.mesh]
-            rows.append({"run_id": run_id, "mesh": mesh, "device_kind": settings.device_kind})
-    return pa.Table.from_pylist(rows, schema=schema)
+            mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)
+            rows.append((run_id, mesh, settings.device_kind))
+    return rows

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.sql.blame import blame, missing_file, place
+from xlahouse.sql.blame import blame, blame_file, place
 from xlahouse.sql.guard import Checked, check
-from xlahouse.sql.library import TABLES, Library, shipped
+from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library, shipped
 from xlahouse.sql.listing import files_by_table, read_run_settings, read_runs
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.result import Result
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 # What run_summary knows beyond the setup; Warehouse.metrics gives these.
 HEADLINE = (
@@ -43,6 +42,20 @@ HEADLINE = (
     "sync_wait_ratio",
     "idle_ratio",
 )
+
+# The types of ingest/schema.py, for tables that no run has rows of.
+DUCKDB_TYPES = {
+    "str": "varchar",
+    "bool": "boolean",
+    "int": "bigint",
+    "uint": "ubigint",
+    "float": "double",
+    "time": "timestamptz",
+    "ints": "bigint[]",
+    "mesh": "struct(axis varchar, size bigint)[]",
+    "source_files": "struct(path varchar, bytes bigint, sha256 varchar)[]",
+    "files": 'struct("table" varchar, path varchar, rows bigint)[]',
+}
 
 
 class Warehouse:
@@ -81,12 +94,12 @@ class Warehouse:
             WarehouseError: a file of the warehouse vanished or is damaged.
         """
         checked = check(sql)
+        values = dict(params or {})
+        _check_parameters(checked, values, sql)
         self._install(self._named(checked, sql))
         cursor = self._connection.cursor()
         with blame(sql):
-            relation = cursor.sql(sql, params=dict(params) if params else None)
-        if relation is None:
-            raise QueryError("the statement gives no rows", sql)
+            relation = _relation(cursor, sql, values)
         return Result(relation, sql, cursor)
 
     def runs(self, **filters: object) -> list[dict[str, Any]]:
@@ -173,24 +186,20 @@ class Warehouse:
 
     def _install_table(self, name: str) -> None:
         files = self._files.get(name)
-        if name == "runs" or name == "run_settings" or not files:
-            self._install_rows(name)
+        columns = TABLES[name].columns
+        if files:
+            names = ", ".join(column.name for column in columns)
+            listed = ", ".join(_quote(file) for file in files)
+            self._create(
+                name, f"select {names} from read_parquet([{listed}], hive_partitioning = false)"
+            )
             return
-        columns = ", ".join(column.name for column in TABLES[name].columns)
-        listed = ", ".join(_quote(file) for file in files)
-        self._create(
-            name, f"select {columns} from read_parquet([{listed}], hive_partitioning = false)"
-        )
-
-    def _install_rows(self, name: str) -> None:
-        rows: pa.Table = TABLES[name].schema.empty_table()
-        if name == "runs":
-            rows = self._runs
-        elif name == "run_settings":
+        typed = ", ".join(f"{column.name} {DUCKDB_TYPES[column.type]}" for column in columns)
+        self._connection.execute(f"create table {name} ({typed})")
+        if name == RUN_SETTINGS.name:
             rows = read_run_settings(self.root, self._runs.column("run_id").to_pylist())
-        self._connection.register("_rows", rows)
-        self._connection.execute(f"create table {name} as select * from _rows")
-        self._connection.unregister("_rows")
+            for row in rows:
+                self._connection.execute(f"insert into {name} values ($1, $2, $3)", list(row))
         self._installed.add(name)
 
     def _create(self, name: str, sql: str) -> None:
@@ -198,14 +207,36 @@ class Warehouse:
 
         try:
             self._connection.execute(f"create view {name} as {sql}")
-        except duckdb.IOException as error:
-            raise WarehouseError(missing_file(error)) from error
         except duckdb.BinderException as error:
             text = str(error).partition("\n")[0]
             raise WarehouseError(
                 f"{name}: {text}; an older ingest wrote it, ingest again"
             ) from error
+        except duckdb.Error as error:
+            raise blame_file(error) from error
         self._installed.add(name)
+
+
+def _check_parameters(checked: Checked, values: dict[str, object], sql: str) -> None:
+    for name in sorted(checked.parameters - set(values)):
+        raise QueryError(f"the query needs a value for ${name} (-p {name}=VALUE)", sql)
+    for name in sorted(set(values) - checked.parameters):
+        hint = suggest(name, checked.parameters)
+        raise QueryError(f"the query has no parameter ${name}{hint}", sql)
+
+
+def _relation(
+    cursor: duckdb.DuckDBPyConnection, sql: str, values: dict[str, object]
+) -> duckdb.DuckDBPyRelation:
+    """The query, bound and not yet run."""
+    import duckdb
+
+    try:
+        return cursor.sql(sql, params=values or None)
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        if "LINE " not in str(error):
+            cursor.execute(sql, values or None)  # fails alike, and says where
+        raise
 
 
 def _quote(text: str) -> str:

@@ -1,0 +1,281 @@
+"""The command line: data on stdout, all else on stderr, exit codes, help, and a quick start."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.warehouse import write_warehouse
+from xlahouse.sql import cli
+from xlahouse.sql.cli import app, main
+
+GIVEN = {
+    "runs": [{"run_id": "ab12", "name": "base"}],
+    "devices": [
+        {"run_id": "ab12", "device_id": device, "logical_id": device, "world": 0}
+        for device in (0, 1)
+    ],
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_warehouse(tmp_path / "w", GIVEN)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Call main as the console script does, and give its exit code."""
+    monkeypatch.setattr(sys, "argv", ["xlahouse", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    code = caught.value.code
+    return 0 if code is None else int(code)
+
+
+def commands() -> list[tuple[str, ...]]:
+    group = typer.main.get_command(app)
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        inner = getattr(command, "commands", None)
+        found += [(name, sub) for sub in inner] if inner else [(name,)]
+    return found
+
+
+def test_the_verbs() -> None:
+    assert {" ".join(path) for path in commands()} == {
+        "demo",
+        "capture",
+        "ingest",
+        "runs",
+        "set mesh",
+        "query",
+        "views",
+        "tables",
+        "check",
+        "report",
+    }
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_every_verb_has_help_with_examples(
+    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *path, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "Examples:" in shown
+    assert f"xlahouse {' '.join(path)}" in shown.partition("Examples:")[2]
+    for option in re.findall(r"^  (-.*)$", shown, re.MULTILINE):
+        assert re.search(r"\S  +\S|^\S+$", option), f"{option}: say what it does"
+
+
+def test_query(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "select device_id from devices where device_id >= $least order by 1"
+    assert run(monkeypatch, "query", sql, "-w", root, "-p", "least=1", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out) == [{"device_id": 1}]
+
+
+def test_query_from_stdin_to_a_file(
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("select 1 as a\n"))
+    assert run(monkeypatch, "query", "-", "-w", root, "-o", tmp_path / "a.csv") == 0
+    shown = capsys.readouterr()
+    assert (tmp_path / "a.csv").read_text() == "a\n1\n"
+    assert shown.out == ""
+    assert "1 row\n" in shown.err
+
+
+def test_the_warehouse_comes_from_the_environment(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XLAHOUSE_WAREHOUSE", str(root))
+    assert run(monkeypatch, "runs", "--format", "csv") == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("ab12,base,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["query", "select 1", "-w", "nowhere"], 1, "xlahouse: nowhere is not a warehouse"),
+        (["query", "drop table ops"], 1, "a query may only read"),
+        (["query", "from opz"], 1, "did you mean ops? (line 1, column 6)"),
+        (["query", "select 1", "--format", "xml"], 2, "xml is not one of table, csv"),
+        (["query", "select $a", "-p", "a"], 2, "write NAME=VALUE"),
+        (["query", "select $a"], 1, "needs a value for $a"),
+        (["query"], 2, "Missing argument"),
+        (["set", "mesh", "base", "tp=3"], 1, "3 places, but the run names 2 devices"),
+        (["set", "mesh", "nobody", "tp=2"], 1, "no run 'nobody'"),
+        (["views", "traffic_volum"], 1, "did you mean traffic_volume"),
+        (["tables", "op"], 1, "did you mean ops"),
+        (["capture", "plan.yaml", "--device", "gpu"], 2, "not one of auto, cpu, tpu"),
+        (["capture", "nowhere.yaml", "--dry-run"], 1, "nowhere.yaml"),
+        (["ingest", "nowhere.xplane.pb"], 1, "nowhere.xplane.pb"),
+        (["ingest", "x", "--mesh", "tp"], 1, "NAME=SIZE"),
+        (["nothing"], 2, "No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_is_wrong_is_one_line_on_stderr(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(root.parent)
+    monkeypatch.setenv("XLAHOUSE_WAREHOUSE", str(root))
+    assert run(monkeypatch, *arguments) == code
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+    if code == 1:
+        assert len(shown.err.splitlines()) == 1
+
+
+def test_set_mesh(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "set", "mesh", "base", "tp=2", "-w", root) == 0
+    assert capsys.readouterr().err == "ab12: mesh tp=2\n"
+    assert run(monkeypatch, "query", "select axis from run_mesh", "-w", root) == 0
+    assert capsys.readouterr().out.split() == ["axis", "----", "tp", "tp"]
+
+
+def test_views_and_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "views") == 0
+    listed = capsys.readouterr().out
+    assert "traffic_volume_v1        one row per run, device, phase, axis" in listed
+    assert "_collective_wire" not in listed
+    assert run(monkeypatch, "views", "traffic_volume") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("traffic_volume_v1 (also as traffic_volume): one row per run, device")
+    assert "  wire_bytes           sum of the bytes that the device sends\n" in shown
+    assert shown.endswith("group by run_id, device_id, phase, axis, kind\n")
+    assert run(monkeypatch, "tables") == 0
+    assert "one row per device event" in capsys.readouterr().out
+    assert run(monkeypatch, "tables", "run_settings") == 0
+    assert "device_kind str  kind of device" in capsys.readouterr().out
+
+
+def test_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound = write_warehouse(tmp_path / "sound", GIVEN)
+    assert run(monkeypatch, "check", "-w", sound) == 0
+    assert capsys.readouterr().out == ""
+    issue = {"run_id": "ab12", "code": "c", "message": "m", "source": "s", "count": 1}
+    warned = write_warehouse(
+        tmp_path / "warned", {**GIVEN, "issues": [{**issue, "severity": "warning"}]}
+    )
+    assert run(monkeypatch, "check", "-w", warned) == 0
+    assert capsys.readouterr().out == "warning  base: c: m (s, 1)\n"
+    assert run(monkeypatch, "check", "-w", warned, "--strict") == 1
+    capsys.readouterr()
+    failed = write_warehouse(
+        tmp_path / "failed",
+        {
+            **GIVEN,
+            "issues": [{**issue, "severity": "error"}],
+            "coverage": [
+                {"run_id": "ab12", "events_read": 2, "rows_written": 1, "events_rejected": 0}
+            ],
+        },
+    )
+    assert run(monkeypatch, "check", "-w", failed) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("error    audit coverage_adds_up: ")
+    assert lines[1] == "error    base: c: m (s, 1)"
+
+
+def test_runs_and_views_are_completed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLAHOUSE_WAREHOUSE", str(root))
+    context = typer.Context(typer.main.get_command(app))
+    assert cli._complete_run(context, "b") == ["base"]
+    assert cli._complete_run(context, "") == ["base", "ab12"]
+    assert cli._complete_view("traffic_v") == ["traffic_volume", "traffic_volume_v1"]
+    monkeypatch.setenv("XLAHOUSE_WAREHOUSE", "nowhere")
+    assert cli._complete_run(context, "") == []
+
+
+def script(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The console script as a process."""
+    return subprocess.run(
+        [sys.executable, "-c", "from xlahouse.sql.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_as_a_process(root: Path) -> None:
+    done = script("query", "select 1 as a, 'ä' as t", "-w", str(root), PYTHONUTF8="0", LC_ALL="C")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "a  t\n-  -\n1  ä\n"
+    done = script("query", "from nothing", "-w", str(root))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert script("--version").stdout.startswith("xlahouse ")
+
+
+def test_a_reader_that_goes_away_is_no_error(root: Path) -> None:
+    writer = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from xlahouse.sql.cli import main; main()",
+            *("query", "from range(1000000)", "--format", "csv", "-w", str(root)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    assert writer.stdout.readline() == "range\n"
+    writer.stdout.close()
+    errors = writer.stderr.read()
+    writer.stderr.close()
+    writer.wait()
+    assert errors == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["query", "--help"]], ids=" ".join)
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom xlahouse.sql.cli import main\n"
+        f"sys.argv = ['xlahouse', *{arguments!r}]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'duckdb', 'polars', 'pyarrow', 'altair', 'sqlglot', 'torch', 'rich', 'numpy'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def test_a_query_loads_only_the_database(root: Path) -> None:
+    code = (
+        "import sys\nfrom xlahouse.sql.cli import main\n"
+        f"sys.argv = ['xlahouse', 'query', 'from run_summary', '-w', {str(root)!r}]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'polars', 'altair', 'sqlglot', 'torch', 'pyarrow.dataset', 'pyarrow.compute'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"

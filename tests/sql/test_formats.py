@@ -1,0 +1,137 @@
+"""The same rows in every format, whole files only, and no more rows than asked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.warehouse import write_warehouse
+from xlahouse.capture.errors import QueryError, WarehouseError
+from xlahouse.sql import Warehouse
+from xlahouse.sql.formats import BY_SUFFIX, TABLE_ROWS, WRITERS, format_for, write_result
+
+SQL = """
+select * from (values
+    (1, 0.1, 'a|b', true, [1, 2], {'axis': 'tp'}, 18446744073709551615::ubigint, 5::hugeint),
+    (2, null, null, null, null, null, null, null)
+) as v (i, f, t, b, l, s, u, h)
+"""
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    return Warehouse(write_warehouse(tmp_path_factory.mktemp("formats") / "w", {}))
+
+
+def written(warehouse: Warehouse, format: str, path: Path, limit: int | None = None) -> str:
+    write_result(warehouse.query(SQL), format, path, limit)
+    return path.read_text()
+
+
+def test_table(warehouse: Warehouse, tmp_path: Path) -> None:
+    assert written(warehouse, "table", tmp_path / "x").splitlines() == [
+        "i     f  t     b     l      s                                 u     h",
+        "-  ----  ----  ----  -----  -------------  --------------------  ----",
+        '1   0.1  a|b   true  [1,2]  {"axis":"tp"}  18446744073709551615     5',
+        "2  NULL  NULL  NULL  NULL   NULL                           NULL  NULL",
+    ]
+
+
+def test_csv(warehouse: Warehouse, tmp_path: Path) -> None:
+    rows = list(csv.reader(io.StringIO(written(warehouse, "csv", tmp_path / "x"))))
+    assert rows == [
+        ["i", "f", "t", "b", "l", "s", "u", "h"],
+        ["1", "0.1", "a|b", "True", "[1,2]", '{"axis":"tp"}', "18446744073709551615", "5"],
+        ["2", "", "", "", "", "", "", ""],
+    ]
+
+
+@pytest.mark.parametrize("format", ["json", "jsonl"])
+def test_json(warehouse: Warehouse, tmp_path: Path, format: str) -> None:
+    text = written(warehouse, format, tmp_path / "x")
+    rows = json.loads(text) if format == "json" else [json.loads(x) for x in text.splitlines()]
+    values = [1, 0.1, "a|b", True, [1, 2], {"axis": "tp"}, 18446744073709551615, 5]
+    assert rows[0] == dict(zip("iftblsuh", values, strict=True))
+    assert rows[1] == {"i": 2, **dict.fromkeys("ftblsuh")}
+
+
+def test_markdown(warehouse: Warehouse, tmp_path: Path) -> None:
+    lines = written(warehouse, "markdown", tmp_path / "x").splitlines()
+    assert lines[0] == "| i | f | t | b | l | s | u | h |"
+    assert lines[2].startswith("| 1 | 0.1 | a\\|b | true |")
+    assert len(lines) == 4
+
+
+def test_parquet_and_arrow(warehouse: Warehouse, tmp_path: Path) -> None:
+    write_result(warehouse.query(SQL), "parquet", tmp_path / "x.parquet")
+    write_result(warehouse.query(SQL), "arrow", tmp_path / "x.arrow")
+    wanted = warehouse.query(SQL).arrow()
+    assert pq.ParquetFile(tmp_path / "x.parquet").read().to_pylist() == wanted.to_pylist()
+    with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
+        assert reader.read_all().equals(wanted)
+
+
+@pytest.mark.parametrize("format", WRITERS)
+@pytest.mark.parametrize(("limit", "rows"), [(None, 2), (1, 1), (0, 0), (9, 2)])
+def test_limit(
+    warehouse: Warehouse, tmp_path: Path, format: str, limit: int | None, rows: int
+) -> None:
+    assert write_result(warehouse.query(SQL), format, tmp_path / "x", limit) == rows
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_no_rows(warehouse: Warehouse, tmp_path: Path, format: str) -> None:
+    assert write_result(warehouse.query("from ops"), format, tmp_path / "x") == 0
+    assert (tmp_path / "x").stat().st_size > 0 or format == "jsonl"
+
+
+def test_no_rows_of_json_is_a_list(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_result(warehouse.query("from ops"), "json")
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_limit_stops_the_query(warehouse: Warehouse, tmp_path: Path) -> None:
+    # Rows beyond the limit are never computed: this would not end.
+    endless = "with recursive n as (select 1 as i union all select i + 1 from n where i < 9) from n"
+    assert write_result(warehouse.query(endless), "csv", tmp_path / "x", 3) == 3
+
+
+def test_a_table_on_the_terminal_is_for_reading(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_result(warehouse.query(f"from range({TABLE_ROWS + 1})"), "table")
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == TABLE_ROWS + 2
+    assert "--limit N" in shown.err
+    write_result(warehouse.query(f"select repeat('x', 200) from range({TABLE_ROWS})"), "table")
+    shown = capsys.readouterr()
+    assert max(map(len, shown.out.splitlines())) < 100
+    assert shown.err == ""
+
+
+def test_a_failed_query_leaves_the_file_as_it_was(warehouse: Warehouse, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("before")
+    late = "select cast(if(range = 200000, 'x', '1') as int) as a from range(200001)"
+    with pytest.raises(QueryError):
+        write_result(warehouse.query(late), "csv", path)
+    assert path.read_text() == "before"
+    assert [file.name for file in tmp_path.iterdir()] == ["x.csv"]
+
+
+def test_a_folder_that_is_not_there(warehouse: Warehouse, tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match="cannot be written"):
+        write_result(warehouse.query(SQL), "csv", tmp_path / "none" / "x.csv")
+
+
+def test_formats_by_suffix() -> None:
+    assert {format_for(Path(f"x{suffix}")) for suffix in BY_SUFFIX} == set(WRITERS) - {"table"}
+    assert format_for(Path("x.txt")) == format_for(None) == "table"

@@ -1,0 +1,257 @@
+"""Opening a warehouse: which files are read, how runs are named, what a result gives."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.warehouse import write_warehouse
+from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
+from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION, TYPES
+from xlahouse.sql import Warehouse
+from xlahouse.sql.library import TABLES
+from xlahouse.sql.mesh import set_mesh
+from xlahouse.sql.warehouse import DUCKDB_TYPES
+
+TWO_RUNS = {
+    "runs": [
+        {"run_id": "ab12", "name": "base", "model": "m", "mesh": [{"axis": "tp", "size": 2}]},
+        {"run_id": "ab34", "name": "other", "model": "m"},
+    ],
+    "devices": [
+        {"run_id": run, "device_id": device, "logical_id": device, "world": 0}
+        for run in ("ab12", "ab34")
+        for device in (0, 1)
+    ],
+    "ops": [{"run_id": "ab12", "op": "x"}],
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_warehouse(tmp_path / "w", TWO_RUNS)
+
+
+def test_a_folder_without_a_marker_is_no_warehouse(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match=r"is not a warehouse.*xlahouse ingest"):
+        Warehouse(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{}", "no layout_version"), ("damaged", "no layout_version"), ("[1]", "no layout_version")],
+)
+def test_a_damaged_marker(root: Path, text: str, message: str) -> None:
+    (root / "warehouse.json").write_text(text)
+    with pytest.raises(WarehouseError, match=message):
+        Warehouse(root)
+
+
+def test_a_newer_layout(root: Path) -> None:
+    (root / "warehouse.json").write_text(json.dumps({"layout_version": LAYOUT_VERSION + 1}))
+    with pytest.raises(WarehouseError, match="upgrade"):
+        Warehouse(root)
+
+
+def test_an_empty_warehouse_has_typed_tables(tmp_path: Path) -> None:
+    (tmp_path / "warehouse.json").write_text(json.dumps({"layout_version": LAYOUT_VERSION}))
+    with Warehouse(tmp_path) as warehouse:
+        assert warehouse.runs() == []
+        for table in BY_NAME.values():
+            described = warehouse.query(f"select * from {table.name}").arrow().schema
+            assert described.names == table.schema.names
+        assert warehouse.query("select * from run_summary").rows == []
+
+
+def test_an_empty_table_has_the_types_of_a_full_one(tmp_path: Path) -> None:
+    assert set(DUCKDB_TYPES) == set(TYPES)
+    empty = Warehouse(write_warehouse(tmp_path / "empty", {}))
+    full = Warehouse(
+        write_warehouse(tmp_path / "full", {name: [{}] for name in BY_NAME if name != "runs"})
+    )
+    for name in TABLES:
+        sql = f"describe {name}"
+        assert full.query(sql).rows == empty.query(sql).rows, name
+
+
+def test_only_listed_files_count(root: Path) -> None:
+    stray = root / "tables" / "ops" / "run_id=ab12" / "stray.parquet"
+    listed = next((root / "tables" / "ops" / "run_id=ab12").glob("*.parquet"))
+    stray.write_bytes(listed.read_bytes())
+    assert Warehouse(root).query("select count(*) from ops").rows == [(1,)]
+
+
+def test_files_that_a_query_does_not_name_are_not_read(root: Path) -> None:
+    for path in (root / "tables" / "ops").rglob("*.parquet"):
+        path.write_bytes(b"damaged")
+    warehouse = Warehouse(root)
+    assert warehouse.query("select count(*) from devices").rows == [(4,)]
+    assert warehouse.query("select count(*) from run_mesh").rows == [(2,)]
+    with pytest.raises(WarehouseError, match=r"too small to be a Parquet file; .* ingest"):
+        warehouse.query("select count(*) from ops").arrow()
+
+
+def test_a_vanished_file(root: Path) -> None:
+    warehouse = Warehouse(root)
+    for path in (root / "tables" / "ops").rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(WarehouseError, match=r"part-0.parquet is missing; .* ingest"):
+        warehouse.query("from ops").arrow()
+
+
+def test_a_damaged_runs_row(root: Path) -> None:
+    (root / "tables" / "runs" / "ab12.parquet").write_bytes(b"damaged")
+    with pytest.raises(WarehouseError, match=r"ab12.parquet is damaged.*ingest the run again"):
+        Warehouse(root)
+
+
+def test_files_of_an_older_ingest_say_so(root: Path) -> None:
+    path = next((root / "tables" / "ops" / "run_id=ab12").glob("*.parquet"))
+    pq.write_table(pq.ParquetFile(path).read().drop_columns(["flops"]), path)
+    with pytest.raises(WarehouseError, match=r"ops: .*flops.*ingest again"):
+        Warehouse(root).query("select op from ops")
+
+
+def test_paths_with_quotes(tmp_path: Path) -> None:
+    root = write_warehouse(tmp_path / "it's a [warehouse]", TWO_RUNS)
+    assert Warehouse(root).query("select count(*) from devices").rows == [(4,)]
+
+
+def test_a_run_id_folder_is_not_a_column(root: Path) -> None:
+    (columns,) = {tuple(Warehouse(root).query("from ops").columns)}
+    assert columns.count("run_id") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "run"), [("ab12", "ab12"), ("ab1", "ab12"), ("base", "ab12"), ("other", "ab34")]
+)
+def test_runs_are_named_by_id_prefix_or_name(root: Path, text: str, run: str) -> None:
+    assert Warehouse(root).resolve_run(text) == run
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ab", r"ab could be any of ab12 \(base\), ab34 \(other\)"),
+        ("bas", "did you mean base"),
+        ("zzz", "see `xlahouse runs`"),
+        ("", "see `xlahouse runs`"),
+    ],
+)
+def test_a_run_that_is_not_clear(root: Path, text: str, message: str) -> None:
+    with pytest.raises(WarehouseError, match=message):
+        Warehouse(root).resolve_run(text)
+
+
+def test_a_name_that_two_runs_share_is_not_clear(tmp_path: Path) -> None:
+    runs = [{"run_id": "a1", "name": "same"}, {"run_id": "b2", "name": "same"}]
+    with pytest.raises(WarehouseError, match="any of a1"):
+        Warehouse(write_warehouse(tmp_path, {"runs": runs})).resolve_run("same")
+
+
+def test_runs_are_listed_by_age_and_filtered(tmp_path: Path) -> None:
+    dates = {
+        "a": None,
+        "b": datetime(2026, 2, 1, tzinfo=UTC),
+        "c": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    runs = [
+        {"run_id": run_id, "captured_at": at, "model": "m", "batch_size": len(run_id)}
+        for run_id, at in dates.items()
+    ]
+    warehouse = Warehouse(write_warehouse(tmp_path, {"runs": runs}))
+    assert [run["run_id"] for run in warehouse.runs()] == ["c", "b", "a"]
+    assert [run["run_id"] for run in warehouse.runs(run_id="b", model="m")] == ["b"]
+    assert warehouse.runs(model="q") == []
+    with pytest.raises(QueryError, match="no column modell; did you mean model"):
+        warehouse.runs(modell="m")
+
+
+def test_metrics(root: Path) -> None:
+    metrics = Warehouse(root).metrics("base")
+    assert metrics["requests"] == 0
+    assert metrics["ttft_s"] is None
+    assert metrics["wire_bytes"] is None
+
+
+def test_result_forms(root: Path) -> None:
+    result = Warehouse(root).query("select device_id, 'x' as t from devices order by 1, 2 limit 2")
+    assert result.columns == ["device_id", "t"]
+    assert result.types == ["BIGINT", "VARCHAR"]
+    assert result.schema.names == ["device_id", "t"]
+    assert result.rows == [(0, "x"), (0, "x")]
+    assert result.dicts()[0] == {"device_id": 0, "t": "x"}
+    assert result.pl().shape == (2, 2)
+    assert result.arrow().num_rows == 2
+    assert sum(batch.num_rows for batch in result.batches()) == 2
+
+
+def test_results_stay_apart(root: Path) -> None:
+    warehouse = Warehouse(root)
+    first = warehouse.query("select 1 as a")
+    second = warehouse.query("select 2 as a")
+    assert (second.rows, first.rows) == ([(2,)], [(1,)])
+
+
+def test_sums_are_whole_numbers(root: Path) -> None:
+    ((total,),) = Warehouse(root).query("select sum(device_id) from devices").rows
+    assert total == 2
+    assert type(total) is int
+
+
+def test_pandas_is_asked_for_only_where_it_is_used(root: Path) -> None:
+    try:
+        import pandas as pd
+    except ImportError:
+        with pytest.raises(QueryError, match="pip install pandas"):
+            Warehouse(root).query("select 1 as a").df()
+    else:
+        assert isinstance(Warehouse(root).query("select 1 as a").df(), pd.DataFrame)
+
+
+def test_set_mesh_is_seen_by_the_next_query(root: Path) -> None:
+    with Warehouse(root) as warehouse:
+        run_id, axes = set_mesh(warehouse, "other", "dp=1,tp=2")
+    assert (run_id, [axis.axis for axis in axes]) == ("ab34", ["dp", "tp"])
+    found = Warehouse(root).query(
+        "select axis, device_id, coordinate from run_mesh where run_id = 'ab34' order by all"
+    )
+    assert found.rows == [("dp", 0, 0), ("dp", 1, 0), ("tp", 0, 0), ("tp", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "error", "message"),
+    [
+        ("base", "tp=3", ManifestError, "3 places, but the run names 2 devices"),
+        ("base", "tp", ManifestError, "NAME=SIZE"),
+        ("base", "tp=2,tp=1", ManifestError, "stands twice"),
+        ("base", ",".join(f"a{n}=1" for n in range(9)), WarehouseError, "at most 8"),
+        ("nobody", "tp=2", WarehouseError, "no run 'nobody'"),
+    ],
+)
+def test_a_mesh_that_cannot_be(
+    root: Path, run: str, text: str, error: type[Exception], message: str
+) -> None:
+    with Warehouse(root) as warehouse, pytest.raises(error, match=message):
+        set_mesh(warehouse, run, text)
+    assert not (root / "settings").exists()
+
+
+def test_a_warehouse_in_memory(root: Path) -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    for path in root.rglob("*"):
+        if path.is_file():
+            memory.pipe_file(f"/wh/{path.relative_to(root)}", path.read_bytes())
+    try:
+        with Warehouse("memory://wh") as warehouse:
+            assert warehouse.query("select count(*) from run_mesh").rows == [(2,)]
+            with pytest.raises(QueryError):
+                warehouse.query("from read_text('/etc/passwd')")
+    finally:
+        memory.rm("/wh", recursive=True)
