@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.sql.blame import blame, blame_file, place
+from xlahouse.sql.blame import blame, place
+from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
-from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library, shipped
-from xlahouse.sql.listing import files_by_table, read_run_settings, read_runs
+from xlahouse.sql.library import Library, shipped
+from xlahouse.sql.listing import files_by_table, read_runs
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.result import Result
 
@@ -43,20 +43,6 @@ HEADLINE = (
     "idle_ratio",
 )
 
-# The types of ingest/schema.py, for tables that no run has rows of.
-DUCKDB_TYPES = {
-    "str": "varchar",
-    "bool": "boolean",
-    "int": "bigint",
-    "uint": "ubigint",
-    "float": "double",
-    "time": "timestamptz",
-    "ints": "bigint[]",
-    "mesh": "struct(axis varchar, size bigint)[]",
-    "source_files": "struct(path varchar, bytes bigint, sha256 varchar)[]",
-    "files": 'struct("table" varchar, path varchar, rows bigint)[]',
-}
-
 
 class Warehouse:
     """A warehouse as it stands when it is opened; open it again to see later ingests.
@@ -73,8 +59,8 @@ class Warehouse:
         self.library: Library = shipped()
         self._runs = read_runs(self.root)
         self._files = files_by_table(self.root, self._runs)
-        self._installed: set[str] = set()
-        self._connection = _locked_database(self.root, self._files)
+        run_ids = self._runs.column("run_id").to_pylist()
+        self._database = Database(self.root, self._files, run_ids)
 
     def __enter__(self) -> Warehouse:
         return self
@@ -84,7 +70,7 @@ class Warehouse:
 
     def close(self) -> None:
         """Release the database; results that were not read yet are lost."""
-        self._connection.close()
+        self._database.close()
 
     def query(self, sql: str, params: Mapping[str, object] | None = None) -> Result:
         """Run one reading statement; `$name` in it stands for `params["name"]`.
@@ -96,8 +82,8 @@ class Warehouse:
         checked = check(sql)
         values = dict(params or {})
         _check_parameters(checked, values, sql)
-        self._install(self._named(checked, sql))
-        cursor = self._connection.cursor()
+        self._database.install(self.library, self._named(checked, sql))
+        cursor = self._database.cursor()
         with blame(sql):
             relation = _relation(cursor, sql, values)
         return Result(relation, sql, cursor)
@@ -172,50 +158,6 @@ class Warehouse:
                 raise QueryError(f"no table or view {mention.name}{hint}", sql, line, column)
         return {mention.name for mention in checked.mentions} & names
 
-    def _install(self, names: set[str]) -> None:
-        """Create what the names rest on, and nothing else."""
-        tables, views = self.library.closure(names)
-        for table in sorted(tables - self._installed):
-            self._install_table(table)
-        for view in views:
-            if view.name not in self._installed:
-                self._create(view.name, view.sql)
-        for name in sorted(names & set(self.library.pointers)):
-            if name not in self._installed:
-                self._create(name, f"select * from {self.library.pointers[name]}")
-
-    def _install_table(self, name: str) -> None:
-        files = self._files.get(name)
-        columns = TABLES[name].columns
-        if files:
-            names = ", ".join(column.name for column in columns)
-            listed = ", ".join(_quote(file) for file in files)
-            self._create(
-                name, f"select {names} from read_parquet([{listed}], hive_partitioning = false)"
-            )
-            return
-        typed = ", ".join(f"{column.name} {DUCKDB_TYPES[column.type]}" for column in columns)
-        self._connection.execute(f"create table {name} ({typed})")
-        if name == RUN_SETTINGS.name:
-            rows = read_run_settings(self.root, self._runs.column("run_id").to_pylist())
-            for row in rows:
-                self._connection.execute(f"insert into {name} values ($1, $2, $3)", list(row))
-        self._installed.add(name)
-
-    def _create(self, name: str, sql: str) -> None:
-        import duckdb
-
-        try:
-            self._connection.execute(f"create view {name} as {sql}")
-        except duckdb.BinderException as error:
-            text = str(error).partition("\n")[0]
-            raise WarehouseError(
-                f"{name}: {text}; an older ingest wrote it, ingest again"
-            ) from error
-        except duckdb.Error as error:
-            raise blame_file(error) from error
-        self._installed.add(name)
-
 
 def _check_parameters(checked: Checked, values: dict[str, object], sql: str) -> None:
     for name in sorted(checked.parameters - set(values)):
@@ -237,32 +179,3 @@ def _relation(
         if "LINE " not in str(error):
             cursor.execute(sql, values or None)  # fails alike, and says where
         raise
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _locked_database(root: str, files: dict[str, list[str]]) -> duckdb.DuckDBPyConnection:
-    """A database in memory that can open the listed files and nothing else, for good."""
-    import duckdb
-
-    connection = duckdb.connect(
-        ":memory:",
-        config={
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "allow_community_extensions": False,
-            "python_enable_replacements": False,
-            "temp_directory": os.path.join(tempfile.gettempdir(), f"xlahouse-{os.getpid()}"),
-        },
-    )
-    if "://" in root:
-        import fsspec
-
-        connection.register_filesystem(fsspec.core.url_to_fs(root)[0])
-    allowed = ", ".join(_quote(file) for listed in files.values() for file in listed)
-    connection.execute(f"set allowed_paths = [{allowed}]")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-    return connection

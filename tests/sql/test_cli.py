@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from tests.warehouse import write_warehouse
-from xlahouse.sql import cli
+from xlahouse.sql import options
 from xlahouse.sql.cli import app, main
 
 GIVEN = {
@@ -207,11 +207,11 @@ def test_check(
 def test_runs_and_views_are_completed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLAHOUSE_WAREHOUSE", str(root))
     context = typer.Context(typer.main.get_command(app))
-    assert cli._complete_run(context, "b") == ["base"]
-    assert cli._complete_run(context, "") == ["base", "ab12"]
-    assert cli._complete_view("traffic_v") == ["traffic_volume", "traffic_volume_v1"]
+    assert options.complete_run(context, "b") == ["base"]
+    assert options.complete_run(context, "") == ["base", "ab12"]
+    assert options.complete_view("traffic_v") == ["traffic_volume", "traffic_volume_v1"]
     monkeypatch.setenv("XLAHOUSE_WAREHOUSE", "nowhere")
-    assert cli._complete_run(context, "") == []
+    assert options.complete_run(context, "") == []
 
 
 def script(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -160,8 +160,8 @@ def test_show_tables_lists_what_queries_may_name(warehouse: Warehouse) -> None:
 def test_the_database_is_locked_whatever_the_guard_lets_through(warehouse: Warehouse) -> None:
     import duckdb
 
-    # Straight at the connection, past the guard: the second wall stands alone.
-    connection = warehouse._connection.cursor()
+    # Straight at the database, past the guard: the second wall stands alone.
+    connection = warehouse._database.cursor()
     for sql in (
         "from read_text('/etc/passwd')",
         "copy (select 1) to '/tmp/xlahouse-out.csv'",

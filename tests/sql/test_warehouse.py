@@ -13,9 +13,9 @@ from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION, TYPES
 from xlahouse.sql import Warehouse
+from xlahouse.sql.database import DUCKDB_TYPES
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.mesh import set_mesh
-from xlahouse.sql.warehouse import DUCKDB_TYPES
 
 TWO_RUNS = {
     "runs": [

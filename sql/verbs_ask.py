@@ -1,0 +1,159 @@
+"""The verbs that answer: runs, query, views, tables, check."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xlahouse.sql.options import (
+    FORMATS,
+    FormatOption,
+    WarehouseOption,
+    complete_view,
+    open_warehouse,
+)
+
+
+def runs(warehouse: WarehouseOption = "./warehouse", format: FormatOption = None) -> None:
+    """List the runs.
+
+    \b
+    Examples:
+      xlahouse runs
+      xlahouse runs -w wh --format csv
+    """
+    sql = """
+        select run_id, name, model, parallelism, device_kind, device_count, status, captured_at
+        from runs order by captured_at, run_id
+    """
+    _answer(warehouse, sql, {}, format, None, None)
+
+
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL|-", help="One query; - reads it from stdin.")],
+    warehouse: WarehouseOption = "./warehouse",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Value of $NAME in the query."),
+    ] = None,
+    format: FormatOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help="At most so many rows.")
+    ] = None,
+) -> None:
+    """Answer one query over tables and views.
+
+    \b
+    Examples:
+      xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by axis"
+      xlahouse query "from latency where run_id = \\$run" -p run=579c542a5ddd
+      xlahouse query - --format csv -o volume.csv < volume.sql
+    """
+    text = sys.stdin.read() if sql == "-" else _utf8(sql)
+    _answer(warehouse, text, _parameters(param or []), format, output, limit)
+
+
+def _utf8(argument: str) -> str:
+    """An argument as UTF-8, whatever the locale; what is none stays marked, and is refused later."""
+    return os.fsencode(argument).decode(errors="surrogateescape")
+
+
+def _parameters(given: list[str]) -> dict[str, str]:
+    pairs = [_utf8(item).partition("=") for item in given]
+    for name, equals, _ in pairs:
+        if not equals or not name.isidentifier():
+            raise typer.BadParameter("write NAME=VALUE", param_hint="-p")
+    return {name: value for name, _, value in pairs}
+
+
+def _answer(
+    root: str,
+    sql: str,
+    params: dict[str, str],
+    format: str | None,
+    output: Path | None,
+    limit: int | None,
+) -> None:
+    from xlahouse.sql.formats import format_for, write_result
+
+    chosen = format or format_for(output)
+    if chosen not in FORMATS:
+        raise typer.BadParameter(
+            f"{chosen} is not one of {', '.join(FORMATS)}", param_hint="--format"
+        )
+    if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
+        raise typer.BadParameter(f"{chosen} is not for a terminal; give -o FILE")
+    with open_warehouse(root) as opened:
+        rows = write_result(opened.query(sql, params), chosen, output, limit)
+    if output is not None:
+        print(f"{output}: {rows:,} row{'' if rows == 1 else 's'}", file=sys.stderr)
+
+
+def views(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", autocompletion=complete_view)
+    ] = None,
+) -> None:
+    """List the views, or print one's documentation and SQL.
+
+    \b
+    Examples:
+      xlahouse views
+      xlahouse views traffic_volume
+    """
+    from xlahouse.sql.catalogue import describe_view, find_view, list_views
+    from xlahouse.sql.library import shipped
+
+    if name is None:
+        _print_pairs(list(list_views(shipped())))
+    else:
+        print(describe_view(shipped(), find_view(shipped(), name)), end="")
+
+
+def tables(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:
+    """List the tables, or print one's columns.
+
+    \b
+    Examples:
+      xlahouse tables
+      xlahouse tables collectives
+    """
+    from xlahouse.sql.catalogue import describe_table, find_table, list_tables
+
+    if name is None:
+        _print_pairs(list(list_tables()))
+    else:
+        print(describe_table(find_table(name)), end="")
+
+
+def _print_pairs(pairs: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in pairs)
+    for name, text in pairs:
+        print(f"{name.ljust(width)}  {text}")
+
+
+def check(
+    warehouse: WarehouseOption = "./warehouse",
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")] = False,
+) -> None:
+    """Run the audits and list what ingest found; exit 1 where something is wrong.
+
+    \b
+    Examples:
+      xlahouse check
+      xlahouse check -w wh --strict
+    """
+    from xlahouse.sql.check import check_warehouse
+
+    with open_warehouse(warehouse) as opened:
+        report = check_warehouse(opened)
+    for line in report.lines:
+        print(line)
+    print(f"{report.errors} errors, {report.warnings} warnings", file=sys.stderr)
+    if report.errors or (strict and report.warnings):
+        raise typer.Exit(1)

@@ -1,0 +1,184 @@
+"""The verbs that make something: demo, capture, ingest, set mesh, report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xlahouse.sql.options import WarehouseOption, complete_run, open_warehouse
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for traces, warehouse and pages.")
+    ] = Path("demo"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Capture again.")] = False,
+) -> None:
+    """Capture, ingest, query and report, on this machine.
+
+    What was done before is not done again.
+
+    \b
+    Examples:
+      xlahouse demo
+      xlahouse demo --out /tmp/demo
+    """
+    from xlahouse.sql.demo import run_demo
+
+    run_demo(out, fresh)
+
+
+def capture(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="What to run.")],
+    experiment: Annotated[
+        list[str] | None, typer.Option("--experiment", help="Only this one; may be repeated.")
+    ] = None,
+    traces: Annotated[Path, typer.Option("--traces", help="Folder for the traces.")] = Path(
+        "traces"
+    ),
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or tpu.")] = "auto",
+    devices: Annotated[
+        int | None, typer.Option("--devices", min=1, help="Devices that the meshes must have.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Capture again what was captured before.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the experiments only.")] = False,
+) -> None:
+    """Run profiled inference and keep its traces.
+
+    \b
+    Examples:
+      xlahouse capture plan.yaml --traces traces
+      xlahouse capture plan.yaml --experiment tp4 --device cpu
+      xlahouse capture plan.yaml --dry-run
+    """
+    from xlahouse.capture.runner import choose_experiments, run_plan
+    from xlahouse.sql.progress import progress
+
+    if device not in ("auto", "cpu", "tpu"):
+        raise typer.BadParameter(f"{device} is not one of auto, cpu, tpu", param_hint="--device")
+    names = tuple(experiment or ())
+    if dry_run:
+        for chosen in choose_experiments(plan, names, devices):
+            print(f"{chosen.name}  {traces / chosen.cell}")
+        return
+    with progress("capture") as say:
+        folders = run_plan(
+            plan,
+            traces,
+            names,
+            device,
+            devices,
+            fresh,
+            lambda event: say(
+                f"{event.experiment}: {event.kind}: {event.message}",
+                passing=event.kind == "progress",
+            ),
+        )
+    for folder in folders:
+        print(folder)
+
+
+def ingest(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH…", help="Traces, or folders that hold them.")
+    ],
+    warehouse: WarehouseOption = "./warehouse",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; default: up to 2.")
+    ] = None,
+    mesh: Annotated[
+        str | None, typer.Option("--mesh", help="Mesh, major to minor, such as dp=2,tp=4.")
+    ] = None,
+    device_kind: Annotated[
+        str | None, typer.Option("--device-kind", help="Kind of device, such as 'TPU v6e'.")
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="What to call the run.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
+    ] = False,
+) -> None:
+    """Read traces into the warehouse; the same trace twice is one run.
+
+    \b
+    Examples:
+      xlahouse ingest traces
+      xlahouse ingest host0.xplane.pb -w wh --mesh dp=2,tp=4 --run baseline
+    """
+    from xlahouse.capture.manifest import parse_mesh
+    from xlahouse.ingest.run import ingest_paths
+    from xlahouse.sql.progress import progress
+
+    axes = parse_mesh(mesh) if mesh is not None else None
+    with progress("ingest") as say:
+        results = ingest_paths(
+            paths,
+            warehouse,
+            workers=workers,
+            mesh=axes,
+            name=run,
+            device_kind=device_kind,
+            strict=strict,
+            on_event=say,
+            on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),
+        )
+    for result in results:
+        print(result.run_id)
+
+
+def set_mesh_of(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Id, prefix or name.", autocompletion=complete_run),
+    ],
+    value: Annotated[str, typer.Argument(metavar="MESH", help="Major to minor: dp=2,tp=4.")],
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Set the mesh by which collectives get their axis.
+
+    \b
+    Examples:
+      xlahouse set mesh baseline dp=2,tp=4
+      xlahouse set mesh 579c tp=8 -w wh
+    """
+    from xlahouse.sql.mesh import set_mesh
+
+    with open_warehouse(warehouse) as opened:
+        run_id, axes = set_mesh(opened, run, value)
+    text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes)
+    print(f"{run_id}: mesh {text}", file=sys.stderr)
+
+
+def report(
+    pages: Annotated[
+        list[str] | None, typer.Argument(metavar="[PAGE]…", help="Default: all.")
+    ] = None,
+    warehouse: WarehouseOption = "./warehouse",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pages.")] = Path(
+        "site"
+    ),
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", help="Only this run; may be repeated.", autocompletion=complete_run),
+    ] = None,
+) -> None:
+    """Write self-contained HTML pages.
+
+    \b
+    Examples:
+      xlahouse report
+      xlahouse report -w wh -o site --run baseline
+    """
+    from xlahouse.reports.site import render_site
+    from xlahouse.sql.progress import progress
+
+    with open_warehouse(warehouse) as opened, progress("report") as say:
+        written = render_site(
+            opened, output, run, pages, on_event=lambda message: say(message, passing=True)
+        )
+    for path in written:
+        print(path)
