@@ -93,7 +93,9 @@ def bandwidth_chart(rows: pl.DataFrame) -> alt.Chart:
             for p in ("p05", "p50", "p95")
         ),
     )
-    x = alt.X("size:Q", title=f"Payload ({size.symbol}, log scale)", scale=alt.Scale(type="log"))
+    title = f"Payload ({size.symbol}, log scale)"
+    ticks = alt.Axis(labelSeparation=10)  # labels of a log scale crowd on a phone
+    x = alt.X("size:Q", title=title, scale=alt.Scale(type="log"), axis=ticks)
     y = alt.Y("p50:Q", title=f"Bus bandwidth ({speed.symbol})", scale=alt.Scale(zero=True))
     color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
     kinds = rows["kind"].unique().sort().to_list()

@@ -197,6 +197,7 @@ def _cells(data: pl.DataFrame, unit: Unit) -> alt.Chart:
         orient="bottom",
         direction="horizontal",
         gradientLength=160,
+        format=".3~g",
     )
     scale = alt.Scale(domain=[0, top], range=list(HEAT_RANGE))
     tooltip = [

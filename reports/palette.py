@@ -17,7 +17,7 @@ KIND_COLOURS = {
     "ragged-all-to-all": "#a0522d",
     "collective-permute": "#3fa9dd",
     "collective-broadcast": "#cc79a7",
-    "send-recv": "#8a8f98",
+    "send-recv": "#5f6670",
 }
 AXIS_COLOURS = {
     "tp": "#0077bb",
@@ -35,7 +35,7 @@ RESERVE_COLOURS = ("#7b5cd6", "#8c8500", "#b5443c", "#2f9e44", "#c2569b", "#5b8f
 TIME_COLOURS = {
     "compute": "#2f7fc1",
     "exposed communication": "#e2711d",
-    "exposed copy": "#b05cc6",
+    "exposed copy": "#6347eb",
     "sync wait": "#14a38b",
     "idle": "#a3a8b1",
 }

@@ -144,11 +144,18 @@ def fill(panel: Panel[F], rows: pl.DataFrame, facts: F) -> Section:
 def draw(figure: Figure, id: str) -> Drawn:
     """Turn a figure into Vega-Lite, unless it holds more marks than a page can bear."""
     spec = figure.chart.to_dict()
-    marks = sum(len(rows) for rows in spec.get("datasets", {}).values()) + _inline_rows(spec)
+    marks = count_marks(spec)
     if marks > MAX_MARKS:
         problem = f"Not drawn: {marks:,} marks, and a page holds at most {MAX_MARKS:,}."
         return Drawn(id, figure.title, figure.note, figure.shape, None, problem)
     return Drawn(id, figure.title, figure.note, figure.shape, spec)
+
+
+def count_marks(spec: dict[str, Any]) -> int:
+    """Rows that each layer draws, added up."""
+    datasets = spec["datasets"]
+    drawn = (layer.get("data", spec.get("data")) for layer in spec.get("layer", [spec]))
+    return sum(len(datasets[data["name"]]) for data in drawn)
 
 
 def format_rows(columns: Sequence[Column], rows: pl.DataFrame) -> list[list[Cell]]:
@@ -165,13 +172,3 @@ def _cell(column: Column, value: Any) -> Cell:
     text = column.show(value)
     hint = column.exact(value) if column.exact is not None and value is not None else ""
     return Cell(text, "" if hint == text else hint, column.numeric)
-
-
-def _inline_rows(spec: Any) -> int:
-    if isinstance(spec, list):
-        return sum(_inline_rows(part) for part in spec)
-    if not isinstance(spec, dict):
-        return 0
-    own = spec.get("data", {}).get("values", []) if isinstance(spec.get("data"), dict) else []
-    inner = (part for key, part in spec.items() if key not in ("data", "datasets"))
-    return len(own) + sum(_inline_rows(part) for part in inner)

@@ -38,6 +38,8 @@ def show(value: float | None, units: tuple[Unit, ...]) -> str:
     if value is None:
         return NOT_KNOWN
     unit = suit([value], units)
+    if unit.factor == 1 and float(value).is_integer():
+        return f"{value:,.0f}{SPACE}{unit.symbol}"
     return f"{_three_digits(value / unit.factor)}{SPACE}{unit.symbol}"
 
 

@@ -1,0 +1,190 @@
+"""Small runs with numbers that fit in a head, and a warehouse in memory that answers SQL over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from xlahouse.reports.facts import FACTS_SQL, RunFacts, read_facts
+from xlahouse.reports.headline import SUMMARY_SQL
+from xlahouse.sql.library import TABLES, shipped
+
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+
+US = 1_000_000  # picoseconds
+MIB = 1_048_576
+STEP_US = 200
+# Op, category, kind, start and end in a step, us: METRICS' example of a time split.
+OPS = (
+    ("dot.3", "compute", None, 0, 80),
+    ("all-reduce.1", "collective", "all-reduce", 30, 40),
+    ("all-gather.2", "collective", "all-gather", 60, 100),
+)
+
+
+@dataclass
+class Answer:
+    frame: pl.DataFrame
+
+    def pl(self) -> pl.DataFrame:
+        return self.frame
+
+
+@dataclass
+class Store:
+    """The shipped views over `tables`. Rows given under a view's name replace that view."""
+
+    tables: Tables
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.connection = duckdb.connect()
+        for name, table in TABLES.items():
+            self._create(name, table.schema)
+        _, views = shipped().closure({view.name for view in shipped().public})
+        for view in views:
+            self.connection.execute(f"create view {view.name} as {view.sql}")
+            if view.name in self.tables:
+                schema = self.connection.sql(f"from {view.name} limit 0").to_arrow_table().schema
+                self.connection.execute(f"drop view {view.name}")
+                self._create(view.name, schema)
+
+    def _create(self, name: str, schema: pa.Schema) -> None:
+        given = self.tables.get(name, [])
+        strange = {column for row in given for column in row} - set(schema.names)
+        assert not strange, f"{name} has no columns {strange}"
+        whole = [{column: row.get(column) for column in schema.names} for row in given]
+        self.connection.register("given", pa.Table.from_pylist(whole, schema=schema))
+        self.connection.execute(f"create table {name} as from given")
+
+    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> Answer:
+        self.asked.append(sql)
+        frame = pl.from_arrow(self.connection.sql(sql, params=params).to_arrow_table())
+        assert isinstance(frame, pl.DataFrame)
+        return Answer(frame)
+
+    def facts(self) -> list[RunFacts]:
+        return read_facts(self.query(FACTS_SQL).pl(), self.query(SUMMARY_SQL).pl())
+
+
+def merge(*parts: Tables) -> Tables:
+    names = {name for part in parts for name in part}
+    return {name: [row for part in parts for row in part.get(name, [])] for name in names}
+
+
+def example_run(
+    run_id: str, name: str, mesh: dict[str, int], requests: int = 3, steps: int = 4
+) -> Tables:
+    """A marked run on 4 virtual devices: a step every 200 us, in each the OPS on every device.
+
+    Groups lie along the minor axis. Payloads are 16 MiB in the prefill and 1 MiB in a decode step.
+    Each marker starts 5 us before its ops.
+    """
+    tables: Tables = {
+        "runs": [_run_row(run_id, name, mesh, requests, steps)],
+        "devices": [_device_row(run_id, device) for device in range(4)],
+        "replica_groups": _group_rows(run_id, list(mesh.values())[-1]),
+        "issues": [_issue_row(run_id)],
+        "coverage": [_coverage_row(run_id)],
+        "phases": [],
+        "ops": [],
+        "collectives": [],
+        "busy_intervals": [],
+    }
+    for request in range(requests):
+        for step in range(steps):
+            key = {"run_id": run_id, "request": request, "step": step}
+            start = (request * steps + step) * STEP_US * US
+            marker = {"phase": _phase(step), "start_ps": start - 5 * US, "duration_ps": 120 * US}
+            tables["phases"].append({**key, **marker, "host": "h", "source": "marker"})
+            for device in range(4):
+                _add_step(tables, key, start, device, list(mesh.values())[-1])
+    return tables
+
+
+def _phase(step: int) -> str:
+    return "decode" if step else "prefill"
+
+
+def _add_step(tables: Tables, key: Row, start: int, device: int, size: int) -> None:
+    for place, (op, category, kind, first, last) in enumerate(OPS):
+        span = {"start_ps": start + first * US, "duration_ps": (last - first) * US}
+        own = {**key, **span, "device_id": device}
+        tables["busy_intervals"].append({**own, "category": category})
+        facts = {"program_id": 7, "module": "step", "op": op, "phase": _phase(key["step"])}
+        tables["ops"].append({**own, **facts, "category": category})
+        if kind is not None:
+            group = device // size
+            # One number for each execution of an op by a group.
+            execution = key["request"] * 1000 + key["step"] * 10 + place
+            transfer = {
+                "kind": kind,
+                "instance": execution * 10 + group,
+                "group_index": group,
+                "group_size": size,
+                "dtype": "f32",
+                "payload_bytes": MIB * (1 if key["step"] else 16),
+                "arrival_ps": span["start_ps"],
+                "is_async": False,
+            }
+            tables["collectives"].append({**own, **facts, **transfer})
+
+
+def _run_row(run_id: str, name: str, mesh: dict[str, int], requests: int, steps: int) -> Row:
+    return {
+        "run_id": run_id,
+        "name": name,
+        "framework": "torch_xla",
+        "framework_versions": '{"torch_xla": "2.9.0", "torch": "2.9.1"}',
+        "model": "qwen3-tiny",
+        "model_family": "qwen3",
+        "layers": 2,
+        "hidden_size": 256,
+        "dtype": "float32",
+        "batch_size": 4,
+        "microbatches": 1,
+        "prompt_tokens": 64,
+        "output_tokens": steps,
+        "parallelism": ".".join(f"{axis}{size}" for axis, size in mesh.items()),
+        "mesh": [{"axis": axis, "size": size} for axis, size in mesh.items()],
+        "device_kind": "cpu",
+        "device_count": 4,
+        "host_count": 1,
+        "source": "xplane",
+        "duration_ps": requests * steps * STEP_US * US,
+        "status": "complete",
+        "measured_ttft_s": 110e-6,
+        "measured_tpot_s": 210e-6,
+    }
+
+
+def _device_row(run_id: str, device: int) -> Row:
+    key = {"run_id": run_id, "device_id": device, "world": 0, "logical_id": device}
+    return {**key, "traced": True, "kind": "cpu", "core": "cpu", "inferred": True}
+
+
+def _group_rows(run_id: str, size: int) -> list[Row]:
+    rows = []
+    for op in ("all-reduce.1", "all-gather.2"):
+        for device in range(4):
+            key = {"run_id": run_id, "world": 0, "program_id": 7, "op": op}
+            place = {"group_index": device // size, "position": device % size}
+            rows.append({**key, **place, "logical_id": device, "device_id": device})
+    return rows
+
+
+def _issue_row(run_id: str) -> Row:
+    finding = {"severity": "info", "code": "device_inferred", "message": "Identity is deduced."}
+    return {"run_id": run_id, "source": "host.xplane.pb", "count": 4, **finding}
+
+
+def _coverage_row(run_id: str) -> Row:
+    events = {"events_read": 1000, "rows_written": 998, "events_rejected": 2}
+    line = {"source": "host.xplane.pb", "plane": "/host:CPU", "line": "1", "table_name": "ops"}
+    return {"run_id": run_id, **line, **events}

@@ -1,0 +1,250 @@
+"""What is not known: never 0, never an empty chart, always a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reports.example import MIB, Store, example_run, merge
+from tests.reports.test_panels import data, facts_of, filled, rows_of
+from xlahouse.reports import (
+    bandwidth,
+    latency,
+    matrix,
+    overview,
+    quality,
+    steps,
+    time_split,
+    volume,
+)
+from xlahouse.reports.headline import SPREAD_SQL, headline_cards
+from xlahouse.reports.panel import fill
+from xlahouse.reports.setup_facts import setup_rows
+from xlahouse.reports.site import RUN_PANELS
+
+TP4 = "a" * 12
+
+
+def cards_of(store: Store, run_id: str):
+    cards = headline_cards(facts_of(store, run_id), store.query(SPREAD_SQL).pl())
+    return {card.metric: card for card in cards}
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+def test_headlines_carry_n_spread_and_coverage(two_runs):
+    cards = cards_of(two_runs, TP4)
+    shown = {name: [plain(t) for t in (c.text, c.spread, c.coverage)] for name, c in cards.items()}
+    # 513 MiB = 537,919,488 bytes, of which each device sends a quarter.
+    assert shown == {
+        "ttft_s": ["105 µs", "all 105 µs", "n = 3 of 3 requests"],
+        "tpot_s": ["200 µs", "all 200 µs", "n = 3 of 3 requests, 9 steps"],
+        "output_tokens_per_s": ["22,695", "all 22,695", "n = 3 of 3 requests"],
+        "wire_bytes": ["538 MB", "all 134 MB each", "n = 4 of 4 devices"],
+        "comm_compute_ratio": ["0.625", "p5 and p95: 0.625", "n = 48 of 48 device steps"],
+        "exposed_ratio": ["40.0 %", "p5 and p95: 40.0 %", "n = 48 of 48 device steps"],
+        "idle_ratio": ["0 %", "p5 and p95: 0 %", "n = 48 of 48 device steps"],
+    }
+    assert cards["wire_bytes"].exact == "537,919,488"
+
+
+def test_a_spread_names_its_ends():
+    windows = [
+        {"run_id": "r", "device_id": 0, "request": 0, "step": k, "window_ps": 100, "idle_ps": k}
+        for k in range(1, 101)
+    ]
+    summary = [{"run_id": "r", "idle_ratio": 0.505}]
+    devices = [{"run_id": "r", "device_id": 0, "traced": True}]
+    tables = {"runs": [{"run_id": "r"}], "devices": devices, "run_summary_v1": summary}
+    store = Store({**tables, "device_time_v1": windows})
+    # Rows ceil(0.05 x 100) = 5 and ceil(0.95 x 100) = 95.
+    assert plain(cards_of(store, "r")["idle_ratio"].spread) == "p5-p95: 5.00 % to 95.0 %".replace(
+        " % to", " to"
+    )
+    few = Store({**tables, "device_time_v1": windows[:3]})
+    assert plain(cards_of(few, "r")["idle_ratio"].spread) == "range 1.00 to 3.00 %"
+
+
+def test_a_run_without_devices_knows_nothing_and_says_so(bare_run):
+    cards = cards_of(bare_run, "c" * 12).values()
+    assert {card.why for card in cards} == {"no device events in the trace"}
+    assert {card.text for card in cards} == {""}
+
+
+@pytest.mark.parametrize("panel", RUN_PANELS, ids=lambda panel: panel.key)
+def test_a_panel_without_rows_says_why(bare_run, panel):
+    section = filled(bare_run, panel, "c" * 12)
+    assert section.empty.endswith(".")
+    assert section.figures == []
+
+
+def test_setup_says_what_is_not_known(bare_run):
+    rows = dict(setup_rows(facts_of(bare_run, "c" * 12)))
+    assert rows["Model"] == rows["Tokens"] == rows["Batch"] == "not known"
+    assert rows["Devices"] == "0 traced, 0 named"
+    assert rows["Trace"] == "no_device_events"
+
+
+def test_setup_joins_what_is_known(two_runs):
+    rows = dict(setup_rows(facts_of(two_runs, "b" * 12)))
+    assert rows["Mesh, major to minor"] == "dp 2 x tp 2"
+    assert rows["Framework"] == "torch_xla, torch 2.9.1, torch_xla 2.9.0"
+    assert rows["Batch"] == "4 sequences, 1 microbatch"
+    assert rows["Devices"] == "cpu, 4 traced, 4 named, on 1 host"
+
+
+@pytest.mark.parametrize("versions", ["not JSON", '["a list"]', "3"])
+def test_strange_versions_are_left_out(versions):
+    store = Store({"runs": [{"run_id": "r", "framework": "jax", "framework_versions": versions}]})
+    assert dict(setup_rows(facts_of(store, "r")))["Framework"] == "jax"
+
+
+def test_a_run_without_markers_has_no_ttft():
+    row = {"run_id": "r", "source": "module", "tpot_s": 0.78, "decode_steps": 99}
+    summary = {"run_id": "r", "tpot_s": 0.78}
+    devices = [{"run_id": "r", "device_id": 0, "traced": True}]
+    tables = {"runs": [{"run_id": "r"}], "devices": devices}
+    store = Store({**tables, "latency_v1": [row], "run_summary_v1": [summary]})
+    cards = cards_of(store, "r")
+    assert cards["ttft_s"].why == "no markers of requests in the trace"
+    assert cards["tpot_s"].spread == "a mean: spread not known"
+    assert cards["tpot_s"].coverage == "n = 99 periods of one program"
+    section = filled(store, latency.PANEL, "r")
+    assert [figure.title for figure in section.figures] == ["TPOT by request"]
+    assert "TTFT is not known: no markers of requests in the trace." in section.notes
+    assert section.cells[0][0].text == "not known"
+
+
+def test_one_output_token_has_no_tpot():
+    store = Store(example_run("r", "one token", {"tp": 4}, steps=1))
+    assert cards_of(store, "r")["tpot_s"].why == "one output token: no time between tokens"
+    section = filled(store, latency.PANEL, "r")
+    assert "TPOT is not known: one output token: no time between tokens." in section.notes
+    assert filled(store, steps.PANEL, "r").empty == (
+        "The trace holds no step after a prefill that counts."
+    )
+
+
+def test_virtual_devices_have_no_share_of_a_peak(two_runs):
+    notes = filled(two_runs, bandwidth.PANEL, TP4).notes
+    assert (
+        "The share of the links' peak is not known: these devices are virtual and have no links."
+        in notes
+    )
+    assert any("Virtual devices" in note for note in filled(two_runs, time_split.PANEL, TP4).notes)
+
+
+def test_bounded_transfers_are_counted_and_left_out():
+    rows = [
+        {
+            "run_id": "r",
+            "instance": k,
+            "axis": "tp",
+            "kind": "all-gather",
+            "payload_bytes": MIB,
+            "group_size": 4,
+            "transfer_ps": 10,
+            "busbw_bytes_per_s": 1e9,
+            "is_bound": bound,
+        }
+        for k, bound in enumerate([True, None, False])
+    ]
+    store = Store({"runs": [{"run_id": "r"}], "collective_bandwidth_v1": rows})
+    section = filled(store, bandwidth.PANEL, "r")
+    assert section.coverage.startswith("Bandwidth is known for 1 of 3 instances;")
+    assert section.notes[0].startswith("2 instances left out:")
+
+
+def test_unknown_wire_bytes_are_neither_zero_nor_drawn():
+    base = {"run_id": "r", "device_id": 0, "phase": "decode", "axis": "ep", "collectives": 5}
+    rows = [
+        {**base, "kind": "all-reduce", "payload_bytes": 8, "wire_bytes": 8.0},
+        {**base, "kind": "ragged-all-to-all", "payload_bytes": 8, "wire_bytes": None},
+    ]
+    store = Store({"runs": [{"run_id": "r"}], "traffic_volume_v1": rows})
+    section = filled(store, volume.PANEL, "r")
+    assert section.notes == [
+        "Not drawn: 5 collectives (ragged-all-to-all) of unknown wire bytes; the device decides their size."
+    ]
+    assert [row["kind"] for row in data(section.figures[1].spec)] == ["all-reduce"]
+    assert [row[-1].text for row in section.cells][1] == "not known"
+
+
+def test_unclassified_bytes_say_why():
+    tables = example_run("r", "no mesh", {"tp": 4})
+    tables["runs"][0]["mesh"] = None
+    section = filled(Store(tables), volume.PANEL, "r")
+    assert plain(section.notes[0]).startswith(
+        "100 % of the payload is on no known axis: no mesh is known"
+    )
+
+
+def test_untraced_sources_are_grey_and_silent_ones_are_zero():
+    devices = [
+        {"run_id": "r", "device_id": d, "traced": d < 2, "core": "tensorcore"} for d in range(3)
+    ]
+    cell = {"run_id": "r", "axis": "tp", "kind": "all-reduce", "algorithm": "ring"}
+    cells = [{**cell, "source_device_id": 0, "target_device_id": 2, "bytes": 8.0}]
+    store = Store({"runs": [{"run_id": "r"}], "devices": devices, "traffic_matrix_v1": cells})
+    rows = rows_of(store, matrix.PANEL, "r")
+    assert rows.select("source", "target", "bytes").rows() == [
+        ("0", "2", 8),
+        ("1", None, 0),
+        ("2", None, None),
+    ]
+    section = filled(store, matrix.PANEL, "r")
+    assert data(section.figures[0].spec, 0) == [{"source": "2"}]
+    assert section.notes[0].startswith("The trace has no events of device 2:")
+
+
+def test_traffic_to_unknown_devices_is_told_and_not_drawn():
+    devices = [{"run_id": "r", "device_id": 0, "traced": True}]
+    cell = {"run_id": "r", "axis": "tp", "kind": "all-reduce", "algorithm": "ring"}
+    cells = [{**cell, "source_device_id": 0, "target_device_id": None, "bytes": 8.0}]
+    store = Store({"runs": [{"run_id": "r"}], "devices": devices, "traffic_matrix_v1": cells})
+    section = filled(store, matrix.PANEL, "r")
+    assert section.figures == []
+    assert plain(section.notes[0]) == "Not drawn: traffic to devices that are not known (8 B)."
+
+
+def test_an_unknown_part_makes_a_cell_unknown():
+    devices = [{"run_id": "r", "device_id": d, "traced": True} for d in range(2)]
+    cell = {"run_id": "r", "algorithm": "ring", "source_device_id": 0, "target_device_id": 1}
+    cells = [
+        {**cell, "axis": "tp", "kind": "all-reduce", "bytes": 8.0},
+        {**cell, "axis": "tp", "kind": "ragged-all-to-all", "bytes": None},
+    ]
+    store = Store({"runs": [{"run_id": "r"}], "devices": devices, "traffic_matrix_v1": cells})
+    section = filled(store, matrix.PANEL, "r")
+    assert data(section.figures[0].spec)[0]["bytes"] is None
+    assert any(note.startswith("Cells of unknown bytes are grey") for note in section.notes)
+
+
+def test_the_index_names_runs_of_unknown_size():
+    row = {
+        "run_id": "r",
+        "device_id": 0,
+        "axis": "ep",
+        "kind": "ragged-all-to-all",
+        "collectives": 1,
+    }
+    store = Store({"runs": [{"run_id": "r", "name": "x"}], "traffic_volume_v1": [row]})
+    rows = store.query(overview.TRAFFIC.sql, {"runs": ["r"]}).pl()
+    section = fill(overview.TRAFFIC, rows, store.facts())
+    assert section.figures == []
+    assert section.notes == ["Not drawn: traffic of unknown size in x."]
+
+
+def test_rejected_events_stand_in_every_coverage_sentence(two_runs):
+    facts = facts_of(two_runs, TP4)
+    for panel in RUN_PANELS:
+        if panel is not quality.ISSUES:
+            rows = rows_of(two_runs, panel, TP4)
+            assert "2 of 1,000 events rejected" in panel.coverage(rows, facts)
+
+
+def test_a_partial_run_says_so():
+    tables = merge(example_run("r", "cut", {"tp": 4}))
+    tables["runs"][0]["status"] = "partial"
+    assert filled(Store(tables), volume.PANEL, "r").coverage.endswith("the run is partial.")
