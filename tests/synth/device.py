@@ -29,6 +29,7 @@ from tests.synth.varints import INT64, REFERENCE, UINT64, EventBatch, StatColumn
 
 MODULES, STEPS = "XLA Modules", "Steps"
 MOST_STEPS = 10_000  # above, no Steps line: it names each step
+OWN_CLOCK_PS = 14_000_000  # how far the device's own clock is behind
 HEAD_AT = 3_000  # ps after the profile's start: first op of a launch under way
 HLO_CATEGORIES = {"custom-call": "custom-call", "fusion": "loop fusion"}
 
@@ -101,13 +102,15 @@ class DeviceWriter:
         self.done_ids[number] = self.plane.stat_id(event.op.replace("-start", "-done"))
         return number
 
-    def batch(self, line: str, ids: np.ndarray, offsets, durations) -> EventBatch:
-        """Events with the stats of their line; the device's own clock is 14 us off."""
+    def batch(self, line: str, ids: np.ndarray, offsets, durations, bases=None) -> EventBatch:
+        """Events with the stats of their line, once or after each base."""
         starts, durations = np.asarray(offsets) - self.shift, np.asarray(durations)
         stats: list[StatColumn] = []
         if line == OPS:
-            own = np.maximum(starts - 14_000_000, 0)
-            stats.append(StatColumn(self.plane.stat_id("device_offset_ps"), UINT64, own))
+            moves = bases is not None
+            own = starts - OWN_CLOCK_PS if moves else np.maximum(starts - OWN_CLOCK_PS, 0)
+            number = self.plane.stat_id("device_offset_ps")
+            stats.append(StatColumn(number, UINT64, own, moves=moves))
             stats.append(StatColumn(self.plane.stat_id("device_duration_ps"), UINT64, durations))
             # The profiler's own pairing, which does not always pair devices.
             reduces = np.isin(ids, list(self.reduce_ids))
@@ -118,7 +121,7 @@ class DeviceWriter:
         if line == ASYNC:
             done = np.array([self.done_ids[number] for number in ids.tolist()])
             stats.append(StatColumn(self.plane.stat_id("hlo_op"), REFERENCE, done))
-        return EventBatch(ids, starts, durations, tuple(stats))
+        return EventBatch(ids, starts, durations, tuple(stats), bases)
 
     def ops(self, line: str) -> Iterator[EventBatch]:
         """Events of the op lines, the cut launches at both ends included."""
@@ -128,9 +131,7 @@ class DeviceWriter:
         for phase, steps in step_chunks(self.run, len(templates[DECODE][0]), self.missed):
             ids, starts, durations = templates[phase]
             if len(ids):
-                offsets = times.step_start[steps][:, None] + starts
-                tiled = np.tile(ids, len(steps)), np.tile(durations, len(steps))
-                yield self.batch(line, tiled[0], offsets.ravel(), tiled[1])
+                yield self.batch(line, ids, starts, durations, times.step_start[steps])
         if self.run.tail_layers:
             program = step_launches(self.run, DECODE)[0].program
             cut = layer_cut(self.run, self.run.tail_layers, from_start=True)

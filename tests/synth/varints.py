@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 EVENT_TAG, STAT_TAG = 0x22, 0x22  # XLine.events = 4 and XEvent.stats = 4, both length-delimited
+# Columns of an encoded event: tag, length, 3 x (tag, value), then a stat's 6.
+OFFSET_COLUMN, FIRST_STAT, STAT_COLUMNS = 5, 8, 6
 UINT64, INT64, REFERENCE = (
     0x18,
     0x20,
@@ -19,23 +21,33 @@ UINT64, INT64, REFERENCE = (
 class StatColumn:
     """One integer stat of a batch: its metadata id (< 128), its field's tag, and a value an event.
 
-    `present` is None where every event has the stat.
+    `present` is None where every event has the stat; `moves` says that it is a time as offset_ps is.
     """
 
     metadata_id: int
     tag: int
     values: np.ndarray
     present: np.ndarray | None = None
+    moves: bool = False
 
 
 @dataclass(frozen=True)
 class EventBatch:
-    """Events of one line in order; times in ps from the line's timestamp."""
+    """Events of one line in order; times in ps from the line's timestamp.
+
+    With `bases`, ascending, the events repeat, once after each of these times.
+    """
 
     metadata_id: np.ndarray
     offset_ps: np.ndarray
     duration_ps: np.ndarray
     stats: tuple[StatColumn, ...] = ()
+    bases: np.ndarray | None = None
+
+    def at(self, base: int) -> EventBatch:
+        """The events after one of the bases."""
+        stats = (replace(s, values=s.values + base) if s.moves else s for s in self.stats)
+        return replace(self, offset_ps=self.offset_ps + base, stats=tuple(stats), bases=None)
 
 
 def varint(value: int) -> bytes:
@@ -86,24 +98,64 @@ def _columns(batch: EventBatch) -> tuple[np.ndarray, np.ndarray]:
     return varints, lengths
 
 
+def _alike(batch: EventBatch) -> Iterator[tuple[EventBatch, np.ndarray]]:
+    """A repeated batch in parts of which every repetition has the same number of bytes.
+
+    Times only grow, and so do their varints: a part is alike when its first and last repetition are.
+    """
+    bases = np.zeros(1, dtype=np.int64) if batch.bases is None else batch.bases
+    ends = (_columns(batch.at(int(bases[k])))[1] for k in (0, -1))
+    if len(bases) == 1 or np.array_equal(*ends):
+        yield batch, bases
+        return
+    middle = len(bases) // 2
+    for part in (bases[:middle], bases[middle:]):
+        yield from _alike(replace(batch, bases=part))
+
+
 def encoded_size(batches: Iterable[EventBatch]) -> int:
     """Bytes that `encode` will give for the same batches."""
-    return sum(int(_columns(batch)[1].sum()) for batch in batches)
+    return sum(
+        int(_columns(part.at(int(bases[0])))[1].sum()) * len(bases)
+        for batch in batches
+        for part, bases in _alike(batch)
+    )
+
+
+def _write(out: np.ndarray, starts: np.ndarray, sizes: np.ndarray, values: np.ndarray) -> None:
+    """Write varints of known sizes at byte positions of the last axis of `out`."""
+    chosen = np.flatnonzero(sizes)
+    for byte in range(10):
+        chosen = chosen[sizes[chosen] > byte]
+        if not len(chosen):
+            return
+        low = (values[..., chosen] >> np.uint64(7 * byte)) & np.uint64(0x7F)
+        more = (sizes[chosen] > byte + 1).astype(np.uint64) << np.uint64(7)
+        out[..., starts[chosen] + byte] = (low | more).astype(np.uint8)
 
 
 def encode(batches: Iterable[EventBatch]) -> Iterator[bytes]:
-    """The `events` fields of an XLine, a chunk a batch."""
+    """The `events` fields of an XLine, in chunks.
+
+    Of a repeated batch one repetition is encoded, copied, and its times written over.
+    """
     for batch in batches:
-        varints, lengths = _columns(batch)
-        flat, sizes = varints.ravel(), lengths.ravel()
-        starts = np.cumsum(sizes) - sizes
-        out = np.empty(int(sizes.sum()), dtype=np.uint8)
-        chosen = np.flatnonzero(sizes)
-        for byte in range(10):
-            chosen = chosen[sizes[chosen] > byte]
-            if not len(chosen):
-                break
-            low = (flat[chosen] >> np.uint64(7 * byte)) & np.uint64(0x7F)
-            more = (sizes[chosen] > byte + 1).astype(np.uint64) << np.uint64(7)
-            out[starts[chosen] + byte] = (low | more).astype(np.uint8)
-        yield out.tobytes()
+        for part, bases in _alike(batch):
+            varints, lengths = _columns(part.at(int(bases[0])))
+            sizes = lengths.ravel()
+            starts = np.cumsum(sizes) - sizes
+            out = np.empty((len(bases), int(sizes.sum())), dtype=np.uint8)
+            _write(out[0], starts, sizes, varints.ravel())
+            out[1:] = out[0]
+            if len(bases) > 1:
+                places = starts.reshape(lengths.shape)
+                moving = [(OFFSET_COLUMN, part.offset_ps)]
+                moving += [
+                    (FIRST_STAT + STAT_COLUMNS * k + STAT_COLUMNS - 1, stat.values)
+                    for k, stat in enumerate(part.stats)
+                    if stat.moves
+                ]
+                for column, values in moving:
+                    times = (values + bases[:, None]).astype(np.uint64)
+                    _write(out, places[:, column], lengths[:, column], times)
+            yield out.tobytes()
