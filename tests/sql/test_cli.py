@@ -177,9 +177,6 @@ def test_views_and_tables(
 def test_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sound = write_warehouse(tmp_path / "sound", GIVEN)
-    assert run(monkeypatch, "check", "-w", sound) == 0
-    assert capsys.readouterr().out == ""
     issue = {"run_id": "ab12", "code": "c", "message": "m", "source": "s", "count": 1}
     warned = write_warehouse(
         tmp_path / "warned", {**GIVEN, "issues": [{**issue, "severity": "warning"}]}
