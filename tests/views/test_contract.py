@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import sqlglot
 
 from tests.views.contract import CONTRACT, contract
 from xlahouse.sql.library import TABLES, View, shipped
@@ -22,6 +23,14 @@ def test_columns_and_types_are_those_of_the_contract(tmp_path: Path) -> None:
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_lint(view: View) -> None:
     assert lint(view) == []
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_spark_can_be_told(view: View) -> None:
+    (text,) = sqlglot.transpile(
+        view.sql, read="duckdb", write="spark", unsupported_level=sqlglot.ErrorLevel.RAISE
+    )
+    assert text
 
 
 @pytest.mark.parametrize("name", json.loads(CONTRACT.read_text()))
