@@ -20,8 +20,8 @@
     }
   };
   document.querySelectorAll("[data-spec]").forEach(draw);
-  // Paper hides nothing: what is folded on the screen is open in print.
-  const folded = () => document.querySelectorAll("details.print:not([open])");
+  // Paper shows the numbers: tables that are folded on the screen are open in print.
+  const folded = () => document.querySelectorAll("details.rows:not([open])");
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...folded()];

@@ -124,6 +124,7 @@ MAX_TABLE_ROWS = 200
 
 def fill(panel: Panel[F], rows: pl.DataFrame, facts: F) -> Section:
     """Draw a panel's charts and format its table."""
+    rows = finite(rows)
     empty = panel.why_empty(facts) if rows.is_empty() else ""
     figures = [] if empty else panel.figures(rows, facts)
     return Section(
@@ -161,6 +162,16 @@ def count_marks(spec: dict[str, Any]) -> int:
 def format_rows(columns: Sequence[Column], rows: pl.DataFrame) -> list[list[Cell]]:
     """Rows -> cells, one list a row."""
     return [[_cell(column, row[column.name]) for column in columns] for row in rows.to_dicts()]
+
+
+def finite(rows: pl.DataFrame) -> pl.DataFrame:
+    """Infinite and NaN values as NULL: neither is a number that a page could show, nor is it JSON."""
+    known = [
+        pl.when(pl.col(name).is_finite()).then(pl.col(name))
+        for name, kind in rows.schema.items()
+        if kind.is_float()
+    ]
+    return rows.with_columns(known)
 
 
 def inline(rows: pl.DataFrame) -> alt.InlineData:

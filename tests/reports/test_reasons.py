@@ -248,3 +248,11 @@ def test_a_partial_run_says_so():
     tables = merge(example_run("r", "cut", {"tp": 4}))
     tables["runs"][0]["status"] = "partial"
     assert filled(Store(tables), volume.PANEL, "r").coverage.endswith("the run is partial.")
+
+
+def test_infinite_values_are_not_known():
+    row = {"run_id": "r", "source": "module", "tpot_s": float("inf"), "decode_steps": 1}
+    store = Store({"runs": [{"run_id": "r"}], "latency_v1": [row]})
+    section = filled(store, latency.PANEL, "r")
+    assert section.figures == []
+    assert section.cells[0][3].text == "not known"
