@@ -6,25 +6,55 @@ from tests.synth.brute_time import COLLECTIVES
 from tests.synth.protos import ELEMENT_BYTES, ELEMENT_TYPES
 
 
+def unravel(flat, sizes):
+    """Coordinates of a number in a box of sizes, major to minor."""
+    digits = []
+    for size in reversed(sizes):
+        flat, digit = divmod(flat, size)
+        digits.insert(0, digit)
+    return digits
+
+
+def cut(order, n):
+    """A list in pieces of n."""
+    return [order[k : k + n] for k in range(0, len(order), n)]
+
+
+def mesh_groups(listed):
+    """Groups of a mesh notation: everybody sorted by the coordinates that are not of its axes."""
+    sizes = [axis.size for axis in listed.mesh.axes]
+    (axis,) = listed.axes
+    at = axis.mesh_axis_index
+    if axis.HasField("sub_axis_info"):
+        part, whole = axis.sub_axis_info, sizes[at]
+        parts = [part.pre_size, part.size, whole // part.pre_size // part.size]
+        sizes, at = [*sizes[:at], *parts, *sizes[at + 1 :]], at + 1
+    count = 1
+    for size in sizes:
+        count *= size
+
+    def others(flat):
+        digits = unravel(flat, sizes)
+        return digits[:at] + digits[at + 1 :], digits[at]
+
+    return cut(sorted(range(count), key=others), sizes[at])
+
+
 def expand(instruction, replicas, partitions):
     """Flattened ids of each group, in every notation and id mode of the format."""
     listed = instruction.collective_device_list
-    if listed.HasField("iota"):
-        iota = listed.iota
-        order = [0]
-        for size in iota.iota_reshape_dims:
-            order = [head * size + k for head in order for k in range(size)]
-        sizes, perm = list(iota.iota_reshape_dims), list(iota.iota_transpose_perm)
-        key = {}
-        for flat in order:
-            rest, digits = flat, []
-            for size in reversed(sizes):
-                rest, digit = divmod(rest, size)
-                digits.insert(0, digit)
-            key[flat] = [digits[k] for k in perm]
-        order.sort(key=key.get)
-        n = iota.num_devices_per_group
-        groups = [order[k : k + n] for k in range(0, len(order), n)]
+    iotas = [listed.iota, instruction.iota_collective_device_list]
+    iota = next((iota for iota in iotas if iota.num_replica_groups), None)
+    if instruction.HasField("mesh_axes_replica_group_list"):
+        groups = mesh_groups(instruction.mesh_axes_replica_group_list)
+    elif iota is not None:
+        count = iota.num_replica_groups * iota.num_devices_per_group
+
+        def transposed(flat):
+            digits = unravel(flat, iota.iota_reshape_dims)
+            return [digits[k] for k in iota.iota_transpose_perm]
+
+        groups = cut(sorted(range(count), key=transposed), iota.num_devices_per_group)
     else:
         given = listed.replica_groups or instruction.replica_groups
         groups = [list(group.replica_ids) for group in given]

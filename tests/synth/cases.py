@@ -56,6 +56,12 @@ CASES: dict[str, Run] = {
             extra_launches=2,
             lag_ps=(5_003, 0, 1_009, 307),
         ),
+        Run(
+            name="tp_mesh_notation",
+            mesh=(("tp", 2), ("dp", 2)),
+            notations=("mesh", "sub_axis", "new_iota"),
+            device_ids=(3, 0, 1, 2),
+        ),
         Run(name="tp_loop", loop=True, layers=3, mesh=(("dp", 2), ("tp", 2))),
         Run(name="sp", mesh=(("tp", 4),), sequence_parallel=True, lag_ps=(0, 3, 1_000_003, 17)),
         Run(

@@ -11,6 +11,9 @@ import numpy as np
 from tests.synth.protos import ELEMENT_BYTES
 
 PREFILL, DECODE, WARMUP, STEP = "prefill", "decode", "warmup", "step"
+# How groups are written: as an iota in a collective_device_list (or, newer, beside it), as lists there
+# or in the old field, as an axis (or a part of one) of a mesh, or not at all where all are one group.
+NOTATIONS = ("iota", "new_iota", "list", "device_list", "mesh", "sub_axis", "empty")
 DATA_AXES = ("dp", "fsdp")  # these split the batch
 IDLE_AXES = ("dp",)  # these cause no collective in inference
 US = 1_000_000  # ps
@@ -71,9 +74,7 @@ class Run:
     ids: str = (
         "flattened"  # what groups of all-reduces and the like hold: or replicas, all_partitions
     )
-    notations: tuple[str, ...] = (
-        "iota",
-    )  # iota, list, device_list, empty; collectives cycle through
+    notations: tuple[str, ...] = ("iota",)  # of NOTATIONS, which collectives cycle through
     loop: bool = False  # layers are the iterations of a while
     copies: bool = False  # a prefetch into VMEM and one from host memory in each step
     zero_starts: bool = False  # a copy's start has no length, and stands after its done

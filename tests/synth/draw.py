@@ -23,7 +23,8 @@ MESHES = (
     (("dp", 2), ("pp", 2), ("tp", 2)),
     (("tp", 2), ("pp", 3)),
 )
-NOTATIONS = ("iota", "list", "device_list", "empty")
+# The mesh notations have cases of their own.
+NOTATIONS = ("iota", "new_iota", "list", "device_list", "empty")
 
 
 def _times(rng: np.random.Generator, busy: int, mesh: dict[str, int]) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
-from tests.synth.mesh import Written
+from tests.synth.mesh import MeshAxes, Written
 from tests.synth.protos import ELEMENT_BYTES, ELEMENT_TYPES
 
 TILES = {"bf16": ((8, 128), (2, 1)), "f32": ((8, 128),)}
@@ -118,11 +119,25 @@ class Computation:
         return instruction
 
 
+def _fill_mesh(written: MeshAxes, proto) -> None:
+    if not written.sub_axis:
+        for number, size in enumerate(written.sizes):
+            proto.mesh.axes.add(name=f"axis_{number}", size=size)
+        proto.axes.add(mesh_axis_index=written.at)
+        return
+    proto.mesh.axes.add(name="axis_0", size=math.prod(written.sizes))
+    part = proto.axes.add(mesh_axis_index=0).sub_axis_info
+    part.pre_size, part.size = math.prod(written.sizes[: written.at]), written.sizes[written.at]
+
+
 def _fill_groups(instruction: Instruction, proto) -> None:
     written = instruction.groups
     proto.use_global_device_ids = written.global_ids
-    if written.iota is not None:
-        iota = proto.collective_device_list.iota
+    if written.axes is not None:
+        _fill_mesh(written.axes, proto.mesh_axes_replica_group_list)
+    elif written.iota is not None:
+        new = written.notation == "new_iota"
+        iota = proto.iota_collective_device_list if new else proto.collective_device_list.iota
         iota.num_replica_groups, iota.num_devices_per_group = (
             written.iota.groups,
             written.iota.members,

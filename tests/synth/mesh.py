@@ -26,12 +26,33 @@ class Iota:
 
 
 @dataclass(frozen=True)
+class MeshAxes:
+    """Groups along an axis of a mesh, or along a part of its only axis (`sub_axis`).
+
+    XLA's names for the axes differ from instruction to instruction and mean nothing.
+    """
+
+    sizes: tuple[int, ...]
+    at: int
+    sub_axis: bool
+
+    def __str__(self) -> str:
+        if self.sub_axis:
+            before = math.prod(self.sizes[: self.at])
+            total = math.prod(self.sizes)
+            return f"mesh['axis_0'={total}] {{'axis_0':({before}){self.sizes[self.at]}}}"
+        axes = ",".join(f"'axis_{k}'={size}" for k, size in enumerate(self.sizes))
+        return f"mesh[{axes}] {{'axis_{self.at}'}}"
+
+
+@dataclass(frozen=True)
 class Written:
     """Replica groups as an instruction holds them."""
 
     groups: Groups
     notation: str
     iota: Iota | None = None
+    axes: MeshAxes | None = None
     channel: bool = True
     global_ids: bool = False
 
@@ -40,8 +61,8 @@ class Written:
         """The value of `replica_groups=`."""
         if self.notation == "empty":
             return "{}"
-        if self.iota is not None:
-            return str(self.iota)
+        if self.iota is not None or self.axes is not None:
+            return str(self.iota or self.axes)
         return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in self.groups) + "}"
 
 
@@ -98,5 +119,8 @@ def write_groups(mesh: Mesh, axis: str, notation: str, ids: str, replicas: int) 
     groups = groups_along(local, str(at))
     if notation == "empty" and (len(groups) > 1 or ids == "flattened"):
         notation = "list"
-    iota = iota_along(sizes, at) if notation == "iota" else None
-    return Written(groups, notation, iota, ids != "replicas", ids == "flattened")
+    iota = iota_along(sizes, at) if notation in ("iota", "new_iota") else None
+    axes = None
+    if notation in ("mesh", "sub_axis"):
+        axes = MeshAxes(sizes, at, notation == "sub_axis" and sizes[at] < math.prod(sizes))
+    return Written(groups, notation, iota, axes, ids != "replicas", ids == "flattened")
