@@ -108,6 +108,7 @@ class Run:
     jitter_ps: int = 0  # of the host gap
     seed: int = 0
     # what the profiler saw
+    worlds: int = 1  # copies of the run on the same hosts, in processes that share device numbers
     markers: bool = True
     warmup: bool = False  # a request 0 under warm-up markers before the first request
     same_links: bool = False  # processes use the same ids to link enqueues to launches
@@ -134,6 +135,8 @@ class Run:
             raise ValueError("pp allows neither skew nor copies")
         if self.loop and (self.copies or "fsdp" in self.busy_axes):
             raise ValueError("a loop allows neither copies nor fsdp")
+        if self.worlds > 1 and self.processes > 1:
+            raise ValueError("worlds are processes of their own")
         if not self.markers and (self.staged or self.warmup or self.missed):
             raise ValueError("without markers: no stages, warm-up or missed passes")
         cut = self.head_layers or self.tail_layers

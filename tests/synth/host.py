@@ -15,6 +15,7 @@ from tests.synth.timeline import clock, step_launches
 from tests.synth.varints import INT64, EventBatch, StatColumn
 
 EPOCH_NS = 1_741_722_099_081_044_120  # profile start of the first host
+WORLD_NS = 7_919  # from one world's start to the next one's
 LINE_NS = 1_042  # host lines have a small timestamp of their own
 ENQUEUE_PS, ENQUEUE_EVERY_PS = 21_000, 50_000
 REQUEST_LEAD_PS = 1_000_000  # a request's marker starts before its prefill's
@@ -104,10 +105,10 @@ def metadata_plane(run: Run, programs: list[Program], lowered: dict[int, Lowered
     return plane
 
 
-def environment_plane(run: Run, host: int) -> Plane:
-    """`Task Environment`: when the profile started and stopped, UNIX ns."""
+def environment_plane(run: Run, host: int, world: int) -> Plane:
+    """`Task Environment`: when the profile started and stopped, UNIX ns; worlds start one by one."""
     plane = Plane(0, "Task Environment")
-    start = EPOCH_NS + run.start_ns(host)
-    stop = EPOCH_NS + -(-clock(run).end // 1000)
+    start = EPOCH_NS + run.start_ns(host) + world * WORLD_NS
+    stop = EPOCH_NS + -(-clock(run).end // 1000) + world * WORLD_NS
     plane.stats = {"profile_start_time": Unsigned(start), "profile_stop_time": Unsigned(stop)}
     return plane

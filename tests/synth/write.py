@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 from tests.synth.describe import Run
@@ -18,7 +19,7 @@ SESSION = "trace_0.trace/plugins/profile/2025_03_11_19_41_39"
 
 
 def processes(run: Run) -> Iterator[tuple[int, int, list[int]]]:
-    """(host, process, mesh positions by plane number) of each traced process."""
+    """(host, process, mesh positions by plane number) of each traced process of a world."""
     for host in range(run.hosts):
         for process in range(run.processes):
             inside = [p for p in run.positions if (run.host(p), run.process(p)) == (host, process)]
@@ -26,7 +27,7 @@ def processes(run: Run) -> Iterator[tuple[int, int, list[int]]]:
                 yield host, process, sorted(inside, key=run.local)
 
 
-def process_planes(run: Run, host: int, positions: list[int]) -> Iterator[Plane]:
+def process_planes(run: Run, host: int, positions: list[int], world: int) -> Iterator[Plane]:
     """The planes of one process' file."""
     ours = [program for program in programs(run) if set(program.positions) & set(positions)]
     if run.extra_launches and run.positions[0] in positions:
@@ -36,7 +37,7 @@ def process_planes(run: Run, host: int, positions: list[int]) -> Iterator[Plane]
         yield device_plane(run, position, lowered, 2 + 8 * number)
     yield metadata_plane(run, ours, lowered)
     yield host_plane(run, host, positions, 1)
-    yield environment_plane(run, host)
+    yield environment_plane(run, host, world)
 
 
 def manifest(run: Run) -> Manifest:
@@ -73,11 +74,12 @@ def write_run(run: Run, folder: Path) -> list[Path]:
     """Write the run's files below `folder`; gives the XSpace files."""
     session, paths = folder / SESSION, []
     session.mkdir(parents=True)
-    for host, process, positions in processes(run):
-        name = f"host{host}" if run.processes == 1 else f"host{host}.{process}"
+    for world, (host, process, positions) in product(range(run.worlds), processes(run)):
+        several = run.processes > 1 or run.worlds > 1
+        name = f"host{host}.{world + process}" if several else f"host{host}"
         path = session / f"{name}.xplane.pb"
         with path.open("wb") as file:
-            for plane in process_planes(run, host, positions):
+            for plane in process_planes(run, host, positions, world):
                 file.writelines(plane.pieces())
             file.write(delimited(4, len(f"host{host}")) + f"host{host}".encode())
         paths.append(path)
