@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from xlahouse.ingest.frames import Issue
-from xlahouse.ingest.instances import number_instances
+from xlahouse.ingest.instances import by_first_start, number_instances
 from xlahouse.ingest.tpu import WAITS
 
 BARRIER = WAITS[0]
@@ -41,9 +41,10 @@ def find_collectives(
     placed = pl.col("group_index").is_not_null()
     inside = arrived.filter(placed)
     numbers = number_instances(inside, ["program_id", "op", "group_index"])
-    rows = pl.concat(
-        [inside.with_columns(instance=numbers), arrived.filter(~placed)], how="diagonal"
-    ).sort("device_id", "start_ps")
+    numbered = by_first_start(inside.with_columns(instance=numbers), "instance")
+    rows = pl.concat([numbered, arrived.filter(~placed)], how="diagonal").sort(
+        "device_id", "start_ps"
+    )
     return Collectives(rows, _issues(rows, unpaired, source))
 
 

@@ -16,8 +16,7 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
         key: what identifies the thing that was executed.
 
     Returns:
-        One number a row, in the order of `rows`, dense from 0, in order of the instances' first starts
-        within a key.
+        One number a row, in the order of `rows`.
     """
     ordered = (
         rows.with_row_index("row")
@@ -39,3 +38,9 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
         earliest_end = min(earliest_end, end)
         numbers.append(instance)
     return ordered.with_columns(instance=pl.Series(numbers, dtype=pl.Int64)).sort("row")["instance"]
+
+
+def by_first_start(rows: pl.DataFrame, instance: str) -> pl.DataFrame:
+    """Renumber instances in order of their first start, so that numbers read as time."""
+    first = pl.struct(pl.col("start_ps").min().over(instance), instance)
+    return rows.with_columns((first.rank("dense").cast(pl.Int64) - 1).alias(instance))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.ingest.instances import number_instances
+from xlahouse.ingest.instances import by_first_start, number_instances
 
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")
 STEP = ("phase", "request", "step")
@@ -35,14 +35,8 @@ def finish_launches(
         instance = ordered.select(known.alias("instance"))["instance"]
     else:
         instance = number_instances(ordered, ["program_id", "module"])
-    numbered = _by_first_start(ordered.with_columns(launch_instance=instance))
+    numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
     return _with_step(numbered, markers, hosts)
-
-
-def _by_first_start(launches: pl.DataFrame) -> pl.DataFrame:
-    """Renumber instances in order of their first start, so that numbers read as time."""
-    first = pl.struct(pl.col("start_ps").min().over("launch_instance"), "launch_instance")
-    return launches.with_columns(launch_instance=first.rank("dense").cast(pl.Int64) - 1)
 
 
 def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
