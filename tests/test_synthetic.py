@@ -11,9 +11,11 @@ from tests.synth.cases import CASES
 from tests.synth.describe import Run
 from tests.synth.draw import draw_run
 from tests.synth.mesh import coordinate
+from tests.synth.summaries import SUMS
 from tests.synth.walk import schedule
 from tests.synth.write import write_run
 from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.audits import run_audits
 from xlahouse.sql.warehouse import Warehouse
 
 
@@ -46,6 +48,8 @@ MESH = "groups in mesh notation (field 93 of an instruction) are read as everybo
 # (test, case) -> what is known to be wrong; strict, so that a fix has to remove its entry.
 KNOWN = {
     ("test_device_time", "warmed_up"): WARMUP,
+    ("test_comm_compute", "warmed_up"): WARMUP,
+    ("test_run_summary", "warmed_up"): WARMUP,
     ("test_row_counts", "same_links"): LINKS,
     ("test_launch_instances", "same_links"): LINKS,
     ("test_collective_axis", "tp_mesh_notation"): MESH,
@@ -53,6 +57,7 @@ KNOWN = {
     ("test_traffic_volume", "tp_mesh_notation"): MESH,
     ("test_traffic_matrix", "tp_mesh_notation"): MESH,
     ("test_collective_bandwidth", "tp_mesh_notation"): MESH,
+    ("test_run_summary", "tp_mesh_notation"): MESH,
 }
 
 
@@ -201,6 +206,28 @@ def test_latency(ingested):
     columns = ("request", "source", "ttft_s", "tpot_s", "e2e_s", "output_tokens_per_s")
     found = ingested.rows("select * from latency_v1")
     assert_same(found, ingested.expected["latency"], columns)
+
+
+def test_comm_compute(ingested):
+    names = [*(f"{name}_ps" for name in SUMS), "phase", "device_steps"]
+    names += ["comm_compute_ratio", "exposed_ratio", "idle_ratio"]
+    found = ingested.rows("select * from comm_compute_v1 where phase is not null")
+    assert_same(found, ingested.expected["comm_compute"], names)
+
+
+def test_step_latency(ingested):
+    found = ingested.rows("select * from step_latency_v1")
+    columns = ("request", "step", "phase", "latency_s")
+    assert_same(found, ingested.expected["step_latency"], columns)
+
+
+def test_run_summary(ingested):
+    expected = ingested.expected["run_summary"]
+    assert_same(ingested.rows("select * from run_summary_v1"), expected, list(expected[0]))
+
+
+def test_audits_find_nothing(ingested):
+    assert [finding for finding in run_audits(ingested.warehouse) if finding.rows] == []
 
 
 def test_launches_are_linked(ingested):

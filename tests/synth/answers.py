@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.synth.describe import Run
+from tests.synth.summaries import comm_compute, run_summary, step_latency
 from tests.synth.times import device_time, latency, row_counts
 from tests.synth.traffic import (
     ALGORITHMS,
@@ -23,5 +24,8 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "collective_bandwidth": collective_bandwidth(run),
         "device_time": device_time(run),
         "latency": latency(run),
+        "comm_compute": comm_compute(run),
+        "step_latency": step_latency(run),
+        "run_summary": run_summary(run),
         "row_counts": row_counts(run),
     }

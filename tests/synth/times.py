@@ -133,14 +133,14 @@ def _extra_steps(run: Run) -> list[Row]:
     return [{**row, "step": step} for step in range(run.extra_launches)]
 
 
-def _end(run: Run, phase: str, positions) -> int:
+def step_end(run: Run, phase: str, positions) -> int:
     """End of a step's last op on some devices, ps after the step's start."""
     return max(step_window(run, phase, p)[1] for p in positions)
 
 
-def _from_marker_to_marker(run: Run, index: int) -> int:
+def marker_to_marker(run: Run, index: int) -> int:
     """From a pass' marker to the next one's: dispatch, the step, fetch and the host's gap."""
-    length = _end(run, run.passes[index].phase, range(len(run.devices)))
+    length = step_end(run, run.passes[index].phase, range(len(run.devices)))
     return run.dispatch_ps + length + run.fetch_ps + int(run.host_gaps[index])
 
 
@@ -152,11 +152,13 @@ def latency(run: Run) -> list[Row]:
     for request in range(run.requests):
         first = (request + run.warmup) * run.steps
         seen = {
-            each.index: _end(run, each.phase, [p for p in run.positions if run.saw(p, each.index)])
+            each.index: step_end(
+                run, each.phase, [p for p in run.positions if run.saw(p, each.index)]
+            )
             for each in (run.passes[first], run.passes[first + decodes])
         }
         ttft = run.dispatch_ps + seen[first]
-        between = sum(_from_marker_to_marker(run, first + k) for k in range(decodes))
+        between = sum(marker_to_marker(run, first + k) for k in range(decodes))
         decode = between - seen[first] + seen[first + decodes]
         e2e = (ttft + decode) * 1e-12
         rows.append(
@@ -175,7 +177,7 @@ def latency(run: Run) -> list[Row]:
 def _unmarked_latency(run: Run) -> Row:
     """TPOT from the most-launched program, decode: mean distance of its launches' ends."""
     decodes = [each.index for each in run.passes if each.phase == DECODE]
-    between = sum(_from_marker_to_marker(run, k) for k in range(decodes[0], decodes[-1]))
+    between = sum(marker_to_marker(run, k) for k in range(decodes[0], decodes[-1]))
     unknown = dict.fromkeys(("request", "ttft_s", "e2e_s", "output_tokens_per_s"))
     tpot = between / (len(decodes) - 1) * 1e-12
     return {**unknown, "source": "module", "tpot_s": tpot}
