@@ -6,7 +6,7 @@ with placed as (
     select
         c.*,
         d.world,
-        coalesce(d.inferred, false) as inferred,
+        d.inferred,
         coalesce(
             a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
         ) as axis,
