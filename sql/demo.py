@@ -30,6 +30,11 @@ order by name""",
     ),
 )
 
+VIRTUAL = (
+    "Virtual devices: the structure (programs, collectives, groups, bytes) is valid, "
+    "the times are not an accelerator's."
+)
+
 
 def run_demo(out: Path, fresh: bool = False) -> None:
     """Run the demo; traces, warehouse and site land in `out`.
@@ -78,6 +83,8 @@ def _show_session(warehouse: Path) -> None:
         for title, sql in SESSION:
             print(f"\n{title}\n\n{sql}\n", flush=True)
             write_result(opened.query(sql), "table")
+        if opened.query("select 1 from run_summary where inferred limit 1").rows:
+            print(f"\n{VIRTUAL}", flush=True)
 
 
 def _report(warehouse: Path, site: Path, say: Say) -> list[Path]:
