@@ -16,6 +16,7 @@ from xlahouse.reports.units import (
     show_count,
     show_exact,
     show_factor,
+    show_ratio,
     show_s,
     show_text,
     suit,
@@ -171,11 +172,25 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
         found.append(
             "No host clock to compare with: the trace came without a manifest that has one."
         )
+    found += _against_host(rows)
     if facts.inferred:
         found.append(
             "Times are those of virtual devices on one machine's cores, not of an accelerator."
         )
     return found
+
+
+def _against_host(rows: pl.DataFrame) -> list[str]:
+    """How far the trace's mean is from the host clock's: the two should tell the same story."""
+    told = []
+    for metric, name in (("ttft_s", "TTFT"), ("tpot_s", "TPOT")):
+        both = rows.drop_nulls([metric, f"measured_{metric}"]).filter(
+            pl.col(f"measured_{metric}") > 0
+        )
+        if not both.is_empty():
+            off = sum(both[metric]) / sum(both[f"measured_{metric}"]) - 1
+            told.append(f"{name} {'+' if off >= 0 else '-'}{show_ratio(abs(off))}")
+    return [f"Mean of the trace against the host clock's: {', '.join(told)}."] if told else []
 
 
 def why_empty(facts: RunFacts) -> str:

@@ -76,12 +76,14 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
         *((pl.col(f"{p}_s") / unit.factor).alias(p) for p in ("p05", "p50", "p95"))
     )
     hue = CLOCK_COLOURS["trace"]
+    few = len(data) <= 12  # Vega would also label what is halfway between two steps
+    ticks = {"values": data["first_step"].to_list()} if few else {"tickCount": 8}
     base = alt.Chart(inline(data)).encode(
         x=alt.X(
             "first_step:Q",
             title=title,
             scale=alt.Scale(nice=False),
-            axis=alt.Axis(tickMinStep=1, format="d", tickCount=8),
+            axis=alt.Axis(format="d", **ticks),
         ),
         tooltip=[
             alt.Tooltip("first_step:Q", title="from step"),

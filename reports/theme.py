@@ -42,6 +42,7 @@ _LEGEND = {
     "symbolFillColor": INK,
     "symbolStrokeWidth": 0,
     "columnPadding": 16,
+    "padding": 4,
 }
 CONFIG: dict[str, Any] = {
     "background": "transparent",
