@@ -53,7 +53,7 @@ def run_row(
 ) -> dict[str, Any]:
     """The row without `files`; what neither manifest nor trace tells is NULL."""
     traced = len(built.devices)
-    named = max(len(built.logical_ids), manifest.device_count if manifest else 0)
+    named = max(built.devices_named, manifest.device_count if manifest else 0)
     kinds = sorted({device.kind for device in built.devices})
     row: dict[str, Any] = {
         "run_id": run_id,

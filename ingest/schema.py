@@ -264,6 +264,7 @@ target_device_id int receiver
         "HLO instruction of a program",
         _columns(f"""
 run_id str run
+world int processes whose programs share device numbers
 program_id uint compiled program
 module str name of the program
 computation str computation that holds it

@@ -166,15 +166,45 @@ def test_a_bad_host_costs_its_file_and_is_an_issue(tmp_path):
     assert "unreadable_file" in rows(tmp_path / "wh", "issues")["code"].to_list()
 
 
-def test_two_planes_of_one_device_number_cost_the_later_one(tmp_path):
-    session = tmp_path / "log/plugins/profile/s"
-    write(session / "a.xplane.pb", tpu_trace())
-    write(session / "b.xplane.pb", tpu_trace() + space(hostnames=("other",)))
-    ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+def test_two_planes_of_one_file_and_number_cost_the_later_one(tmp_path):
+    second = PlaneBuilder("/device:TPU:7", core_details=b"")  # empty details mean device 0
+    second.event(second.line("XLA Ops"), "%a = f32[] add()", 0, 5)
+    path = write(tmp_path / "a.xplane.pb", tpu_trace() + space(second.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
     assert "device_collision" in rows(tmp_path / "wh", "issues")["code"].to_list()
-    coverage = rows(tmp_path / "wh", "coverage")
-    assert coverage["events_rejected"].sum() == 2
+    assert rows(tmp_path / "wh", "coverage")["events_rejected"].sum() == 1
     assert rows(tmp_path / "wh", "ops").height == 1
+
+
+def test_processes_that_share_device_numbers_are_worlds(tmp_path):
+    """Two processes of a host, each with devices 0 (traced) and 1 of its own program."""
+    session = tmp_path / "log/plugins/profile/s"
+    for name in ("host0.0", "host0.1"):
+        environment = PlaneBuilder("Task Environment", profile_start_time=5_000_000, pid=name)
+        write(session / f"{name}.xplane.pb", tpu_trace() + space(environment.plane, hostnames=()))
+    (result,) = ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+    devices = rows(tmp_path / "wh", "devices").sort("device_id")
+    columns = ["device_id", "world", "logical_id", "traced", "process"]
+    assert devices.select(columns).rows() == [
+        (0, 0, 0, True, 0),
+        (1, 0, 1, False, None),
+        (2, 1, 0, True, 1),
+        (3, 1, 1, False, None),
+    ]
+    groups = rows(tmp_path / "wh", "replica_groups").sort("world", "position")
+    assert groups.select("world", "logical_id", "device_id").rows() == [
+        (0, 0, 0),
+        (0, 1, 1),
+        (1, 0, 2),
+        (1, 1, 3),
+    ]
+    # at the same time and of the same program, yet two transfers, two launches, two steps
+    found = rows(tmp_path / "wh", "collectives").sort("device_id")
+    assert found.select("device_id", "instance", "step").rows() == [(0, 0, 0), (2, 1, 1)]
+    assert rows(tmp_path / "wh", "launches")["launch_instance"].sort().to_list() == [0, 1]
+    phases = rows(tmp_path / "wh", "phases")
+    assert phases["step"].sort().to_list() == [0, 1]
+    assert result.status == "partial"
 
 
 def test_without_hlo_nothing_is_guessed(tmp_path):
