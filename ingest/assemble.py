@@ -119,12 +119,7 @@ def _world_tables(
         orient="row",
     )
     markers = _stacked(planes, "markers", frames.MARKERS)
-    launches = finish_launches(
-        _stacked(planes, "launches", frames.LAUNCHES),
-        _stacked(planes, "producers", frames.PRODUCERS),
-        markers,
-        hosts,
-    )
+    launches = finish_launches(_stacked(planes, "launches", frames.LAUNCHES), markers, hosts)
     ops = finish_ops(_stacked(planes, "ops", frames.OPS), launches, facts.ops)
     in_world = pl.lit(world.number, pl.Int64).alias("world")
     groups = facts.groups.with_columns(in_world, device_id="logical_id")

@@ -31,7 +31,9 @@ LAUNCHES: dict[str, Any] = {
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
     "enqueue_ps": pl.Int64,
-    "link": pl.Int64,  # consumer id (_c) that a host event's producer id (_p) equals
+    # consumer context and id (_ct, _c) that the enqueuing host event's (_pt, _p) equal, within a file
+    "link_type": pl.Int64,
+    "link": pl.Int64,
     "launch_key": pl.Int64,
     "instance_key": pl.Int64,  # where the reader knows the launch instance
 }
@@ -57,7 +59,7 @@ MARKERS: dict[str, Any] = {
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
 }
-PRODUCERS: dict[str, Any] = {"link": pl.Int64, "enqueue_ps": pl.Int64}
+PRODUCERS: dict[str, Any] = {"link_type": pl.Int64, "link": pl.Int64, "enqueue_ps": pl.Int64}
 COVERAGE: dict[str, Any] = {
     "source": pl.String,
     "plane": pl.String,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,48 @@ def _decode_iota(iota: Any) -> list[list[int]]:
     return [[int(number) for number in row] for row in order.reshape(groups, size)]
 
 
+def _decode_mesh(listed: Any) -> list[list[int]]:
+    """`mesh['a'=4,'b'=2] {'a'}` -> lists of numbers: members differ along the axes in braces.
+
+    An axis may be named in part, as `'a':(pre)size`: then the mesh's axis is split in three.
+    """
+    sizes = [axis.size for axis in listed.mesh.axes]
+    numbers = np.array(listed.mesh.device_ids or range(math.prod(sizes)), dtype=np.int64)
+    if len(numbers) != math.prod(sizes):
+        raise GroupError(f"a mesh of {sizes} lists {len(numbers)} devices")
+    cuts: dict[int, set[int]] = {index: {1, size} for index, size in enumerate(sizes)}
+    wanted: list[tuple[int, int, int]] = []  # (axis, size of what lies before, that and the part)
+    for ref in listed.axes:
+        index, part = ref.mesh_axis_index, ref.sub_axis_info
+        if not 0 <= index < len(sizes):
+            raise GroupError(f"axis {index} of a mesh of {sizes}")
+        before, size = (part.pre_size, part.size) if part.size else (1, sizes[index])
+        if before < 1 or size < 1 or sizes[index] % (before * size):
+            raise GroupError(f"({before}){size} is no part of an axis of {sizes[index]}")
+        cuts[index] |= {before, before * size}
+        wanted.append((index, before, before * size))
+    dims: list[tuple[int, int, int]] = []
+    for index in cuts:
+        marks = sorted(cuts[index])
+        if any(high % low for low, high in pairwise(marks)):
+            raise GroupError(f"parts {marks} of one axis do not nest")
+        dims += [(index, low, high) for low, high in pairwise(marks)]
+    grouped = [
+        place
+        for index, low, high in wanted
+        for place, (axis, start, end) in enumerate(dims)
+        if axis == index and low <= start and end <= high
+    ]
+    others = [place for place in range(len(dims)) if place not in grouped]
+    cube = numbers.reshape([high // low for _, low, high in dims]).transpose(others + grouped)
+    size = math.prod(dims[place][2] // dims[place][1] for place in grouped)
+    return [[int(number) for number in row] for row in cube.reshape(-1, size)]
+
+
 def raw_groups(instruction: Any) -> list[list[int]]:
     """Groups as the instruction writes them, in whichever notation; [] means everybody."""
+    if instruction.mesh_axes_replica_group_list.axes:
+        return _decode_mesh(instruction.mesh_axes_replica_group_list)
     listed = instruction.collective_device_list
     for iota in (instruction.iota_collective_device_list, listed.iota_replica_group_list):
         if iota.num_replica_groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.capture.manifest import MARKER_PREFIX
+from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
 from xlahouse.ingest import frames
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.xspace import Plane
@@ -58,16 +58,22 @@ def marker_rows(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.Data
     for stat, column in (("request", "request"), ("step_num", "step")):
         numbers = plane.event_stats.numbers(stat).rename({stat: column, "owner": "event"})
         marks = marks.join(numbers, on="event", how="left", maintain_order="left")
-    return marks.with_columns(
+    marked = marks.with_columns(
         host=pl.lit(host, pl.String), phase=pl.col("name").str.strip_prefix(MARKER_PREFIX)
     ).pipe(frames.conform, frames.MARKERS)
+    # Captures number warm-ups from 0 too; a step's key must not be that of a measured request's.
+    warmup = MARKER_PREFIX + pl.col("phase") == WARMUP
+    return marked.with_columns(
+        request=pl.when(warmup).then(-1 - pl.col("request")).otherwise("request")
+    )
 
 
 def _producers(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
     """Host events that enqueue something: producer id and start."""
-    ids = plane.event_stats.numbers("_p").rename({"_p": "link", "owner": "event"})
+    ids = plane.event_stats.numbers("_p").join(plane.event_stats.numbers("_pt"), on="owner")
     return (
-        ids.join(events.select("event", enqueue_ps="start_ps"), on="event")
-        .unique("link", keep="first", maintain_order=True)
+        ids.select(event="owner", link="_p", link_type="_pt")
+        .join(events.select("event", enqueue_ps="start_ps"), on="event")
+        .unique(["link_type", "link"], keep="first", maintain_order=True)
         .pipe(frames.conform, frames.PRODUCERS)
     )

@@ -11,23 +11,19 @@ STEP = ("phase", "request", "step")
 
 
 def finish_launches(
-    launches: pl.DataFrame, producers: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame
+    launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame
 ) -> pl.DataFrame:
     """Number launches, find their instances, and place them in steps.
 
     Args:
         launches: frames.LAUNCHES of all devices.
-        producers: frames.PRODUCERS of all hosts.
         markers: frames.MARKERS of all hosts.
         hosts: device_id, host.
 
     Returns:
         The launches table without run_id, and `launch_key`.
     """
-    linked = launches.join(
-        producers.rename({"enqueue_ps": "linked_ps"}), on="link", how="left", maintain_order="left"
-    ).with_columns(enqueue_ps=pl.coalesce("enqueue_ps", "linked_ps"))
-    ordered = linked.sort("device_id", "start_ps").with_columns(
+    ordered = launches.sort("device_id", "start_ps").with_columns(
         launch=pl.int_range(pl.len()).over("device_id")
     )
     known = pl.struct("instance_key", "program_id").rank("dense").cast(pl.Int64) - 1

@@ -114,6 +114,26 @@ MESSAGES = {
         3 iota_reshape_dims int64*
         4 iota_transpose_perm int32*
     """,
+    "MeshAxis": """
+        1 name bytes
+        2 size int64
+    """,
+    "Mesh": """
+        1 axes MeshAxis*
+        2 device_ids int64*
+    """,
+    "SubAxisInfo": """
+        1 pre_size int64
+        2 size int64
+    """,
+    "AxisRef": """
+        1 mesh_axis_index int64
+        2 sub_axis_info SubAxisInfo
+    """,
+    "MeshAxesList": """
+        1 mesh Mesh
+        2 axes AxisRef*
+    """,
     "CollectiveDeviceList": """
         1 replica_groups ReplicaGroup*
         2 iota_replica_group_list IotaReplicaGroupList
@@ -136,6 +156,7 @@ MESSAGES = {
         79 async_execution_thread bytes
         87 collective_device_list CollectiveDeviceList
         92 iota_collective_device_list IotaReplicaGroupList
+        93 mesh_axes_replica_group_list MeshAxesList
     """,
     "HloComputation": """
         1 name bytes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import cpu, hlo, host, tpu, xspace
+from xlahouse.ingest import cpu, frames, hlo, host, tpu, xspace
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.xspace import Plane, SpaceBytes
@@ -47,7 +47,22 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
     virtual = not any(_DEVICE_PLANE.match(xspace.plane_name(plane)) for plane in space.planes)
     for plane in _decoded(space, path, read.issues):
         _read_plane(plane, read, virtual)
+    _link(read)
     return read
+
+
+def _link(read: FileEvents) -> None:
+    """Give launches the time of their enqueue. Ids are a process's own, so they link within its file."""
+    producers = frames.stack([plane.producers for plane in read.planes], frames.PRODUCERS)
+    key = ["link_type", "link"]
+    enqueues = producers.unique(key, keep="first").rename({"enqueue_ps": "linked_ps"})
+    for number, plane in enumerate(read.planes):
+        if plane.launches.is_empty():
+            continue
+        linked = plane.launches.join(enqueues, on=key, how="left", maintain_order="left")
+        enqueue = pl.coalesce("enqueue_ps", "linked_ps")
+        launches = linked.with_columns(enqueue_ps=enqueue).drop("linked_ps")
+        read.planes[number] = replace(plane, launches=launches)
 
 
 def _decoded(space: SpaceBytes, path: str, issues: list[Issue]) -> Iterator[Plane]:
@@ -85,7 +100,7 @@ def shift(events: PlaneEvents, delta_ps: int, key_offset: int) -> PlaneEvents:
         return events
     timed = {
         name: _shifted(getattr(events, name), delta_ps)
-        for name in ("ops", "launches", "host_events", "counters", "markers", "producers")
+        for name in ("ops", "launches", "host_events", "counters", "markers")
     }
     for name in ("ops", "launches"):
         timed[name] = timed[name].with_columns(pl.col("^(launch_key|instance_key)$") + key_offset)

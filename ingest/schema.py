@@ -63,7 +63,7 @@ def _columns(text: str) -> tuple[Column, ...]:
 # The marker that an event falls under; every step grain is (run_id, device_id, request, step).
 _STEP = """
 phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
-request int number of the request; NULL without a marker
+request int number of the request; warm-ups count down from -1; NULL without a marker
 step int forward pass: 0 is prefill, k the k-th decode; without markers the launch instance
 """
 _SPAN = """

@@ -137,7 +137,8 @@ def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
-    link = plane.event_stats.numbers("_c").rename({"_c": "link"})
+    link = plane.event_stats.numbers("_c").join(plane.event_stats.numbers("_ct"), on="owner")
+    link = link.rename({"_c": "link", "_ct": "link_type"})
     own = plane.event_stats.numbers("program_id", pl.UInt64)
     fingerprint = pl.col("name").str.extract(r"\((\d+)\)$").cast(pl.UInt64, strict=False)
     return (
@@ -147,6 +148,7 @@ def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
             "start_ps",
             "duration_ps",
             "link",
+            "link_type",
             program_id=pl.coalesce("program_id", fingerprint),
             module=pl.col("name").str.replace(r"\(\d+\)$", ""),
         )

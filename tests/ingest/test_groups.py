@@ -66,6 +66,59 @@ def test_iota_in_its_own_field_of_newer_files():
     assert raw_groups(built) == [[0, 1], [2, 3]]
 
 
+def in_mesh(sizes, refs, device_ids=()):
+    """refs: mesh axes by number, or (axis, pre_size, size) of a part."""
+    built = instruction(channel_id=1, use_global_device_ids=True)
+    listed = built.mesh_axes_replica_group_list
+    for number, size in enumerate(sizes):
+        listed.mesh.axes.add(name=f"axis_{number}".encode(), size=size)
+    listed.mesh.device_ids.extend(device_ids)
+    for ref in refs:
+        if isinstance(ref, int):
+            listed.axes.add(mesh_axis_index=ref)
+        else:
+            part = listed.axes.add(mesh_axis_index=ref[0]).sub_axis_info
+            part.pre_size, part.size = ref[1:]
+    return built
+
+
+@pytest.mark.parametrize(
+    ("sizes", "refs", "device_ids", "expected"),
+    [
+        # devices 0..7 as 4 x 2: along the first axis every second one, along the second neighbours
+        ([4, 2], [0], [], [[0, 2, 4, 6], [1, 3, 5, 7]]),
+        ([4, 2], [1], [], [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        ([4, 2], [0, 1], [], [[0, 1, 2, 3, 4, 5, 6, 7]]),
+        # the order of the axes is the order of the members
+        ([2, 2], [1, 0], [], [[0, 2, 1, 3]]),
+        # an axis of one (as in `mesh['axis_0'=4,'axis_1'=1] {'axis_0'}`)
+        ([4, 1], [0], [], [[0, 1, 2, 3]]),
+        # devices in an order of their own
+        ([2, 2], [1], [3, 0, 1, 2], [[3, 0], [1, 2]]),
+        # an axis of 8 as 2 x 2 x 2: its first, its middle and its last part
+        ([8], [(0, 1, 2)], [], [[0, 4], [1, 5], [2, 6], [3, 7]]),
+        ([8], [(0, 2, 2)], [], [[0, 2], [1, 3], [4, 6], [5, 7]]),
+        ([8], [(0, 4, 2)], [], [[0, 1], [2, 3], [4, 5], [6, 7]]),
+    ],
+)
+def test_mesh_notation(sizes, refs, device_ids, expected):
+    assert raw_groups(in_mesh(sizes, refs, device_ids)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "refs", "device_ids"),
+    [
+        ([4], [1], []),
+        ([4], [0], [0, 1]),
+        ([8], [(0, 3, 2)], []),
+        ([12], [(0, 2, 2), (0, 3, 2)], []),
+    ],
+)
+def test_malformed_mesh_is_an_error(sizes, refs, device_ids):
+    with pytest.raises(GroupError):
+        raw_groups(in_mesh(sizes, refs, device_ids))
+
+
 @pytest.mark.parametrize(
     ("groups", "size", "dims", "perm"),
     [(2, 3, [4], []), (2, 2, [2, 2], [0, 0]), (2, 2, [2, 2], [1]), (1, 4, [2, 2], [0, 2])],

@@ -17,7 +17,7 @@ def frame(rows, columns):
 
 
 def launches(*rows):
-    """(device, program, start, duration, enqueue or link)"""
+    """(device, program, start, duration, more)"""
     names = ("device_id", "program_id", "start_ps", "duration_ps")
     return frame([dict(zip(names, row[:4], strict=True)) | row[4] for row in rows], frames.LAUNCHES)
 
@@ -29,10 +29,9 @@ def markers(*rows):
     )
 
 
-def finish(found, marks=None, producers=()):
-    made = frame([{"link": link, "enqueue_ps": at} for link, at in producers], frames.PRODUCERS)
+def finish(found, marks=None):
     marks = frames.empty(frames.MARKERS) if marks is None else marks
-    return finish_launches(found, made, marks, HOSTS)
+    return finish_launches(found, marks, HOSTS)
 
 
 def test_numbers_and_instances_without_markers_are_steps():
@@ -53,12 +52,12 @@ def test_a_launch_belongs_to_the_marker_that_holds_its_enqueue():
         ("request", 0, None, 0, 100), ("prefill", 0, 0, 0, 50), ("decode", 0, 1, 50, 50)
     )
     found = launches(
-        (0, 7, 60, 5, {"link": 4}),  # enqueued at 49: prefill, though it starts in decode
-        (0, 7, 70, 5, {"link": 5}),  # enqueued at 50: decode; half open
+        (0, 7, 60, 5, {"enqueue_ps": 49}),  # enqueued at 49: prefill, though it starts in decode
+        (0, 7, 70, 5, {"enqueue_ps": 50}),  # enqueued at 50: decode; half open
         (0, 7, 80, 5, {}),  # no link: its start counts
         (0, 7, 300, 5, {}),  # after every marker
     )
-    done = finish(found, marks, [(4, 49), (5, 50)])
+    done = finish(found, marks)
     assert done.select("enqueue_ps", "phase", "request", "step").rows() == [
         (49, "prefill", 0, 0),
         (50, "decode", 0, 1),

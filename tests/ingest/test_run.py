@@ -207,6 +207,32 @@ def test_processes_that_share_device_numbers_are_worlds(tmp_path):
     assert result.status == "partial"
 
 
+def test_enqueues_link_within_their_process_by_context_and_id(tmp_path):
+    session = tmp_path / "log/plugins/profile/s"
+    for number, at in ((0, 100), (1, 300)):  # both processes use context 12, id 5
+        host = PlaneBuilder("/host:CPU")
+        line = host.line("python")
+        host.event(line, "DoEnqueueProgram", at, 9, _pt=12, _p=5)
+        host.event(line, "something else", 1, 9, _pt=7, _p=5)
+        plane = PlaneBuilder(f"/device:TPU:{number}", core_details=b"\x30" + bytes([number]))
+        plane.event(plane.line("XLA Modules"), "jit_f(77)", 1000, 50, _ct=12, _c=5)
+        write(session / f"h{number}.xplane.pb", space(host.plane, plane.plane))
+    ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+    found = rows(tmp_path / "wh", "launches").sort("device_id")
+    assert found.select("device_id", "enqueue_ps").rows() == [(0, 100), (1, 300)]
+
+
+def test_warmups_never_share_a_step_with_a_measured_request(tmp_path):
+    host = PlaneBuilder("/host:CPU")
+    line = host.line("python")
+    for start, name in ((0, "warmup"), (100, "prefill")):
+        host.event(line, f"xlahouse.{name}", start, 90, _r=1, request=0, step_num=0)
+    path = write(tmp_path / "a.xplane.pb", space(host.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    found = rows(tmp_path / "wh", "phases").sort("start_ps")
+    assert found.select("phase", "request", "step").rows() == [("warmup", -1, 0), ("prefill", 0, 0)]
+
+
 def test_without_hlo_nothing_is_guessed(tmp_path):
     path = write(tmp_path / "a.xplane.pb", tpu_trace(hlo=False))
     ingest_paths([path], str(tmp_path / "wh"))
