@@ -9,7 +9,7 @@ from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.palette import CLOCK_COLOURS
 from xlahouse.reports.panel import Column, Figure, Panel, inline
 from xlahouse.reports.sums import total
-from xlahouse.reports.theme import colour, finish, rows_height
+from xlahouse.reports.theme import BAR_STEP, colour, finish, rows_height
 from xlahouse.reports.units import (
     SECONDS,
     plural,
@@ -104,7 +104,8 @@ def clock_chart(rows: pl.DataFrame, metric: str, name: str) -> alt.Chart:
         points = alt.Chart(inline(seen)).mark_point(filled=True, size=90, opacity=1)
         layers.append(points.encode(y=y, x=x, color=hue, tooltip=[request, *tooltip]))
     title = f"{name} by request, and the host clock's"
-    return finish(alt.layer(*layers), title, rows_height(len(seen)))
+    step = BAR_STEP if len(seen) <= 12 else 14
+    return finish(alt.layer(*layers), title, rows_height(len(seen), step))
 
 
 def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
