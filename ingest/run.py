@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from multiprocessing import get_context
+from typing import Any
 
 import fsspec
 import polars as pl
@@ -22,7 +23,9 @@ from xlahouse.ingest.discover import (
     read_manifest,
     run_id_of,
 )
+from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.read import FileEvents, read_xplane
+from xlahouse.ingest.rows import issue_rows
 from xlahouse.ingest.run_row import run_row
 from xlahouse.ingest.schema import INGEST_VERSION
 from xlahouse.ingest.settings import RunSettings, check_mesh, read_settings, write_settings
@@ -169,10 +172,11 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     files, refused = _read_files(sources)
     built = assemble(files, run.name)
-    issues = pl.concat([built.tables["issues"], _refusals(refused)], how="diagonal")
+    row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
+    found = [*_refusals(refused), *_missing_devices(row, run.name)]
+    issues = pl.concat([built.tables["issues"], issue_rows(found)])
     tables = built.tables | {"issues": issues}
     check_coverage(tables["coverage"])
-    row = run_row(run_id, name, sources, manifest, raw_manifest, built)
     _check_options(options, row["expected_device_count"])
     store.create(version("xlahouse"))
     store.write_run(row, tables)
@@ -196,26 +200,20 @@ def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceForm
     return files, refused
 
 
-def _refusals(errors: list[TraceFormatError]) -> pl.DataFrame:
-    return pl.DataFrame(
-        [
-            {
-                "source": error.path,
-                "severity": "error",
-                "code": "unreadable_file",
-                "message": error.reason,
-                "count": 1,
-            }
-            for error in errors
-        ],
-        schema={
-            "source": pl.String,
-            "severity": pl.String,
-            "code": pl.String,
-            "message": pl.String,
-            "count": pl.Int64,
-        },
+def _refusals(errors: list[TraceFormatError]) -> list[Issue]:
+    return [Issue("error", "unreadable_file", error.reason, error.path) for error in errors]
+
+
+def _missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
+    """Devices that take part but have no events: their side of each transfer is unknown."""
+    traced, expected = row["device_count"], row["expected_device_count"] or 0
+    if not traced or traced >= expected:
+        return []
+    message = (
+        f"{traced} of {expected} devices are traced; ingest the files of the other hosts together "
+        "with these to see the whole run"
     )
+    return [Issue("warning", "devices_missing", message, source, expected - traced)]
 
 
 def check_coverage(coverage: pl.DataFrame) -> None:

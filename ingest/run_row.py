@@ -50,8 +50,12 @@ def run_row(
     manifest: Manifest | None,
     raw_manifest: bytes,
     built: RunTables,
+    damaged: bool,
 ) -> dict[str, Any]:
-    """The row without `files`; what neither manifest nor trace tells is NULL."""
+    """The row without `files`; what neither manifest nor trace tells is NULL.
+
+    damaged: whether some of the run's files could not be read at all.
+    """
     traced = len(built.devices)
     named = max(built.devices_named, manifest.device_count if manifest else 0)
     kinds = sorted({device.kind for device in built.devices})
@@ -70,7 +74,7 @@ def run_row(
         ],
         "epoch_ns": built.epoch_ns,
         "duration_ps": built.duration_ps,
-        "status": _status(traced, named, built),
+        "status": _status(traced, named, damaged or _has_errors(built)),
         "ingest_version": INGEST_VERSION,
         "ingested_at": datetime.datetime.now(datetime.UTC),
         "options": "{}",
@@ -103,8 +107,11 @@ def _captured_at(manifest: Manifest | None, epoch_ns: int | None) -> datetime.da
     return datetime.datetime.fromisoformat(manifest.captured_at) if manifest else None
 
 
-def _status(traced: int, named: int, built: RunTables) -> str:
+def _has_errors(built: RunTables) -> bool:
+    return "error" in built.tables["issues"]["severity"]
+
+
+def _status(traced: int, named: int, damaged: bool) -> str:
     if not traced:
         return "no_device_events"
-    damaged = built.tables["issues"]["severity"].is_in(["error"]).any()
     return "partial" if traced < named or damaged else "complete"
