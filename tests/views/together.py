@@ -1,0 +1,41 @@
+"""Puts all given/expect cases into one warehouse: an engine is asked once a view, and runs may not mix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.views.given_expect import Case
+from tests.warehouse import write_warehouse
+
+
+def write_together(root: Path, cases: list[Case]) -> Path:
+    """A warehouse at `root` with the rows of all cases; the n-th case's runs are `<n>-<run_id>`."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for number, case in enumerate(cases):
+        rows = {"runs": [{}], **case.given} if not any(case.given.values()) else case.given
+        for table, given in rows.items():
+            tables.setdefault(table, []).extend(
+                {**row, "run_id": _together(number, row.get("run_id", "r"))} for row in given
+            )
+    return write_warehouse(root, tables)
+
+
+def _together(number: int, run_id: str) -> str:
+    return f"{number}-{run_id}"
+
+
+
+def answers(
+    columns: list[str], rows: Iterable[tuple[Any, ...]], number: int, case: Case
+) -> list[tuple[Any, ...]]:
+    """A case's rows in the case's columns, under the runs' own names, from all rows of its view."""
+    places = [columns.index(name) for name in case.columns]
+    found = []
+    for row in rows:
+        owner, _, run_id = row[columns.index("run_id")].partition("-")
+        if owner == str(number):
+            named = {columns.index("run_id"): run_id}
+            found.append(tuple(named.get(place, row[place]) for place in places))
+    return found
