@@ -201,9 +201,10 @@ def _text(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    """For reading: six digits of a float."""
+    """For reading: six digits of a float, but a whole number (bytes are DOUBLE) in full."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        exact = value.is_integer() and abs(value) < 1e15
+        return f"{value:.0f}" if exact else f"{value:.6g}"
     if isinstance(value, bool):
         return str(value).lower()
     return str(_text(value)).replace("\n", "\\n")

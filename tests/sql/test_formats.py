@@ -135,3 +135,16 @@ def test_a_folder_that_is_not_there(warehouse: Warehouse, tmp_path: Path) -> Non
 def test_formats_by_suffix() -> None:
     assert {format_for(Path(f"x{suffix}")) for suffix in BY_SUFFIX} == set(WRITERS) - {"table"}
     assert format_for(Path("x.txt")) == format_for(None) == "table"
+
+
+def test_a_whole_number_of_bytes_is_read_in_full():
+    from xlahouse.sql.formats import _short
+
+    assert [_short(v) for v in (5368709120.0, 4.5, 1 / 3, 1e300, float("inf"), -0.0)] == [
+        "5368709120",
+        "4.5",
+        "0.333333",
+        "1e+300",
+        "inf",
+        "-0",
+    ]
