@@ -81,7 +81,9 @@ def steps_of(decoded, device):
         at = enqueued.get(module.stats["_c"])
         marker = next((m for m in markers if at is not None and m.start <= at < m.end), None)
         if marker is not None:
-            key = marker.name.split(".")[1], marker.stats["request"], marker.stats["step_num"]
+            label, request = marker.name.split(".")[1], marker.stats["request"]
+            request = -1 - request if label == "warmup" else request
+            key = label, request, marker.stats["step_num"]
             found[key] += within(module, events)
     return found
 

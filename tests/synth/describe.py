@@ -33,7 +33,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Pass:
-    """A forward pass of the run: `phase` is its program's, `label` the one that a view shows."""
+    """A forward pass of the run: `phase` is its program's, `label` the one that a view shows.
+
+    Warm-up requests count down from -1, as the tables have it; their markers count from 0.
+    """
 
     index: int
     phase: str
@@ -183,7 +186,7 @@ class Run:
                 phase, index = DECODE if step else PREFILL, len(found)
                 label = phase if number >= 0 else WARMUP
                 if self.markers:
-                    found.append(Pass(index, phase, label, max(number, 0), step))
+                    found.append(Pass(index, phase, label, number, step))
                 else:  # then each launch instance is a step
                     found.append(Pass(index, phase, STEP, None, self.extra_launches + index))
         return tuple(found)

@@ -58,7 +58,8 @@ def _features(rng: np.random.Generator, mesh: dict[str, int]) -> dict[str, Any]:
         "appended_scalar": coin["g"],
         "counted_programs": coin["h"],
         "pipeline": str(rng.choice(["stacked", "stages"])),
-        "warmup": False,
+        "sharded_vocabulary": plain and "tp" in mesh and bool(rng.integers(0, 2)),
+        "opens_with_collective": plain and "tp" in mesh and bool(rng.integers(0, 2)),
         "extra_launches": int(rng.integers(0, 3)),
     }
 
@@ -71,6 +72,11 @@ def draw_run(seed: int) -> Run:
     count, pp = math.prod(mesh.values()), mesh.get("pp", 1)
     busy = sum(axis != "dp" for axis in mesh)
     hosts = int(rng.choice([h for h in (1, 2, 3, 4) if count % h == 0]))
+    traced = sorted(rng.permutation(hosts)[: rng.integers(1, hosts + 1)].tolist())
+    first, size = axes[0]
+    replicas = size if first == "dp" and rng.integers(0, 2) else 1
+    outputs = int(rng.integers(1, 5))
+    missed = rng.integers(0, min(outputs, 3), count) * rng.integers(0, 2)
     starts = np.sort(rng.integers(0, 30_000, hosts)) * rng.integers(0, 2)
     tokens = {"batch": 24 * int(rng.integers(1, 3)), "prompt_tokens": int(rng.integers(1, 9))}
     return Run(
@@ -79,12 +85,16 @@ def draw_run(seed: int) -> Run:
         layers=pp * int(rng.integers(1, 3)),
         hidden=128 * int(rng.integers(1, 3)),
         dtype=str(rng.choice(["bf16", "f32"])),
-        output_tokens=int(rng.integers(1, 5)),
+        output_tokens=outputs,
         requests=int(rng.integers(1, 3)),
         microbatches=int(rng.choice([1, 2, 3])),
         device_ids=tuple(rng.permutation(count).tolist()),
         notations=tuple(rng.permutation(NOTATIONS)[: rng.integers(1, 4)].tolist()),
         hosts=hosts,
+        traced_hosts=tuple(traced),
+        replicas=replicas,
+        # Some device has to see every pass, and every device one.
+        missed=tuple(missed.tolist()) if len(traced) == hosts and missed.min() == 0 else (),
         host_start_ns=tuple((starts - starts[0]).tolist()),
         seed=seed,
         **tokens,

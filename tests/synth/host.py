@@ -33,7 +33,7 @@ def _marker_batch(run: Run, plane: Plane, shift: int, first: int) -> EventBatch:
     names = ["xlahouse.request", *(f"xlahouse.{label}" for label in labels)]
     ids = np.array([plane.event_id(name, name) for name in names])
     step_num = np.concatenate(([0], np.arange(count)))
-    request = np.full(count + 1, run.passes[first].request)
+    request = np.full(count + 1, max(run.passes[first].request, 0))
     values = {"_r": np.ones(count + 1, dtype=np.int64), "request": request, "step_num": step_num}
     stats = tuple(StatColumn(plane.stat_id(name), INT64, v) for name, v in values.items())
     return EventBatch(ids, start - shift, end - start, stats)

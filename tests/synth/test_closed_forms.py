@@ -30,7 +30,7 @@ def test_time_split_matches_every_elementary_piece(written):
     names = ("device_id", "phase", "request", "step")
     rows = {tuple(r[name] for name in names): r for r in expected["device_time"]}
     assert len(rows) == len(expected["device_time"])
-    assert {key[0] for key in rows} == set(decoded.devices)
+    assert {key[0] for key in rows} <= set(decoded.devices)
     for device in decoded.devices:
         steps = steps_of(decoded, device)
         assert set(steps) == {key[1:] for key in rows if key[0] == device}
@@ -109,6 +109,7 @@ def test_payloads_are_what_the_shapes_say(written):
     sizes = {
         (row["program_id"], row["op"]): row["payload_bytes"]
         for row in expected["collective_bandwidth"]
+        if row["participants_seen"] == row["group_size"]  # else a permute's senders may be missing
     }
     for number, module in decoded.modules.items():
         for op, instruction, computation in collective_instructions(module):

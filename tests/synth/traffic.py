@@ -168,6 +168,6 @@ def _described(run: Run, times: Times, visit: Visit, group: tuple[int, ...], see
         "participants_seen": len(seen),
         "payload_bytes": size,
         "wire_bytes": sent,
-        "algbw_bytes_per_s": size / (row["transfer_ps"] * 1e-12),
-        "busbw_bytes_per_s": sent / (row["transfer_ps"] * 1e-12),
+        "algbw_bytes_per_s": size * 10**12 / row["transfer_ps"],
+        "busbw_bytes_per_s": sent * 10**12 / row["transfer_ps"],
     }
