@@ -70,6 +70,7 @@ class Instruction:
     operands: tuple[Instruction, ...] = ()
     calls: str = ""
     calls_key: str = "calls"
+    condition: str = ""  # of a while
     groups: Written | None = None
     pairs: tuple[tuple[int, int], ...] = ()
     channel_id: int = 0
@@ -77,15 +78,13 @@ class Instruction:
     target: str = ""
     thread: str = ""
     op_name: str = ""
-    number: int = 0  # of a parameter
 
     @property
     def text(self) -> str:
         """The instruction as HLO text prints it."""
         operands = ", ".join(f"{o.shape} %{o.name}" for o in self.operands)
-        inside = str(self.number) if self.opcode == "parameter" else operands
         attributes = "".join(f", {part}" for part in self._attributes())
-        return f"%{self.name} = {self.shape} {self.opcode}({inside}){attributes}"
+        return f"%{self.name} = {self.shape} {self.opcode}({operands}){attributes}"
 
     def _attributes(self):
         if self.channel_id:
@@ -102,6 +101,8 @@ class Instruction:
             yield f'custom_call_target="{self.target}"'
         if self.thread:
             yield f'async_execution_thread="{self.thread}"'
+        if self.condition:
+            yield f"condition=%{self.condition}"
         if self.calls:
             yield f"{self.calls_key}=%{self.calls}"
 
@@ -158,6 +159,8 @@ def _fill(instruction: Instruction, proto, ids: dict, computations: dict[str, in
     proto.operand_ids.extend(ids[operand.name] for operand in instruction.operands)
     if instruction.calls:
         proto.called_computation_ids.append(computations[instruction.calls])
+    if instruction.condition:
+        proto.called_computation_ids.append(computations[instruction.condition])
     if instruction.op_name:
         proto.metadata.op_name = instruction.op_name
         proto.metadata.source_file, proto.metadata.source_line = "model.py", 10 + proto.id % 90
@@ -168,7 +171,16 @@ def _fill(instruction: Instruction, proto, ids: dict, computations: dict[str, in
     if instruction.dimension is not None:
         proto.dimensions.append(instruction.dimension)
     proto.channel_id, proto.custom_call_target = instruction.channel_id, instruction.target
-    proto.async_execution_thread, proto.parameter_number = instruction.thread, instruction.number
+    proto.async_execution_thread = instruction.thread
+    proto.fusion_kind = "kLoop" if instruction.opcode == "fusion" else ""
+
+
+def _fill_program_shape(computation: Computation, proto) -> None:
+    parameters = [i for i in computation.instructions if i.opcode == "parameter"]
+    for parameter in parameters:
+        parameter.shape.fill(proto.parameters.add())
+        proto.parameter_names.append(parameter.name)
+    computation.instructions[-1].shape.fill(proto.result)
 
 
 def fill_module(computations: list[Computation], module) -> None:
@@ -181,6 +193,11 @@ def fill_module(computations: list[Computation], module) -> None:
         proto = module.computations.add(name=computation.name, id=numbers[computation.name])
         for instruction in computation.instructions:
             _fill(instruction, proto.instructions.add(), ids, numbers)
+        parameters = (i for i in proto.instructions if i.opcode == "parameter")
+        for number, parameter in enumerate(parameters):
+            parameter.parameter_number = number
         proto.root_id = ids[computation.instructions[-1].name]
+        _fill_program_shape(computation, proto.program_shape)
+    _fill_program_shape(computations[-1], module.host_program_shape)
     module.entry_computation_name = computations[-1].name
     module.entry_computation_id = numbers[computations[-1].name]

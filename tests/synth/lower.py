@@ -43,7 +43,7 @@ def _copy(lowering: Lowering, body: Computation, segment: Segment) -> None:
         Shape("f32", (256, 256), 0 if host else VMEM),
     )
     if segment.what == "copy-start":
-        table = body.add(Instruction(f"{segment.op}.source", "parameter", source, number=90 + host))
+        table = body.add(Instruction(f"{segment.op}.source", "parameter", source))
         parts = (target, source, Shape("u32", space=2))
         op = Instruction(segment.op, "copy-start", Shape("tuple", parts=parts), (table,))
     else:
@@ -77,7 +77,18 @@ def _lower_loop(lowering: Lowering, entry: Computation, segments, value) -> Inst
     if result is not body.instructions[-1]:
         body.add(Instruction("body.root", "bitcast", result.shape, (result,)))
     lowering.callees.append(body)
-    loop = Instruction("while", "while", value.shape, (value,), calls=body.name, calls_key="body")
+    state = Instruction("condition.param", "parameter", value.shape)
+    go_on = Instruction("condition.go_on", "constant", Shape("pred"))
+    lowering.callees.append(Computation("layers_condition", [state, go_on]))
+    loop = Instruction(
+        "while",
+        "while",
+        value.shape,
+        (value,),
+        calls=body.name,
+        calls_key="body",
+        condition="layers_condition",
+    )
     lowering.ops["while"] = loop
     return entry.add(loop)
 

@@ -51,7 +51,7 @@ def _reduce_scatter(lowering, body, segment, value, attributes) -> Instruction:
         f"{segment.op}.sum", "all-reduce", operand.shape, (source,), **add, **attributes
     )
     index = Instruction(f"{segment.op}.index", "partition-id", Shape("u32"))
-    slice_ = Instruction(f"{segment.op}.slice", "dynamic-slice", part, (reduce, index))
+    slice_ = Instruction(f"{segment.op}.slice", "dynamic-slice", part, (reduce, index, index))
     called = called_computation(
         lowering, f"all-reduce-scatter.{segment.op}", [source, reduce, index, slice_]
     )
@@ -82,8 +82,7 @@ def lower_start(
     attributes, whole = _attributes(lowering, segment), lowering.array(segment.transfer.dims)
     if kind == "all-gather":  # of a weight
         part = lowering.array((dims[0] // _members(lowering, segment), *dims[1:]))
-        name, number = f"{segment.op}.weight", lowering.collectives
-        operand = body.add(Instruction(name, "parameter", part, number=number))
+        operand = body.add(Instruction(f"{segment.op}.weight", "parameter", part))
     else:
         part, operand = whole, lowering.fitted(body, value, dims)
     if kind == "all-reduce":

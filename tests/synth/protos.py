@@ -28,15 +28,18 @@ XStatMetadata id=1:int name=2:str
 CoreDetails hostname=1:str device_ordinal=2:int core_num=3:int local_chip_id=4:int
   global_chip_id=5:int global_core_id=6:int
 HloProto hlo_module=1:Module
-Module name=1:str entry_computation_name=2:str computations=3:*Computation id=5:int
+Module name=1:str entry_computation_name=2:str computations=3:*Computation
+  host_program_shape=4:ProgramShape id=5:int
   entry_computation_id=6:int device_assignment=15:DeviceAssignment
-Computation name=1:str instructions=2:*Instruction id=5:int root_id=6:int
+Computation name=1:str instructions=2:*Instruction program_shape=4:ProgramShape id=5:int root_id=6:int
 Instruction name=1:str opcode=2:str shape=3:Shape metadata=7:OpMetadata parameter_number=9:int
+  fusion_kind=11:str
   dimensions=14:*int channel_id=26:int custom_call_target=28:str id=35:int operand_ids=36:*int
   called_computation_ids=38:*int replica_groups=49:*ReplicaGroup
   source_target_pairs=52:*SourceTarget use_global_device_ids=71:bool
   async_execution_thread=79:str collective_device_list=87:DeviceList
   iota_collective_device_list=92:Iota mesh_axes_replica_group_list=93:MeshAxesList
+ProgramShape parameters=1:*Shape result=2:Shape parameter_names=3:*str
 Shape element_type=2:int dimensions=3:*int tuple_shapes=4:*Shape layout=5:Layout
 Layout minor_to_major=1:*int tiles=6:*Tile memory_space=8:int
 Tile dimensions=1:*int

@@ -41,7 +41,7 @@ def step_latency(run: Run) -> list[Row]:
         if each.label != WARMUP:
             length = end + (before if each.step else 0)
             at = {"request": each.request, "step": each.step, "phase": each.label}
-            rows.append({**at, "latency_s": length * 1e-12})
+            rows.append({**at, "latency_s": length / 1e12})
         before = marker_to_marker(run, each.index) - end
     return rows
 

@@ -160,13 +160,13 @@ def latency(run: Run) -> list[Row]:
         ttft = run.dispatch_ps + seen[first]
         between = sum(marker_to_marker(run, first + k) for k in range(decodes))
         decode = between - seen[first] + seen[first + decodes]
-        e2e = (ttft + decode) * 1e-12
+        e2e = (ttft + decode) / 1e12
         rows.append(
             {
                 "request": request,
                 "source": "marker",
-                "ttft_s": ttft * 1e-12,
-                "tpot_s": decode / decodes * 1e-12 if decodes else None,
+                "ttft_s": ttft / 1e12,
+                "tpot_s": decode / decodes / 1e12 if decodes else None,
                 "e2e_s": e2e,
                 "output_tokens_per_s": run.batch * run.output_tokens / e2e,
             }
@@ -179,7 +179,7 @@ def _unmarked_latency(run: Run) -> Row:
     decodes = [each.index for each in run.passes if each.phase == DECODE]
     between = sum(marker_to_marker(run, k) for k in range(decodes[0], decodes[-1]))
     unknown = dict.fromkeys(("request", "ttft_s", "e2e_s", "output_tokens_per_s"))
-    tpot = between / (len(decodes) - 1) * 1e-12
+    tpot = between / (len(decodes) - 1) / 1e12
     return {**unknown, "source": "module", "tpot_s": tpot}
 
 
