@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.synth.describe import Cost, Run
+from tests.synth.describe import NOTATIONS, Cost, Run
 
 MESHES = (
     (("tp", 2),),
@@ -23,8 +23,6 @@ MESHES = (
     (("dp", 2), ("pp", 2), ("tp", 2)),
     (("tp", 2), ("pp", 3)),
 )
-# The mesh notations have cases of their own.
-NOTATIONS = ("iota", "new_iota", "list", "device_list", "empty")
 
 
 def _times(rng: np.random.Generator, busy: int, mesh: dict[str, int]) -> dict[str, Any]:
@@ -64,40 +62,44 @@ def _features(rng: np.random.Generator, mesh: dict[str, int]) -> dict[str, Any]:
     }
 
 
+def _seen(rng: np.random.Generator, count: int, outputs: int) -> dict[str, Any]:
+    """Hosts, and what their profiles hold: some device sees every pass, and every device one."""
+    hosts = int(rng.choice([h for h in (1, 2, 3, 4) if count % h == 0]))
+    traced = sorted(rng.permutation(hosts)[: rng.integers(1, hosts + 1)].tolist())
+    starts = np.sort(rng.integers(0, 30_000, hosts)) * rng.integers(0, 2)
+    missed = rng.integers(0, min(outputs, 3), count) * rng.integers(0, 2)
+    whole = len(traced) == hosts and missed.min() == 0
+    return {
+        "hosts": hosts,
+        "traced_hosts": tuple(traced),
+        "host_start_ns": tuple((starts - starts[0]).tolist()),
+        "missed": tuple(missed.tolist()) if whole else (),
+    }
+
+
 def draw_run(seed: int) -> Run:
     """The run of a seed; the same one on every machine."""
     rng = np.random.default_rng(seed)
     axes = MESHES[rng.integers(0, len(MESHES))]
     mesh = dict(axes)
-    count, pp = math.prod(mesh.values()), mesh.get("pp", 1)
-    busy = sum(axis != "dp" for axis in mesh)
-    hosts = int(rng.choice([h for h in (1, 2, 3, 4) if count % h == 0]))
-    traced = sorted(rng.permutation(hosts)[: rng.integers(1, hosts + 1)].tolist())
+    count, outputs = math.prod(mesh.values()), int(rng.integers(1, 5))
     first, size = axes[0]
-    replicas = size if first == "dp" and rng.integers(0, 2) else 1
-    outputs = int(rng.integers(1, 5))
-    missed = rng.integers(0, min(outputs, 3), count) * rng.integers(0, 2)
-    starts = np.sort(rng.integers(0, 30_000, hosts)) * rng.integers(0, 2)
-    tokens = {"batch": 24 * int(rng.integers(1, 3)), "prompt_tokens": int(rng.integers(1, 9))}
     return Run(
         name=f"drawn {seed}",
         mesh=axes,
-        layers=pp * int(rng.integers(1, 3)),
+        layers=mesh.get("pp", 1) * int(rng.integers(1, 3)),
         hidden=128 * int(rng.integers(1, 3)),
         dtype=str(rng.choice(["bf16", "f32"])),
+        batch=24 * int(rng.integers(1, 3)),
+        prompt_tokens=int(rng.integers(1, 9)),
         output_tokens=outputs,
         requests=int(rng.integers(1, 3)),
         microbatches=int(rng.choice([1, 2, 3])),
         device_ids=tuple(rng.permutation(count).tolist()),
+        replicas=size if first == "dp" and rng.integers(0, 2) else 1,
         notations=tuple(rng.permutation(NOTATIONS)[: rng.integers(1, 4)].tolist()),
-        hosts=hosts,
-        traced_hosts=tuple(traced),
-        replicas=replicas,
-        # Some device has to see every pass, and every device one.
-        missed=tuple(missed.tolist()) if len(traced) == hosts and missed.min() == 0 else (),
-        host_start_ns=tuple((starts - starts[0]).tolist()),
         seed=seed,
-        **tokens,
-        **_times(rng, busy, mesh),
+        **_seen(rng, count, outputs),
+        **_times(rng, sum(axis != "dp" for axis in mesh), mesh),
         **_features(rng, mesh),
     )

@@ -60,6 +60,7 @@ def _reduce_scatter(lowering, body, segment, value, attributes) -> Instruction:
 
 
 def lower_sync(lowering: Lowering, body: Computation, segment: Segment, value: Instruction):
+    """A synchronous collective, as the value that follows."""
     transfer, attributes = segment.transfer, _attributes(lowering, segment)
     if transfer.kind == "all-reduce":
         return _all_reduce(lowering, body, segment, value, attributes)
@@ -78,39 +79,43 @@ def lower_sync(lowering: Lowering, body: Computation, segment: Segment, value: I
 def lower_start(
     lowering: Lowering, body: Computation, segment: Segment, value: Instruction
 ) -> None:
+    """The start op of an async collective; a gather's operand is a weight."""
     kind, dims = segment.transfer.kind, segment.transfer.dims
-    attributes, whole = _attributes(lowering, segment), lowering.array(segment.transfer.dims)
-    if kind == "all-gather":  # of a weight
+    attributes = _attributes(lowering, segment)
+    if kind == "all-reduce":
+        attributes |= {"calls": "add", "calls_key": "to_apply"}
+    if kind == "all-gather":
         part = lowering.array((dims[0] // _members(lowering, segment), *dims[1:]))
         operand = body.add(Instruction(f"{segment.op}.weight", "parameter", part))
     else:
-        part, operand = whole, lowering.fitted(body, value, dims)
-    if kind == "all-reduce":
-        attributes |= {"calls": "add", "calls_key": "to_apply"}
-    if not lowering.run.wrapped_async:
-        # A start's shape: an all-reduce's result alone, else operand, result, and a permute's two
-        # context scalars.
-        extra = (Shape("u32"),) * 2 if kind == "collective-permute" else ()
-        shape = whole if kind == "all-reduce" else Shape("tuple", parts=(part, whole, *extra))
-        op = Instruction(segment.op, f"{kind}-start", shape, (operand,), **attributes)
-        lowering.traced(body, segment, op)
-        return
-    source = Instruction(f"{segment.op}.param", "parameter", part)
+        operand = lowering.fitted(body, value, dims)
+    wrap = _wrapped if lowering.run.wrapped_async else _plain
+    lowering.traced(body, segment, wrap(lowering, segment, operand, attributes))
+
+
+def _plain(lowering, segment, operand, attributes) -> Instruction:
+    """Its shape: an all-reduce's result alone, else operand, result, a permute's two scalars."""
+    kind, whole = segment.transfer.kind, lowering.array(segment.transfer.dims)
+    extra = (Shape("u32"),) * 2 if kind == "collective-permute" else ()
+    pair = Shape("tuple", parts=(operand.shape, whole, *extra))
+    shape = whole if kind == "all-reduce" else pair
+    return Instruction(segment.op, f"{kind}-start", shape, (operand,), **attributes)
+
+
+def _wrapped(lowering, segment, operand, attributes) -> Instruction:
+    """An async-start that calls a computation with the collective, on a thread of its own."""
+    kind, whole = segment.transfer.kind, lowering.array(segment.transfer.dims)
+    source = Instruction(f"{segment.op}.param", "parameter", operand.shape)
     inner = Instruction(f"{segment.op}.inner", kind, whole, (source,), **attributes)
     called = called_computation(lowering, f"async.{segment.op}", [source, inner])
-    parts = (Shape("tuple", parts=(part,)), whole, Shape("s32"))
-    op = Instruction(
-        segment.op,
-        "async-start",
-        Shape("tuple", parts=parts),
-        (operand,),
-        calls=called,
-        thread="sparsecore",
+    shape = Shape("tuple", parts=(Shape("tuple", parts=(operand.shape,)), whole, Shape("s32")))
+    return Instruction(
+        segment.op, "async-start", shape, (operand,), calls=called, thread="sparsecore"
     )
-    lowering.traced(body, segment, op)
 
 
 def lower_done(lowering: Lowering, body: Computation, segment: Segment) -> Instruction:
+    """The done op of an async collective."""
     start = lowering.ops[segment.pair]
     whole = lowering.array(segment.transfer.dims)
     opcode = start.opcode.replace("-start", "-done")

@@ -24,6 +24,7 @@ class Lowering:
     collectives: int = 0
 
     def array(self, dims: tuple[int, ...], space: int = 0) -> Shape:
+        """A shape of the run's type."""
         return Shape(self.run.dtype, dims, space)
 
     def op_name(self, segment: Segment) -> str:
@@ -46,6 +47,7 @@ class Lowering:
         return body.add(Instruction(name, opcode, self.array(dims), (value,)))
 
     def traced(self, body: Computation, segment: Segment, instruction: Instruction) -> Instruction:
+        """Add an instruction that has trace events."""
         named = replace(instruction, op_name=self.op_name(segment))
         self.ops[segment.op] = named
         return body.add(named)

@@ -93,34 +93,39 @@ def iota_along(sizes: tuple[int, ...], at: int) -> Iota:
     return Iota(total // sizes[at], sizes[at], sizes, perm)
 
 
+def _listed(
+    sizes: tuple[int, ...], at: int, ids: str, replicas: int
+) -> tuple[tuple[int, ...], int]:
+    """Sizes and axis of the numbers that groups list: all, or those of one replica or partition.
+
+    Raises:
+        ValueError: groups along that axis cannot be listed so.
+    """
+    minor = next(k for k in range(len(sizes) + 1) if math.prod(sizes[:k]) == replicas)
+    if ids == "flattened":
+        return sizes, at
+    if ids == "partitions":
+        if at < minor:
+            raise ValueError("a group of partitions must stay within a replica")
+        return sizes[minor:], at - minor
+    if at >= minor or (ids == "all_partitions" and math.prod(sizes) > replicas):
+        raise ValueError("a group of replicas must lie on the replica axes")
+    return sizes[:minor], at
+
+
 def write_groups(mesh: Mesh, axis: str, notation: str, ids: str, replicas: int) -> Written:
     """Groups along an axis in a notation, holding flattened ids, partitions or replicas.
 
     flattened: replica x partitions + partition. partitions: listed once, repeated for each replica.
     replicas: listed once, repeated for each partition. all_partitions: replicas, each with all its
-    partitions.
-
-    Raises:
-        ValueError: the groups cannot be written so.
+    partitions (here: its one).
     """
-    sizes = tuple(size for _, size in mesh)
-    at = [name for name, _ in mesh].index(axis)
-    partitions = math.prod(sizes) // replicas
-    minor = next(k for k in range(len(sizes) + 1) if math.prod(sizes[:k]) == replicas)
-    if ids == "partitions":
-        if at < minor:
-            raise ValueError("a group of partitions must stay within a replica")
-        sizes, at = sizes[minor:], at - minor
-    elif ids in ("replicas", "all_partitions"):
-        if at >= minor or (ids == "all_partitions" and partitions > 1):
-            raise ValueError("a group of replicas must lie on the replica axes")
-        sizes = sizes[:minor]
-    local = tuple((str(k), size) for k, size in enumerate(sizes))
-    groups = groups_along(local, str(at))
+    everyone = tuple(size for _, size in mesh)
+    sizes, at = _listed(everyone, [name for name, _ in mesh].index(axis), ids, replicas)
+    groups = groups_along(tuple((str(k), size) for k, size in enumerate(sizes)), str(at))
     if notation == "empty" and (len(groups) > 1 or ids == "flattened"):
         notation = "list"
     iota = iota_along(sizes, at) if notation in ("iota", "new_iota") else None
-    axes = None
-    if notation in ("mesh", "sub_axis"):
-        axes = MeshAxes(sizes, at, notation == "sub_axis" and sizes[at] < math.prod(sizes))
+    part = notation == "sub_axis" and sizes[at] < math.prod(sizes)
+    axes = MeshAxes(sizes, at, part) if notation in ("mesh", "sub_axis") else None
     return Written(groups, notation, iota, axes, ids != "replicas", ids == "flattened")

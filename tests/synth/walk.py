@@ -35,42 +35,66 @@ def meeting_groups(run: Run, program: Program) -> list[tuple[int, ...]]:
     return [program.positions]
 
 
+@dataclass
+class _Walk:
+    """Where a group is: the nominal clock, how late each member is, which transfers are in flight."""
+
+    run: Run
+    late: dict[int, int]
+    clock: int = 0
+    starts: dict[str, tuple[int, dict[int, int]]] = field(default_factory=dict)
+
+    def each(self, segment: Segment, stay: dict[int, int], **more: dict[int, int]) -> Visit:
+        wait = more.pop("wait", dict.fromkeys(self.late, 0))
+        return Visit(segment, self.late, stay, wait, **more)
+
+    def alone(self, segment: Segment) -> Visit:
+        """A segment in which nobody waits; only compute is slower on a lagged member."""
+        lag = self.run.lag if segment.what == "compute" else lambda position: 0
+        visit = self.each(segment, {p: segment.ps + lag(p) for p in self.late})
+        if segment.what == "start":
+            self.starts[segment.op] = self.clock, self.late
+        self.late = {p: late + lag(p) for p, late in self.late.items()}
+        self.clock += segment.ps
+        return visit
+
+    def meet(self, segment: Segment) -> Visit:
+        """A synchronous collective: all leave it together."""
+        run, latest = self.run, max(self.late.values())
+        behind = {p: latest - late for p, late in self.late.items()}
+        if run.barriers:
+            wait = {p: behind[p] + run.barrier_ps for p in behind}
+            visit = self.each(segment, dict.fromkeys(behind, segment.ps), wait=wait)
+        else:
+            visit = self.each(segment, {p: behind[p] + segment.ps for p in behind})
+        pause = run.barrier_ps + run.wait_ps if run.barriers else 0
+        self.clock += latest + pause + segment.ps
+        self.late = dict.fromkeys(self.late, 0)
+        return visit
+
+    def end(self, segment: Segment) -> Visit:
+        """A done op: over at the latest start plus the transfer, or when its member comes later."""
+        began, start_late = self.starts[segment.pair]
+        arrival = began + max(start_late.values()) + segment.transfer.ps
+        ends = {p: max(self.clock + self.late[p] + segment.ps, arrival) for p in self.late}
+        stay = {p: ends[p] - self.clock - self.late[p] for p in ends}
+        flight = {p: ends[p] - began - start_late[p] for p in ends}
+        visit = self.each(segment, stay, flight=flight, start_late=start_late)
+        self.clock = min(ends.values())
+        self.late = {p: ends[p] - self.clock for p in ends}
+        return visit
+
+
 @lru_cache(maxsize=256)
 def walk(run: Run, program: Program, members: tuple[int, ...]) -> tuple[Visit, ...]:
     """A group's way through a program.
 
-    A lagged device is late by its lag for each compute op since the last meeting, by its offset at
-    the first. At a synchronous collective all leave together; an async one ends for all at the
-    latest start plus its transfer, or when a member comes for it later than that.
+    A lagged device is late by its lag for each compute op since the last meeting, and by its offset
+    at the first.
     """
-    clock, late = 0, {p: run.offset(p) for p in members}
-    visits, starts = [], {}
-    for segment in program.segments:
-        stay, wait, before = dict.fromkeys(members, segment.ps), dict.fromkeys(members, 0), late
-        flight, start_late = {}, {}
-        if segment.what == "compute":
-            stay = {p: segment.ps + run.lag(p) for p in members}
-            late = {p: late[p] + run.lag(p) for p in members}
-        elif segment.what == "sync":
-            behind = {p: max(late.values()) - late[p] for p in members}
-            clock += max(late.values()) + (run.barrier_ps + run.wait_ps if run.barriers else 0)
-            late = dict.fromkeys(members, 0)
-            if run.barriers:
-                wait = {p: behind[p] + run.barrier_ps for p in members}
-            else:
-                stay = {p: behind[p] + segment.ps for p in members}
-        elif segment.what == "start":
-            starts[segment.op] = clock, late
-        elif segment.what == "done":
-            began, start_late = starts[segment.pair]
-            arrival = began + max(start_late.values()) + segment.transfer.ps
-            ends = {p: max(clock + late[p] + segment.ps, arrival) for p in members}
-            stay = {p: ends[p] - clock - late[p] for p in members}
-            flight = {p: ends[p] - began - start_late[p] for p in members}
-            clock, late = min(ends.values()), {p: ends[p] - min(ends.values()) for p in members}
-        visits.append(Visit(segment, before, stay, wait, flight, start_late))
-        clock += 0 if segment.what == "done" else segment.ps
-    return tuple(visits)
+    state = _Walk(run, {p: run.offset(p) for p in members})
+    steps = {"sync": state.meet, "done": state.end}
+    return tuple(steps.get(segment.what, state.alone)(segment) for segment in program.segments)
 
 
 @dataclass(frozen=True)
