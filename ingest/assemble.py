@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,15 +36,22 @@ class RunTables:
     hosts: list[str]
 
 
-def assemble(files: list[FileEvents], source: str) -> RunTables:
-    """Tables of a run from its files."""
+def assemble(files: list[FileEvents], source: str, named_ids: Sequence[int] = ()) -> RunTables:
+    """Tables of a run from its files.
+
+    Args:
+        files: what was read.
+        source: the run, for issues.
+        named_ids: logical ids that the manifest's mesh names; they belong to the first world.
+    """
     issues: list[Issue] = [issue for file in files for issue in file.issues]
     epoch = _epoch(files, source, issues)
     number_of = processes(files)
     parts, devices, offsets, named = [], [], [], 0
     for world in split_worlds(files):
         planes = _planes_on_one_clock(world, epoch, issues)
-        tables, found, members = _world_tables(world, planes, number_of, source)
+        also = set(named_ids) if world.number == 0 else set()
+        tables, found, members = _world_tables(world, planes, number_of, also, source)
         issues += [issue for plane in planes for issue in plane.issues] + found
         devices += [device for plane in planes for device in plane.devices]
         parts.append(tables)
@@ -107,7 +114,11 @@ def _left_out(
 
 
 def _world_tables(
-    world: World, planes: list[PlaneEvents], number_of: dict[str, int], source: str
+    world: World,
+    planes: list[PlaneEvents],
+    number_of: dict[str, int],
+    named_ids: set[int],
+    source: str,
 ) -> tuple[dict[str, pl.DataFrame], list[Issue], int]:
     """(tables with the world's own device numbers, findings, how many numbers it takes)."""
     programs = {number: p for file in world.files for number, p in file.programs.items()}
@@ -124,7 +135,7 @@ def _world_tables(
     in_world = pl.lit(world.number, pl.Int64).alias("world")
     groups = facts.groups.with_columns(in_world, device_id="logical_id")
     found = find_collectives(ops, groups, facts.pairs, source)
-    logical_ids = world.logical_ids(facts)
+    logical_ids = world.logical_ids(facts) | named_ids
     process = {
         device.device_id: number_of[file.path]
         for file in world.files

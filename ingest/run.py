@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -72,7 +73,7 @@ def ingest_paths(
     paths: Sequence[str],
     root: str,
     *,
-    workers: int | None = None,
+    workers: int = 1,
     mesh: list[MeshAxis] | None = None,
     name: str | None = None,
     device_kind: str | None = None,
@@ -85,7 +86,8 @@ def ingest_paths(
     Args:
         paths: files, folders or fsspec URLs.
         root: the warehouse's folder or URL; made if needed.
-        workers: processes; None: one a run, up to 2.
+        workers: processes, at most one a run. With more than one, a script that calls this needs
+            Python's `if __name__ == "__main__":` guard.
         mesh: mesh axes, major to minor, written as a setting of each run.
         name: what to call the run; with several runs they share it.
         device_kind: overrides the kind of device, as a setting.
@@ -133,16 +135,23 @@ def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:
 
 
 def _each(
-    runs: list[RunFiles], root: str, options: Options, workers: int | None
+    runs: list[RunFiles], root: str, options: Options, workers: int
 ) -> Iterator[IngestResult | str]:
     """Outcomes in the order of the runs: a result, or the line that says what is wrong."""
-    processes = min(workers or 2, len(runs))
+    processes = min(workers, len(runs))
     if processes <= 1:
         yield from (_ingest_run(run, root, options) for run in runs)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         futures = [pool.submit(_ingest_run, run, root, options) for run in runs]
-        yield from (future.result() for future in futures)
+        for run, future in zip(runs, futures, strict=True):
+            try:
+                yield future.result()
+            except BrokenProcessPool:
+                yield (
+                    f"{run.name}: a worker process died, perhaps for lack of memory; what it had "
+                    "begun left no trace. Try again with --workers 1"
+                )
 
 
 def _ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult | str:
@@ -171,7 +180,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         rows = {file["table"]: file["rows"] for file in known["files"]}
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     files, refused = _read_files(sources)
-    built = assemble(files, run.name)
+    named = manifest.mesh_device_ids if manifest else []
+    built = assemble(files, run.name, named)
     row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
     found = [*_refusals(refused), *_missing_devices(row, run.name)]
     issues = pl.concat([built.tables["issues"], issue_rows(found)])

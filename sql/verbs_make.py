@@ -89,8 +89,8 @@ def ingest(
     ],
     warehouse: WarehouseOption = "./warehouse",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes; default: up to 2.")
-    ] = None,
+        int, typer.Option("--workers", min=1, help="Processes, at most one a run.")
+    ] = 2,
     mesh: Annotated[
         str | None, typer.Option("--mesh", help="Mesh, major to minor, such as dp=2,tp=4.")
     ] = None,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
 from xlahouse.capture.errors import ManifestError
-from xlahouse.capture.manifest import MeshAxis
+from xlahouse.capture.manifest import Manifest, MeshAxis, write_manifest
 from xlahouse.ingest.run import IngestError, check_coverage, ingest_paths
 from xlahouse.ingest.settings import read_settings
 from xlahouse.ingest.store import Store
@@ -166,6 +166,46 @@ def test_a_bad_host_costs_its_file_and_is_an_issue(tmp_path):
     (result,) = ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
     assert (result.status, result.issues["error"]) == ("partial", 1)
     assert "unreadable_file" in rows(tmp_path / "wh", "issues")["code"].to_list()
+
+
+def test_devices_that_only_the_manifest_names_are_rows(tmp_path):
+    folder = tmp_path / "m"
+    write(folder / "trace_1.trace/plugins/profile/s/a.xplane.pb", tpu_trace())
+    manifest = Manifest(
+        name="n",
+        captured_at="2026-01-01T00:00:00+00:00",
+        framework="f",
+        framework_versions={},
+        model="m",
+        model_family="m",
+        model_config={},
+        weights="w",
+        layers=1,
+        hidden_size=1,
+        dtype="float32",
+        batch_size=1,
+        prompt_tokens=1,
+        output_tokens=1,
+        parallelism="dp2.tp2",
+        mesh=[MeshAxis("dp", 2), MeshAxis("tp", 2)],
+        mesh_device_ids=[0, 1, 2, 3],
+        device_kind="TPU v6 Lite",
+        device_count=4,
+        warmup_requests=0,
+        requests=[],
+        tokens=[],
+    )
+    write_manifest(manifest, folder / "metadata_1.json")
+    (result,) = ingest_paths([str(tmp_path)], str(tmp_path / "wh"))
+    devices = rows(tmp_path / "wh", "devices").sort("device_id")
+    # the program names 0 and 1 and the trace holds 0; 2 and 3 stand in the manifest alone
+    assert devices.select("device_id", "traced").rows() == [
+        (0, True),
+        (1, False),
+        (2, False),
+        (3, False),
+    ]
+    assert result.name == "n"
 
 
 def test_two_planes_of_one_file_and_number_cost_the_later_one(tmp_path):
