@@ -44,7 +44,7 @@ def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEven
 
 def host_event_rows(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.DataFrame:
     """Events of a plane as rows of host_events."""
-    args = plane.event_stats.as_json().rename({"owner": "event"})
+    args = plane.event_stats.as_json(events["event"]).rename({"owner": "event"})
     return (
         events.join(args, on="event", how="left", maintain_order="left")
         .with_columns(host=pl.lit(host, pl.String))

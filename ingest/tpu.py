@@ -170,7 +170,7 @@ def _counters(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _others(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.DataFrame:
-    args = plane.event_stats.as_json().rename({"owner": "event"})
+    args = plane.event_stats.as_json(events["event"]).rename({"owner": "event"})
     return (
         events.join(args, on="event", how="left", maintain_order="left")
         .with_columns(

@@ -121,8 +121,8 @@ class Stats:
             rows.select("owner", value.alias(name)).unique("owner", keep="first").sort("owner")
         ).collect()
 
-    def as_json(self) -> pl.DataFrame:
-        """(owner, args): all stats of an owner as a JSON object."""
+    def as_json(self, owners: pl.Series) -> pl.DataFrame:
+        """(owner, args): all stats of each of these owners as a JSON object."""
         number = pl.coalesce(
             pl.col("double_value").cast(pl.String),
             pl.col("uint64_value").cast(pl.String),
@@ -133,7 +133,8 @@ class Stats:
         )
         value = pl.coalesce(_finite(number), json_string(words), pl.lit('""'))
         pair = pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"), value)
-        pairs = self.frame.select("owner", pair=pair).group_by("owner", maintain_order=True)
+        wanted = self.frame.join(owners.alias("owner").to_frame(), on="owner", how="semi")
+        pairs = wanted.select("owner", pair=pair).group_by("owner", maintain_order=True)
         joined = pl.col("pair").list.join(",")
         return pairs.agg("pair").select(
             "owner", args=pl.concat_str(pl.lit("{"), joined, pl.lit("}"))

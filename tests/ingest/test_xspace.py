@@ -44,7 +44,7 @@ def test_events_lines_and_stats():
 
 def test_stats_as_json():
     (plane,) = decoded(space(small().plane))
-    ((event, text),) = plane.event_stats.as_json().rows()
+    ((event, text),) = plane.event_stats.as_json(plane.events["event"]).rows()
     assert event == 0
     assert json.loads(text) == {"request": 7, "note": 'hi "there" ', "rate": 0.5, "raw": "01ff"}
 
