@@ -26,7 +26,6 @@ def _together(number: int, run_id: str) -> str:
     return f"{number}-{run_id}"
 
 
-
 def answers(
     columns: list[str], rows: Iterable[tuple[Any, ...]], number: int, case: Case
 ) -> list[tuple[Any, ...]]:

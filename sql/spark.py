@@ -1,0 +1,95 @@
+"""Answers from Spark what DuckDB answers here: the same views over the same files, past one machine."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.errors import QueryError, WarehouseError
+from xlahouse.ingest.schema import Table
+from xlahouse.sql.library import RUN_SETTINGS, TABLES
+from xlahouse.sql.listing import read_run_settings
+
+if TYPE_CHECKING:
+    from xlahouse.sql.warehouse import Warehouse
+
+# Without the first, an index past a list's end, a division by zero or an overflow gives NULL or
+# worse instead of an error; the second says what a timestamp is shown in.
+SESSION = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+
+# The types of ingest/schema.py. Spark has no unsigned 64-bit integer: it reads program_id as a
+# decimal of 20 digits, which holds each of them.
+SPARK_TYPES = {
+    "str": "string",
+    "bool": "boolean",
+    "int": "bigint",
+    "uint": "decimal(20,0)",
+    "float": "double",
+    "time": "timestamp",
+    "ints": "array<bigint>",
+    "mesh": "array<struct<axis: string, size: bigint>>",
+    "source_files": "array<struct<path: string, bytes: bigint, sha256: string>>",
+    "files": "array<struct<`table`: string, path: string, rows: bigint>>",
+}
+
+
+def to_spark(sql: str) -> str:
+    """A query in Spark's SQL.
+
+    Raises:
+        QueryError: it does not parse, or uses what Spark cannot say.
+    """
+    from sqlglot import ErrorLevel, transpile
+    from sqlglot.errors import SqlglotError
+
+    try:
+        (text,) = transpile(
+            sql, read="duckdb", write="spark", unsupported_level=ErrorLevel.RAISE, comments=False
+        )
+    except (SqlglotError, ValueError) as error:
+        raise QueryError(f"cannot be said in Spark's SQL: {error}", sql) from error
+    return text
+
+
+def register(session: Any, warehouse: Warehouse, names: set[str]) -> None:
+    """Create temporary views in a SparkSession for tables and views, and for what they rest on.
+
+    Args:
+        session: a SparkSession that has the settings of SESSION.
+        warehouse: its listed files, which every executor has to be able to read.
+        names: tables, views or bare names of views.
+
+    Raises:
+        WarehouseError: the session has other settings.
+        ViewError: a view is at fault.
+    """
+    for key, value in SESSION.items():
+        if session.conf.get(key) != value:
+            raise WarehouseError(f"the Spark session needs {key}={value}; the views rely on it")
+    tables, views = warehouse.library.closure(names)
+    for table in sorted(tables):
+        rows(session, warehouse, TABLES[table]).createOrReplaceTempView(table)
+    for view in views:
+        session.sql(to_spark(view.sql)).createOrReplaceTempView(view.name)
+    for name in sorted(names & set(warehouse.library.pointers)):
+        session.table(warehouse.library.pointers[name]).createOrReplaceTempView(name)
+
+
+def rows(session: Any, warehouse: Warehouse, table: Table) -> Any:
+    """A table of the warehouse as a data frame, in the types of SPARK_TYPES: none is inferred."""
+    schema = ", ".join(f"{column.name} {SPARK_TYPES[column.type]}" for column in table.columns)
+    files = warehouse.files(table.name)
+    if files:
+        return session.read.schema(schema).parquet(*map(_literal_path, files))
+    found = []
+    if table.name == RUN_SETTINGS.name:
+        run_ids = [run["run_id"] for run in warehouse.runs()]
+        found = read_run_settings(warehouse.root, run_ids)
+    return session.createDataFrame(found, schema)
+
+
+def _literal_path(file: str) -> str:
+    """The file and no other: Spark takes every path for a pattern, and a bare one for HDFS."""
+    path = file if "://" in file else f"file://{os.path.abspath(file)}"
+    return re.sub(r"([][{}*?\\])", r"\\\1", path)

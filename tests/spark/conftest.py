@@ -1,0 +1,49 @@
+"""One Spark session for the whole test run: starting it takes longer than most tests together.
+
+Mark its users `@pytest.mark.xdist_group("spark")`: every worker that uses it starts a JVM.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+import pytest
+
+from xlahouse.sql.spark import SESSION
+
+SETTINGS = {
+    **SESSION,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A handful of rows: what costs time here is compiling plans, scheduling tasks and starting.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """A local SparkSession with two threads."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("needs pyspark: install xlahouse[spark]")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs java, version 17 or newer, and there is none on PATH")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("xlahouse tests")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    folder = tmp_path_factory.mktemp("spark")
+    session = builder.config("spark.sql.warehouse.dir", str(folder)).getOrCreate()
+    yield session
+    session.stop()
