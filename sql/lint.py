@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from xlahouse.capture.errors import ViewError
 from xlahouse.sql.library import View, parse_view
+from xlahouse.sql.portable import PORTABLE, REASONS, SAID
 
 UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio")
 # What a number without a unit may be: an identity, a place in an order, or a count.
@@ -33,19 +33,8 @@ PLAIN_NAMES = {
     "step",
     "world",
 }
-# Means something else on Spark, or nothing, after sqlglot: found by trying (DESIGN, Views).
-NOT_PORTABLE = {
-    r"\bqualify\b": "QUALIFY leaks a column",
-    r"\b(quantile_cont|quantile_disc|percentile_cont|median)\b": "take the value of row ceil(p n)",
-    r"\blen\s*\(": "len fails; write length or array_length",
-    r"\basof\b": "ASOF fails",
-    r"\bpivot\b": "PIVOT fails",
-    r"\bby\s+name\b": "UNION BY NAME fails",
-    r"\bwith\s+ordinality\b": "counts from 0 on Spark",
-    r"\b(list_\w+|struct_pack|list_transform)\s*\(": "list functions are not carried over",
-    r"->": "lambdas and JSON arrows are not carried over",
-    r"\bubigint\b|\bhugeint\b": "Spark has no such type",
-}
+# Their results are DOUBLEs: DuckDB rounds one where it becomes an integer, Spark truncates.
+GIVE_DOUBLES = ("Avg", "Div", "Exp", "Ln", "Sqrt")
 
 
 def lint(view: View) -> list[str]:
@@ -54,18 +43,13 @@ def lint(view: View) -> list[str]:
         tree = parse_view(view)
         for part in ("version", "grain", "columns"):
             getattr(view, part)
-        faults = [*_words(view.sql), *_shapes(tree), *_reads(view, tree)]
+        faults = [*_text(view.sql), *_shapes(tree), *portability(tree), *_reads(view, tree)]
     except ViewError as error:
         return [str(error)]
     return [f"view {view.name}: {fault}" for fault in faults]
 
 
-def _words(sql: str) -> Iterator[str]:
-    code = re.sub(r"--[^\n]*", "", sql).lower()
-    for pattern, reason in NOT_PORTABLE.items():
-        found = re.search(pattern, code)
-        if found:
-            yield f"{found[0].strip()}: {reason}"
+def _text(sql: str) -> Iterator[str]:
     if sql != "\n".join(line.rstrip() for line in sql.splitlines()) + "\n":
         yield "has blanks at a line's end, or no newline at the file's"
 
@@ -83,6 +67,46 @@ def _shapes(tree: Any) -> Iterator[str]:
     for star in tree.selects:
         if star.is_star:
             yield "its last SELECT names its columns, never *"
+
+
+def portability(tree: Any) -> Iterator[str]:
+    """Whatever in a syntax tree is not on the list of sql/portable.py, or is and loses a digit."""
+    from sqlglot import exp
+
+    found = [fault for node in tree.walk() if (fault := _off_the_list(node))]
+    yield from dict.fromkeys(found)
+    for literal in tree.find_all(exp.Literal):
+        if not literal.is_string and "." in literal.name and "e" not in literal.name.lower():
+            yield f"{literal.name}: a DECIMAL, whose digits differ on Spark; write {literal.name}e0"
+    for cast in tree.find_all(exp.Cast):
+        if cast.to.is_type("bigint") and _gives_double(cast.this.unnest()):
+            yield f"{cast.sql()}: Spark truncates where DuckDB rounds; round() first"
+
+
+def _off_the_list(node: Any) -> str | None:
+    name = type(node).__name__
+    called = node.name.lower() if name in ("Anonymous", "AnonymousAggFunc") else name
+    parts = {key.rstrip("_") for key, value in node.args.items() if value}
+    odd = parts - PORTABLE.get(name, parts)
+    said = [
+        str(getattr(value, "name", value)).upper()
+        for key, value in node.args.items()
+        if value and (name, key) in SAID
+        if str(getattr(value, "name", value)).upper() not in SAID[name, key]
+    ]
+    if name in PORTABLE and not odd and not said:
+        return None
+    what = " ".join([called, *sorted(odd), *said])
+    reason = REASONS.get(name, "no test shows that Spark means the same")
+    return f"{what}: {reason} (sql/portable.py lists what carries over)"
+
+
+def _gives_double(node: Any) -> bool:
+    """Whether a value may have a fraction, as far as the text tells."""
+    if type(node).__name__ in GIVE_DOUBLES:
+        return True
+    inside = type(node).__name__ in ("Add", "Sub", "Mul", "Neg", "Paren", "Coalesce", "Sum")
+    return inside and any(_gives_double(child) for child in node.iter_expressions())
 
 
 def _reads(view: View, tree: Any) -> Iterator[str]:
