@@ -2,7 +2,15 @@
 -- Adds the axis and the bytes that the device sends: all-reduce 2(n-1)/n S; reduce-scatter,
 -- all-gather and all-to-all (n-1)/n S; permute and send S; broadcast S on every member but the
 -- last; a group of one nothing. NULL where unknown: a ragged-all-to-all, no payload, no group.
-with placed as (
+-- A device that is in no pair of a permute or send has a payload of 0 and no group: it sends
+-- nothing, and shares the instruction's axis. A payload without a group means that no pair is known.
+with instruction_axes as (
+    select run_id, world, program_id, op, min(axis) as axis
+    from collective_axis_v1
+    group by run_id, world, program_id, op
+),
+
+placed as (
     select
         c.*,
         d.world,
@@ -13,9 +21,10 @@ with placed as (
         g.position
     from collectives as c
     left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
-    left join collective_axis_v1 as a
+    left join instruction_axes as a
         on a.run_id = c.run_id and a.world = d.world and a.program_id = c.program_id
-        and a.op = c.op and a.group_index = c.group_index
+        and a.op = c.op
+        and (c.group_index is not null or c.kind in ('collective-permute', 'send-recv'))
     left join replica_groups as g
         on g.run_id = c.run_id and g.world = d.world and g.program_id = c.program_id
         and g.op = c.op and g.group_index = c.group_index and g.device_id = c.device_id
@@ -51,13 +60,14 @@ select
     payload_bytes,
     -- bytes that the device sends
     case
-        when kind = 'send-recv' then cast(payload_bytes as double)
         when group_size = 1 then cast(0 as double)
         when kind = 'all-reduce'
             then 2 * (group_size - 1) * cast(payload_bytes as double) / nullif(group_size, 0)
         when kind in ('all-gather', 'reduce-scatter', 'all-to-all')
             then (group_size - 1) * cast(payload_bytes as double) / nullif(group_size, 0)
-        when kind = 'collective-permute' then cast(payload_bytes as double)
+        when kind in ('collective-permute', 'send-recv')
+            and (group_index is not null or payload_bytes = 0)
+            then cast(payload_bytes as double)
         when kind = 'collective-broadcast' and position = group_size - 1 then cast(0 as double)
         when kind = 'collective-broadcast' and position is not null
             then cast(payload_bytes as double)

@@ -4,7 +4,8 @@
 -- a mesh. unclassified: no mesh, or a member outside it. All groups of an instruction must agree,
 -- else the axis is mixed; one unclassified group makes the whole instruction unclassified.
 -- A collective-permute has one axis, the union over all its pairs of different devices, and its
--- groups of one (devices that send to themselves) share it. group_axis is the group's own.
+-- groups of one (devices that send to themselves) share it, but are not partial: nothing of theirs
+-- could reach further. group_axis is the group's own.
 with permutes as (
     select
         run_id, world, program_id, op,
@@ -140,6 +141,7 @@ select
     case
         when j.group_axis = 'none' then false
         when j.group_axis = 'unclassified' then null
+        when j.group_size = 1 then false
         else j.group_size < j.extent
     end as partial
 from judged as j
