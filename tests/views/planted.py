@@ -1,0 +1,155 @@
+"""Tries views with a fault in them on all given/expect cases at once, on DuckDB.
+
+`python -m tests.views.planted` tries every fault and takes minutes; the test tries a part of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tests.views.given_expect import Case, cases
+from tests.views.mutants import Mutant, mutants, written
+from tests.views.together import answers, write_together
+from xlahouse.sql import Warehouse
+from xlahouse.sql.library import TABLES, Library, View, parse_view, shipped
+
+# Faults that change no answer on any warehouse that keeps to the tables' contract: view -> beginning
+# of the fault -> why. Whatever else survives is a case that is missing.
+HARMLESS: dict[str, dict[str, str]] = {
+    "device_time_v1": {
+        "inside: LTE": "an empty interval opens and closes at one moment",
+        "pieces: no request": "windows of a device do not overlap, and outside them nothing is open",
+        "pieces: no step": "windows of a device do not overlap, and outside them nothing is open",
+        "windows: LTE": "equals are the other branch, or the same value",
+    },
+    "latency_v1": {
+        "percentiles: CAST(": "a divisor of 101 for 100 tells from 99 steps on",
+        "percentiles: 99 * places": "tells from 100 steps on",
+    },
+    "collective_axis_v1": {
+        "pair_axes: no s.": "index, name and size of an axis follow from each other",
+        "group_axes: no m.": "index, name and size of an axis follow from each other",
+        "judged: GTE": "no moves is the branch before",
+    },
+    "_collective_wire_v1": {
+        "placed: join without g.world": "a device is in one world",
+        "placed: join without g.group_index": "a device is in one group of an instruction",
+        "placed: join without c.kind": "only a broadcast's wire bytes look at the position",
+    },
+    "traffic_volume_v1": {"instances: DISTINCT": "a device has an instance once"},
+    "collective_bandwidth_v1": {"seen: DISTINCT": "a device has an instance once"},
+    "traffic_matrix_v1": {
+        "sent: no world": "a device is in one world",
+        "sent: no axis": "an instruction has one axis",
+        "seated: join without g.world": "a device is in one world",
+        "by_pairs: join without p.world": "a device is in one world",
+        "by_pairs: join without p.target": "what a device sends to itself has no payload",
+    },
+}
+
+
+def faults(view: View) -> list[Mutant]:
+    """What is planted in a view: every mutant that a case can tell from the view."""
+    harmless = HARMLESS.get(view.name, {})
+    return [m for m in mutants(view) if not m.fault.startswith(tuple(harmless))]
+
+
+class Bench:
+    """All cases' rows in tables, the views on them, and what they gave before anything was planted."""
+
+    def __init__(self, root: Path, given: list[Case]) -> None:
+        self._library: Library = shipped()
+        self._cases = given
+        self._database = duckdb.connect()
+        with Warehouse(write_together(root, given)) as warehouse:
+            for table in TABLES:
+                rows = warehouse.query(f"select * from {table}").arrow()
+                self._database.register("given", rows)
+                self._database.execute(f"create table {table} as select * from given")
+        self.order: list[View] = self._library.closure(set(self._library.views))[1]
+        for view in self.order:
+            # As mutants are written, so that the writing itself cannot be what a case catches.
+            self._create(view.name, written(parse_view(view)))
+        self._sound = {view.name: self._answer(view.name) for view in self._library.public}
+
+    def _create(self, name: str, sql: str) -> None:
+        self._database.execute(f"create or replace view {name} as {sql}")
+
+    def _answer(self, view: str) -> dict[str, Counter[Any]]:
+        """Case -> its rows, in the case's columns, by a view."""
+        cursor = self._database.execute(f"select * from {view}")
+        columns = [column[0] for column in cursor.description or ()]
+        rows = cursor.fetchall()
+        return {
+            case.name: Counter(_row(row) for row in answers(columns, rows, number, case))
+            for number, case in enumerate(self._cases)
+            if case.view == view
+        }
+
+    def unexpected(self) -> list[str]:
+        """Views that do not give what they should though nothing is planted."""
+        expected = {
+            view: {case.name: case for case in self._cases if case.view == view}
+            for view in self._sound
+        }
+        return [
+            str(case)
+            for view, found in self._sound.items()
+            for name, case in expected[view].items()
+            if Counter(map(_row, case.rows)) != found[name] and not case.tolerance
+        ]
+
+    def catches(self, mutant: Mutant) -> bool:
+        """Whether a case of the view, or of one on top of it, fails with the fault in it."""
+        self._create(mutant.view, mutant.sql)
+        try:
+            return any(self._differs(view) for view in self._above(mutant.view))
+        finally:
+            self._create(mutant.view, self._library.views[mutant.view].sql)
+
+    def _differs(self, view: str) -> bool:
+        try:
+            return self._answer(view) != self._sound[view]
+        except duckdb.Error:
+            return True
+
+    def _above(self, name: str) -> list[str]:
+        """The public views that rest on a view, itself first."""
+        return [
+            view.name
+            for view in self.order
+            if not view.internal
+            and (
+                view.name == name
+                or name in {each.name for each in self._library.closure({view.name})[1]}
+            )
+        ]
+
+
+def _row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Floats to 12 digits: sums of doubles depend on their order."""
+    return tuple(
+        float(f"{v:.12g}") if isinstance(v, float | int) and not isinstance(v, bool) else v
+        for v in row
+    )
+
+
+def main() -> None:
+    """Try every fault, and print those that no case catches."""
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), list(cases()))
+        for view in bench.order:
+            tried = faults(view)
+            missed = [mutant.fault for mutant in tried if not bench.catches(mutant)]
+            print(
+                f"{view.name}: {len(tried)} faults, {len(missed)} not caught {missed}", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
