@@ -10,9 +10,9 @@ import polars as pl
 
 from xlahouse.ingest import frames, program_facts
 from xlahouse.ingest.busy import busy_intervals
-from xlahouse.ingest.collectives import find_collectives
+from xlahouse.ingest.collectives import find_collectives, uneven_ends
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
-from xlahouse.ingest.launches import finish_launches, phase_rows
+from xlahouse.ingest.launches import STEP_MARKERS, finish_launches, phase_rows
 from xlahouse.ingest.ops import finish_ops
 from xlahouse.ingest.read import FileEvents, shift
 from xlahouse.ingest.rows import device_rows, issue_rows, typed
@@ -52,6 +52,11 @@ def assemble(files: list[FileEvents], source: str, named_ids: Sequence[int] = ()
         planes = _planes_on_one_clock(world, epoch, issues)
         also = set(named_ids) if world.number == 0 else set()
         tables, found, members = _world_tables(world, planes, number_of, also, source)
+        if (
+            epoch is None and len(world.files) > 1
+        ):  # arrivals on different hosts have no common clock
+            unknown = pl.lit(None, pl.Int64).alias("arrival_ps")
+            tables["collectives"] = tables["collectives"].with_columns(unknown)
         issues += [issue for plane in planes for issue in plane.issues] + found
         devices += [device for plane in planes for device in plane.devices]
         parts.append(tables)
@@ -156,7 +161,11 @@ def _world_tables(
         "counters": _stacked(planes, "counters", frames.COUNTERS),
         "coverage": _stacked(planes, "coverage", frames.COVERAGE),
     }
-    issues = facts.issues + found.issues + _op_issues(ops, source)
+    issues = facts.issues + found.issues + _op_issues(ops, source) + _marker_issues(markers, source)
+    uneven = 0 if any(device.inferred for device in devices) else uneven_ends(found.rows)
+    if uneven:
+        message = "synchronous collectives whose ends lie over 1 us apart: their skew is unknown"
+        issues.append(Issue("warning", "uneven_ends", message, source, uneven))
     return tables, issues, max(logical_ids, default=-1) + 1
 
 
@@ -178,6 +187,17 @@ def _op_issues(ops: pl.DataFrame, source: str) -> list[Issue]:
         ),
     )
     return [Issue("info", code, message, source, count) for count, code, message in found if count]
+
+
+def _marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
+    steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
+    incomplete = steps.filter(pl.col("request").is_null() | pl.col("step").is_null()).height
+    if not incomplete:
+        return []
+    message = (
+        "step markers without the numbers `request` and `step_num`: their requests have no latency"
+    )
+    return [Issue("warning", "marker_incomplete", message, source, incomplete)]
 
 
 def _duration(tables: list[pl.DataFrame]) -> int | None:

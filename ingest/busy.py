@@ -12,7 +12,8 @@ KEY = ["device_id", "request", "step", "category"]
 def busy_intervals(ops: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
     """The busy_intervals table without run_id.
 
-    compute: compute ops. collective: transfers in flight. copy_running: copy and host-transfer ops that
+    compute: compute ops. collective: transfers in flight, and ops of transfers whose other half was not
+    seen. copy_running: copy and host-transfer ops that
     run (a prefetch in flight alone does not count). sync_wait: barriers.
     """
     on_core = ops.filter(~pl.col("on_async_line") & (pl.col("duration_ps") > 0))
@@ -21,6 +22,8 @@ def busy_intervals(ops: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame
         .then(pl.lit("compute"))
         .when(pl.col("category").is_in(["copy", "host_transfer"]))
         .then(pl.lit("copy_running"))
+        .when(pl.col("category") == "collective")
+        .then(pl.lit("collective"))
         .when(pl.col("op") == BARRIER)
         .then(pl.lit("sync_wait"))
     )

@@ -11,7 +11,8 @@ from xlahouse.ingest.instances import by_first_start, number_instances
 from xlahouse.ingest.tpu import WAITS
 
 BARRIER = WAITS[0]
-_PAIR = ["device_id", "launch", "program_id", "start_op", "occurrence"]
+SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart cannot be compared
+_PAIR = ["device_id", "launch", "program_id", "start_op", "turn"]
 
 
 @dataclass(frozen=True)
@@ -49,34 +50,49 @@ def find_collectives(
 
 
 def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(one row a transfer, ops left without their partner).
-
-    Within a launch, the i-th execution of a start pairs with the i-th of the done that takes it.
-    """
+    """(one row a transfer, ops left without their partner)."""
     role = pl.col("role").fill_null("sync")
-    nth = pl.int_range(pl.len()).over("device_id", "launch", "program_id", "op")
-    counted = candidates.sort("device_id", "start_ps").with_columns(occurrence=nth)
-    sync = counted.filter(role == "sync").with_columns(is_async=pl.lit(False))
-    starts = counted.filter(role == "start").with_columns(start_op="op")
-    dones = counted.filter(role == "done").select(
+    named = pl.when(role == "start").then("op").otherwise("start_op")
+    counted = _with_turn(
+        candidates.filter(role.is_in(["start", "done"])).with_columns(start_op=named)
+    )
+    starts = counted.filter(pl.col("role") == "start")
+    dones = counted.filter(pl.col("role") == "done")
+    ends = dones.select(
         *_PAIR,
         wait_ps="duration_ps",
         done_end=pl.col("start_ps") + pl.col("duration_ps"),
-    )
-    both = starts.join(dones, on=_PAIR, how="inner", nulls_equal=True).with_columns(
+    ).drop_nulls(["start_op", "turn"])
+    both = starts.join(ends, on=_PAIR, how="inner", nulls_equal=True).with_columns(
         is_async=pl.lit(True),
         issue_ps="duration_ps",
         duration_ps=pl.col("done_end") - pl.col("start_ps"),
     )
-    alone = pl.concat(
-        [
-            starts.join(dones, on=_PAIR, how="anti", nulls_equal=True).select("op"),
-            counted.filter(role == "done")
-            .join(starts, on=_PAIR, how="anti", nulls_equal=True)
-            .select("op"),
-        ]
+    alone = [
+        starts.join(ends, on=_PAIR, how="anti", nulls_equal=True),
+        dones.join(both, on=_PAIR, how="anti", nulls_equal=True),
+    ]
+    sync = candidates.filter(role == "sync").with_columns(is_async=pl.lit(False))
+    return pl.concat([sync, both], how="diagonal"), pl.concat(alone).select("op")
+
+
+def _with_turn(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Add `turn`: which start of its name in the launch an op is, or ends; NULL on a done without one.
+
+    A done takes the earliest start that is open. Profiling that starts in mid-launch leaves dones whose
+    start was missed: there have then been more dones than starts, and each new excess is one of those.
+    """
+    key = _PAIR[:-1]
+    ends = pl.col("role") == "done"
+    counted = pairs.sort(*key, "start_ps", ends).with_columns(
+        starts=(~ends).cast(pl.Int64).cum_sum().over(key),
+        dones=ends.cast(pl.Int64).cum_sum().over(key),
     )
-    return pl.concat([sync, both], how="diagonal"), alone
+    excess = (pl.col("dones") - pl.col("starts")).cum_max().clip(0).over(key)
+    counted = counted.with_columns(missed=excess)
+    is_missed = ends & (pl.col("missed") > pl.col("missed").shift(1).over(key).fill_null(0))
+    turn = pl.when(~ends).then("starts").when(~is_missed).then(pl.col("dones") - pl.col("missed"))
+    return counted.with_columns(turn=turn)
 
 
 def _with_group(rows: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
@@ -89,20 +105,17 @@ def _with_group(rows: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_permute_payload(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """A permute's payload is its operand on a source of another device, and 0 elsewhere."""
+    """A permute's or send's payload is its operand on a source of another device, and 0 elsewhere.
+
+    Adds `paired`: whether the instruction's pairs are known.
+    """
+    op = ["program_id", "op"]
     other = pl.col("source_device_id") != pl.col("target_device_id")
-    senders = (
-        pairs.filter(other)
-        .select("program_id", "op", pl.col("source_device_id").alias("device_id"))
-        .unique()
-        .with_columns(sends=pl.lit(True))
-    )
-    joined = rows.join(senders, on=["program_id", "op", "device_id"], how="left")
-    silent = (
-        (pl.col("kind") == "collective-permute")
-        & pl.col("sends").is_null()
-        & pl.col("group_index").is_not_null()
-    )
+    source = pl.col("source_device_id").alias("device_id")
+    senders = pairs.filter(other).select(*op, source).unique().with_columns(sends=pl.lit(True))
+    known = pairs.select(op).unique().with_columns(paired=pl.lit(True))
+    joined = rows.join(senders, on=[*op, "device_id"], how="left").join(known, on=op, how="left")
+    silent = pl.col("paired").is_not_null() & pl.col("sends").is_null()
     payload = pl.when(silent).then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
     return joined.with_columns(payload_bytes=payload).drop("sends")
 
@@ -140,6 +153,7 @@ def _with_arrival(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _issues(rows: pl.DataFrame, unpaired: pl.DataFrame, source: str) -> list[Issue]:
+    outside = rows.filter(pl.col("group_index").is_null() & pl.col("paired").is_null())
     found = (
         (
             unpaired.height,
@@ -148,7 +162,7 @@ def _issues(rows: pl.DataFrame, unpaired: pl.DataFrame, source: str) -> list[Iss
             "(profiling starts and ends in mid-flight)",
         ),
         (
-            rows["group_index"].null_count(),
+            outside.height,
             "collective_without_group",
             "collectives whose replica group is unknown: no axis, wire or instance",
         ),
@@ -161,3 +175,15 @@ def _issues(rows: pl.DataFrame, unpaired: pl.DataFrame, source: str) -> list[Iss
     return [
         Issue("warning", code, message, source, count) for count, code, message in found if count
     ]
+
+
+def uneven_ends(rows: pl.DataFrame) -> int:
+    """Synchronous instances whose ends lie more than SAME_END_PS apart: their clocks disagree."""
+    end = pl.col("start_ps") + pl.col("duration_ps")
+    spread = (
+        rows.filter(~pl.col("is_async"))
+        .drop_nulls("instance")
+        .group_by("instance")
+        .agg(spread=end.max() - end.min())
+    )
+    return spread.filter(pl.col("spread") > SAME_END_PS).height

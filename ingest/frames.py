@@ -7,12 +7,14 @@ from typing import Any
 
 import polars as pl
 
+LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
 OPS: dict[str, Any] = {
     "device_id": pl.Int64,
     "program_id": pl.UInt64,
     "module": pl.String,
     "op": pl.String,
     "opcode_text": pl.String,  # opcode as the event's instruction text has it; HLO wins over it
+    "operand_text": pl.String,  # first operand of a done, as the text has it
     "hlo_category": pl.String,
     "line": pl.String,
     "on_async_line": pl.Boolean,
@@ -164,6 +166,10 @@ def coverage_rows(
 
 
 def split_bad_times(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(kept, refused): an event that starts before the profile or lasts less than nothing is refused."""
-    good = (pl.col("start_ps") >= 0) & (pl.col("duration_ps") >= 0)
+    """(kept, refused): refused is what starts before the profile, lasts less than nothing, or is later
+    or longer than LATEST_PS."""
+    good = pl.col("start_ps").is_between(0, LATEST_PS) & pl.col("duration_ps").is_between(
+        0, LATEST_PS
+    )
+    good = good.fill_null(False)  # a time that no number can hold
     return events.filter(good), events.filter(~good)

@@ -8,12 +8,14 @@ device runs which replica and partition.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+MOST_DEVICES = 1 << 20  # beyond any machine; guards against damaged numbers
 # These carry use_global_device_ids; on the others a channel means that the numbers are partitions.
 _GLOBAL_IDS_OPS = ("all-reduce", "all-gather", "reduce-scatter")
 
@@ -51,7 +53,8 @@ def _decode_iota(iota: Any) -> list[list[int]]:
     dims = list(iota.iota_reshape_dims)
     perm = list(iota.iota_transpose_perm) or list(range(len(dims)))
     groups, size = iota.num_replica_groups, iota.num_devices_per_group
-    if math.prod(dims) != groups * size or sorted(perm) != list(range(len(dims))):
+    sound = min(dims, default=0) > 0 and sorted(perm) == list(range(len(dims)))
+    if not sound or math.prod(dims) != groups * size or groups * size > MOST_DEVICES:
         raise GroupError(f"[{groups},{size}]<={dims}T{perm} is not a permutation of its devices")
     order = np.arange(groups * size).reshape(dims).transpose(perm)
     return [[int(number) for number in row] for row in order.reshape(groups, size)]
@@ -63,6 +66,8 @@ def _decode_mesh(listed: Any) -> list[list[int]]:
     An axis may be named in part, as `'a':(pre)size`: then the mesh's axis is split in three.
     """
     sizes = [axis.size for axis in listed.mesh.axes]
+    if min(sizes, default=0) < 1 or math.prod(sizes) > MOST_DEVICES:
+        raise GroupError(f"a mesh of {sizes}")
     numbers = np.array(listed.mesh.device_ids or range(math.prod(sizes)), dtype=np.int64)
     if len(numbers) != math.prod(sizes):
         raise GroupError(f"a mesh of {sizes} lists {len(numbers)} devices")
@@ -97,7 +102,7 @@ def _decode_mesh(listed: Any) -> list[list[int]]:
 
 def raw_groups(instruction: Any) -> list[list[int]]:
     """Groups as the instruction writes them, in whichever notation; [] means everybody."""
-    if instruction.mesh_axes_replica_group_list.axes:
+    if instruction.mesh_axes_replica_group_list.HasField("mesh"):
         return _decode_mesh(instruction.mesh_axes_replica_group_list)
     listed = instruction.collective_device_list
     for iota in (instruction.iota_collective_device_list, listed.iota_replica_group_list):
@@ -114,6 +119,9 @@ def device_groups(instruction: Any, assignment: Assignment | None) -> list[list[
         GroupError: the groups name someone that the program does not have.
     """
     groups = raw_groups(instruction)
+    named = [member for group in groups for member in group]
+    if len(set(named)) < len(named) or min(named, default=0) < 0:
+        raise GroupError("a group names a member twice, or one below 0")
     if assignment is None:
         return groups
     kind = instruction.opcode.decode().removesuffix("-start")
@@ -148,6 +156,9 @@ def device_pairs(instruction: Any, assignment: Assignment | None) -> list[tuple[
         GroupError: a pair names someone that the program does not have.
     """
     pairs = [(pair.source, pair.target) for pair in instruction.source_target_pairs]
+    pairs = pairs or _pairs_in_attributes(instruction)
+    if min((member for pair in pairs for member in pair), default=0) < 0:
+        raise GroupError("a pair names a member below 0")
     if assignment is None:
         return pairs
     devices = assignment.devices
@@ -158,6 +169,15 @@ def device_pairs(instruction: Any, assignment: Assignment | None) -> list[tuple[
         return [(row[s], row[t]) for row in devices for s, t in pairs]
     except IndexError:
         raise GroupError("a pair names a member that the program does not have") from None
+
+
+def _pairs_in_attributes(instruction: Any) -> list[tuple[int, int]]:
+    """Pairs of a send or recv: XLA keeps them in an attribute, as `{{0,1},{1,2}}`."""
+    for attribute in instruction.frontend_attributes.map:
+        if attribute.key == b"_xla_send_recv_source_target_pairs":
+            found = re.findall(rb"\{(\d+),\s*(\d+)\}", attribute.value)
+            return [(int(source), int(target)) for source, target in found]
+    return []
 
 
 def connected(pairs: list[tuple[int, int]]) -> list[list[int]]:

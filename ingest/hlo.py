@@ -44,6 +44,14 @@ class Program:
         """Instructions by id, over all computations."""
         return {instruction.id: instruction for _, instruction in self.instructions()}
 
+    @cached_property
+    def _holders(self) -> dict[int, Any]:
+        return {instruction.id: computation for computation, instruction in self.instructions()}
+
+    def computation_of(self, instruction: Any) -> Any:
+        """The computation that holds an instruction."""
+        return self._holders[instruction.id]
+
     def instructions(self) -> Iterator[tuple[Any, Any]]:
         """(computation, instruction) of every instruction."""
         for computation in self.proto.computations:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from typing import Any
+
 import polars as pl
 
 from xlahouse.ingest.instances import by_first_start, number_instances
@@ -41,20 +44,36 @@ def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFram
         return launches.with_columns(
             phase=pl.lit("step"), request=pl.lit(None, pl.Int64), step="launch_instance"
         )
-    end = (pl.col("start_ps") + pl.col("duration_ps")).alias("until")
-    opened = steps.sort("start_ps").select(
-        pl.col("host").fill_null(""), *STEP, end, when="start_ps"
-    )
+    opened = _innermost(steps.with_columns(pl.col("host").fill_null("")))
     hosted = launches.join(hosts, on="device_id", how="left").with_columns(
         pl.col("host").fill_null(""), when=pl.coalesce("enqueue_ps", "start_ps")
     )
     joined = hosted.sort("when").join_asof(opened, on="when", by="host", check_sortedness=False)
-    inside = pl.col("when") < pl.col("until")
-    return (
-        joined.with_columns(pl.when(inside).then(name).alias(name) for name in STEP)
-        .drop("until", "when", "host")
-        .sort("device_id", "launch")
-    )
+    return joined.drop("when", "host").sort("device_id", "launch")
+
+
+def _innermost(steps: pl.DataFrame) -> pl.DataFrame:
+    """host, when, phase, request, step: the innermost marker that is open from `when` on, NULL for none."""
+    rows = steps.sort("host", "start_ps", "duration_ps", descending=[False, False, True]).to_dicts()
+    found: list[dict[str, Any]] = []
+    for host, group in groupby(rows, key=lambda row: row["host"]):
+        of_host, is_open = list(group), []
+        bounds = {row["start_ps"] for row in of_host} | {_end(row) for row in of_host}
+        waiting = iter([*of_host, None])
+        following = next(waiting)
+        for when in sorted(bounds):
+            while following is not None and following["start_ps"] <= when:
+                is_open.append(following)
+                following = next(waiting)
+            is_open = [row for row in is_open if _end(row) > when]
+            inner = is_open[-1] if is_open else None
+            found.append({"host": host, "when": when} | {n: inner and inner[n] for n in STEP})
+    schema = {"host": pl.String, "when": pl.Int64} | {name: steps.schema[name] for name in STEP}
+    return pl.DataFrame(found, schema=schema).sort("when", maintain_order=True)
+
+
+def _end(marker: dict[str, Any]) -> int:
+    return int(marker["start_ps"] + marker["duration_ps"])
 
 
 def phase_rows(markers: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.ingest.hlo_ops import KINDS
+from xlahouse.ingest.hlo_transfer import KINDS
 from xlahouse.ingest.launches import STEP
 from xlahouse.ingest.self_time import with_self_time
 
@@ -63,6 +63,7 @@ def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.with_columns(
         kind=pl.when(unknown).then(kind).otherwise("kind"),
         role=pl.when(unknown).then(role).otherwise("role"),
+        start_op=pl.when(unknown).then("operand_text").otherwise("start_op"),
         category=pl.coalesce(
             "category",
             pl.when(kind.is_not_null()).then(pl.lit("collective")),
@@ -97,7 +98,7 @@ def _with_launch(ops: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
         module_of_launch="module",
     )
     free = free.join_asof(opened, on="start_ps", by="device_id", check_sortedness=False)
-    inside = pl.col("start_ps") <= pl.col("until")
+    inside = pl.col("start_ps") < pl.col("until")
     named = [*columns, "program_of_launch", "module_of_launch"]
     free = free.with_columns(pl.when(inside).then(name).alias(name) for name in named)
     free = free.with_columns(

@@ -138,11 +138,17 @@ MESSAGES = {
         1 replica_groups ReplicaGroup*
         2 iota_replica_group_list IotaReplicaGroupList
     """,
+    "FrontendAttribute": """
+        1 key bytes
+        2 value bytes
+    """,
+    "FrontendAttributes": "1 map FrontendAttribute*",
     "HloInstruction": """
         1 name bytes
         2 opcode bytes
         3 shape ShapeProto
         7 metadata OpMetadata
+        13 tuple_index int64
         14 dimensions int64*
         26 channel_id int64
         28 custom_call_target bytes
@@ -152,6 +158,7 @@ MESSAGES = {
         47 is_host_transfer bool
         49 replica_groups ReplicaGroup*
         52 source_target_pairs SourceTarget*
+        68 frontend_attributes FrontendAttributes
         71 use_global_device_ids bool
         79 async_execution_thread bytes
         87 collective_device_list CollectiveDeviceList

@@ -119,6 +119,7 @@ def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
     stem = pl.col("name").str.extract(r"^%?([^\s=]+)")
     shown = pl.when(pl.col("display_name").str.len_bytes() > 0).then("display_name")
     opcode = pl.col("name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\(")
+    operand = pl.col("name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)")
     return ops.select(
         "program_id",
         "hlo_category",
@@ -127,6 +128,7 @@ def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
         *_FLOATS,
         op=pl.when(on_async_line).then(stem).otherwise(pl.coalesce(shown, stem)),
         opcode_text=opcode,
+        operand_text=operand,
         line="thread",
         on_async_line=on_async_line,
         traced_category=pl.when(pl.col("thread") == TRACE_ME)

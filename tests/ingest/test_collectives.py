@@ -102,6 +102,30 @@ def test_a_zero_length_start_listed_after_its_done_still_pairs():
     assert find(rows).rows.select("start_ps", "duration_ps", "wait_ps").rows() == [(120, 5, 5)]
 
 
+def test_a_launch_seen_from_its_middle_pairs_what_it_can():
+    # the first done's start was missed; three whole pairs follow, 5.0005 us from start to end each
+    rows = [op(0, "ar-done", 1_000_000, 500, "done", start_op="ar")]
+    for turn in (1, 2, 3):
+        rows.append(op(0, "ar", turn * 10_000_000, 1, "start"))
+        rows.append(op(0, "ar-done", turn * 10_000_000 + 5_000_000, 500, "done", start_op="ar"))
+    found = find(rows)
+    assert found.rows["duration_ps"].to_list() == [5_000_500] * 3
+    assert [(issue.code, issue.count) for issue in found.issues] == [("async_unpaired", 1)]
+
+
+def test_two_missed_dones_and_a_start_without_end():
+    rows = [
+        op(0, "ar-done", 10, 1, "done", start_op="ar"),
+        op(0, "ar", 20, 1, "start"),
+        op(0, "ar-done", 30, 1, "done", start_op="ar"),
+        op(0, "ar-done", 40, 1, "done", start_op="ar"),
+        op(0, "ar", 50, 1, "start"),
+    ]
+    found = find(rows)
+    assert found.rows.select("start_ps", "duration_ps").rows() == [(20, 11)]
+    assert found.issues[0].count == 3
+
+
 def test_half_a_pair_is_left_out_and_reported():
     found = find([op(0, "ar-done", 120, 5, "done", start_op="ar")])
     assert found.rows.is_empty()

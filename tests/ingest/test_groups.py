@@ -93,6 +93,8 @@ def in_mesh(sizes, refs, device_ids=()):
         ([2, 2], [1, 0], [], [[0, 2, 1, 3]]),
         # an axis of one (as in `mesh['axis_0'=4,'axis_1'=1] {'axis_0'}`)
         ([4, 1], [0], [], [[0, 1, 2, 3]]),
+        # no axis in the braces: everybody alone
+        ([2, 2], [], [], [[0], [1], [2], [3]]),
         # devices in an order of their own
         ([2, 2], [1], [3, 0, 1, 2], [[3, 0], [1, 2]]),
         # an axis of 8 as 2 x 2 x 2: its first, its middle and its last part
@@ -121,7 +123,14 @@ def test_malformed_mesh_is_an_error(sizes, refs, device_ids):
 
 @pytest.mark.parametrize(
     ("groups", "size", "dims", "perm"),
-    [(2, 3, [4], []), (2, 2, [2, 2], [0, 0]), (2, 2, [2, 2], [1]), (1, 4, [2, 2], [0, 2])],
+    [
+        (2, 3, [4], []),
+        (1 << 40, 1, [1 << 40], []),
+        (2, 2, [-2, -2], []),
+        (2, 2, [2, 2], [0, 0]),
+        (2, 2, [2, 2], [1]),
+        (1, 4, [2, 2], [0, 2]),
+    ],
 )
 def test_malformed_iota_is_an_error(groups, size, dims, perm):
     with pytest.raises(GroupError, match="not a permutation"):
@@ -172,6 +181,22 @@ def test_start_ops_translate_like_their_kind():
 def test_a_member_that_the_program_lacks_is_an_error():
     with pytest.raises(GroupError, match="2 replicas x 2 partitions"):
         device_groups(instruction(groups=[[0, 5]]), GRID)
+
+
+@pytest.mark.parametrize("groups", [[[0, -1]], [[0, 1], [1, 0]], [[0, 0]]])
+def test_impossible_members_are_an_error(groups):
+    for assignment in (GRID, None):
+        with pytest.raises(GroupError, match="twice, or one below 0"):
+            device_groups(instruction(groups=groups), assignment)
+
+
+def test_pairs_of_a_send_stand_in_an_attribute():
+    built = instruction("send", channel_id=1)
+    attribute = built.frontend_attributes.map.add(key=b"_xla_send_recv_source_target_pairs")
+    attribute.value = b"{{0,1},{1, 0}}"
+    assert device_pairs(built, None) == [(0, 1), (1, 0)]
+    with pytest.raises(GroupError, match="below 0"):
+        device_pairs(instruction("collective-permute", pairs=[(0, -1)]), GRID)
 
 
 def test_permute_pairs():

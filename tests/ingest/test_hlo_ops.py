@@ -205,3 +205,121 @@ def test_instruction_rows_carry_scope_and_shape(module):
 def test_damaged_hlo_is_a_value_error():
     with pytest.raises(ValueError, match="HLO of m is damaged"):
         parse_program(b"\x0a\xff\xff", 1, "m")
+
+
+def wrapped(module, opcode, *inner, result=X, operand=None):
+    """A wrapper around a computation with these (opcode, result) on one parameter each."""
+    called = module.computation(f"c{module._next}")
+    p = module.add(called, f"p{module._next}", "parameter", X)
+    for kind, shaped in inner:
+        module.add(called, f"{kind}.{module._next}", kind, shaped, p)
+    entry = module.computation(f"e{module._next}")
+    x = operand or module.add(entry, f"x{module._next}", "parameter", X)
+    return entry, module.add(entry, f"w{module._next}", opcode, result, x, calls=[called])
+
+
+def test_fusions_around_the_halves_of_a_pair_are_its_halves(module):
+    gathered = shape("f32", 16, 16)
+    entry, start = wrapped(module, "fusion", ("all-gather-start", tuple_shape(X, gathered)))
+    called = module.computation("done_computation")
+    p = module.add(called, "q", "parameter", tuple_shape(X, gathered))
+    module.add(called, "d", "all-gather-done", gathered, p)
+    done = module.add(entry, "done", "fusion", gathered, start, calls=[called])
+    assert (facts_of(module, start).role, facts_of(module, start).payload_bytes) == ("start", 1024)
+    facts = facts_of(module, done)
+    assert (facts.role, facts.start_op, facts.kind) == ("done", start.name.decode(), "all-gather")
+
+
+def test_a_fusion_of_two_all_reduces_adds_them(module):
+    _, fusion = wrapped(module, "fusion", ("all-reduce", X), ("all-reduce", X))
+    assert facts_of(module, fusion).payload_bytes == 1024
+
+
+def test_a_constant_slice_makes_no_reduce_scatter(module):
+    called = module.computation("c")
+    p = module.add(called, "p", "parameter", X)
+    reduced = module.add(called, "ar", "all-reduce", X, p)
+    module.add(called, "s", "slice", shape("f32", 7, 16), reduced)
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", X)
+    fusion = module.add(entry, "f", "fusion", shape("f32", 7, 16), x, calls=[called])
+    assert facts_of(module, fusion).kind == "all-reduce"
+
+
+def test_an_async_fusion_that_slices_is_a_reduce_scatter(module):
+    called = module.computation("c")
+    p = module.add(called, "p", "parameter", X)
+    index = module.add(called, "i", "parameter", shape("s32"))
+    reduced = module.add(called, "ar", "all-reduce", X, p)
+    module.add(called, "ds", "dynamic-slice", shape("f32", 2, 16), reduced, index)
+    middle = module.computation("m")
+    q = module.add(middle, "q", "parameter", X)
+    module.add(middle, "f", "fusion", shape("f32", 2, 16), q, calls=[called])
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", X)
+    start = module.add(entry, "s", "async-start", tuple_shape(X, X), x, calls=[middle])
+    assert facts_of(module, start).kind == "reduce-scatter"
+
+
+def test_a_call_in_a_wrapper_is_looked_into(module):
+    inner = module.computation("inner")
+    p = module.add(inner, "p", "parameter", X)
+    module.add(inner, "ar", "all-reduce", X, p)
+    middle = module.computation("middle")
+    q = module.add(middle, "q", "parameter", X)
+    module.add(middle, "call", "call", X, q, calls=[inner])
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", X)
+    start = module.add(entry, "s", "async-start", tuple_shape(X, X), x, calls=[middle])
+    assert (facts_of(module, start).kind, facts_of(module, start).role) == ("all-reduce", "start")
+
+
+def test_a_done_whose_start_lies_outside_is_still_a_collective(module):
+    body = module.computation("body")
+    carried = module.add(body, "p", "parameter", tuple_shape(X, X))
+    done = module.add(body, "agd", "all-gather-done", X, carried)
+    facts = facts_of(module, done)
+    assert (facts.category, facts.kind, facts.role) == ("collective", "all-gather", "done")
+    assert (facts.start_op, facts.payload_bytes) == (None, None)
+
+
+def test_a_done_takes_the_tuple_element_that_it_names(module):
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", X)
+    first = module.add(entry, "s0", "all-gather-start", tuple_shape(X, X), x)
+    second = module.add(entry, "s1", "collective-permute-start", tuple_shape(X, X), x)
+    pair = module.add(entry, "t", "tuple", tuple_shape(X, X), first, second)
+    taken = module.add(entry, "g", "get-tuple-element", X, pair, tuple_index=1)
+    done = module.add(entry, "d", "collective-permute-done", X, taken)
+    assert facts_of(module, done).start_op == "s1"
+
+
+def test_four_arrays_in_one_permute_all_count_and_offsets_do_not(module):
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", X)
+    offset = module.add(entry, "o", "parameter", shape("s32"))
+    combined = module.add(entry, "c4", "collective-permute", tuple_shape(X, X, X, X), x, x, x, x)
+    in_place = module.add(entry, "ip", "collective-permute", X, x, x, offset, offset)
+    assert facts_of(module, combined).payload_bytes == 2048
+    assert facts_of(module, in_place).payload_bytes == 512
+
+
+def test_two_scalars_are_data(module):
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", shape("f32"))
+    both = module.add(entry, "ar", "all-reduce", tuple_shape(shape("f32"), shape("f32")), x, x)
+    assert facts_of(module, both).payload_bytes == 8
+
+
+def test_a_synchronous_copy_to_the_host_is_a_host_transfer(module):
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", X)
+    copied = module.add(entry, "c", "copy", shape("f32", 8, 16, space=5), x)
+    assert facts_of(module, copied).category == "host_transfer"
+
+
+def test_hlo_that_calls_itself_ends(module):
+    called = module.computation("c")
+    p = module.add(called, "p", "parameter", X)
+    fusion = module.add(called, "f", "fusion", X, p, calls=[called])
+    assert facts_of(module, fusion).category == "compute"

@@ -80,3 +80,20 @@ def test_known_instances_are_kept_and_renumbered_by_time():
     keys = [{"instance_key": key, "launch_key": key} for key in (900, 900, 20)]
     found = launches((0, 7, 10, 5, keys[0]), (1, 7, 40, 5, keys[1]), (0, 7, 60, 5, keys[2]))
     assert finish(found).sort("start_ps")["launch_instance"].to_list() == [0, 0, 1]
+
+
+def test_the_innermost_open_marker_counts():
+    # an outer decode marker goes on after one inside it has ended; two that cross
+    marks = markers(("warmup", 7, 0, 0, 100), ("decode", 0, 1, 10, 20), ("decode", 0, 2, 25, 30))
+    times = (5, 10, 26, 40, 54, 55, 100)
+    found = launches(*((0, 7, at, 1, {}) for at in times))
+    steps = finish(found, marks).sort("start_ps").select("phase", "step").rows()
+    assert steps == [
+        ("warmup", 0),
+        ("decode", 1),
+        ("decode", 2),
+        ("decode", 2),
+        ("decode", 2),
+        ("warmup", 0),
+        (None, None),
+    ]

@@ -1,0 +1,164 @@
+"""Finds the transfer that an instruction is or wraps: its role in a pair, its kind, its payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xlahouse.ingest import shapes
+from xlahouse.ingest.hlo import Program
+
+KINDS = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "ragged-all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+_ROLES = {"-start": "start", "-update": "update", "-done": "done"}
+# What a pair's value may pass through between its start and its done.
+_CARRIERS = ("bitcast", "copy", "optimization-barrier", "async-update")
+_VIEWS = (b"bitcast", b"copy", b"reshape", b"get-tuple-element")
+_DEEPEST = 16  # wrappers within wrappers; damaged HLO may call itself
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer.
+
+    role: `sync`, or `start`, `update` or `done` of an async pair. instructions: the collectives that
+    transfer, several where they are combined by fusion; empty on a done, whose start holds them.
+    fused: whether a fusion holds them.
+    """
+
+    role: str
+    kind: str
+    instructions: tuple[Any, ...]
+    fused: bool = False
+
+
+def split_role(opcode: str) -> tuple[str, str]:
+    """`all-reduce-start` -> (`all-reduce`, `start`); send and recv start what their -done ends."""
+    for suffix, role in _ROLES.items():
+        if opcode.endswith(suffix):
+            return opcode.removesuffix(suffix), role
+    return opcode, "start" if opcode in ("send", "recv") else "sync"
+
+
+def find_transfer(program: Program, instruction: Any, depth: int = 0) -> Transfer | None:
+    """The transfer that an instruction is, or that the computation it calls holds."""
+    base, role = split_role(instruction.opcode.decode("utf-8", "replace"))
+    if base in KINDS:
+        return Transfer(role, base, (instruction,) if role in ("sync", "start") else ())
+    if base in ("send", "recv"):
+        if instruction.is_host_transfer:
+            return None
+        return Transfer(role, "send-recv", (instruction,) if role == "start" else ())
+    # A call is control, and what it calls shows up by itself, unless it stands in a wrapper.
+    if base not in ("fusion", "async") and not (base == "call" and depth):
+        return None
+    inner = [
+        found
+        for computation in program.called(instruction)
+        for each in computation.instructions
+        if depth < _DEEPEST and (found := find_transfer(program, each, depth + 1)) is not None
+    ]
+    if not inner:
+        return None
+    moving = [each for each in inner if each.instructions] or inner
+    kind = moving[0].kind
+    fused = base == "fusion" or any(each.fused for each in moving)
+    if base == "async":
+        carried = () if role in ("update", "done") else _held(moving)
+        return Transfer(role, kind, carried, fused)
+    return Transfer(_role_of_wrapper(inner), kind, _held(moving), fused)
+
+
+def _held(transfers: list[Transfer]) -> tuple[Any, ...]:
+    return tuple(each for transfer in transfers for each in transfer.instructions)
+
+
+def _role_of_wrapper(inner: list[Transfer]) -> str:
+    """A fusion that holds only starts is a start, only dones a done; else it does the whole transfer."""
+    roles = {each.role for each in inner}
+    return roles.pop() if len(roles) == 1 else "sync"
+
+
+def start_of(program: Program, done: Any) -> Any:
+    """The start whose value a done (or an update) takes; None where the chain leaves the computation."""
+    current, index = done, 0
+    for _ in range(1000):
+        operands = program.operands(current)
+        if index >= len(operands):
+            return None
+        current, index = operands[index], 0
+        opcode = current.opcode.decode("utf-8", "replace")
+        if opcode == "get-tuple-element":
+            taken = program.operands(current)
+            if taken and taken[0].opcode == b"tuple":
+                current, index = taken[0], current.tuple_index
+            continue
+        found = find_transfer(program, current)
+        role = found.role if found is not None else split_role(opcode)[1]
+        if role == "start":
+            return current
+        if opcode not in _CARRIERS and role != "update":
+            return None
+    return None
+
+
+def kind_of(program: Program, transfer: Transfer) -> str:
+    """METRICS, Kind: a fused all-reduce that is only sliced per device is a reduce-scatter."""
+    if transfer.kind != "all-reduce" or not transfer.fused or not transfer.instructions:
+        return transfer.kind
+    sliced = all(_only_sliced(program, each) for each in transfer.instructions)
+    return "reduce-scatter" if sliced else "all-reduce"
+
+
+def _only_sliced(program: Program, reduced: Any) -> bool:
+    """Whether each use of a fused all-reduce slices it at a place that differs between devices."""
+    holder = program.computation_of(reduced)
+    pending, sliced = [reduced], False
+    while pending:
+        value = pending.pop()
+        for user in holder.instructions:
+            if value.id not in user.operand_ids:
+                continue
+            if user.opcode == b"dynamic-slice" and user.operand_ids[0] == value.id:
+                sliced = True
+            elif user.opcode in _VIEWS:
+                pending.append(user)
+            else:
+                return False
+    return sliced
+
+
+def payload_leaves(program: Program, inner: Any, kind: str) -> list[Any]:
+    """The arrays whose bytes are the payload S of one collective instruction (METRICS, Bytes)."""
+    if inner.opcode == b"recv":
+        return []
+    operands = [operand.shape for operand in program.operands(inner)]
+    if kind == "all-gather":
+        result = inner.shape
+        if inner.opcode.endswith(b"-start") and len(result.tuple_shapes) > 1:
+            result = result.tuple_shapes[1]
+        return shapes.leaves(result)
+    data = [leaf for shape in operands for leaf in shapes.leaves(shape)]
+    if kind in ("all-reduce", "reduce-scatter", "all-to-all"):
+        # torch_xla threads a scalar through its collectives as the last operand.
+        appended = data and not data[-1].dimensions and any(leaf.dimensions for leaf in data)
+        return data[:-1] if appended else data
+    if kind == "collective-permute" and not _in_place(operands):
+        return data
+    return shapes.leaves(operands[0]) if operands else []
+
+
+def _in_place(operands: list[Any]) -> bool:
+    """An in-place permute takes (input, output, input offsets, output offsets)."""
+    return len(operands) == 4 and all(
+        not leaf.dimensions and shapes.dtype(leaf) in ("s32", "u32", "s64", "u64")
+        for shape in operands[2:]
+        for leaf in shapes.leaves(shape)
+    )
