@@ -1,5 +1,5 @@
 -- one row per run and axis of its mesh
--- The mesh that a user set wins over the run's own. A run without a mesh has no rows. At most 8
+-- The mesh that a user set wins over the run's own. A run without a mesh has no rows. The first 8
 -- axes; `_mesh_state_v1` says what is wrong with a mesh that cannot be used.
 with chosen as (
     select
@@ -42,6 +42,16 @@ axes as (
         end as size
     from chosen as c
     inner join numbers as n on n.n < array_length(c.mesh)
+),
+
+strided as (
+    select
+        *,
+        coalesce(sum(ln(case when size >= 1 then size end)) over (
+            partition by run_id order by axis_index desc
+            rows between unbounded preceding and 1 preceding
+        ), 0) as stride_exponent
+    from axes
 )
 
 select
@@ -55,10 +65,8 @@ select
     axis,
     -- devices along the axis
     cast(size as bigint) as size,
-    -- devices between neighbours on this axis: the product of the sizes of all minor axes
-    -- (exact: a product of sizes below 2^40 survives ln, exp and round)
-    cast(round(exp(coalesce(sum(ln(size)) over (
-        partition by run_id order by axis_index desc
-        rows between unbounded preceding and 1 preceding
-    ), 0))) as bigint) as stride_size
-from axes
+    -- devices between neighbours on this axis: the product of the sizes of all minor axes; NULL for
+    -- more than any run has (e^28; below 2^40 a product of sizes survives ln, exp and round exactly)
+    case when stride_exponent < 28 then cast(round(exp(stride_exponent)) as bigint) end
+        as stride_size
+from strided
