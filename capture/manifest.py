@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,11 +21,14 @@ REQUEST, PREFILL, DECODE, WARMUP = (
 TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # beyond that a number is damage
+
+
 class MeshAxis(msgspec.Struct, frozen=True):
     """One axis of the device mesh; a mesh lists its axes major to minor."""
 
     axis: str
-    size: int
+    size: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 
 
 class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,21 +60,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     model_family: str
     model_config: dict[str, Any]
     weights: str  # `random:<seed>` or where they came from
-    layers: int
-    hidden_size: int
+    layers: Count
+    hidden_size: Count
     dtype: str
-    batch_size: int
-    microbatches: int = 1
-    prompt_tokens: int
-    output_tokens: int
+    batch_size: Count
+    microbatches: Count = 1
+    prompt_tokens: Count
+    output_tokens: Count
     parallelism: str  # label such as `dp2.tp2`
     mesh: list[MeshAxis]
     mesh_device_ids: list[int]
     device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
-    device_count: int
-    host_count: int = 1
-    repeat: int = 0
-    warmup_requests: int
+    device_count: Count
+    host_count: Count = 1
+    repeat: Count = 0
+    warmup_requests: Count
     requests: list[RequestTiming]
     tokens: list[list[int]]  # of the last profiled request: batch x output_tokens
     tokens_match_unsharded: bool | None = None
@@ -118,9 +122,13 @@ def decode_manifest(raw: bytes, where: str) -> Manifest:
         ManifestError: names the field at fault.
     """
     try:
-        return msgspec.json.decode(raw, type=Manifest)
-    except msgspec.DecodeError as error:
+        manifest = msgspec.json.decode(raw, type=Manifest)
+        captured = datetime.datetime.fromisoformat(manifest.captured_at)
+        if captured.tzinfo is None or not 1970 <= captured.year < 2200:
+            raise ValueError(f"captured_at {manifest.captured_at}: not a time with its zone")
+    except (msgspec.DecodeError, ValueError) as error:
         raise ManifestError(f"{where}: {error}; fix the field or move the file away") from error
+    return manifest
 
 
 def parse_mesh(text: str) -> list[MeshAxis]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from xlahouse.capture.errors import ManifestError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
@@ -34,7 +36,15 @@ class Source:
     sha256: str
 
 
-def find_runs(path: str) -> list[RunFiles]:
+@dataclass(frozen=True)
+class Found:
+    """The runs under a path, and what could not be looked at."""
+
+    runs: list[RunFiles]
+    problems: list[str]
+
+
+def find_runs(path: str) -> Found:
     """The runs under a path or URL.
 
     A `trace_<timestamp>.trace` folder is one run, whatever sessions lie in it; so is a
@@ -46,19 +56,39 @@ def find_runs(path: str) -> list[RunFiles]:
     fs, root = fsspec.url_to_fs(path)
     if not fs.exists(root):
         raise XlahouseError(f"{path}: no such file or folder")
-    files = sorted(fs.find(root)) if fs.isdir(root) else [root]
-    files = [file for file in files if file == root or not _hidden(file.removeprefix(root))]
+    problems: list[str] = []
+    files = _files_under(fs, root, problems) if fs.isdir(root) else [root]
     traces = [file for file in files if file.endswith(XPLANE) or file == root]
-    if not traces:
+    odd = [file for file in traces if not fs.isfile(file)]
+    problems += [f"{file}: not a regular file; it is left out" for file in odd]
+    traces = [file for file in traces if file not in odd]
+    if traces == [root] and not root.endswith(XPLANE):
+        raise XlahouseError(f"{path}: not an {XPLANE} file; point at one or at a folder of them")
+    if not traces and not problems:
         chrome = sum(file.endswith(CHROME) for file in files)
         found = f"{chrome} Chrome traces, which are not read yet, but " if chrome else ""
         raise XlahouseError(f"{path}: {found}no {XPLANE} files; point at a profiler's log folder")
-    if traces == [root] and not root.endswith(XPLANE):
-        raise XlahouseError(f"{path}: not an {XPLANE} file; point at one or at a folder of them")
     groups: dict[str, list[str]] = {}
     for file in traces:
         groups.setdefault(_run_key(file), []).append(file)
-    return [_run(fs, key, tuple(members)) for key, members in groups.items()]
+    return Found([_run(fs, key, tuple(group)) for key, group in groups.items()], problems)
+
+
+def _files_under(fs: fsspec.AbstractFileSystem, root: str, problems: list[str]) -> list[str]:
+    """Files below a folder, without hidden ones; folders that cannot be listed are problems."""
+    if isinstance(fs, LocalFileSystem):
+        found = []
+        for folder, _, names in os.walk(
+            root, onerror=lambda error: problems.append(_denied(error))
+        ):
+            found += [f"{folder}/{name}" for name in names]
+    else:
+        found = fs.find(root)
+    return sorted(file for file in found if not _hidden(file.removeprefix(root)))
+
+
+def _denied(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}; it is left out"
 
 
 def _hidden(path: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -55,42 +55,63 @@ class ProgramFacts:
     issues: list[Issue]
 
 
+@dataclass
+class _Rows:
+    """Rows under construction, of one program or of many."""
+
+    ops: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    pairs: list[dict[str, Any]] = field(default_factory=list)
+    instructions: list[dict[str, Any]] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+
+    def extend(self, other: _Rows) -> None:
+        for name, rows in vars(self).items():
+            rows.extend(getattr(other, name))
+
+
 def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
-    """Facts of the programs; what cannot be had of one op becomes an issue and costs that op alone."""
-    ops: list[dict[str, Any]] = []
-    groups: list[dict[str, Any]] = []
-    pairs: list[dict[str, Any]] = []
-    instructions: list[dict[str, Any]] = []
-    issues: list[Issue] = []
+    """Facts of the programs; what cannot be had of an op, or of a program, costs that alone."""
+    rows = _Rows()
     logical_ids: set[int] = set()
     for program in programs:
+        try:
+            found = _of_program(program, source)
+        except Exception as error:  # damage can have any shape; what it breaks is this program
+            message = f"the HLO of {program.module} makes no sense: {type(error).__name__}: {error}"
+            rows.issues.append(Issue("warning", "damaged_hlo", message, source))
+            continue
+        rows.extend(found)
         if program.assignment is not None:
             logical_ids.update(device for row in program.assignment.devices for device in row)
-        rows = hlo.instruction_rows(program)
-        instructions += rows
-        for row, (_, instruction) in zip(rows, program.instructions(), strict=True):
-            facts = op_facts(program, instruction)
-            ops.append(_fact_row(facts, row))
-            if facts.collective is None:
-                continue
-            key = {"program_id": program.program_id, "op": facts.op}
-            try:
-                members, exchanged = _participants(program, facts)
-            except GroupError as error:
-                message = f"{program.module} {facts.op}: {error}; its groups are unknown"
-                issues.append(Issue("warning", "bad_replica_groups", message, source))
-                continue
-            groups += _group_rows(key, members)
-            pairs += [key | {"source_device_id": s, "target_device_id": t} for s, t in exchanged]
-    logical_ids.update(row["logical_id"] for row in groups)
+    logical_ids.update(row["logical_id"] for row in rows.groups)
     return ProgramFacts(
-        ops=pl.DataFrame(ops, schema=FACTS).unique(["program_id", "op"], keep="first"),
-        groups=pl.DataFrame(groups, schema=GROUPS),
-        pairs=pl.DataFrame(pairs, schema=PAIRS),
-        instructions=instructions,
+        ops=pl.DataFrame(rows.ops, schema=FACTS).unique(["program_id", "op"], keep="first"),
+        groups=pl.DataFrame(rows.groups, schema=GROUPS),
+        pairs=pl.DataFrame(rows.pairs, schema=PAIRS),
+        instructions=rows.instructions,
         logical_ids=logical_ids,
-        issues=issues,
+        issues=rows.issues,
     )
+
+
+def _of_program(program: Program, source: str) -> _Rows:
+    rows = _Rows(instructions=hlo.instruction_rows(program))
+    for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
+        facts = op_facts(program, instruction)
+        rows.ops.append(_fact_row(facts, row))
+        if facts.collective is None:
+            continue
+        key = {"program_id": program.program_id, "op": facts.op}
+        try:
+            members, exchanged = _participants(program, facts)
+        except GroupError as error:
+            message = f"{program.module} {facts.op}: {error}; its groups are unknown"
+            rows.issues.append(Issue("warning", "bad_replica_groups", message, source))
+            continue
+        rows.groups += _group_rows(key, members)
+        rows.pairs += [key | {"source_device_id": s, "target_device_id": t} for s, t in exchanged]
+    return rows
 
 
 def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:

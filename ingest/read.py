@@ -16,7 +16,7 @@ from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.xspace import Plane, SpaceBytes
 
 METADATA_PLANE = "/host:metadata"
-ENVIRONMENT_PLANE = "Task Environment"
+ENVIRONMENT = "Task Environment"
 _DEVICE_PLANE = re.compile(r"^/device:(?!CUSTOM)")
 
 
@@ -44,11 +44,29 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
     if space.damaged_at is not None:
         message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
         read.issues.append(Issue("error", "truncated", message, path))
-    virtual = not any(_DEVICE_PLANE.match(xspace.plane_name(plane)) for plane in space.planes)
-    for plane in _decoded(space, path, read.issues):
-        _read_plane(plane, read, virtual)
+    names = [xspace.plane_name(plane) for plane in space.planes]
+    virtual = not any(_DEVICE_PLANE.match(name) for name in names)
+    read.profile_start_ns = _profile_start(space, names, path)
+    for plane in _decoded(space, path, read):
+        try:
+            _read_plane(plane, read, virtual)
+        except Exception as error:  # damage can have any shape; what it breaks is this plane
+            message = (
+                f"{plane.name} makes no sense and is left out: {type(error).__name__}: {error}"
+            )
+            read.issues.append(Issue("error", "damaged_plane", message, path))
     _link(read)
     return read
+
+
+def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None:
+    """When profiling started (or the first line did), UNIX ns; None where the file does not tell."""
+    alone = [plane for plane, name in zip(space.planes, names, strict=True) if name == ENVIRONMENT]
+    for plane in xspace.decode_planes(replace(space, planes=alone), path):
+        start = None if isinstance(plane, TraceFormatError) else plane.stat("profile_start_time")
+        if isinstance(start, int) and 0 < start < xspace.LATEST_UNIX_NS:
+            return start
+    return xspace.earliest_unix_ns(space)
 
 
 def _link(read: FileEvents) -> None:
@@ -65,10 +83,10 @@ def _link(read: FileEvents) -> None:
         read.planes[number] = replace(plane, launches=launches)
 
 
-def _decoded(space: SpaceBytes, path: str, issues: list[Issue]) -> Iterator[Plane]:
-    for plane in xspace.decode_planes(space, path):
+def _decoded(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Plane]:
+    for plane in xspace.decode_planes(space, path, read.profile_start_ns or 0):
         if isinstance(plane, TraceFormatError):
-            issues.append(Issue("error", "damaged_plane", plane.reason, path))
+            read.issues.append(Issue("error", "damaged_plane", plane.reason, path))
         else:
             yield plane
 
@@ -80,8 +98,6 @@ def _read_plane(plane: Plane, read: FileEvents, virtual: bool) -> None:
                 read.issues.append(Issue("warning", "damaged_hlo", str(program), read.path))
             else:
                 read.programs[program.program_id] = program
-    if plane.name == ENVIRONMENT_PLANE:
-        read.profile_start_ns = plane.stat("profile_start_time")
     if plane.events.is_empty():
         return
     if tpu.PLANE.match(plane.name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -89,7 +91,7 @@ def ingest_paths(
         workers: processes, at most one a run. With more than one, a script that calls this needs
             Python's `if __name__ == "__main__":` guard.
         mesh: mesh axes, major to minor, written as a setting of each run.
-        name: what to call the run; with several runs they share it.
+        name: what to call the run. Files that lie apart and have no manifest are then one run.
         device_kind: overrides the kind of device, as a setting.
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
@@ -99,6 +101,7 @@ def ingest_paths(
         IngestError: files were refused, or `strict` found something; all other runs are ingested.
     """
     runs, problems = _find_all(paths)
+    runs = _as_one(runs, name, problems)
     options = Options(tuple(mesh) if mesh else None, name, device_kind)
     results: list[IngestResult] = []
     if runs:
@@ -128,10 +131,26 @@ def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:
     problems = []
     for path in paths:
         try:
-            runs |= {run.paths: run for run in find_runs(str(path))}
+            found = find_runs(str(path))
         except XlahouseError as error:
             problems.append(str(error))
+            continue
+        runs |= {run.paths: run for run in found.runs}
+        problems += found.problems
     return list(runs.values()), problems
+
+
+def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list[RunFiles]:
+    """With a name, the files of one call are one run, wherever they lie; captures stay their own."""
+    if name is None or len(runs) < 2:
+        return runs
+    if any(run.manifest_path for run in runs):
+        problems.append(
+            f"--run {name} names one run, but {len(runs)} were found, and captures are runs of their "
+            "own; ingest them without --run"
+        )
+        return []
+    return [RunFiles(name, tuple(path for run in runs for path in run.paths))]
 
 
 def _each(
@@ -142,7 +161,8 @@ def _each(
     if processes <= 1:
         yield from (_ingest_run(run, root, options) for run in runs)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_ignore_interrupt) as pool:
         futures = [pool.submit(_ingest_run, run, root, options) for run in runs]
         for run, future in zip(runs, futures, strict=True):
             try:
@@ -158,8 +178,25 @@ def _ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult | st
     """Ingest one run; what is wrong with it costs it alone."""
     try:
         return ingest_run(run, root, options)
-    except (XlahouseError, OSError) as error:
+    except XlahouseError as error:
         return str(error)
+    except OSError as error:
+        return f"{run.name}: {error.strerror or error}: {error.filename or root}; {_advice(error)}"
+    except Exception as error:  # the last net: one run's damage must not cost the others
+        return f"{run.name}: {type(error).__name__}: {error}; its files are {', '.join(run.paths)}"
+
+
+def _advice(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "make room and ingest again: what was begun is not part of the warehouse"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "check the permissions"
+    return "nothing of this run was written"
+
+
+def _ignore_interrupt() -> None:
+    """Ctrl-C is the parent's to handle; workers end with their pool."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
@@ -173,11 +210,15 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     run_id = run_id_of(sources, raw_manifest)
     store = Store(root)
     known = store.run_row(run_id)
-    name = options.name or (manifest.name if manifest else run.name)
-    if known is not None and known["ingest_version"] == INGEST_VERSION and known["name"] == name:
-        _check_options(options, known["expected_device_count"])
-        _apply_settings(root, run_id, options)
+    own_name = manifest.name if manifest else run.name
+    name = options.name or (known["name"] if known else own_name)
+    if known is not None and _is_current(store, known):
+        store.create(version("xlahouse"))
         rows = {file["table"]: file["rows"] for file in known["files"]}
+        _check_options(options, rows.get("devices", 0))
+        _apply_settings(root, run_id, options)
+        if name != known["name"]:
+            store.rename_run(known, name)
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     files, refused = _read_files(sources)
     named = manifest.mesh_device_ids if manifest else []
@@ -187,12 +228,17 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     issues = pl.concat([built.tables["issues"], issue_rows(found)])
     tables = built.tables | {"issues": issues}
     check_coverage(tables["coverage"])
-    _check_options(options, row["expected_device_count"])
+    _check_options(options, built.tables["devices"].height)
     store.create(version("xlahouse"))
     store.write_run(row, tables)
     _apply_settings(root, run_id, options)
     counts = {table: frame.height for table, frame in tables.items()}
     return IngestResult(run_id, name, row["status"], counts, issues=_severities(issues))
+
+
+def _is_current(store: Store, known: dict[str, Any]) -> bool:
+    """Whether a run is there as this version would write it, and whole."""
+    return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
 
 
 def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceFormatError]]:
@@ -220,8 +266,8 @@ def _missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
     if not traced or traced >= expected:
         return []
     message = (
-        f"{traced} of {expected} devices are traced; ingest the files of the other hosts together "
-        "with these to see the whole run"
+        f"{traced} of {expected} devices are traced; ingest the files of all hosts in one call, "
+        "with --run NAME, to see the whole run"
     )
     return [Issue("warning", "devices_missing", message, source, expected - traced)]
 

@@ -10,6 +10,8 @@ import msgspec
 from xlahouse.capture.errors import ManifestError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 
+MOST_AXES = 8  # as many as the views join
+
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run's settings; None means that the run's own facts count."""
@@ -49,14 +51,18 @@ def write_settings(root: str, run_id: str, settings: RunSettings) -> None:
 
 
 def check_mesh(axes: list[MeshAxis], devices: int) -> None:
-    """A mesh has as many places as the run has devices.
+    """A mesh has as many places as the run has devices, and at most MOST_AXES axes of different names.
 
     Raises:
         ManifestError: it has not.
     """
+    text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes)
+    if len({axis.axis for axis in axes}) < len(axes):
+        raise ManifestError(f"mesh {text}: an axis stands twice")
+    if not 0 < len(axes) <= MOST_AXES:
+        raise ManifestError(f"mesh {text}: {len(axes)} axes; give 1 to {MOST_AXES}")
     places = math.prod(axis.size for axis in axes)
     if places != devices:
-        text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes)
         raise ManifestError(
             f"mesh {text} has {places} places, but the run names {devices} devices; "
             "give axes whose product is the number of devices"

@@ -59,13 +59,13 @@ def leaves(shape: Any) -> list[Any]:
 
 
 def logical_bytes(shape: Any) -> int | None:
-    """dims x bits, rounded up to bytes, summed over a tuple; None with an unknown element type."""
+    """dims x bits, rounded up to bytes, summed over a tuple; None where unknown."""
     total = 0
     for leaf in leaves(shape):
         if leaf.element_type not in ELEMENT_TYPES:
             return None
         total += _bytes(math.prod(leaf.dimensions), ELEMENT_TYPES[leaf.element_type][1])
-    return total
+    return _plausible(total)
 
 
 def padded_bytes(shape: Any) -> int | None:
@@ -84,7 +84,12 @@ def padded_bytes(shape: Any) -> int | None:
             dims = _tiled(dims, list(tile.dimensions))
         bits = leaf.layout.element_size_in_bits or ELEMENT_TYPES[leaf.element_type][1]
         total += _bytes(math.prod(dims), bits)
-    return total
+    return _plausible(total)
+
+
+def _plausible(total: int) -> int | None:
+    """None for what no memory holds: damaged dimensions."""
+    return total if 0 <= total < 1 << 60 else None
 
 
 def _tiled(dims: list[int], tile: list[int]) -> list[int]:

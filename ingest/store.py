@@ -70,13 +70,31 @@ class Store:
             )
 
     def run_row(self, run_id: str) -> dict[str, Any] | None:
-        """The run's row; None where there is no such run."""
+        """The run's row; None where there is no such run, or its row cannot be read."""
         path = f"{self.base}/tables/runs/{run_id}.parquet"
         if not self.fs.exists(path):
             return None
-        with self.fs.open(path, "rb") as file:
-            rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
-        return rows[0]
+        try:
+            with self.fs.open(path, "rb") as file:
+                rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+        except (pa.ArrowException, OSError, ValueError):
+            return None  # damaged: the run is written anew
+        return rows[0] if rows and set(BY_NAME["runs"].schema.names) <= set(rows[0]) else None
+
+    def is_whole(self, row: dict[str, Any]) -> bool:
+        """Whether every file that a run's row lists is there, with as many rows as it says."""
+        try:
+            return all(self._rows_in(file["path"]) == file["rows"] for file in row["files"])
+        except (pa.ArrowException, OSError):
+            return False
+
+    def _rows_in(self, path: str) -> int:
+        with self.fs.open(f"{self.base}/{path}", "rb") as file:
+            return int(pq.ParquetFile(file).metadata.num_rows)
+
+    def rename_run(self, row: dict[str, Any], name: str) -> None:
+        """Give a run another name; its tables stay."""
+        self._write_row(row | {"name": name})
 
     def write_run(self, row: dict[str, Any], tables: dict[str, pl.DataFrame]) -> None:
         """Write a run's tables, then its row.
@@ -96,14 +114,17 @@ class Store:
             {"table": name, "path": path, "rows": tables[name].height}
             for name, path in paths.items()
         ]
-        schema = BY_NAME["runs"].schema
-        runs = pa.Table.from_pylist([row | {"files": files}], schema=schema)
-        sink = pa.BufferOutputStream()
-        pq.write_table(runs, sink, compression="zstd")
-        self._write(f"{self.base}/tables/runs/{run_id}.parquet", sink.getvalue().to_pybytes())
+        self._write_row(row | {"files": files})
         if replaced is not None:
             self._lease(uuid.uuid4().hex, run_id, [file["path"] for file in replaced["files"]])
         self.fs.rm_file(lease)
+
+    def _write_row(self, row: dict[str, Any]) -> None:
+        runs = pa.Table.from_pylist([row], schema=BY_NAME["runs"].schema)
+        sink = pa.BufferOutputStream()
+        pq.write_table(runs, sink, compression="zstd")
+        path = f"{self.base}/tables/runs/{row['run_id']}.parquet"
+        self._write(path, sink.getvalue().to_pybytes())
 
     def clear_leftovers(self) -> int:
         """Remove files whose lease has run out and that no run lists; how many."""

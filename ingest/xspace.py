@@ -21,6 +21,7 @@ LENGTH_DELIMITED = 2
 REPLACEMENT = b"\xef\xbf\xbd"
 # Line timestamps from here on are UNIX time, not time since the profile's start.
 ABSOLUTE_NS = 10**15
+LATEST_UNIX_NS = 1 << 62  # the year 2116
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
 
 
@@ -210,20 +211,62 @@ class Plane:
         return next((value for value in values if value is not None), None)
 
 
-def decode_planes(space: SpaceBytes, path: str) -> Iterator[Plane | TraceFormatError]:
-    """Decode planes one by one; a damaged plane comes as the error that says so."""
+def decode_planes(
+    space: SpaceBytes, path: str, start_ns: int = 0
+) -> Iterator[Plane | TraceFormatError]:
+    """Decode planes one by one; a damaged plane comes as the error that says so.
+
+    Args:
+        space: the file.
+        path: its name, for errors.
+        start_ns: the profile's start, UNIX ns; lines whose times are UNIX time are counted from it.
+    """
     for payload in space.planes:
         try:
             with _quiet_stderr():
                 batch = arrow_decoder("XPlane").list_to_record_batch([bytes(payload)])
+            plane = _plane(pl.DataFrame(pl.from_arrow(batch)), start_ns)
         except BaseException as error:
             # The decoder panics on some damage; a panic is no Exception, so that it is not swallowed
             # by accident. Here it means the same as an error.
-            if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             yield TraceFormatError(path, f"a plane is damaged and left out: {error}")
             continue
-        yield _plane(pl.DataFrame(pl.from_arrow(batch)))
+        yield plane
+
+
+def earliest_unix_ns(space: SpaceBytes) -> int | None:
+    """The earliest line's time where lines carry UNIX time; None where they count from the start."""
+    stamps = [stamp for payload in space.planes for stamp in _line_timestamps(payload)]
+    return min((stamp for stamp in stamps if ABSOLUTE_NS <= stamp < LATEST_UNIX_NS), default=None)
+
+
+def _line_timestamps(payload: memoryview) -> Iterator[int]:
+    """timestamp_ns of each line of a serialized plane, without decoding its events."""
+    for number, line in _fields(payload):
+        if number == 3 and isinstance(line, memoryview):
+            for inner, value in _fields(line):
+                if inner == 3 and isinstance(value, int):
+                    yield value
+                if inner >= 3:  # the timestamp stands before the events
+                    break
+
+
+def _fields(payload: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """(number, value) of the varint and length-delimited fields, up to the first that is neither."""
+    position = 0
+    while position < len(payload):
+        tag, after = _varint(payload, position)
+        if tag & 7 == 0:
+            value, position = _varint(payload, after)
+            yield tag >> 3, value
+            continue
+        field = _next_field(payload, position)
+        if field is None:
+            return
+        number, content, position = field
+        yield number, content
 
 
 @contextmanager
@@ -243,22 +286,13 @@ def _quiet_stderr() -> Iterator[None]:
 
 def plane_name(payload: memoryview) -> str:
     """A serialized plane's name, without decoding the plane."""
-    position = 0
-    while position < len(payload):
-        tag, after = _varint(payload, position)
-        if tag & 7 == 0:
-            _, position = _varint(payload, after)
-            continue
-        field = _next_field(payload, position)
-        if field is None:
-            return ""
-        number, value, position = field
-        if number == 2:
+    for number, value in _fields(payload):
+        if number == 2 and isinstance(value, memoryview):
             return bytes(value).decode("utf-8", "replace")
     return ""
 
 
-def _plane(row: pl.DataFrame) -> Plane:
+def _plane(row: pl.DataFrame, start_ns: int) -> Plane:
     names = (
         row.select(pl.col("stat_metadata").explode().struct.unnest())
         .select(stat_id="key", name=text(pl.col("value").struct.field("name")))
@@ -289,7 +323,7 @@ def _plane(row: pl.DataFrame) -> Plane:
             "event",
             "line",
             "metadata_id",
-            start_ps=pl.col("timestamp_ns") * 1000 + pl.col("offset_ps"),
+            start_ps=_relative(pl.col("timestamp_ns"), start_ns) * 1000 + pl.col("offset_ps"),
             duration_ps="duration_ps",
         ),
         metadata=metadata.select(
@@ -299,6 +333,13 @@ def _plane(row: pl.DataFrame) -> Plane:
         metadata_stats=_stats(metadata.select(owner="key", stats="stats"), names),
         plane_stats=_stats(row.select(owner=pl.lit(0), stats="stats"), names),
     )
+
+
+def _relative(timestamp_ns: pl.Expr, start_ns: int) -> pl.Expr:
+    """A line's time since the profile's start; NULL where no number can hold it in ps."""
+    absolute = timestamp_ns >= ABSOLUTE_NS
+    since = pl.when(absolute).then(timestamp_ns - start_ns).otherwise(timestamp_ns)
+    return pl.when(since.is_between(-ABSOLUTE_NS, ABSOLUTE_NS)).then(since)
 
 
 def _stats(owners: pl.DataFrame, names: pl.DataFrame) -> Stats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from xlahouse.capture.errors import XlahouseError
@@ -17,7 +19,8 @@ def touch(root, *names):
 
 def runs(path):
     return [
-        (run.name, len(run.paths), run.manifest_path is not None) for run in find_runs(str(path))
+        (run.name, len(run.paths), run.manifest_path is not None)
+        for run in find_runs(str(path)).runs
     ]
 
 
@@ -53,7 +56,7 @@ def test_a_profile_session_is_a_run_and_loose_files_are_one_each(tmp_path):
 def test_a_capture_in_progress_is_not_a_run_yet(tmp_path):
     inside = "plugins/profile/s/a.xplane.pb"
     touch(tmp_path, f"m/.trace_1.trace.partial/{inside}", f"m/trace_2.trace/{inside}")
-    assert [run.name for run in find_runs(str(tmp_path))] == ["trace_2.trace"]
+    assert [run.name for run in find_runs(str(tmp_path)).runs] == ["trace_2.trace"]
 
 
 def test_one_file(tmp_path):
@@ -81,3 +84,27 @@ def test_identity_is_contents_wherever_and_in_whatever_order():
     assert run_id_of([a, b], b"m") == run_id_of([b, Source("/elsewhere", 9, "aa")], b"m")
     assert run_id_of([a, b], b"m") != run_id_of([a, b], b"other manifest")
     assert run_id_of([a], b"") != run_id_of([b], b"")
+
+
+def test_what_is_no_regular_file_is_left_out_and_said(tmp_path):
+    touch(tmp_path, "good.xplane.pb")
+    os.mkfifo(tmp_path / "pipe.xplane.pb")
+    found = find_runs(str(tmp_path))
+    assert [run.name for run in found.runs] == ["good"]
+    assert len(found.problems) == 1
+    assert "pipe.xplane.pb: not a regular file" in found.problems[0]
+
+
+def test_a_folder_that_cannot_be_listed_is_said(tmp_path, monkeypatch):
+    touch(tmp_path, "a/x.xplane.pb", "b/y.xplane.pb")
+    scandir = os.scandir
+
+    def deny(path):
+        if str(path).endswith("/b"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", deny)  # root may list everything, so the refusal is played
+    found = find_runs(str(tmp_path))
+    assert [run.name for run in found.runs] == ["x"]
+    assert found.problems == [f"{tmp_path}/b: Permission denied; it is left out"]

@@ -379,3 +379,145 @@ def test_runs_in_parallel_processes(tmp_path):
     )
     assert [result.name for result in results] == ["0", "1"]
     assert progress == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("damage", ["table gone", "table cut", "row cut"])
+def test_a_damaged_run_is_written_anew(tmp_path, damage):
+    path, root = write(tmp_path / "a.xplane.pb", tpu_trace()), str(tmp_path / "wh")
+    (first,) = ingest_paths([path], root)
+    (table,) = (tmp_path / "wh").glob("tables/ops/*/*.parquet")
+    if damage == "table gone":
+        table.unlink()
+    elif damage == "table cut":
+        table.write_bytes(b"PAR1")
+    else:
+        (tmp_path / f"wh/tables/runs/{first.run_id}.parquet").write_bytes(b"")
+    (again,) = ingest_paths([path], root)
+    (last,) = ingest_paths([path], root)
+    assert [result.unchanged for result in (first, again, last)] == [False, False, True]
+    assert len({result.run_id for result in (first, again, last)}) == 1
+
+
+def test_a_name_is_kept_until_another_is_given(tmp_path):
+    path, root = write(tmp_path / "a.xplane.pb", tpu_trace()), str(tmp_path / "wh")
+    results = [ingest_paths([path], root, name=name)[0] for name in ("base", None, "other", None)]
+    assert [result.name for result in results] == ["base", "base", "other", "other"]
+    assert [result.unchanged for result in results] == [False, True, True, True]
+    assert Store(root).run_row(results[0].run_id)["name"] == "other"
+
+
+def test_files_of_one_named_call_are_one_run(tmp_path):
+    paths = [write(tmp_path / f"h{number}.xplane.pb", tpu_trace(number)) for number in (0, 1)]
+    (result,) = ingest_paths(paths, str(tmp_path / "wh"), name="both")
+    assert (result.name, result.status) == ("both", "complete")
+    assert rows(tmp_path / "wh", "collectives")["device_id"].sort().to_list() == [0, 1]
+
+
+def test_captures_are_never_thrown_together(tmp_path):
+    for number in (1, 2):
+        trace = tmp_path / f"m/trace_{number}.trace/plugins/profile/s/a.xplane.pb"
+        write(trace, tpu_trace())
+        (tmp_path / f"m/metadata_{number}.json").write_text("{}")
+    with pytest.raises(IngestError, match="captures are runs of their own"):
+        ingest_paths([str(tmp_path / "m")], str(tmp_path / "wh"), name="both")
+
+
+@pytest.mark.parametrize("details", [b"\xff\xff", 5, "text"])
+def test_a_plane_that_makes_no_sense_costs_itself(tmp_path, details):
+    odd = PlaneBuilder("/device:TPU:3", core_details=details)
+    odd.event(odd.line("XLA Ops"), "%a = f32[] add()", 0, 5)
+    path = write(tmp_path / "a.xplane.pb", tpu_trace() + space(odd.plane))
+    (result,) = ingest_paths([path], str(tmp_path / "wh"))
+    assert (result.status, result.rows["ops"]) == ("partial", 1)
+    assert "damaged_plane" in rows(tmp_path / "wh", "issues")["code"].to_list()
+
+
+@pytest.mark.parametrize("start", ["text", 2**63, -5])
+def test_an_odd_profile_start_is_none(tmp_path, start):
+    environment = PlaneBuilder("Task Environment", profile_start_time=start)
+    path = write(tmp_path / "a.xplane.pb", tpu_trace() + space(environment.plane))
+    (result,) = ingest_paths([path], str(tmp_path / "wh"))
+    assert Store(str(tmp_path / "wh")).run_row(result.run_id)["epoch_ns"] is None
+
+
+def test_lines_in_unix_time_count_from_the_profiles_start(tmp_path):
+    unix = 1_700_000_000_000_000_000  # ns
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"")
+    line = plane.line("XLA Ops", timestamp_ns=unix + 7)
+    plane.event(line, "%a = f32[] add()", (unix + 7) * 1000 + 500, 5)
+    environment = PlaneBuilder("Task Environment", profile_start_time=unix)
+    path = write(tmp_path / "a.xplane.pb", space(environment.plane, plane.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    assert rows(tmp_path / "wh", "ops")["start_ps"].to_list() == [7_500]
+    alone = write(tmp_path / "b.xplane.pb", space(plane.plane))
+    (result,) = ingest_paths([alone], str(tmp_path / "wh2"))
+    assert rows(tmp_path / "wh2", "ops")["start_ps"].to_list() == [500]
+    assert Store(str(tmp_path / "wh2")).run_row(result.run_id)["epoch_ns"] == unix + 7
+
+
+def test_times_that_no_number_holds_are_rejected(tmp_path):
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"")
+    line = plane.line("XLA Ops")
+    for start, duration in ((0, 5), (2**62, 5), (0, 2**62)):
+        plane.event(line, "%a = f32[] add()", start, duration)
+    far = plane.line("Steps")
+    far.timestamp_ns = 2**62
+    plane.event(far, "0", far.timestamp_ns * 1000, 5)
+    path = write(tmp_path / "a.xplane.pb", space(plane.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    coverage = rows(tmp_path / "wh", "coverage")
+    assert (coverage["events_read"].sum(), coverage["events_rejected"].sum()) == (4, 3)
+
+
+def test_hosts_without_a_common_clock_have_no_arrival(tmp_path):
+    session = tmp_path / "log/plugins/profile/s"
+    for number in (0, 1):
+        write(session / f"h{number}.xplane.pb", tpu_trace(number))
+    ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+    assert rows(tmp_path / "wh", "collectives")["arrival_ps"].to_list() == [None, None]
+    assert "clocks_unknown" in rows(tmp_path / "wh", "issues")["code"].to_list()
+
+
+def test_without_hlo_a_done_names_its_start_in_its_text(tmp_path):
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"")
+    line = plane.line("XLA Ops")
+    plane.event(line, "%ar-start.1 = f32[8]{0} all-reduce-start(f32[8]{0} %x)", 0, 10, "ar-start.1")
+    text = "%ar-done = f32[8]{0} all-reduce-done(f32[8]{0} %ar-start.1)"
+    plane.event(line, text, 50_000, 10_000, "ar-done")
+    path = write(tmp_path / "a.xplane.pb", space(plane.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    (row,) = rows(tmp_path / "wh", "collectives").to_dicts()
+    assert (row["kind"], row["duration_ps"], row["wait_ps"]) == ("all-reduce", 60_000, 10_000)
+
+
+def test_half_a_pair_still_keeps_its_device_busy(tmp_path):
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"")
+    text = "%ar-done = f32[8]{0} all-reduce-done(f32[8]{0} %ar-start.1)"
+    plane.event(plane.line("XLA Ops"), text, 50_000, 10_000, "ar-done")
+    path = write(tmp_path / "a.xplane.pb", space(plane.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    busy = rows(tmp_path / "wh", "busy_intervals").select("category", "start_ps", "duration_ps")
+    assert busy.rows() == [("collective", 50_000, 10_000)]
+
+
+def test_markers_without_numbers_are_a_finding(tmp_path):
+    host = PlaneBuilder("/host:CPU")
+    host.event(host.line("python"), "xlahouse.decode", 0, 90, _r=1, request="first")
+    path = write(tmp_path / "a.xplane.pb", space(host.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    assert "marker_incomplete" in rows(tmp_path / "wh", "issues")["code"].to_list()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '"captured_at": "yesterday"',
+        '"captured_at": "0001-01-01T00:00:00+14:00"',
+        '"batch_size": 1e30',
+    ],
+)
+def test_manifests_with_impossible_facts_are_refused(tmp_path, wrong):
+    write(tmp_path / "m/trace_1.trace/plugins/profile/s/a.xplane.pb", tpu_trace())
+    (tmp_path / "m/metadata_1.json").write_text("{" + wrong + "}")
+    with pytest.raises(IngestError, match=r"metadata_1\.json"):
+        ingest_paths([str(tmp_path)], str(tmp_path / "wh"))
