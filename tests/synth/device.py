@@ -29,7 +29,7 @@ from tests.synth.varints import INT64, REFERENCE, UINT64, EventBatch, StatColumn
 
 MODULES, STEPS = "XLA Modules", "Steps"
 MOST_STEPS = 10_000  # above, no Steps line: it names each step
-OWN_CLOCK_PS = 14_000_000  # how far the device's own clock is behind
+OWN_CLOCK_PS = 14_000_000  # how far the device's own clock is ahead; xprof goes by it
 HEAD_AT = 3_000  # ps after the profile's start: first op of a launch under way
 HLO_CATEGORIES = {"custom-call": "custom-call", "fusion": "loop fusion"}
 
@@ -108,9 +108,8 @@ class DeviceWriter:
         stats: list[StatColumn] = []
         if line == OPS:
             moves = bases is not None
-            own = starts - OWN_CLOCK_PS if moves else np.maximum(starts - OWN_CLOCK_PS, 0)
             number = self.plane.stat_id("device_offset_ps")
-            stats.append(StatColumn(number, UINT64, own, moves=moves))
+            stats.append(StatColumn(number, UINT64, starts + OWN_CLOCK_PS, moves=moves))
             stats.append(StatColumn(self.plane.stat_id("device_duration_ps"), UINT64, durations))
             # The profiler's own pairing, which does not always pair devices.
             reduces = np.isin(ids, list(self.reduce_ids))
