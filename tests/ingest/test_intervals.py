@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xlahouse.ingest.busy import merge_spans
@@ -78,7 +78,6 @@ def innermost(rows, device):
     return own
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_self_times_are_those_of_brute_force(rows):
     key = list(rows)
@@ -87,7 +86,6 @@ def test_self_times_are_those_of_brute_force(rows):
     assert sorted(zip(key, own, strict=True)) == sorted(zip(key, expected, strict=True))
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_self_times_add_up_to_the_time_that_a_line_is_busy(rows):
     own = self_times(rows)
@@ -105,7 +103,6 @@ def test_touching_and_overlapping_spans_become_one():
     ]
 
 
-@settings(deadline=None)
 @given(SPANS.map(lambda rows: [row for row in rows if row[2] > 0]))
 def test_merged_spans_cover_the_same_time_and_stay_apart(rows):
     out = merged(rows)

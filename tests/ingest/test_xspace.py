@@ -108,7 +108,7 @@ def test_damaged_plane_costs_itself():
     assert sum(plane.host_events.height for plane in read.planes) == 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_no_damage_makes_a_traceback(data):
     """Flip, cut or splice bytes: it is read, or refused with the one error made for that."""
