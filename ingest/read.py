@@ -10,10 +10,11 @@ from pathlib import PurePosixPath
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import cpu, frames, hlo, host, tpu, xspace
+from xlahouse.ingest import cpu, frames, hlo, host, tpu, wire, xspace
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.hlo import Program
-from xlahouse.ingest.xspace import Plane, SpaceBytes
+from xlahouse.ingest.wire import SpaceBytes
+from xlahouse.ingest.xspace import Plane
 
 METADATA_PLANE = "/host:metadata"
 ENVIRONMENT = "Task Environment"
@@ -38,13 +39,13 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
     Raises:
         TraceFormatError: nothing can be had from it.
     """
-    space = xspace.split_space(raw, path)
+    space = wire.split_space(raw, path)
     stem = PurePosixPath(path).name.removesuffix(".xplane.pb")
     read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
     if space.damaged_at is not None:
         message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
         read.issues.append(Issue("error", "truncated", message, path))
-    names = [xspace.plane_name(plane) for plane in space.planes]
+    names = [wire.plane_name(plane) for plane in space.planes]
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)
     for plane in _decoded(space, path, read):
@@ -64,9 +65,9 @@ def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None
     alone = [plane for plane, name in zip(space.planes, names, strict=True) if name == ENVIRONMENT]
     for plane in xspace.decode_planes(replace(space, planes=alone), path):
         start = None if isinstance(plane, TraceFormatError) else plane.stat("profile_start_time")
-        if isinstance(start, int) and 0 < start < xspace.LATEST_UNIX_NS:
+        if isinstance(start, int) and 0 < start < wire.LATEST_UNIX_NS:
             return start
-    return xspace.earliest_unix_ns(space)
+    return wire.earliest_unix_ns(space)
 
 
 def _link(read: FileEvents) -> None:

@@ -7,46 +7,15 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
-from importlib.metadata import version
 from multiprocessing import get_context
-from typing import Any
 
-import fsspec
-import polars as pl
-
-from xlahouse.capture.errors import TraceFormatError, WarehouseError, XlahouseError
+from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
-from xlahouse.ingest.assemble import assemble
-from xlahouse.ingest.discover import (
-    RunFiles,
-    Source,
-    find_runs,
-    identify,
-    read_manifest,
-    run_id_of,
-)
-from xlahouse.ingest.frames import Issue
-from xlahouse.ingest.read import FileEvents, read_xplane
-from xlahouse.ingest.rows import issue_rows
-from xlahouse.ingest.run_row import run_row
-from xlahouse.ingest.schema import INGEST_VERSION
-from xlahouse.ingest.settings import RunSettings, check_mesh, read_settings, write_settings
+from xlahouse.ingest.discover import RunFiles, find_runs
+from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
 from xlahouse.ingest.store import Store
 
 OnEvent = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class IngestResult:
-    """What became of one run. rows: per table. issues: count of findings per severity."""
-
-    run_id: str
-    name: str
-    status: str
-    rows: dict[str, int] = field(default_factory=dict)
-    unchanged: bool = False
-    issues: dict[str, int] = field(default_factory=dict)
 
 
 class IngestError(XlahouseError):
@@ -60,15 +29,6 @@ class IngestError(XlahouseError):
     def __init__(self, problems: list[str], results: list[IngestResult]) -> None:
         super().__init__("\n".join(problems))
         self.problems, self.results = problems, results
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of an ingest that shape or describe the run."""
-
-    mesh: tuple[MeshAxis, ...] | None = None
-    name: str | None = None
-    device_kind: str | None = None
 
 
 def ingest_paths(
@@ -197,120 +157,6 @@ def _advice(error: OSError) -> str:
 def _ignore_interrupt() -> None:
     """Ctrl-C is the parent's to handle; workers end with their pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
-    """Read a run's files and write it, unless the warehouse has it already.
-
-    Raises:
-        XlahouseError: none of its files can be read, or its manifest or options are wrong.
-    """
-    manifest, raw_manifest = read_manifest(run)
-    sources = identify(run.paths)
-    run_id = run_id_of(sources, raw_manifest)
-    store = Store(root)
-    known = store.run_row(run_id)
-    own_name = manifest.name if manifest else run.name
-    name = options.name or (known["name"] if known else own_name)
-    if known is not None and _is_current(store, known):
-        store.create(version("xlahouse"))
-        rows = {file["table"]: file["rows"] for file in known["files"]}
-        _check_options(options, rows.get("devices", 0))
-        _apply_settings(root, run_id, options)
-        if name != known["name"]:
-            store.rename_run(known, name)
-        return IngestResult(run_id, name, known["status"], rows, unchanged=True)
-    files, refused = _read_files(sources)
-    named = manifest.mesh_device_ids if manifest else []
-    built = assemble(files, run.name, named)
-    row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
-    found = [*_refusals(refused), *_missing_devices(row, run.name)]
-    issues = pl.concat([built.tables["issues"], issue_rows(found)])
-    tables = built.tables | {"issues": issues}
-    check_coverage(tables["coverage"])
-    _check_options(options, built.tables["devices"].height)
-    store.create(version("xlahouse"))
-    store.write_run(row, tables)
-    _apply_settings(root, run_id, options)
-    counts = {table: frame.height for table, frame in tables.items()}
-    return IngestResult(run_id, name, row["status"], counts, issues=_severities(issues))
-
-
-def _is_current(store: Store, known: dict[str, Any]) -> bool:
-    """Whether a run is there as this version would write it, and whole."""
-    return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
-
-
-def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceFormatError]]:
-    """(files that could be read, errors of the others); raises the first where none could."""
-    files, refused = [], []
-    for source in sources:
-        with fsspec.open(source.path, "rb") as file:
-            raw = file.read()
-        try:
-            files.append(read_xplane(raw, source.path))
-        except TraceFormatError as error:
-            refused.append(error)
-    if not files:
-        raise refused[0]
-    return files, refused
-
-
-def _refusals(errors: list[TraceFormatError]) -> list[Issue]:
-    return [Issue("error", "unreadable_file", error.reason, error.path) for error in errors]
-
-
-def _missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
-    """Devices that take part but have no events: their side of each transfer is unknown."""
-    traced, expected = row["device_count"], row["expected_device_count"] or 0
-    if not traced or traced >= expected:
-        return []
-    message = (
-        f"{traced} of {expected} devices are traced; ingest the files of all hosts in one call, "
-        "with --run NAME, to see the whole run"
-    )
-    return [Issue("warning", "devices_missing", message, source, expected - traced)]
-
-
-def check_coverage(coverage: pl.DataFrame) -> None:
-    """Every event that was read is written or rejected.
-
-    Raises:
-        WarehouseError: a reader lost events; that is a fault of xlahouse, never of the trace.
-    """
-    lost = coverage.filter(
-        pl.col("events_read") != pl.col("rows_written") + pl.col("events_rejected")
-    )
-    if not lost.is_empty():
-        line = lost.row(0, named=True)
-        raise WarehouseError(
-            f"{line['source']} {line['plane']} {line['line']}: read {line['events_read']} events but "
-            f"wrote {line['rows_written']} and rejected {line['events_rejected']}; please report this"
-        )
-
-
-def _check_options(options: Options, devices: int | None) -> None:
-    """Refuse what does not fit the run before anything is written."""
-    if options.mesh is not None and devices is not None:
-        check_mesh(list(options.mesh), devices)
-
-
-def _apply_settings(root: str, run_id: str, options: Options) -> None:
-    if options.mesh is None and options.device_kind is None:
-        return
-    old = read_settings(root, run_id)
-    write_settings(
-        root,
-        run_id,
-        RunSettings(
-            mesh=list(options.mesh) if options.mesh else old.mesh,
-            device_kind=options.device_kind or old.device_kind,
-        ),
-    )
-
-
-def _severities(issues: pl.DataFrame) -> dict[str, int]:
-    return dict(issues.group_by("severity").len().sort("severity").rows())
 
 
 def _counted(issues: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Reads an XSpace: splits the file into planes and decodes one plane at a time into columns."""
+"""Decodes an XSpace, one plane at a time, into columns."""
 
 from __future__ import annotations
 
@@ -14,88 +14,9 @@ import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.proto import arrow_decoder
+from xlahouse.ingest.wire import ABSOLUTE_NS, SpaceBytes
 
-PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
-LENGTH_DELIMITED = 2
-# What a text codec leaves where it met a byte that is no UTF-8.
-REPLACEMENT = b"\xef\xbf\xbd"
-# Line timestamps from here on are UNIX time, not time since the profile's start.
-ABSOLUTE_NS = 10**15
-LATEST_UNIX_NS = 1 << 62  # the year 2116
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
-
-
-@dataclass(frozen=True)
-class SpaceBytes:
-    """A file cut at its top level: serialized planes, host names, and where it stops making sense."""
-
-    planes: list[memoryview]
-    hostnames: list[str]
-    damaged_at: int | None
-
-
-def split_space(raw: bytes, path: str) -> SpaceBytes:
-    """Cut an XSpace into its planes without decoding them.
-
-    Raises:
-        TraceFormatError: not one whole plane can be had from the file.
-    """
-    if not raw:
-        raise TraceFormatError(path, "the file is empty: the profiler wrote nothing; capture again")
-    planes, hostnames = [], []
-    damaged_at = None
-    view = memoryview(raw)
-    position = 0
-    while position < len(raw):
-        field = _next_field(view, position)
-        if field is None:
-            damaged_at = position
-            break
-        number, payload, position = field
-        if number == PLANES_FIELD:
-            planes.append(payload)
-        elif number == HOSTNAMES_FIELD:
-            hostnames.append(bytes(payload).decode("utf-8", "replace"))
-    if damaged_at is not None or not planes:
-        _refuse_mangled(raw, path)
-        if not planes:
-            raise TraceFormatError(
-                path, "not an XSpace protobuf; is it another format?", damaged_at
-            )
-    return SpaceBytes(planes, hostnames, damaged_at)
-
-
-def _refuse_mangled(raw: bytes, path: str) -> None:
-    count = raw.count(REPLACEMENT)
-    if count * 100 > len(raw):
-        raise TraceFormatError(
-            path,
-            f"a text codec destroyed it: {count:,} times U+FFFD stands where bytes were; "
-            "copy the original again, in binary mode",
-        )
-
-
-def _next_field(view: memoryview, position: int) -> tuple[int, memoryview, int] | None:
-    """(field number, payload, next position), or None where no whole field starts here."""
-    tag, position = _varint(view, position)
-    length, position = _varint(view, position)
-    if tag < 0 or length < 0 or tag & 7 != LENGTH_DELIMITED or position + length > len(view):
-        return None
-    return tag >> 3, view[position : position + length], position + length
-
-
-def _varint(view: memoryview, position: int) -> tuple[int, int]:
-    """(value, next position); value -1 where it is cut off or longer than 10 bytes."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if position >= len(view) or position < 0:
-            return -1, -1
-        byte = view[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    return -1, -1
 
 
 @dataclass(frozen=True)
@@ -236,39 +157,6 @@ def decode_planes(
         yield plane
 
 
-def earliest_unix_ns(space: SpaceBytes) -> int | None:
-    """The earliest line's time where lines carry UNIX time; None where they count from the start."""
-    stamps = [stamp for payload in space.planes for stamp in _line_timestamps(payload)]
-    return min((stamp for stamp in stamps if ABSOLUTE_NS <= stamp < LATEST_UNIX_NS), default=None)
-
-
-def _line_timestamps(payload: memoryview) -> Iterator[int]:
-    """timestamp_ns of each line of a serialized plane, without decoding its events."""
-    for number, line in _fields(payload):
-        if number == 3 and isinstance(line, memoryview):
-            for inner, value in _fields(line):
-                if inner == 3 and isinstance(value, int):
-                    yield value
-                if inner >= 3:  # the timestamp stands before the events
-                    break
-
-
-def _fields(payload: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(number, value) of the varint and length-delimited fields, up to the first that is neither."""
-    position = 0
-    while position < len(payload):
-        tag, after = _varint(payload, position)
-        if tag & 7 == 0:
-            value, position = _varint(payload, after)
-            yield tag >> 3, value
-            continue
-        field = _next_field(payload, position)
-        if field is None:
-            return
-        number, content, position = field
-        yield number, content
-
-
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
     """Keep what native code prints on its way to a panic from the user's terminal."""
@@ -282,14 +170,6 @@ def _quiet_stderr() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(nowhere)
         os.close(kept)
-
-
-def plane_name(payload: memoryview) -> str:
-    """A serialized plane's name, without decoding the plane."""
-    for number, value in _fields(payload):
-        if number == 2 and isinstance(value, memoryview):
-            return bytes(value).decode("utf-8", "replace")
-    return ""
 
 
 def _plane(row: pl.DataFrame, start_ns: int) -> Plane:

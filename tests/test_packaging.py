@@ -65,7 +65,7 @@ def test_the_wheel_holds_every_file_that_git_does(wheel):
 
 def test_every_verb_but_capture_works_without_torch(tmp_path):
     """An interpreter in which torch cannot be imported stands for an environment without it."""
-    from tests.ingest.test_run import tpu_trace
+    from tests.ingest.traces import tpu_trace
 
     trace = tmp_path / "a.xplane.pb"
     trace.write_bytes(tpu_trace())

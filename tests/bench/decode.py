@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tests.bench.registry import Benchmark, register
 from xlahouse.ingest.proto import message_class
-from xlahouse.ingest.xspace import decode_planes, split_space
+from xlahouse.ingest.wire import split_space
+from xlahouse.ingest.xspace import decode_planes
 
 SAMPLES = Path(os.environ.get("XLAHOUSE_TRACES", "../shared/traces"))
 SAMPLE = SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.ingest.build import PlaneBuilder, space
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.read import read_xplane
-from xlahouse.ingest.xspace import decode_planes, plane_name, split_space
+from xlahouse.ingest.wire import plane_name, split_space
+from xlahouse.ingest.xspace import decode_planes
 
 
 def small():

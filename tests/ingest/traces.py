@@ -1,0 +1,49 @@
+"""Small whole traces, and the rows that became of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
+
+
+def rows(root, table):
+    files = sorted(Path(root).glob(f"tables/{table}/*/*.parquet"))
+    return pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in files])
+
+
+def tpu_trace(number=0, hlo=True):
+    """One launch with one all-reduce between devices 0 and 1, seen on device `number`."""
+    module = ModuleBuilder("jit_f", devices=[[0], [1]])
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", shape("f32", 256))
+    module.add(
+        entry,
+        "all-reduce.1",
+        "all-reduce",
+        shape("f32", 256),
+        x,
+        channel_id=1,
+        use_global_device_ids=True,
+        groups=[[0, 1]],
+    )
+    plane = PlaneBuilder(
+        f"/device:TPU:{number}",
+        core_details=b"\x28" + bytes([number]) + b"\x30" + bytes([number]),
+        device_type_string="TPU v6 Lite",
+    )
+    plane.event(plane.line("XLA Modules"), "jit_f(77)", 1000, 5000)
+    text = "%all-reduce.1 = f32[256]{0} all-reduce(f32[256]{0} %x)"
+    meta = {"program_id": 77, "hlo_category": "all-reduce"}
+    plane.event(plane.line("XLA Ops"), text, 2000, 1000, "all-reduce.1", meta)
+    metadata = PlaneBuilder("/host:metadata")
+    metadata.metadata("jit_f(77)", meta={"Hlo Proto": module.serialize()})
+    return space(*([metadata.plane] if hlo else []), plane.plane)
+
+
+def write(path, raw):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(raw)
+    return str(path)
