@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError
-from xlahouse.sql.blame import explain_error
+from xlahouse.sql.blame import explain_error, place
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,7 +42,18 @@ TABLE_FUNCTIONS = {
     "pragma_table_info",
     "pragma_version",
 }
-REFUSED_FUNCTIONS = {"getenv", "write_log", "nextval", "setval"}
+# They tell of this machine, change something, wait, or hide a query in a string.
+REFUSED_FUNCTIONS = {
+    "current_setting",
+    "getenv",
+    "json_serialize_plan",
+    "nextval",
+    "setval",
+    "sleep_ms",
+    "write_log",
+}
+# A name that DuckDB could take for a file, were it not for the lock.
+FILE_LIKE = re.compile(r"[/\\*?]|\.\w+$")
 QUERY_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
 # How the parser names what SHOW TABLES, SHOW ALL TABLES and SHOW DATABASES read.
 SHOW_ALL = {'"tables"', '"databases"', "__show_tables_expanded"}
@@ -61,8 +72,7 @@ class Mention:
 class Checked:
     """What a query that may run names."""
 
-    mentions: tuple[Mention, ...]
-    defined: frozenset[str]  # its own common table expressions
+    mentions: tuple[Mention, ...]  # its own common table expressions are left out
     lists_catalogue: bool  # SHOW TABLES and its like: every relation has to be there
     parameters: frozenset[str] = frozenset()
 
@@ -117,7 +127,14 @@ def _require_one(sql: str) -> frozenset[str]:
     if len(statements) != 1:
         found = "nothing" if not statements else f"{len(statements)} statements"
         raise QueryError(f"a query is one statement; this is {found}", sql)
-    if str(statements[0].type).rpartition(".")[2] not in {"SELECT", "EXPLAIN"}:
+    kind = str(statements[0].type).rpartition(".")[2]
+    if kind == "MULTI":
+        raise QueryError(
+            "a PIVOT has to list its values: PIVOT t ON a IN ('x', 'y') USING sum(b); "
+            "without them it is more than one statement",
+            sql,
+        )
+    if kind not in {"SELECT", "EXPLAIN"}:
         raise QueryError(READS_ONLY, sql)
     return frozenset(str(name) for name in statements[0].named_parameters)
 
@@ -146,40 +163,59 @@ def _tree(sql: str) -> Any:
     return answer["statements"][0]
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    waiting = [tree]
+def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Every node, with the names of the common table expressions that can be seen from it."""
+    waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
+        node, scope = waiting.pop()
+        if isinstance(node, list):
+            waiting += [(item, scope) for item in node]
+        elif isinstance(node, dict):
+            yield node, scope
+            for entry in node.get("cte_map", {}).get("map", []):
+                # Only what follows sees a name, and the expression itself where it is recursive.
+                wider = scope | {entry["key"].lower()}
+                itself = entry["value"].get("query_node", {}).get("type") == "RECURSIVE_CTE_NODE"
+                waiting.append((entry["value"], wider if itself else scope))
+                scope = wider
+            waiting += [(value, scope) for name, value in node.items() if name != "cte_map"]
 
 
 def _inspect(tree: Any, sql: str, located: bool) -> Checked:
     mentions: list[Mention] = []
-    defined: set[str] = set()
     lists_catalogue = False
-    for node in _nodes(tree):
+    for node, scope in _nodes(tree):
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in QUERY_NODES:
             raise QueryError(READS_ONLY, sql)
         _check_functions(node, sql)
-        if "cte_map" in node:
-            defined |= {entry["key"].lower() for entry in node["cte_map"].get("map", [])}
         if kind == "BASE_TABLE" or (kind == "SHOW_REF" and node.get("table_name")):
             path = _path(node)
             if path[-1] in SHOW_ALL or set(path[:-1]) & CATALOGUE_SCHEMAS:
                 lists_catalogue = True
-            else:
-                offset = node.get("query_location") if located else None
-                known = offset is not None and offset < len(sql.encode())
-                mentions.append(Mention(path[-1], offset if known else None))
+                continue
+            offset = node.get("query_location") if located else None
+            known = offset is not None and offset < len(sql.encode())
+            mention = Mention(path[-1], offset if known else None)
+            _check_name(mention, sql)
+            if len(path) > 1 or mention.name not in scope:
+                mentions.append(mention)
         elif kind == "TABLE_FUNCTION":
             lists_catalogue = True
     mentions.sort(key=lambda mention: mention.offset or 0)
-    return Checked(tuple(mentions), frozenset(defined), lists_catalogue)
+    return Checked(tuple(mentions), lists_catalogue)
+
+
+def _check_name(mention: Mention, sql: str) -> None:
+    if FILE_LIKE.search(mention.name):
+        line, column = place(sql, mention.offset)
+        raise QueryError(
+            f"no table or view {mention.name}: a query reads the warehouse and no other file; "
+            "`xlahouse tables` and `xlahouse views` list what there is",
+            sql,
+            line,
+            column,
+        )
 
 
 def _path(node: dict[str, Any]) -> list[str]:

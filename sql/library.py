@@ -159,7 +159,7 @@ def _dependencies(view: View) -> frozenset[str]:
         checked = inspect_select(view.sql)
     except QueryError as error:
         raise ViewError(view.name, str(error)) from error
-    return frozenset(mention.name for mention in checked.mentions) - checked.defined
+    return frozenset(mention.name for mention in checked.mentions)
 
 
 @dataclass(frozen=True)

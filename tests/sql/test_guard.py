@@ -92,6 +92,23 @@ REFUSED = [
     "select getenv('HOME')",
     "select write_log('x')",
     "select * from warehouse",
+    "select current_setting('allowed_paths')",
+    "select current_setting('temp' || '_directory')",
+    "select sleep_ms(1)",
+    "select json_serialize_plan('select 1')",
+    "pivot ops on op using count(*)",
+    "from (pivot ops on op using count(*))",
+    "pivot (from read_text('/etc/passwd')) on content in ('x') using count(*)",
+    # A common table expression is seen where it stands, and by what follows it.
+    "with a as (from b), b as (select 1) from a",
+    "select * from (with a as (select 1) from a) as x, a",
+    "from a union all (with a as (select 1) from a)",
+    "with a as (from a) from a",
+    "with a as (select 1) from main.a",
+    # A name that could be a file is none, whatever else it names.
+    """with "x.parquet" as (select 1) from "x.parquet" """,
+    """with "/etc/passwd" as (select 1) from '/etc/passwd'""",
+    """select * from (with "x.csv" as (select 1) select 1) as a, 'x.csv'""",
 ]
 
 
@@ -122,6 +139,13 @@ ALLOWED = {
     "select read_text from (select 1 as read_text)": [(1,)],
     "select OP from OPS": [("a",)],
     "select count(*) from run_summary": [(1,)],
+    "with a as (select 1 as i), b as (from a) from b": [(1,)],
+    "with a as (select 1 as i) from (select (select max(i) from a) as i)": [(1,)],
+    "with a as (select 1 as i) from a union all from a": [(1,), (1,)],
+    "with A as materialized (select 2 as i) from a order by (select max(i) from a)": [(2,)],
+    "with ops as (select op from ops), b as (from ops) from b": [("a",)],
+    "pivot (select op from ops) on op in ('a', 'b') using count(*)": [(1, 0)],
+    "select a from (unpivot (select 1 as p, 2 as q) on p, q into name n value a)": [(1,), (2,)],
 }
 
 
@@ -189,6 +213,8 @@ def test_local_variables_are_not_tables(warehouse: Warehouse) -> None:
     [
         ("select op\nfrom opz", "no table or view opz; did you mean ops", 2, 6),
         ("from 'ä' as a, opz", "no table or view ä", 1, 6),
+        ("from ops,\n 'x.parquet'", "a query reads the warehouse and no other file", 2, 2),
+        ("from (with a as (select 1) from a) as x, a", "no table or view a", 1, 42),
         ("select\n  opp from ops", "did you mean op", 2, 3),
         ("select op from ops where", "syntax error", 1, 20),
         ("select op fro ops o", "", 1, 15),
@@ -219,5 +245,8 @@ def test_parameters(warehouse: Warehouse) -> None:
     assert warehouse.query(sql, {"device": 1}).rows == []
     with pytest.raises(QueryError, match=r"needs a value for \$device \(-p device=VALUE\)"):
         warehouse.query(sql)
+    for positional in ("select ?", "select $1"):
+        with pytest.raises(QueryError, match=r"a parameter is written \$name"):
+            warehouse.query(positional)
     with pytest.raises(QueryError, match=r"no parameter \$devise; did you mean device"):
         warehouse.query(sql, {"device": 0, "devise": 1})
