@@ -5,20 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from xlahouse.capture.errors import WarehouseError
-from xlahouse.sql.result import Result, plain
+from xlahouse.capture.errors import QueryError, WarehouseError
+from xlahouse.sql.result import Result, plain, values
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Writer = Callable[[Result, IO[str], int | None], int]
 BY_SUFFIX = {
     ".csv": "csv",
     ".json": "json",
@@ -37,28 +40,56 @@ def write_result(
 ) -> int:
     """Write to `path`, or to stdout, and return the number of rows written.
 
-    A file appears whole or not at all. A table on stdout stops at TABLE_ROWS rows unless `limit`
-    says otherwise.
+    A file appears whole or not at all; a device or a FIFO is written into. A table on stdout stops
+    at TABLE_ROWS rows unless `limit` says otherwise.
 
     Raises:
         WarehouseError: the file cannot be written.
-        QueryError: a value is at fault while rows are computed.
+        QueryError: a value is at fault while rows are computed, or the format cannot hold it.
     """
-    write = WRITERS[format]
-    if path is None:
-        sys.stdout.flush()
-        text = io.TextIOWrapper(sys.stdout.buffer, "utf-8", newline="")
-        try:
-            return write(result, text, limit)
-        finally:
-            text.detach()  # flushes, and leaves stdout open
+    write = _write_page if format == "table" and path is None and limit is None else WRITERS[format]
+    try:
+        if path is None or _is_stdout(path):
+            return _write_to_stdout(result, write, limit)
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8", newline="") as file:
+                return write(result, file, limit)
+        return _write_whole(result, write, path.resolve(), limit)
+    except OSError as error:
+        if path is None and isinstance(error, BrokenPipeError):
+            raise
+        raise WarehouseError(
+            f"{path or 'stdout'} cannot be written: {error.strerror or error}; "
+            "name a file with -o where there is space and leave to write"
+        ) from error
+
+
+def _is_stdout(path: Path) -> bool:
+    """Whether a path such as /dev/stdout is another name of where stdout goes."""
+    try:
+        return path.samefile(f"/dev/fd/{sys.stdout.fileno()}")
+    except (OSError, ValueError):  # no such file yet, or a stdout without a file
+        return False
+
+
+def _write_to_stdout(result: Result, write: Writer, limit: int | None) -> int:
+    sys.stdout.flush()
+    text = io.TextIOWrapper(sys.stdout.buffer, "utf-8", newline="")
+    try:
+        return write(result, text, limit)
+    finally:
+        text.detach()  # flushes, and leaves stdout open
+
+
+def _write_whole(result: Result, write: Writer, path: Path, limit: int | None) -> int:
+    """Write beside the file and then put it in its place, with the rights that it had."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:
             rows = write(result, file, limit)
+        if path.exists():
+            shutil.copymode(path, partial)
         partial.replace(path)
-    except OSError as error:
-        raise WarehouseError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
     return rows
@@ -82,7 +113,7 @@ def _batches(result: Result, limit: int | None) -> Iterator[pa.RecordBatch]:
 
 def _rows(result: Result, limit: int | None) -> Iterator[list[Any]]:
     for batch in _batches(result, limit):
-        columns = [[plain(value) for value in column.to_pylist()] for column in batch.columns]
+        columns = [[plain(value) for value in values(column)] for column in batch.columns]
         yield from map(list, zip(*columns, strict=True))
 
 
@@ -130,20 +161,31 @@ def _write_markdown(result: Result, file: IO[str], limit: int | None) -> int:
     return count
 
 
+def _write_page(result: Result, file: IO[str], limit: int | None) -> int:
+    """A table of TABLE_ROWS rows at most, and a word on stderr where there are more."""
+    rows = list(_rows(result, TABLE_ROWS + 1))
+    _draw_rows(result.columns, rows[:TABLE_ROWS], file)
+    if len(rows) > TABLE_ROWS:
+        print(
+            f"the first {TABLE_ROWS:,} rows; --limit N shows more, --format csv all",
+            file=sys.stderr,
+        )
+    return min(len(rows), TABLE_ROWS)
+
+
 def _write_table(result: Result, file: IO[str], limit: int | None) -> int:
-    shown = TABLE_ROWS if limit is None else limit
-    rows = list(_rows(result, shown + 1))
-    cut = limit is None and len(rows) > shown
-    rows = rows[:shown]
+    rows = list(_rows(result, limit))
+    _draw_rows(result.columns, rows, file)
+    return len(rows)
+
+
+def _draw_rows(columns: list[str], rows: list[list[Any]], file: IO[str]) -> None:
     cells = [["NULL" if value is None else _cut(_short(value)) for value in row] for row in rows]
     numeric = [
         bool(kinds := {type(row[at]) for row in rows} - {type(None)}) and kinds <= NUMERIC
-        for at in range(len(result.columns))
+        for at in range(len(columns))
     ]
-    _draw(result.columns, cells, numeric, file)
-    if cut:
-        print(f"the first {shown:,} rows; --limit N shows more, --format csv all", file=sys.stderr)
-    return len(rows)
+    _draw(columns, cells, numeric, file)
 
 
 def _draw(columns: list[str], cells: list[list[str]], numeric: list[bool], file: IO[str]) -> None:
@@ -169,15 +211,33 @@ def _draw(columns: list[str], cells: list[list[str]], numeric: list[bool], file:
 def _write_parquet(result: Result, file: IO[str], limit: int | None) -> int:
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(_binary(file), result.schema, compression="zstd") as writer:
+    with (
+        _holding(result, "Parquet"),
+        pq.ParquetWriter(_binary(file), result.schema, compression="zstd") as writer,
+    ):
         return _copy(result, limit, writer.write_batch)
 
 
 def _write_arrow(result: Result, file: IO[str], limit: int | None) -> int:
     import pyarrow as pa
 
-    with pa.ipc.new_file(_binary(file), result.schema) as writer:
+    with _holding(result, "Arrow"), pa.ipc.new_file(_binary(file), result.schema) as writer:
         return _copy(result, limit, writer.write_batch)
+
+
+@contextmanager
+def _holding(result: Result, format: str) -> Iterator[None]:
+    """Say so where a format has no place for a value, such as an infinite second."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        text = " ".join(str(error).split())
+        raise QueryError(
+            f"{format} cannot hold a value: {text}; cast the column to varchar, or write csv",
+            result.sql,
+        ) from error
 
 
 def _copy(result: Result, limit: int | None, write: Callable[[pa.RecordBatch], None]) -> int:
@@ -218,7 +278,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-WRITERS: dict[str, Callable[[Result, IO[str], int | None], int]] = {
+WRITERS: dict[str, Writer] = {
     "table": _write_table,
     "csv": _write_csv,
     "json": _write_json,

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 65_536
+# Types that Arrow has no place for: it would give other values, or bytes.
+TEXT_ONLY = {"UHUGEINT", "BIT", "BIGNUM", "TIME WITH TIME ZONE"}
 
 
 class Result:
-    """The rows of one query.
+    """The rows of one query; a column whose name stood before gets a number: `op`, `op_1`.
 
     `batches()` streams and can be read once; the other forms keep the rows and can be asked for
     again and again.
@@ -31,8 +33,10 @@ class Result:
         sql: str,
         connection: duckdb.DuckDBPyConnection,
     ) -> None:
-        self.columns: list[str] = list(relation.columns)
-        self._relation, self._sql, self._connection = relation, sql, connection
+        self.columns: list[str] = _numbered(relation.columns)
+        self.sql = sql
+        relation = _as_text(relation)
+        self._relation, self._connection = relation, connection
         self._reader: pa.RecordBatchReader | None = None
         self._table: pa.Table | None = None
 
@@ -51,24 +55,26 @@ class Result:
         if self._table is not None:
             yield from self._table.to_batches()
             return
-        with blame(self._sql):
-            yield from self._open()
+        with blame(self.sql):
+            for batch in self._open():
+                yield batch.rename_columns(self.columns)
 
     @property
     def schema(self) -> pa.Schema:
         """Names and Arrow types; the query starts."""
-        return self._open().schema if self._table is None else self._table.schema
+        found = self._open().schema if self._table is None else self._table.schema
+        return found.empty_table().rename_columns(self.columns).schema
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
         if self._table is None:
-            with blame(self._sql):
-                self._table = self._open().read_all()
+            with blame(self.sql):
+                self._table = self._open().read_all().rename_columns(self.columns)
         return self._table
 
     def _open(self) -> pa.RecordBatchReader:
         if self._reader is None:
-            with blame(self._sql):
+            with blame(self.sql):
                 self._reader = self._relation.to_arrow_reader(BATCH_ROWS)
         return self._reader
 
@@ -90,14 +96,14 @@ class Result:
             import pandas  # noqa: F401
         except ImportError as error:
             raise QueryError(
-                "pandas is not installed: pip install pandas, or use .pl()", self._sql
+                "pandas is not installed: pip install pandas, or use .pl()", self.sql
             ) from error
         return self.arrow().to_pandas()
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples of Python values."""
-        columns = [column.to_pylist() for column in self.arrow().columns]
+        """All rows as tuples of Python values; see `values` for those that Python has no type for."""
+        columns = [values(column) for column in self.arrow().columns]
         return [tuple(plain(value) for value in row) for row in zip(*columns, strict=True)]
 
     def dicts(self) -> list[dict[str, Any]]:
@@ -110,3 +116,48 @@ def plain(value: Any) -> Any:
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     return value
+
+
+def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """An Arrow column as Python values; as DuckDB's text where Python has no type for one of them.
+
+    Such are infinite timestamps, years beyond 9999, nanoseconds, and intervals of months.
+    """
+    if str(column.type) != "month_day_nano_interval":
+        try:
+            found: list[Any] = column.to_pylist()
+        except (ValueError, OverflowError, ImportError):
+            pass
+        else:
+            return found
+    import duckdb
+    import pyarrow as pa
+
+    with duckdb.connect(":memory:") as connection:
+        rows = connection.from_arrow(pa.table({"value": column})).project("value::varchar")
+        return [text for (text,) in rows.fetchall()]
+
+
+def _as_text(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The relation with the columns of TEXT_ONLY as DuckDB's text."""
+    kinds = [str(kind) for kind in relation.types]
+    if not TEXT_ONLY & set(kinds):
+        return relation
+    texts = [
+        f"cast(#{place} as varchar)" if kind in TEXT_ONLY else f"#{place}"
+        for place, kind in enumerate(kinds, start=1)
+    ]
+    return relation.project(", ".join(texts))
+
+
+def _numbered(names: list[str]) -> list[str]:
+    taken, found = set(names), []
+    seen: set[str] = set()
+    for name in names:
+        chosen, number = name, 0
+        while chosen in seen or (number and chosen in taken):
+            number += 1
+            chosen = f"{name}_{number}"
+        seen.add(chosen)
+        found.append(chosen)
+    return found

@@ -5,6 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
+import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -125,6 +130,110 @@ def test_a_failed_query_leaves_the_file_as_it_was(warehouse: Warehouse, tmp_path
         write_result(warehouse.query(late), "csv", path)
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["x.csv"]
+
+
+def test_a_table_in_a_file_is_whole(warehouse: Warehouse, tmp_path: Path) -> None:
+    for format in ("table", "markdown"):
+        path = tmp_path / format
+        rows = write_result(warehouse.query(f"from range({TABLE_ROWS + 5})"), format, path)
+        assert rows == TABLE_ROWS + 5
+        assert len(path.read_text().splitlines()) == TABLE_ROWS + 5 + 2
+
+
+def test_a_link_stays_a_link(warehouse: Warehouse, tmp_path: Path) -> None:
+    target, link = tmp_path / "there" / "x.csv", tmp_path / "link.csv"
+    target.parent.mkdir()
+    target.write_text("before")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    write_result(warehouse.query("select 1 as a"), "csv", link)
+    assert link.is_symlink()
+    assert target.read_text() == "a\n1\n"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert [file.name for file in target.parent.iterdir()] == ["x.csv"]
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_a_fifo_is_written_into(warehouse: Warehouse, tmp_path: Path, format: str) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(fifo.read_bytes)
+        assert write_result(warehouse.query("select 1 as a"), format, fifo) == 1
+        raw = read.result()
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+    write_result(warehouse.query("select 1 as a"), format, tmp_path / "file")
+    assert raw == (tmp_path / "file").read_bytes()
+
+
+def test_another_name_of_stdout_is_stdout(
+    warehouse: Warehouse, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "out"
+    link.symlink_to(f"/dev/fd/{sys.stdout.fileno()}")
+    write_result(warehouse.query("select 1 as a"), "csv", link)
+    assert capfd.readouterr().out == "a\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("'infinity'::timestamp", "infinity"),
+        ("'-infinity'::date", "-infinity"),
+        ("'290000-01-01'::timestamp", "290000-01-01 00:00:00"),
+        ("'2020-01-01 00:00:00.123456789'::timestamp_ns", "2020-01-01 00:00:00.123456789"),
+        ("'infinity'::timestamp_s", "infinity"),
+        ("['infinity'::timestamp]", "[infinity]"),
+        ("interval '1 month 3 days'", "1 month 3 days"),
+        ("'12:00:00+03'::timetz", "12:00:00+03"),
+        ("'1010'::bit", "1010"),
+        ("340282366920938463463374607431768211455::uhugeint", str(2**128 - 1)),
+        ("170141183460469231731687303715884105727::hugeint", str(2**127 - 1)),
+    ],
+)
+def test_values_that_python_cannot_hold_are_text(
+    warehouse: Warehouse, tmp_path: Path, value: str, text: str
+) -> None:
+    for format in ("table", "csv", "json", "jsonl", "markdown"):
+        path = tmp_path / format
+        assert write_result(warehouse.query(f"select {value} as a, 1 as b"), format, path) == 1
+        assert text in path.read_text()
+    assert str(warehouse.query(f"select {value} as a").rows[0][0]) == text
+
+
+@pytest.mark.parametrize("value", ["interval 1 month", "'infinity'::timestamp_s"])
+def test_values_that_a_format_cannot_hold(warehouse: Warehouse, tmp_path: Path, value: str) -> None:
+    with pytest.raises(QueryError, match=r"Parquet cannot hold a value: .* to varchar"):
+        write_result(warehouse.query(f"select {value} as a"), "parquet", tmp_path / "x.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_a_name_that_stands_twice_is_numbered(
+    warehouse: Warehouse, tmp_path: Path, format: str
+) -> None:
+    result = warehouse.query("select 1 as op, 2 as op, 3 as op_1, 4 as op")
+    names = ["op", "op_2", "op_1", "op_3"]
+    assert result.columns == result.schema.names == names
+    path = tmp_path / "x"
+    write_result(result, format, path)
+    if format == "parquet":
+        assert pq.ParquetFile(path).read().to_pylist() == [
+            dict(zip(names, range(1, 5), strict=True))
+        ]
+    elif format == "arrow":
+        with pa.ipc.open_file(path) as reader:
+            assert reader.read_all().column_names == names
+    elif "json" in format:
+        assert dict(zip(names, range(1, 5), strict=True)) in [
+            *([json.loads(path.read_text())] if format == "jsonl" else json.loads(path.read_text()))
+        ]
+    else:
+        assert re.findall(r"\w+", path.read_text().splitlines()[0]) == names
+
+
+def test_names_that_stand_twice_keep_their_values(warehouse: Warehouse) -> None:
+    assert warehouse.query("select 1 as op, 2 as op").dicts() == [{"op": 1, "op_1": 2}]
 
 
 def test_a_folder_that_is_not_there(warehouse: Warehouse, tmp_path: Path) -> None:
