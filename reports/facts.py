@@ -55,7 +55,10 @@ with device_facts as (
     group by run_id
 )
 select
-    runs.*,
+    runs.* exclude (captured_at, ingested_at),
+    -- as text: a year may be beyond Python's
+    regexp_replace(cast(captured_at at time zone 'UTC' as varchar), '\\.[0-9]+$', '') || ' UTC'
+        as captured_text,
     mesh_text,
     coalesce(named_devices, 0) as named_devices,
     coalesce(traced_devices, 0) as traced_devices,

@@ -23,7 +23,7 @@ def setup_rows(facts: RunFacts) -> list[tuple[str, str]]:
         ("Batch", _join(_count(row["batch_size"], "sequence"), _microbatches(row))),
         ("Tokens", tokens_text(row)),
         ("Framework", _join(row["framework"], *_versions(row["framework_versions"]))),
-        ("Captured", _join(_when(row["captured_at"]))),
+        ("Captured", _join(row["captured_text"])),
         ("Trace", _join(row["source"], _known_ps(row["duration_ps"]), row["status"])),
         ("Run id", facts.run_id),
     ]
@@ -69,10 +69,6 @@ def _versions(raw: str | None) -> list[str]:
     if not isinstance(versions, dict):
         return []
     return [f"{name} {version}" for name, version in sorted(versions.items())]
-
-
-def _when(value: Any) -> str | None:
-    return None if value is None else f"{value:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _known(value: Any, form: str) -> str | None:

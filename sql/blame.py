@@ -18,11 +18,14 @@ def blame(sql: str) -> Iterator[None]:
     Raises:
         QueryError: the query is at fault.
         WarehouseError: a file that the warehouse lists vanished or is damaged.
+        KeyboardInterrupt: DuckDB noticed the interrupt first.
     """
     import duckdb
 
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
     except (duckdb.IOException, duckdb.PermissionException) as error:
         # No query that gets this far names a file, so the file is the warehouse's.
         raise blame_file(error) from error

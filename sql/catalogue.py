@@ -29,6 +29,8 @@ def find_view(library: Library, name: str) -> View:
         ViewError: there is none.
     """
     view = library.find(name)
+    if view is None and name in TABLES:
+        raise ViewError(name, f"{name} is a table; see `xlahouse tables {name}`")
     if view is None:
         known = [known.name for known in library.public]
         hint = suggest(name, [*library.pointers, *known]) or "; `xlahouse views` lists them"
@@ -42,6 +44,8 @@ def find_table(name: str) -> Table:
     Raises:
         QueryError: there is none.
     """
+    if name not in TABLES and shipped().find(name):
+        raise QueryError(f"{name} is a view; see `xlahouse views {name}`", "")
     if name not in TABLES:
         hint = suggest(name, TABLES) or "; `xlahouse tables` lists them"
         raise QueryError(f"there is no table {name}{hint}", "")

@@ -21,7 +21,7 @@ class CheckReport:
 
 
 def check_warehouse(warehouse: Warehouse) -> CheckReport:
-    """Run every audit and gather the issues, and meshes that cannot be used.
+    """Run every audit and gather the issues, damaged runs, and meshes that cannot be used.
 
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.
@@ -58,8 +58,9 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
         *(f"warning  {row['name']}: mesh: {row['mesh_problem']}" for row in meshes),
     ]
     counted = [row["severity"] for row in issues]
+    damaged = [f"error    {line}" for line in warehouse.damaged]
     return CheckReport(
-        (*audits, *lines),
-        len(audits) + counted.count("error"),
+        (*damaged, *audits, *lines),
+        len(damaged) + len(audits) + counted.count("error"),
         len(meshes) + counted.count("warning"),
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from typing import Annotated
 
-import typer
+try:
+    import typer
 
-from xlahouse.capture.errors import XlahouseError
-from xlahouse.sql import verbs_ask, verbs_make
+    from xlahouse.capture.errors import XlahouseError
+    from xlahouse.sql import verbs_ask, verbs_make
+except KeyboardInterrupt:  # the user need not wait for the imports, nor see where they are
+    sys.exit(130)
 
 app = typer.Typer(
     name="xlahouse",
@@ -40,12 +45,51 @@ app.add_typer(set_app, name="set")
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 the input is at fault, 2 wrong usage, 130 interrupted."""
+    _speak_utf8()
+    code: str | int | None = 1
     try:
         app(prog_name="xlahouse")
+    except SystemExit as done:
+        code = done.code
     except XlahouseError as error:
         for line in str(error).splitlines():
             print(f"xlahouse: {line}", file=sys.stderr)
+    except OSError as error:
+        print(f"xlahouse: {_what_failed(error)}", file=sys.stderr)
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code if _flushed() else code or 1)
+
+
+def _speak_utf8() -> None:
+    """Our own words hold characters beyond ASCII, and names hold any bytes: no locale forbids them."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open for as long as the process runs)
+    if sys.stdout is None:
+        print("xlahouse: stdout is closed; send it to a file or to /dev/null", file=sys.stderr)
         sys.exit(1)
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def _what_failed(error: OSError) -> str:
+    said = error.strerror or str(error)
+    if error.filename:
+        return f"{error.filename}: {said}; see what it is, and who may read and write it"
+    return f"{said}; see that there is space where the output goes"
+
+
+def _flushed() -> bool:
+    """Whether what was printed arrived; what did not is dropped here, or Python complains at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"xlahouse: stdout: {error.strerror or error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _print_version(wanted: bool) -> None:

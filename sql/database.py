@@ -7,6 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.files import open_fs
 from xlahouse.sql.blame import blame_file
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
 from xlahouse.sql.listing import read_run_settings
@@ -73,8 +74,11 @@ class Database:
         if files:
             names = ", ".join(column.name for column in columns)
             listed = ", ".join(_quote(file) for file in files)
+            # An older run's row lacks columns and still counts; other tables have to be ingested again.
             self._create(
-                name, f"select {names} from read_parquet([{listed}], hive_partitioning = false)"
+                name,
+                f"select {names} from read_parquet([{listed}], hive_partitioning = false, "
+                f"union_by_name = {name == 'runs'})",
             )
             return
         typed = ", ".join(f"{column.name} {DUCKDB_TYPES[column.type]}" for column in columns)
@@ -118,9 +122,7 @@ def _locked_connection(root: str, files: dict[str, list[str]]) -> duckdb.DuckDBP
         },
     )
     if "://" in root:
-        import fsspec
-
-        connection.register_filesystem(fsspec.core.url_to_fs(root)[0])
+        connection.register_filesystem(open_fs(root)[0])
     allowed = ", ".join(_quote(file) for listed in files.values() for file in listed)
     connection.execute(f"set allowed_paths = [{allowed}]")
     connection.execute("set enable_external_access = false")

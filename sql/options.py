@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,10 +21,11 @@ def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
     from xlahouse.sql.listing import read_runs
 
     try:
-        rows = read_runs(ctx.params.get("warehouse") or _default_warehouse()).to_pylist()
+        runs = read_runs(ctx.params.get("warehouse") or _default_warehouse()).runs
     except XlahouseError:
         return []
-    words = [word for row in rows for word in (row["name"], row["run_id"]) if word]
+    pairs = zip(runs["name"].to_pylist(), runs["run_id"].to_pylist(), strict=True)
+    words = [word for pair in pairs for word in pair if word]
     return [word for word in words if word.startswith(incomplete)]
 
 
@@ -43,6 +45,19 @@ def _default_warehouse() -> str:
     return os.environ.get("XLAHOUSE_WAREHOUSE") or "./warehouse"
 
 
+def _check_warehouse(root: str) -> str:
+    """Refuse what can only be a mistake, before anything is read or written there."""
+    if not root:
+        raise typer.BadParameter(
+            "it is empty (a variable that is not set?); name a folder or a URL"
+        )
+    if root.startswith("memory:"):
+        raise typer.BadParameter(
+            "a warehouse in memory ends with this command; name a folder or a URL"
+        )
+    return root
+
+
 WarehouseOption = Annotated[
     str,
     typer.Option(
@@ -50,6 +65,7 @@ WarehouseOption = Annotated[
         "-w",
         help="The warehouse: a folder or an fsspec URL.",
         envvar="XLAHOUSE_WAREHOUSE",
+        callback=_check_warehouse,
     ),
 ]
 FormatOption = Annotated[
@@ -62,11 +78,13 @@ FormatOption = Annotated[
 
 
 def open_warehouse(root: str) -> Warehouse:
-    """The warehouse at `root`; DuckDB loads here and not before.
+    """The warehouse at `root`; runs that are left out are said on stderr.
+
+    DuckDB loads here and not before.
 
     Raises:
         WarehouseError: there is none.
     """
     from xlahouse.sql.warehouse import Warehouse
 
-    return Warehouse(root)
+    return Warehouse(root, lambda line: print(f"xlahouse: {line}", file=sys.stderr))

@@ -54,8 +54,18 @@ def query(
       xlahouse query "from latency where run_id = \\$run" -p run=579c542a5ddd
       xlahouse query - --format csv -o volume.csv < volume.sql
     """
-    text = sys.stdin.read() if sql == "-" else _utf8(sql)
+    text = _stdin() if sql == "-" else _utf8(sql)
     _answer(warehouse, text, _parameters(param or []), format, output, limit)
+
+
+def _stdin() -> str:
+    """All of stdin as UTF-8, like an argument."""
+    if sys.stdin is None:
+        raise typer.BadParameter(
+            "stdin is closed; pipe a query into it, or give it as the argument"
+        )
+    raw = sys.stdin.buffer.read()
+    return raw.decode("utf-8-sig", errors="surrogateescape")
 
 
 def _utf8(argument: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError, WarehouseError
@@ -13,7 +14,7 @@ from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.library import Library, shipped
 from xlahouse.sql.listing import files_by_table, read_runs
 from xlahouse.sql.nearest import suggest
-from xlahouse.sql.result import Result
+from xlahouse.sql.result import Result, values
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,15 +50,21 @@ class Warehouse:
 
     Args:
         root: the folder, or an fsspec URL.
+        on_damage: takes a line for each run that is left out because its row cannot be read.
 
     Raises:
         WarehouseError: there is no warehouse at `root`.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], on_damage: Callable[[str], None] = warnings.warn
+    ) -> None:
         self.root = os.fspath(root)
         self.library: Library = shipped()
-        self._runs = read_runs(self.root)
+        listing = read_runs(self.root)
+        self._runs, self.damaged = listing.runs, listing.damaged
+        for line in self.damaged:
+            on_damage(line)
         self._files = files_by_table(self.root, self._runs)
         run_ids = self._runs.column("run_id").to_pylist()
         self._database = Database(self.root, self._files, run_ids)
@@ -80,12 +87,12 @@ class Warehouse:
             WarehouseError: a file of the warehouse vanished or is damaged.
         """
         checked = check(sql)
-        values = dict(params or {})
-        _check_parameters(checked, values, sql)
+        given = dict(params or {})
+        _check_parameters(checked, given, sql)
         self._database.install(self.library, self._named(checked, sql))
         cursor = self._database.cursor()
         with blame(sql):
-            relation = _relation(cursor, sql, values)
+            relation = _relation(cursor, sql, given)
         return Result(relation, sql, cursor)
 
     def runs(self, **filters: object) -> list[dict[str, Any]]:
@@ -94,10 +101,12 @@ class Warehouse:
         Raises:
             QueryError: there is no such column.
         """
-        rows: list[dict[str, Any]] = self._runs.to_pylist()
+        columns = [values(column) for column in self._runs.columns]
+        names = self._runs.column_names
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         for name in filters:
-            if name not in self._runs.column_names:
-                hint = suggest(name, self._runs.column_names)
+            if name not in names:
+                hint = suggest(name, names)
                 raise QueryError(f"runs has no column {name}{hint}", "")
         return [row for row in rows if all(row[name] == want for name, want in filters.items())]
 
@@ -151,7 +160,7 @@ class Warehouse:
         if checked.lists_catalogue:
             return names
         for mention in checked.mentions:
-            if mention.name not in names and mention.name not in checked.defined:
+            if mention.name not in names:
                 hint = suggest(mention.name, [name for name in names if name[0] != "_"])
                 hint = hint or "; `xlahouse tables` and `xlahouse views` list what there is"
                 line, column = place(sql, mention.offset)
@@ -159,23 +168,25 @@ class Warehouse:
         return {mention.name for mention in checked.mentions} & names
 
 
-def _check_parameters(checked: Checked, values: dict[str, object], sql: str) -> None:
-    for name in sorted(checked.parameters - set(values)):
+def _check_parameters(checked: Checked, given: dict[str, object], sql: str) -> None:
+    for name in sorted(checked.parameters - set(given)):
+        if name.isdecimal():
+            raise QueryError("a parameter is written $name, not ? or $1 (-p name=VALUE)", sql)
         raise QueryError(f"the query needs a value for ${name} (-p {name}=VALUE)", sql)
-    for name in sorted(set(values) - checked.parameters):
+    for name in sorted(set(given) - checked.parameters):
         hint = suggest(name, checked.parameters)
         raise QueryError(f"the query has no parameter ${name}{hint}", sql)
 
 
 def _relation(
-    cursor: duckdb.DuckDBPyConnection, sql: str, values: dict[str, object]
+    cursor: duckdb.DuckDBPyConnection, sql: str, given: dict[str, object]
 ) -> duckdb.DuckDBPyRelation:
     """The query, bound and not yet run."""
     import duckdb
 
     try:
-        return cursor.sql(sql, params=values or None)
+        return cursor.sql(sql, params=given or None)
     except (duckdb.BinderException, duckdb.CatalogException) as error:
         if "LINE " not in str(error):
-            cursor.execute(sql, values or None)  # fails alike, and says where
+            cursor.execute(sql, given or None)  # fails alike, and says where
         raise

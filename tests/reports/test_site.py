@@ -231,6 +231,14 @@ def test_a_run_of_nothing_is_a_page_of_reasons(pages):
     assert page.text.count("no device events in the trace") >= 7
 
 
+def test_a_run_is_shown_in_whatever_year_it_was_captured(tmp_path):
+    # Microseconds from the UNIX epoch to the year 290000; Python's years end with 9999.
+    captured_at = 105_200_797 * 86_400_000_000
+    store = Store({"runs": [{"run_id": "c" * 12, "name": "far", "captured_at": captured_at}]})
+    page = Page(render_site(store, tmp_path)[1].read_text("utf-8"))
+    assert "290000-01-01 00:00:00 UTC" in page.text
+
+
 def test_pages_render_from_a_warehouse_on_disk(tmp_path):
     """The same queries pass the guard that allows reading and nothing else."""
     root = write_warehouse(tmp_path / "wh", example_run("a" * 12, "demo tp4", {"tp": 4}))

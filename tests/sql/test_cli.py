@@ -90,7 +90,8 @@ def test_query_from_stdin_to_a_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("select 1 as a\n"))
+    typed = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfselect 1 as a\n"), "ascii")
+    monkeypatch.setattr(sys, "stdin", typed)
     assert run(monkeypatch, "query", "-", "-w", root, "-o", tmp_path / "a.csv") == 0
     shown = capsys.readouterr()
     assert (tmp_path / "a.csv").read_text() == "a\n1\n"
@@ -125,6 +126,23 @@ def test_the_warehouse_comes_from_the_environment(
         (["ingest", "nowhere.xplane.pb"], 1, "nowhere.xplane.pb"),
         (["ingest", "x", "--mesh", "tp"], 1, "NAME=SIZE"),
         (["nothing"], 2, "No such command"),
+        (["query", "select ?"], 1, "a parameter is written $name"),
+        (["query", "pivot runs on name using count(*)"], 1, "has to list its values"),
+        (["query", "select 1", "-w", ""], 2, "it is empty"),
+        (["runs", "-w", ""], 2, "it is empty"),
+        (["check", "-w", ""], 2, "it is empty"),
+        (["report", "-w", ""], 2, "it is empty"),
+        (["ingest", "x", "-w", ""], 2, "it is empty"),
+        (["set", "mesh", "base", "tp=2", "-w", ""], 2, "it is empty"),
+        (["ingest", "x", "-w", "memory://x"], 2, "in memory ends with this command"),
+        (["runs", "-w", "memory://x"], 2, "in memory ends with this command"),
+        (["runs", "-w", "gs://x/y"], 1, "pip install gcsfs"),
+        (["runs", "-w", "s3://x/y"], 1, "pip install s3fs"),
+        (["runs", "-w", "http://x/y"], 1, "pip install aiohttp requests"),
+        (["runs", "-w", "foo://x/y"], 1, "foo:// is no kind of URL that is known here"),
+        (["views", "ops"], 1, "ops is a table; see `xlahouse tables ops`"),
+        (["tables", "latency"], 1, "latency is a view; see `xlahouse views latency`"),
+        (["tables", "latency_v1"], 1, "latency_v1 is a view; see `xlahouse views latency_v1`"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,6 +15,7 @@ from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION, TYPES
 from xlahouse.sql import Warehouse
+from xlahouse.sql.check import check_warehouse
 from xlahouse.sql.database import DUCKDB_TYPES
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.mesh import set_mesh
@@ -43,7 +46,20 @@ def test_a_folder_without_a_marker_is_no_warehouse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{}", "no layout_version"), ("damaged", "no layout_version"), ("[1]", "no layout_version")],
+    [
+        (text, "no layout_version")
+        for text in (
+            "{}",
+            "damaged",
+            "[1]",
+            '{"layout_version": 1e400}',
+            '{"layout_version": 1.5}',
+            '{"layout_version": true}',
+            '{"layout_version": 0}',
+            "[" * 100_000,
+        )
+    ],
+    ids=range(8),
 )
 def test_a_damaged_marker(root: Path, text: str, message: str) -> None:
     (root / "warehouse.json").write_text(text)
@@ -103,10 +119,77 @@ def test_a_vanished_file(root: Path) -> None:
         warehouse.query("from ops").arrow()
 
 
-def test_a_damaged_runs_row(root: Path) -> None:
+def _mend(root: Path, change: Callable[[dict[str, pa.Array]], None], run: str = "ab12") -> None:
+    """Rewrite a run's row with other columns."""
+    path = root / "tables" / "runs" / f"{run}.parquet"
+    columns = pq.ParquetFile(path).read().to_pydict()
+    schema = BY_NAME["runs"].schema
+    arrays = {field.name: pa.array(columns[field.name], field.type) for field in schema}
+    change(arrays)
+    pq.write_table(pa.table(arrays), path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda row: row.update(captured_at=pa.array(["x"])), "captured_at is string"),
+        (lambda row: row.update(layers=pa.array([1.5])), "layers is double"),
+        (lambda row: row.update(files=pa.array(["x"])), "files is string"),
+        (lambda row: row.update(run_id=pa.array(["other"])), "not the row of this one run"),
+        (lambda row: row.pop("run_id"), "not the row of this one run"),
+        (
+            lambda row: row.update(
+                files=pa.array(
+                    [[{"table": "ops", "path": "tables/../../x", "rows": 1}]], TYPES["files"]
+                )
+            ),
+            "which is not of this warehouse",
+        ),
+    ],
+)
+def test_a_damaged_row_costs_its_own_run(
+    root: Path, change: Callable[[dict[str, pa.Array]], None], reason: str
+) -> None:
+    _mend(root, change)
+    said: list[str] = []
+    with Warehouse(root, said.append) as warehouse:
+        assert warehouse.query("select run_id from runs").rows == [("ab34",)]
+        assert warehouse.query("select distinct run_id from devices").rows == [("ab34",)]
+        assert check_warehouse(warehouse).errors == 1
+        assert check_warehouse(warehouse).lines[0] == f"error    {said[0]}"
+    assert len(said) == 1
+    assert "ab12.parquet is damaged" in said[0]
+    assert reason in said[0]
+    assert "remove the file and ingest the run again" in said[0]
+
+
+def test_a_run_that_is_left_out_is_never_left_out_silently(root: Path) -> None:
     (root / "tables" / "runs" / "ab12.parquet").write_bytes(b"damaged")
-    with pytest.raises(WarehouseError, match=r"ab12.parquet is damaged.*ingest the run again"):
-        Warehouse(root)
+    with pytest.warns(UserWarning, match=r"ab12.parquet is damaged"):
+        assert [run["run_id"] for run in Warehouse(root).runs()] == ["ab34"]
+
+
+def test_a_row_of_an_older_ingest_lacks_columns_and_counts(root: Path) -> None:
+    _mend(root, lambda row: row.pop("options"))
+    with Warehouse(root) as warehouse:
+        rows = warehouse.query("select run_id, options from runs order by 1").rows
+    assert rows == [("ab12", None), ("ab34", None)]
+
+
+@pytest.mark.parametrize(
+    ("year", "text"), [(-1, "0002-01-01 (BC)"), (1, "0001-01-01"), (290000, "290000-01-01")]
+)
+def test_any_year_is_listed(root: Path, year: int, text: str) -> None:
+    # From year 1 to the UNIX epoch are 719,162 days; 400 years are 146,097, and 2000 began on day
+    # 10,957: (290,000 - 2,000) / 400 * 146,097 + 10,957.
+    days = {-1: -719_162 - 366 - 365, 1: -719_162, 290000: 105_200_797}[year]
+    at = pa.array([days * 86_400_000_000], pa.int64()).cast(TYPES["time"])
+    _mend(root, lambda row: row.update(captured_at=at))
+    with Warehouse(root) as warehouse:
+        (found,) = warehouse.runs(run_id="ab12")
+        assert text in str(found["captured_at"])
+        ((shown,),) = warehouse.query("select captured_at from runs where run_id = 'ab12'").rows
+        assert text in str(shown)
 
 
 def test_files_of_an_older_ingest_say_so(root: Path) -> None:
@@ -213,6 +296,31 @@ def test_pandas_is_asked_for_only_where_it_is_used(root: Path) -> None:
         assert isinstance(Warehouse(root).query("select 1 as a").df(), pd.DataFrame)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"mesh": [{"axis": "tp", "size": 9223372036854775808}]}', "mend or remove the file"),
+        ("damaged", "mend or remove the file"),
+        (None, "ab12.json cannot be read: Is a directory"),
+    ],
+)
+def test_settings_that_cannot_be_read(root: Path, text: str | None, message: str) -> None:
+    path = root / "settings" / "ab12.json"
+    path.parent.mkdir()
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_text(text)
+    with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match=message):
+        warehouse.query("from run_settings")
+
+
+def test_a_mesh_that_cannot_be_kept(root: Path) -> None:
+    (root / "settings").write_text("in the way")
+    with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match="cannot be kept"):
+        set_mesh(warehouse, "base", "tp=2")
+
+
 def test_set_mesh_is_seen_by_the_next_query(root: Path) -> None:
     with Warehouse(root) as warehouse:
         run_id, axes = set_mesh(warehouse, "other", "dp=1,tp=2")
@@ -229,7 +337,7 @@ def test_set_mesh_is_seen_by_the_next_query(root: Path) -> None:
         ("base", "tp=3", ManifestError, "3 places, but the run names 2 devices"),
         ("base", "tp", ManifestError, "NAME=SIZE"),
         ("base", "tp=2,tp=1", ManifestError, "stands twice"),
-        ("base", ",".join(f"a{n}=1" for n in range(9)), WarehouseError, "at most 8"),
+        ("base", ",".join(f"a{n}=1" for n in range(9)), ManifestError, "9 axes"),
         ("nobody", "tp=2", WarehouseError, "no run 'nobody'"),
     ],
 )
