@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from xlahouse.capture.errors import ManifestError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
+from xlahouse.ingest.files import open_fs
 
 XPLANE = ".xplane.pb"
 CHROME = (".trace.json.gz", ".trace.json")
@@ -53,7 +54,7 @@ def find_runs(path: str) -> Found:
     Raises:
         XlahouseError: nothing is there, or nothing that can be read.
     """
-    fs, root = fsspec.url_to_fs(path)
+    fs, root = open_fs(path)
     if not fs.exists(root):
         raise XlahouseError(f"{path}: no such file or folder")
     problems: list[str] = []

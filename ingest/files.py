@@ -53,4 +53,4 @@ def open_fs(url: str) -> tuple[Any, str]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

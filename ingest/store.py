@@ -15,13 +15,13 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import fsspec
 import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.files import open_fs
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION, Table
 
 LEASE_S = 3600
@@ -46,7 +46,7 @@ class Store:
     base: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fs, self.base = fsspec.url_to_fs(self.root)
+        self.fs, self.base = open_fs(self.root)
 
     def create(self, version: str) -> None:
         """Make the folder and its warehouse.json, unless they are there.
