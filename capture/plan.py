@@ -136,10 +136,14 @@ def _read_mapping(path: Path) -> tuple[str, dict[str, Any]]:
         raise ManifestError(f"{path}: not UTF-8 text; name a plan file") from error
     except yaml.YAMLError as error:
         raise ManifestError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ManifestError(f"{path}: nested too deeply for a plan; flatten it") from error
     except msgspec.ValidationError as error:
         raise ManifestError(
             f"{path}: {error}; a plan has `name`, a list `experiments` and, if wanted, `defaults`"
         ) from error
+    except ValueError as error:  # YAML takes 2024-13-45 for a date
+        raise ManifestError(f"{path}: {error}; put what is meant as text into quotes") from error
     return text, msgspec.structs.asdict(raw)
 
 
@@ -151,6 +155,8 @@ def _experiment(
     try:
         experiment = msgspec.convert({**defaults, **entry}, type=Experiment)
         check_experiment(experiment)
+    except RecursionError as error:
+        raise ManifestError(f"{path}: experiment {name}: holds itself; flatten it") from error
     except (msgspec.ValidationError, ManifestError) as error:
         # msgspec ends with the path, `… - at `$.mesh``; our own checks start with the field.
         path_text = re.search(r"at `\$\.([^`]*)`", str(error)) or re.match(r"(\w+)", str(error))

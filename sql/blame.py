@@ -24,13 +24,20 @@ def blame(sql: str) -> Iterator[None]:
 
     try:
         yield
-    except duckdb.InterruptException as error:
-        raise KeyboardInterrupt from error
+    except RuntimeError as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise
     except (duckdb.IOException, duckdb.PermissionException) as error:
         # No query that gets this far names a file, so the file is the warehouse's.
         raise blame_file(error) from error
     except (duckdb.Error, OSError) as error:
         raise explain_error(error, sql) from error
+
+
+def is_interrupt(error: RuntimeError) -> bool:
+    """Whether an error is DuckDB's word for Ctrl-C, which it notices before Python does."""
+    return type(error) is RuntimeError and str(error) == "Query interrupted"
 
 
 def blame_file(error: Exception) -> WarehouseError:

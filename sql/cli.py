@@ -12,6 +12,7 @@ try:
 
     from xlahouse.capture.errors import XlahouseError
     from xlahouse.sql import verbs_ask, verbs_make
+    from xlahouse.sql.blame import is_interrupt
 except KeyboardInterrupt:  # the user need not wait for the imports, nor see where they are
     sys.exit(130)
 
@@ -58,6 +59,10 @@ def main() -> None:
         print(f"xlahouse: {_what_failed(error)}", file=sys.stderr)
     except KeyboardInterrupt:
         code = 130
+    except RuntimeError as error:
+        if not is_interrupt(error):
+            raise
+        code = 130
     sys.exit(code if _flushed() else code or 1)
 
 
@@ -84,6 +89,8 @@ def _flushed() -> bool:
     """Whether what was printed arrived; what did not is dropped here, or Python complains at its end."""
     try:
         sys.stdout.flush()
+    except ValueError:  # closed by whoever failed to write, who has said so
+        return False
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):

@@ -126,7 +126,7 @@ def _require_one(sql: str) -> frozenset[str]:
         raise explain_error(error, sql) from error
     if len(statements) != 1:
         found = "nothing" if not statements else f"{len(statements)} statements"
-        raise QueryError(f"a query is one statement; this is {found}", sql)
+        raise QueryError(f"a query is one statement, such as a SELECT; this is {found}", sql)
     kind = str(statements[0].type).rpartition(".")[2]
     if kind == "MULTI":
         raise QueryError(
@@ -200,7 +200,7 @@ def _inspect(tree: Any, sql: str, located: bool) -> Checked:
             _check_name(mention, sql)
             if len(path) > 1 or mention.name not in scope:
                 mentions.append(mention)
-        elif kind == "TABLE_FUNCTION":
+        elif kind == "TABLE_FUNCTION" and _called(node).startswith(("duckdb_", "pragma_")):
             lists_catalogue = True
     mentions.sort(key=lambda mention: mention.offset or 0)
     return Checked(tuple(mentions), lists_catalogue)
@@ -224,12 +224,21 @@ def _path(node: dict[str, Any]) -> list[str]:
     return [str(part).lower() for part in path]
 
 
+def _called(node: dict[str, Any]) -> str:
+    """The name of a table function."""
+    return str(node.get("function", {}).get("function_name", "")).lower()
+
+
 def _check_functions(node: dict[str, Any], sql: str) -> None:
     name = str(node.get("function_name", "")).lower()
     if name in REFUSED_FUNCTIONS:
-        raise QueryError(f"the function {name} is not allowed in a query", sql)
+        raise QueryError(
+            f"the function {name} is not allowed: a query reads the warehouse and nothing else; "
+            "leave it out",
+            sql,
+        )
     if node.get("type") == "TABLE_FUNCTION":
-        name = str(node.get("function", {}).get("function_name", "")).lower()
+        name = _called(node)
         if name not in TABLE_FUNCTIONS:
             raise QueryError(
                 f"the table function {name} is not allowed: a query reads the warehouse and "

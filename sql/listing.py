@@ -67,7 +67,7 @@ def _reading(root: str) -> Iterator[None]:
 
 def _one_line(error: Exception) -> str:
     said = error.strerror if isinstance(error, OSError) else None
-    return " ".join(str(said or error).split()) or type(error).__name__
+    return (said or str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _age(row: pa.Table) -> tuple[bool, int, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import blame
+from xlahouse.sql.interrupt import interruptible
 
 if TYPE_CHECKING:
     import duckdb
@@ -75,7 +76,9 @@ class Result:
     def _open(self) -> pa.RecordBatchReader:
         if self._reader is None:
             with blame(self.sql):
-                self._reader = self._relation.to_arrow_reader(BATCH_ROWS)
+                self._reader = interruptible(
+                    self._connection, lambda: self._relation.to_arrow_reader(BATCH_ROWS)
+                )
         return self._reader
 
     def pl(self) -> polars.DataFrame:

@@ -142,10 +142,14 @@ def test_a_bad_plan_is_refused_with_file_line_and_field(tmp_path, old, new, mess
     ("text", "message"),
     [
         ("", "Expected `object`, got `null`"),
+        ("name: 2024-13-45", "month must be in 1..12; put what is meant as text into quotes"),
+        ("name: " + "[" * 3000 + "]" * 3000, "nested too deeply for a plan"),
+        ("name: " + "[" * 3000, "nested too deeply for a plan"),
         ("- 1\n", "Expected `object`, got `array`"),
         ("name: x\nexperiments: []\n", "Expected `array` of length >= 1"),
         ("name: x\nexperiments: [1]\n", "Expected `object`, got `int`"),
     ],
+    ids=lambda value: value[:20],
 )
 def test_a_file_that_is_no_plan_is_refused(tmp_path, text, message):
     with pytest.raises(ManifestError, match=r"plan\.yaml") as caught:
