@@ -9,13 +9,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
 from xlahouse.capture.errors import QueryError, WarehouseError
+from xlahouse.sql.drawing import as_text, draw, short
 from xlahouse.sql.result import Result, plain, values
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ BY_SUFFIX = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
-CELL_WIDTH = 80
-NUMERIC = {int, float, Decimal}
 TABLE_ROWS = 1000  # a table is for reading; the other formats give every row
 
 
@@ -122,7 +120,7 @@ def _write_csv(result: Result, file: IO[str], limit: int | None) -> int:
     writer.writerow(result.columns)
     count = 0
     for row in _rows(result, limit):
-        writer.writerow(["" if value is None else _text(value) for value in row])
+        writer.writerow(["" if value is None else as_text(value) for value in row])
         count += 1
     return count
 
@@ -155,7 +153,7 @@ def _write_markdown(result: Result, file: IO[str], limit: int | None) -> int:
     file.write(f"|{'|'.join(' --- ' for _ in result.columns)}|\n")
     count = 0
     for row in _rows(result, limit):
-        cells = ["" if value is None else _cell(_short(value)) for value in row]
+        cells = ["" if value is None else _cell(short(value)) for value in row]
         file.write(f"| {' | '.join(cells)} |\n")
         count += 1
     return count
@@ -164,7 +162,7 @@ def _write_markdown(result: Result, file: IO[str], limit: int | None) -> int:
 def _write_page(result: Result, file: IO[str], limit: int | None) -> int:
     """A table of TABLE_ROWS rows at most, and a word on stderr where there are more."""
     rows = list(_rows(result, TABLE_ROWS + 1))
-    _draw_rows(result.columns, rows[:TABLE_ROWS], file)
+    draw(result.columns, rows[:TABLE_ROWS], file)
     if len(rows) > TABLE_ROWS:
         print(
             f"the first {TABLE_ROWS:,} rows; --limit N shows more, --format csv all",
@@ -175,37 +173,8 @@ def _write_page(result: Result, file: IO[str], limit: int | None) -> int:
 
 def _write_table(result: Result, file: IO[str], limit: int | None) -> int:
     rows = list(_rows(result, limit))
-    _draw_rows(result.columns, rows, file)
+    draw(result.columns, rows, file)
     return len(rows)
-
-
-def _draw_rows(columns: list[str], rows: list[list[Any]], file: IO[str]) -> None:
-    cells = [["NULL" if value is None else _cut(_short(value)) for value in row] for row in rows]
-    numeric = [
-        bool(kinds := {type(row[at]) for row in rows} - {type(None)}) and kinds <= NUMERIC
-        for at in range(len(columns))
-    ]
-    _draw(columns, cells, numeric, file)
-
-
-def _draw(columns: list[str], cells: list[list[str]], numeric: list[bool], file: IO[str]) -> None:
-    """Columns under their names, numbers to the right; lines end without blanks."""
-    widths = [
-        max(len(column), *(len(row[at]) for row in cells), 1) if cells else len(column)
-        for at, column in enumerate(columns)
-    ]
-
-    def line(row: list[str]) -> str:
-        padded = (
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(row, widths, numeric, strict=True)
-        )
-        return "  ".join(padded).rstrip() + "\n"
-
-    file.write(line(columns))
-    file.write("  ".join("-" * width for width in widths) + "\n")
-    for row in cells:
-        file.write(line(row))
 
 
 def _write_parquet(result: Result, file: IO[str], limit: int | None) -> int:
@@ -251,27 +220,6 @@ def _copy(result: Result, limit: int | None, write: Callable[[pa.RecordBatch], N
 def _binary(file: IO[str]) -> Any:
     assert isinstance(file, io.TextIOWrapper)
     return file.buffer
-
-
-def _text(value: Any) -> Any:
-    """Lists and structs as JSON; all else as it is."""
-    if isinstance(value, list | dict):
-        return msgspec.json.encode(value, enc_hook=str).decode()
-    return value
-
-
-def _short(value: Any) -> str:
-    """For reading: six digits of a float, but a whole number (bytes are DOUBLE) in full."""
-    if isinstance(value, float):
-        exact = value.is_integer() and abs(value) < 1e15
-        return f"{value:.0f}" if exact else f"{value:.6g}"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(_text(value)).replace("\n", "\\n")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= CELL_WIDTH else text[: CELL_WIDTH - 1] + "…"
 
 
 def _cell(text: str) -> str:

@@ -19,6 +19,7 @@ import pytest
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql import Warehouse
+from xlahouse.sql.drawing import short
 from xlahouse.sql.formats import BY_SUFFIX, TABLE_ROWS, WRITERS, format_for, write_result
 
 SQL = """
@@ -247,9 +248,7 @@ def test_formats_by_suffix() -> None:
 
 
 def test_a_whole_number_of_bytes_is_read_in_full():
-    from xlahouse.sql.formats import _short
-
-    assert [_short(v) for v in (5368709120.0, 4.5, 1 / 3, 1e300, float("inf"), -0.0)] == [
+    assert [short(v) for v in (5368709120.0, 4.5, 1 / 3, 1e300, float("inf"), -0.0)] == [
         "5368709120",
         "4.5",
         "0.333333",

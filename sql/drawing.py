@@ -1,0 +1,64 @@
+"""Draws rows as text for people: columns under their names, six digits of a number, short cells."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import IO, Any
+
+import msgspec
+
+CELL_WIDTH = 80
+NUMERIC = {int, float, Decimal}
+
+
+def draw(columns: list[str], rows: list[list[Any]], file: IO[str]) -> None:
+    """Write rows as a table for reading: NULL is said, long texts are cut."""
+    cells = [["NULL" if value is None else _cut(short(value)) for value in row] for row in rows]
+    numeric = [
+        bool(kinds := {type(row[at]) for row in rows} - {type(None)}) and kinds <= NUMERIC
+        for at in range(len(columns))
+    ]
+    _write_lines(columns, cells, numeric, file)
+
+
+def _write_lines(
+    columns: list[str], cells: list[list[str]], numeric: list[bool], file: IO[str]
+) -> None:
+    """Columns under their names, numbers to the right; lines end without blanks."""
+    widths = [
+        max(len(column), *(len(row[at]) for row in cells), 1) if cells else len(column)
+        for at, column in enumerate(columns)
+    ]
+
+    def line(row: list[str]) -> str:
+        padded = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip() + "\n"
+
+    file.write(line(columns))
+    file.write("  ".join("-" * width for width in widths) + "\n")
+    for row in cells:
+        file.write(line(row))
+
+
+def as_text(value: Any) -> Any:
+    """Lists and structs as JSON; all else as it is."""
+    if isinstance(value, list | dict):
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    return value
+
+
+def short(value: Any) -> str:
+    """For reading: six digits of a float, but a whole number (bytes are DOUBLE) in full."""
+    if isinstance(value, float):
+        exact = value.is_integer() and abs(value) < 1e15
+        return f"{value:.0f}" if exact else f"{value:.6g}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(as_text(value)).replace("\n", "\\n")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CELL_WIDTH else text[: CELL_WIDTH - 1] + "…"
