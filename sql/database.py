@@ -125,6 +125,8 @@ def _locked_connection(root: str, files: dict[str, list[str]]) -> duckdb.DuckDBP
         connection.register_filesystem(open_fs(root)[0])
     allowed = ", ".join(_quote(file) for listed in files.values() for file in listed)
     connection.execute(f"set allowed_paths = [{allowed}]")
+    # Views over views bind the same files many times; their footers are read once.
+    connection.execute("set parquet_metadata_cache = true")
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
     return connection
