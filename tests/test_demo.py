@@ -94,18 +94,18 @@ def test_every_instance_has_all_its_participants(warehouse, parallelism):
 
 @pytest.mark.parametrize("parallelism", CELLS)
 def test_latency_agrees_with_the_host_clock(warehouse, parallelism):
-    found = warehouse.query(
+    """Mean against mean: the host clock's values are means over the run's requests."""
+    ((requests, ttft, tpot, host_ttft, host_tpot, source),) = warehouse.query(
         """
-        select request, ttft_s, tpot_s, l.measured_ttft_s, l.measured_tpot_s, l.source
+        select count(*), avg(ttft_s), avg(tpot_s), min(l.measured_ttft_s), min(l.measured_tpot_s),
+            min(l.source)
         from latency_v1 l join runs using (run_id) where parallelism = $parallelism
         """,
         {"parallelism": parallelism},
     ).rows
-    assert sorted(row[0] for row in found) == list(range(REQUESTS))
-    for _, ttft, tpot, host_ttft, host_tpot, source in found:
-        assert source == "marker"
-        assert ttft == pytest.approx(host_ttft, rel=0.2)
-        assert tpot == pytest.approx(host_tpot, rel=0.2)
+    assert (requests, source) == (REQUESTS, "marker")
+    assert ttft == pytest.approx(host_ttft, rel=0.2)
+    assert tpot == pytest.approx(host_tpot, rel=0.2)
 
 
 @pytest.mark.parametrize("parallelism", CELLS)
