@@ -54,7 +54,10 @@ def read_cpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
         coverage=frames.coverage_rows(
             source, plane.name, events.with_columns(table_name=table), refused
         ),
-        issues=_findings(source, refused, traced.height - ops.height, placement, ops, plane),
+        issues=[
+            *frames.time_issues(refused, source),
+            *_findings(source, traced.height - ops.height, placement, ops, plane),
+        ],
     )
 
 
@@ -114,7 +117,6 @@ def _launches(ops: pl.DataFrame) -> pl.DataFrame:
 
 def _findings(
     source: str,
-    refused: pl.DataFrame,
     lost: int,
     placement: Placement,
     ops: pl.DataFrame,
@@ -123,7 +125,6 @@ def _findings(
     devices = ops["device_id"].n_unique()
     conflicts = _rendezvous_conflicts(plane, placement.events)
     found = (
-        ("warning", "bad_time", refused.height, "negative start or duration"),
         (
             "warning",
             "device_unknown",

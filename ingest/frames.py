@@ -173,3 +173,10 @@ def split_bad_times(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
     good = good.fill_null(False)  # a time that no number can hold
     return events.filter(good), events.filter(~good)
+
+
+def time_issues(refused: pl.DataFrame, source: str) -> list[Issue]:
+    """The finding that stands for events that split_bad_times refused."""
+    if refused.is_empty():
+        return []
+    return [Issue("warning", "bad_time", "negative start or duration", source, refused.height)]

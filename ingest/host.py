@@ -15,11 +15,6 @@ HOST_PLANE = "/host:CPU"
 def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
     """Threads of a host: every event to host_events; markers and enqueues besides."""
     events, refused = frames.split_bad_times(plane.named_events)
-    issues = []
-    if not refused.is_empty():
-        issues.append(
-            Issue("warning", "bad_time", "negative start or duration", source, refused.height)
-        )
     return PlaneEvents(
         host_events=host_event_rows(plane, events, host),
         markers=marker_rows(plane, events, host),
@@ -27,7 +22,7 @@ def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
         coverage=frames.coverage_rows(
             source, plane.name, events.with_columns(table_name=pl.lit("host_events")), refused
         ),
-        issues=issues,
+        issues=frames.time_issues(refused, source),
     )
 
 

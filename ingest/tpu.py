@@ -30,10 +30,7 @@ def read_tpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
     """All events of a TPU device plane; what has no table of its own goes to host_events."""
     device, issues = _device(plane, source, host)
     events, refused = frames.split_bad_times(plane.named_events)
-    if not refused.is_empty():
-        issues.append(
-            Issue("warning", "bad_time", "negative start or duration", source, refused.height)
-        )
+    issues += frames.time_issues(refused, source)
     by_line = {
         MODULES: pl.lit("launches"),
         OPS: pl.lit("ops"),

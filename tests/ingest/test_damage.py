@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import polars as pl
 import pytest
 
@@ -14,11 +11,6 @@ from xlahouse.capture.errors import ManifestError
 from xlahouse.ingest.one_run import check_coverage
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.ingest.store import Store
-
-SAMPLES = Path(os.environ.get("XLAHOUSE_TRACES", "../shared/traces"))
-needs_samples = pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason=f"no sample traces at {SAMPLES}; set XLAHOUSE_TRACES"
-)
 
 
 def test_a_bad_file_fails_alone(tmp_path):
