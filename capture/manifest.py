@@ -82,6 +82,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int | None = None
     weight_bytes: int | None = None  # of all parameters, over all devices, each counted once
     kv_bytes_per_token: int | None = None  # keys and values of one token of one sequence
+    stage_layers: list[list[Count]] = []  # of a stage-stacked pipeline: [stage] -> its layers
+    tick_microbatch: list[list[Count | None]] = []  # [tick][stage] -> microbatch; None: masked
     plan_entry: dict[str, Any] = {}  # the experiment as the plan has it, defaults filled in
     warnings: list[str] = []  # what is odd about the capture, in words
 

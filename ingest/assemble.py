@@ -14,10 +14,12 @@ from xlahouse.ingest.collectives import find_collectives, uneven_ends
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.launches import STEP_MARKERS, finish_launches, phase_rows
 from xlahouse.ingest.ops import finish_ops
+from xlahouse.ingest.pipeline import Schedule, place_in_pipeline
 from xlahouse.ingest.read import FileEvents, shift
 from xlahouse.ingest.rows import device_rows, issue_rows, typed
 from xlahouse.ingest.worlds import World, join_worlds, processes, split_worlds
 
+NO_PIPELINE = Schedule()
 _KEYS_OF_A_FILE = 1 << 40  # launch keys are event numbers, which never reach this
 
 
@@ -36,13 +38,19 @@ class RunTables:
     hosts: list[str]
 
 
-def assemble(files: list[FileEvents], source: str, named_ids: Sequence[int] = ()) -> RunTables:
+def assemble(
+    files: list[FileEvents],
+    source: str,
+    named_ids: Sequence[int] = (),
+    schedule: Schedule = NO_PIPELINE,
+) -> RunTables:
     """Tables of a run from its files.
 
     Args:
         files: what was read.
         source: the run, for issues.
         named_ids: logical ids that the manifest's mesh names; they belong to the first world.
+        schedule: the run's pipeline, of the first world.
     """
     issues: list[Issue] = [issue for file in files for issue in file.issues]
     epoch = _epoch(files, source, issues)
@@ -51,7 +59,8 @@ def assemble(files: list[FileEvents], source: str, named_ids: Sequence[int] = ()
     for world in split_worlds(files):
         planes = _planes_on_one_clock(world, epoch, issues)
         also = set(named_ids) if world.number == 0 else set()
-        tables, found, members = _world_tables(world, planes, number_of, also, source)
+        pipeline = schedule if world.number == 0 else NO_PIPELINE
+        tables, found, members = _world_tables(world, planes, number_of, also, source, pipeline)
         if (
             epoch is None and len(world.files) > 1
         ):  # arrivals on different hosts have no common clock
@@ -124,6 +133,7 @@ def _world_tables(
     number_of: dict[str, int],
     named_ids: set[int],
     source: str,
+    schedule: Schedule,
 ) -> tuple[dict[str, pl.DataFrame], list[Issue], int]:
     """(tables with the world's own device numbers, findings, how many numbers it takes)."""
     programs = {number: p for file in world.files for number, p in file.programs.items()}
@@ -137,6 +147,7 @@ def _world_tables(
     markers = _stacked(planes, "markers", frames.MARKERS)
     launches = finish_launches(_stacked(planes, "launches", frames.LAUNCHES), markers, hosts)
     ops = finish_ops(_stacked(planes, "ops", frames.OPS), launches, facts.ops)
+    ops = place_in_pipeline(ops, schedule)
     in_world = pl.lit(world.number, pl.Int64).alias("world")
     groups = facts.groups.with_columns(in_world, device_id="logical_id")
     found = find_collectives(ops, groups, facts.pairs, source)

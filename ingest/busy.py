@@ -14,7 +14,8 @@ def busy_intervals(ops: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame
 
     compute: compute ops. collective: transfers in flight, and ops of transfers whose other half was not
     seen. copy_running: copy and host-transfer ops that
-    run (a prefetch in flight alone does not count). sync_wait: barriers.
+    run (a prefetch in flight alone does not count). sync_wait: barriers. masked: the compute ops of
+    pipeline ticks in which the stage holds no microbatch, again (they are compute too).
     """
     on_core = ops.filter(~pl.col("on_async_line") & (pl.col("duration_ps") > 0))
     category = (
@@ -32,7 +33,9 @@ def busy_intervals(ops: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame
     flights = collectives.filter(pl.col("duration_ps") > 0).select(
         *columns, category=pl.lit("collective")
     )
-    return merge_spans(pl.concat([spans, flights]), KEY)
+    masked = on_core.filter(pl.col("masked") & (pl.col("category") == "compute"))
+    masked = masked.select(*columns, category=pl.lit("masked"))
+    return merge_spans(pl.concat([spans, flights, masked]), KEY)
 
 
 def merge_spans(spans: pl.DataFrame, key: list[str]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from xlahouse.ingest import shapes
 from xlahouse.ingest.groups import Assignment
 from xlahouse.ingest.proto import message_class
-from xlahouse.ingest.scopes import component_of, layer_of
+from xlahouse.ingest.scopes import component_of, layer_of, tick_of
 from xlahouse.ingest.xspace import Plane
 
 FINGERPRINT = re.compile(r"\((\d+)\)$")  # `jit_f(12190760917235803885)`
@@ -146,6 +146,7 @@ def instruction_rows(program: Program) -> list[dict[str, Any]]:
                 "source_line": instruction.metadata.source_line or None,
                 "layer": layer_of(framework_op),
                 "component": component_of(framework_op),
+                "tick": tick_of(framework_op),
                 **_shape_columns(instruction.shape),
             }
         )

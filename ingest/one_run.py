@@ -14,6 +14,7 @@ from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.assemble import assemble
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
 from xlahouse.ingest.frames import Issue
+from xlahouse.ingest.pipeline import schedule_of
 from xlahouse.ingest.read import FileEvents, read_xplane
 from xlahouse.ingest.rows import issue_rows
 from xlahouse.ingest.run_row import run_row
@@ -66,7 +67,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     files, refused = _read_files(sources)
     named = manifest.mesh_device_ids if manifest else []
-    built = assemble(files, run.name, named)
+    built = assemble(files, run.name, named, schedule_of(manifest))
     row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
     found = [*_refusals(refused), *_missing_devices(row, run.name)]
     issues = pl.concat([built.tables["issues"], issue_rows(found)])

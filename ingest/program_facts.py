@@ -27,7 +27,9 @@ FACTS: dict[str, Any] = {
     "payload_bytes": pl.Int64,
     "layer": pl.Int64,
     "component": pl.String,
+    "tick": pl.Int64,
 }
+_SCOPE = ("layer", "component", "tick")
 GROUPS: dict[str, Any] = {
     "program_id": pl.UInt64,
     "op": pl.String,
@@ -115,7 +117,7 @@ def _of_program(program: Program, source: str) -> _Rows:
 
 
 def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
-    taken = {name: instruction[name] for name in ("program_id", "module", "layer", "component")}
+    taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE)}
     return taken | {name: getattr(facts, name) for name in FACTS if name not in taken}
 
 

@@ -190,6 +190,7 @@ is_async bool start or done of an async pair, or the event on an async line
 self_ps int duration less that of the ops nested in it on its line
 {_STEP}
 microbatch int microbatch, from the scope or the manifest
+tick int tick of a stage-stacked pipeline, from the scope; microbatch NULL in a tick: masked work
 {_SCOPE}
 flops float floating point operations; NULL where unknown
 model_flops float of these, the ones that the model asked for
@@ -225,7 +226,7 @@ run_id str run
 device_id int device
 request int number of the request; NULL without a marker
 step int forward pass within the request; in a run without markers the launch instance
-category str compute, collective, copy_running or sync_wait
+category str compute, collective, copy_running, sync_wait; masked: compute of empty pipeline ticks, again
 start_ps int start
 duration_ps int duration
 """),
@@ -284,6 +285,7 @@ framework_op str op_name of the framework
 source_file str file of the framework's code
 source_line int line there
 {_SCOPE}
+tick int tick of a stage-stacked pipeline, from the scope xlahouse.tick.<t>
 """),
         ("program_id", "computation", "op"),
     ),

@@ -1,12 +1,16 @@
-"""Layer and component of an op, from the module path in its op_name."""
+"""Layer, component and pipeline tick of an op, from the module path in its op_name."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 
+from xlahouse.capture.manifest import MARKER_PREFIX
+
 # `model.layers.3.self_attn` (torch), `layers_3/attention` (flax), `blocks.3`, `layer.3`.
 _LAYER = re.compile(r"(?:^|[./_])(?:layers?|blocks?|h)[._/\[](\d+)")
+# The scope of one tick of a stage-stacked pipeline (capture's marker grammar).
+_TICK = re.compile(rf"(?:^|[./_]){re.escape(MARKER_PREFIX)}tick\.(\d+)")
 # The first that matches anywhere in the path wins: a norm inside attention is attention's.
 _COMPONENTS = (
     (
@@ -35,3 +39,10 @@ def layer_of(path: str) -> int | None:
 def component_of(path: str) -> str | None:
     """attention, mlp, moe, embedding, head or norm; None where the path names none."""
     return next((name for name, pattern in _COMPONENTS if pattern.search(path)), None)
+
+
+@cache
+def tick_of(path: str) -> int | None:
+    """Tick of a stage-stacked pipeline that a scope names; None outside one."""
+    match = _TICK.search(path)
+    return int(match[1]) if match else None
