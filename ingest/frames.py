@@ -24,6 +24,7 @@ OPS: dict[str, Any] = {
     "flops": pl.Float64,
     "model_flops": pl.Float64,
     "bytes_accessed": pl.Float64,
+    "hbm_bytes": pl.Float64,
     "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
 }
 LAUNCHES: dict[str, Any] = {

@@ -8,7 +8,7 @@ from xlahouse.ingest.hlo_transfer import KINDS
 from xlahouse.ingest.launches import STEP
 from xlahouse.ingest.self_time import with_self_time
 
-_ESTIMATES = ("flops", "model_flops", "bytes_accessed")
+_ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
 # Where no HLO is at hand the stem of the name decides; an issue says so.
 _STEMS = {
     "control": r"^(?:while|call|conditional)\b",

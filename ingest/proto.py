@@ -84,6 +84,11 @@ MESSAGES = {
         6 global_core_id int32
         7 is_sparse_core bool
     """,
+    "MemoryAccessed": """
+        2 memory_space int64
+        3 bytes_accessed uint64
+    """,
+    "MemoryAccessBreakdown": "1 memory_accessed MemoryAccessed*",
     "TileProto": "1 dimensions int64*",
     "LayoutProto": """
         1 minor_to_major int64*
@@ -96,12 +101,14 @@ MESSAGES = {
         3 dimensions int64*
         4 tuple_shapes ShapeProto*
         5 layout LayoutProto
+        6 is_dynamic_dimension bool*
     """,
     "OpMetadata": """
         1 op_type bytes
         2 op_name bytes
         3 source_file bytes
         4 source_line int32
+        15 stack_frame_id int32
     """,
     "ReplicaGroup": "1 replica_ids int64*",
     "SourceTarget": """
@@ -148,6 +155,7 @@ MESSAGES = {
         2 opcode bytes
         3 shape ShapeProto
         7 metadata OpMetadata
+        9 parameter_number int64
         13 tuple_index int64
         14 dimensions int64*
         26 channel_id int64
@@ -177,12 +185,24 @@ MESSAGES = {
         2 computation_count int32
         3 computation_devices ComputationDevice*
     """,
+    "FileLocation": """
+        1 file_name_id int32
+        3 line int32
+    """,
+    "StackFrame": "1 file_location_id int32",
+    "StackFrameIndex": """
+        1 file_names bytes*
+        2 function_names bytes*
+        3 file_locations FileLocation*
+        4 stack_frames StackFrame*
+    """,
     "HloModule": """
         1 name bytes
         3 computations HloComputation*
         5 id int64
         6 entry_computation_id int64
         15 device_assignment DeviceAssignment
+        17 stack_frame_index StackFrameIndex
     """,
     "HloProto": "1 hlo_module HloModule",
 }

@@ -11,6 +11,7 @@ import msgspec
 from xlahouse.capture.manifest import Manifest
 from xlahouse.ingest.assemble import RunTables
 from xlahouse.ingest.discover import Source
+from xlahouse.ingest.model_facts import model_facts
 from xlahouse.ingest.schema import INGEST_VERSION
 
 # Facts of the manifest that are columns under the same name.
@@ -84,6 +85,7 @@ def run_row(
     return (
         row
         | {column: getattr(manifest, column) for column in _SAME}
+        | model_facts(manifest)
         | {
             "framework_versions": msgspec.json.encode(manifest.framework_versions).decode(),
             "mesh": [{"axis": axis.axis, "size": axis.size} for axis in manifest.mesh],

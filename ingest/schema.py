@@ -122,6 +122,11 @@ ingested_at time when
 options str JSON object of the ingest options that shaped the tables
 manifest str the manifest, whole, as JSON
 files files the run's Parquet files, relative to the warehouse: nothing else belongs to the run
+parameters int weights of the model
+active_parameters int of these, the ones a token passes through; NULL where the experts are not known
+weight_bytes int bytes of all weights, each counted once
+kv_bytes_per_token int bytes of keys and values of one token of one sequence
+attention_pair_flops float FLOPs of attention for one token and one token of its context, over all layers
 """),
     ),
     Table(
@@ -195,6 +200,7 @@ tick int tick of a stage-stacked pipeline, from the scope; microbatch NULL in a 
 flops float floating point operations; NULL where unknown
 model_flops float of these, the ones that the model asked for
 bytes_accessed float bytes read and written, as the compiler estimates
+hbm_bytes float of these, the ones in HBM; NULL where the trace does not break them down
 """),
         ("device_id", "start_ps"),
     ),

@@ -9,6 +9,7 @@ import polars as pl
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.memory_access import hbm_bytes
 from xlahouse.ingest.proto import message_class
 from xlahouse.ingest.xspace import Plane
 
@@ -104,6 +105,7 @@ def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
         plane.metadata_stats.numbers("program_id", pl.UInt64),
         plane.metadata_stats.texts("hlo_category"),
         *(plane.metadata_stats.numbers(name, pl.Float64) for name in _FLOATS),
+        hbm_bytes(plane.metadata_stats.blobs("memory_access_breakdown")),
     ):
         facts = facts.join(stat, left_on="metadata_id", right_on="owner", how="left")
     ops = events.join(facts, on="metadata_id", how="left", maintain_order="left")
@@ -123,6 +125,7 @@ def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
         "start_ps",
         "duration_ps",
         *_FLOATS,
+        "hbm_bytes",
         op=pl.when(on_async_line).then(stem).otherwise(pl.coalesce(shown, stem)),
         opcode_text=opcode,
         operand_text=operand,
