@@ -15,6 +15,7 @@ from xlahouse.ingest import shapes
 from xlahouse.ingest.groups import Assignment
 from xlahouse.ingest.proto import message_class
 from xlahouse.ingest.scopes import component_of, layer_of, tick_of
+from xlahouse.ingest.stack_frames import source_of
 from xlahouse.ingest.xspace import Plane
 
 FINGERPRINT = re.compile(r"\((\d+)\)$")  # `jit_f(12190760917235803885)`
@@ -23,11 +24,19 @@ _UINT64 = 2**64
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled program: an HloModule with its instructions by id."""
+    """A compiled program: an HloModule with its instructions by id.
+
+    assignment_assumed: whether its device assignment is XLA's default, for want of a stated one.
+    unseen: instructions that others name, of which no more than the name and the shape is known.
+    opaque: ids of instructions that call computations which are not known.
+    """
 
     program_id: int
     module: str
     proto: Any
+    assignment_assumed: bool = False
+    unseen: tuple[Any, ...] = ()
+    opaque: frozenset[int] = frozenset()
 
     @cached_property
     def assignment(self) -> Assignment | None:
@@ -42,7 +51,8 @@ class Program:
     @cached_property
     def by_id(self) -> dict[int, Any]:
         """Instructions by id, over all computations."""
-        return {instruction.id: instruction for _, instruction in self.instructions()}
+        seen = {instruction.id: instruction for _, instruction in self.instructions()}
+        return seen | {instruction.id: instruction for instruction in self.unseen}
 
     @cached_property
     def _holders(self) -> dict[int, Any]:
@@ -132,6 +142,7 @@ def instruction_rows(program: Program) -> list[dict[str, Any]]:
     rows = []
     for computation, instruction in program.instructions():
         framework_op = program.framework_op(instruction)
+        source_file, source_line = source_of(program.proto, instruction.metadata)
         rows.append(
             {
                 "program_id": program.program_id,
@@ -142,8 +153,8 @@ def instruction_rows(program: Program) -> list[dict[str, Any]]:
                 "called": _joined(_text(c.name) for c in program.called(instruction)),
                 "operands": _joined(names.get(n, f"#{n}") for n in instruction.operand_ids),
                 "framework_op": _text(instruction.metadata.op_name) or None,
-                "source_file": _text(instruction.metadata.source_file) or None,
-                "source_line": instruction.metadata.source_line or None,
+                "source_file": source_file,
+                "source_line": source_line,
                 "layer": layer_of(framework_op),
                 "component": component_of(framework_op),
                 "tick": tick_of(framework_op),

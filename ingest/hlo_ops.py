@@ -49,7 +49,7 @@ class OpFacts:
 def op_facts(program: Program, instruction: Any) -> OpFacts:
     """Category of an instruction, and its transfer if it is a collective."""
     name = instruction.name.decode("utf-8", "replace")
-    opcode = instruction.opcode.decode("utf-8", "replace")
+    opcode = _opcode(instruction)
     base, role = split_role(opcode)
     transfer = find_transfer(program, instruction)
     role = role if transfer is None else transfer.role
@@ -95,11 +95,17 @@ def _category(program: Program, instruction: Any, base: str) -> str:
     if instruction is None:
         return "copy" if base == "copy" else "compute"
     copies = base == "async" and _only_copies(program, instruction)
+    # Text writes an async-start that calls a slice as `slice-start`.
+    copies = copies or (base in _COPIES and split_role(_opcode(instruction))[1] == "start")
     if base != "copy" and not copies:
         return "compute"
     if _touches_host(program, instruction):
         return "host_transfer"
     return "compute" if instruction.opcode == b"copy" else "copy"
+
+
+def _opcode(instruction: Any) -> str:
+    return str(instruction.opcode.decode("utf-8", "replace"))
 
 
 def _only_copies(program: Program, instruction: Any) -> bool:

@@ -17,6 +17,8 @@ KINDS = (
     "collective-permute",
     "collective-broadcast",
 )
+# What these do stands in the computation that they call.
+WRAPPERS = ("fusion", "async", "call")
 _ROLES = {"-start": "start", "-update": "update", "-done": "done"}
 # What a pair's value may pass through between its start and its done.
 _CARRIERS = ("bitcast", "copy", "optimization-barrier", "async-update")
@@ -56,8 +58,10 @@ def find_transfer(program: Program, instruction: Any, depth: int = 0) -> Transfe
         if instruction.is_host_transfer:
             return None
         return Transfer(role, "send-recv", (instruction,) if role == "start" else ())
+    # Text writes an async-start that calls a fusion as `fusion-start`, one that calls a call as `call-start`.
+    starts = base == "async" or (base in ("fusion", "call") and role != "sync")
     # A call is control, and what it calls shows up by itself, unless it stands in a wrapper.
-    if base not in ("fusion", "async") and not (base == "call" and depth):
+    if base != "fusion" and not starts and not (base == "call" and depth):
         return None
     inner = [
         found
@@ -70,7 +74,7 @@ def find_transfer(program: Program, instruction: Any, depth: int = 0) -> Transfe
     moving = [each for each in inner if each.instructions] or inner
     kind = moving[0].kind
     fused = base == "fusion" or any(each.fused for each in moving)
-    if base == "async":
+    if starts:
         carried = () if role in ("update", "done") else _held(moving)
         return Transfer(role, kind, carried, fused)
     return Transfer(_role_of_wrapper(inner), kind, _held(moving), fused)

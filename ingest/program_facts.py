@@ -100,6 +100,8 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
 def _of_program(program: Program, source: str) -> _Rows:
     rows = _Rows(instructions=hlo.instruction_rows(program))
     for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
+        if instruction.id in program.opaque:  # what it does stands where it is not known
+            continue
         facts = op_facts(program, instruction)
         rows.ops.append(_fact_row(facts, row))
         if facts.collective is None:

@@ -39,6 +39,7 @@ ELEMENT_TYPES = {
     33: ("f8e8m0fnu", 8),
 }
 TUPLE, TOKEN, OPAQUE = 13, 17, 14
+COMBINED = -1 << 63  # a dim of a tile that is merged into the next: xla::Tile::kCombineDimension
 _NO_DATA = {TOKEN: "token", OPAQUE: "opaque"}
 
 
@@ -106,8 +107,12 @@ def _bytes(elements: int, bits: int) -> int:
 
 def tiling(shape: Any) -> str | None:
     """Tiles as HLO text writes them, such as `(8,128)(2,1)`; None without tiles."""
-    tiles = ["(" + ",".join(map(str, tile.dimensions)) + ")" for tile in shape.layout.tiles]
-    return "".join(tiles) or None
+    tiles = (",".join(map(_tile_dim, tile.dimensions)) for tile in shape.layout.tiles)
+    return "".join(f"({tile})" for tile in tiles) or None
+
+
+def _tile_dim(size: int) -> str:
+    return "*" if size == COMBINED else str(size)
 
 
 def shape_text(shape: Any) -> str:
@@ -116,10 +121,16 @@ def shape_text(shape: Any) -> str:
         return "(" + ", ".join(shape_text(part) for part in shape.tuple_shapes) + ")"
     if shape.element_type in _NO_DATA:
         return _NO_DATA[shape.element_type] + "[]"
-    dims = ",".join(map(str, shape.dimensions))
+    dynamic = [*shape.is_dynamic_dimension, *(False for _ in shape.dimensions)]
+    dims = ",".join(
+        f"<={size}" if unsure else f"{size}"
+        for size, unsure in zip(shape.dimensions, dynamic, strict=False)
+    )
     layout = ",".join(map(str, shape.layout.minor_to_major))
     tiles = tiling(shape)
     space = shape.layout.memory_space
-    marks = (f"T{tiles}" if tiles else "") + (f"S({space})" if space else "")
+    bits = shape.layout.element_size_in_bits
+    marks = (f"T{tiles}" if tiles else "") + (f"E({bits})" if bits else "")
+    marks += f"S({space})" if space else ""
     layout += f":{marks}" if marks else ""
     return f"{dtype(shape)}[{dims}]" + (f"{{{layout}}}" if layout else "")
