@@ -182,7 +182,7 @@ ENTRY %main (x.1: f32[8]) -> f32[8] {
     { 2, 3 }
   })
   %broken = f99[8] add(%x.1)
-  %start = ((f32[8]{0}), f32[8]{0}, s32[]) async-start(%x.1), calls=%wrapped, metadata={op_name="layers.3/mlp" stack_frame_id=1}
+  %start = ((f32[8]{0}), f32[8]{0}, s32[]) async-start(%x.1), calls=%wrapped, metadata={stack_frame_id=1}
   ROOT %done = f32[8]{0} async-done(%start)
 }
 """.replace("GLOBAL", "use_global_device_ids=true")
