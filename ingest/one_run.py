@@ -8,6 +8,7 @@ from typing import Any
 
 import fsspec
 import polars as pl
+from msgspec.structs import replace
 
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
@@ -19,7 +20,7 @@ from xlahouse.ingest.read import FileEvents, read_xplane
 from xlahouse.ingest.rows import issue_rows
 from xlahouse.ingest.run_row import run_row
 from xlahouse.ingest.schema import INGEST_VERSION
-from xlahouse.ingest.settings import RunSettings, check_mesh, read_settings, write_settings
+from xlahouse.ingest.settings import check_mesh, read_settings, write_settings
 from xlahouse.ingest.store import Store
 
 
@@ -147,7 +148,8 @@ def _apply_settings(root: str, run_id: str, options: Options) -> None:
     write_settings(
         root,
         run_id,
-        RunSettings(
+        replace(
+            old,
             mesh=list(options.mesh) if options.mesh else old.mesh,
             device_kind=options.device_kind or old.device_kind,
         ),

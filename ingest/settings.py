@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import fsspec
 import msgspec
@@ -13,11 +14,28 @@ from xlahouse.capture.manifest import MeshAxis
 MOST_AXES = 8  # as many as the views join
 
 
+Peak = Annotated[float, msgspec.Meta(gt=0, le=1e24)]  # beyond that a number is a mistake
+
+
+class Peaks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Peaks that a user knows better: of a chip, and of one ICI link, one way."""
+
+    bf16_flops: Peak | None = None
+    hbm_bytes_per_s: Peak | None = None
+    ici_bytes_per_s: Peak | None = None
+
+    def given(self) -> list[tuple[str, float]]:
+        """(name, value) of those that are set."""
+        pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return [(name, value) for name, value in pairs if value is not None]
+
+
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run's settings; None means that the run's own facts count."""
 
     mesh: list[MeshAxis] | None = None
     device_kind: str | None = None
+    peaks: Peaks | None = None
 
 
 def settings_path(root: str, run_id: str) -> str:
@@ -67,3 +85,30 @@ def check_mesh(axes: list[MeshAxis], devices: int) -> None:
             f"mesh {text} has {places} places, but the run names {devices} devices; "
             "give axes whose product is the number of devices"
         )
+
+
+def parse_peaks(text: str) -> Peaks:
+    """`bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12` -> peaks.
+
+    Raises:
+        ManifestError: the text is not of that form, or a number cannot be a peak.
+    """
+    names = Peaks.__struct_fields__
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.partition("="))
+        if name not in names or name in found:
+            raise ManifestError(
+                f"peaks {text!r}: write NAME=NUMBER, each once, of {', '.join(names)}, "
+                "such as bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12"
+            )
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise ManifestError(
+                f"peaks {text!r}: {number!r} is no number; write it as 1.6e12"
+            ) from None
+    try:
+        return msgspec.convert(found, Peaks)
+    except msgspec.ValidationError as error:
+        raise ManifestError(f"peaks {text!r}: {error}") from None

@@ -84,8 +84,9 @@ class Database:
         typed = ", ".join(f"{column.name} {DUCKDB_TYPES[column.type]}" for column in columns)
         self._connection.execute(f"create table {name} ({typed})")
         if name == RUN_SETTINGS.name:
+            places = ", ".join(f"${place}" for place in range(1, len(columns) + 1))
             for row in read_run_settings(self._root, self._run_ids):
-                self._connection.execute(f"insert into {name} values ($1, $2, $3)", list(row))
+                self._connection.execute(f"insert into {name} values ({places})", list(row))
         self._installed.add(name)
 
     def _create(self, name: str, sql: str) -> None:

@@ -24,6 +24,9 @@ RUN_SETTINGS = Table(
         Column("run_id", "str", "run"),
         Column("mesh", "mesh", "axes of the device mesh, major to minor; NULL: the run's own"),
         Column("device_kind", "str", "kind of device; NULL: the run's own"),
+        Column("chip_flops_per_s", "float", "bf16 FLOP/s of a chip; NULL: as known"),
+        Column("chip_hbm_bytes_per_s", "float", "HBM bandwidth of a chip; NULL: as known"),
+        Column("link_bytes_per_s", "float", "bandwidth of one ICI link, one way; NULL: as known"),
     ),
 )
 TABLES: dict[str, Table] = {**BY_NAME, RUN_SETTINGS.name: RUN_SETTINGS}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from xlahouse.capture.errors import WarehouseError, XlahouseError
 from xlahouse.ingest.files import open_fs
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
-from xlahouse.ingest.settings import read_settings
+from xlahouse.ingest.settings import Peaks, read_settings
 
 
 @dataclass(frozen=True)
@@ -169,5 +169,7 @@ def read_run_settings(root: str, run_ids: list[str]) -> list[tuple[Any, ...]]:
             if f"{run_id}.json" in kept:
                 settings = read_settings(root, run_id)
                 mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)
-                rows.append((run_id, mesh, settings.device_kind))
+                peaks = settings.peaks or Peaks()
+                numbers = (peaks.bf16_flops, peaks.hbm_bytes_per_s, peaks.ici_bytes_per_s)
+                rows.append((run_id, mesh, settings.device_kind, *numbers))
     return rows

@@ -1,8 +1,7 @@
-"""The verbs that make something: demo, capture, ingest, set mesh, report."""
+"""The verbs that make something: demo, capture, ingest, report."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -128,29 +127,6 @@ def ingest(
         )
     for result in results:
         print(result.run_id)
-
-
-def set_mesh_of(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="Id, prefix or name.", autocompletion=complete_run),
-    ],
-    value: Annotated[str, typer.Argument(metavar="MESH", help="Major to minor: dp=2,tp=4.")],
-    warehouse: WarehouseOption = "./warehouse",
-) -> None:
-    """Set the mesh by which collectives get their axis.
-
-    \b
-    Examples:
-      xlahouse set mesh baseline dp=2,tp=4
-      xlahouse set mesh 579c tp=8 -w wh
-    """
-    from xlahouse.sql.mesh import set_mesh
-
-    with open_warehouse(warehouse) as opened:
-        run_id, axes = set_mesh(opened, run, value)
-    text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes)
-    print(f"{run_id}: mesh {text}", file=sys.stderr)
 
 
 def report(

@@ -1,64 +1,99 @@
 -- one row per run and device
--- The peaks that ratios are taken against: the shipped table's, by the kind of device that the user
--- set, else by the trace's; where the table has no figures for the kind, the trace's own. A chip's
--- FLOP/s and HBM bandwidth are shared evenly by its devices; a link is a link, so its bandwidth is
--- not. Devices whose identity was deduced (virtual CPU devices) have none.
+-- The peaks that ratios are taken against, each number by itself: the one that the user set; else the
+-- shipped table's, by the kind of device that the user set, else by the trace's; else the trace's
+-- own. A chip's FLOP/s and HBM bandwidth are shared evenly by its devices (a chip of a kind that is
+-- not in the shipped table is taken to be one device); a link is a link, so its bandwidth is not.
+-- Devices whose identity was deduced (virtual CPU devices) have no peaks, and SparseCores none but
+-- the link's: the chip's figures are those of its TensorCores.
 with named as (
     select
         d.*,
+        s.chip_flops_per_s, s.chip_hbm_bytes_per_s, s.link_bytes_per_s,
+        coalesce(s.device_kind, d.kind, r.device_kind) as chosen_kind,
         case when s.device_kind is null then 'table' else 'setting' end as table_source,
-        coalesce(s.device_kind, d.kind, r.device_kind) as chosen_kind
+        coalesce(d.core, 'tensorcore') <> 'sparsecore' as has_chip_peaks
     from devices as d
     left join runs as r on r.run_id = d.run_id
     left join run_settings as s on s.run_id = d.run_id
+    where d.inferred is distinct from true
 ),
 
 joined as (
-    select n.*, p.devices_per_chip, p.flops_per_s, p.hbm_bytes_per_s,
-        p.ici_bytes_per_s, p.flops_source, p.bandwidth_source
+    select
+        n.*, p.devices_per_chip, p.flops_per_s, p.hbm_bytes_per_s, p.ici_bytes_per_s,
+        p.flops_source, p.hbm_source, p.ici_source
     from named as n
     left join _chip_peaks_v1 as p on p.kind_name = lower(replace(n.chosen_kind, ' ', ''))
+),
+
+peaks as (
+    select
+        run_id, device_id, devices_per_chip, table_source,
+        case
+            when has_chip_peaks
+                then coalesce(
+                    coalesce(chip_flops_per_s, flops_per_s)
+                    / nullif(coalesce(devices_per_chip, 1), 0), peak_flops
+                )
+        end as peak_flops_per_s,
+        case
+            when has_chip_peaks
+                then coalesce(
+                    coalesce(chip_hbm_bytes_per_s, hbm_bytes_per_s)
+                    / nullif(coalesce(devices_per_chip, 1), 0), peak_hbm_bytes_per_s
+                )
+        end as peak_hbm_bytes_per_s,
+        coalesce(link_bytes_per_s, ici_bytes_per_s, peak_ici_bytes_per_s) as peak_ici_bytes_per_s,
+        coalesce(chip_flops_per_s, chip_hbm_bytes_per_s, link_bytes_per_s) is not null as was_set,
+        case
+            when chip_flops_per_s is not null then 'set by the user'
+            else coalesce(flops_source, case when peak_flops > 0 then 'the trace' end)
+        end as flops_source,
+        case
+            when chip_hbm_bytes_per_s is not null then 'set by the user'
+            else coalesce(hbm_source, case when peak_hbm_bytes_per_s > 0 then 'the trace' end)
+        end as hbm_source,
+        case
+            when link_bytes_per_s is not null then 'set by the user'
+            else coalesce(ici_source, case when peak_ici_bytes_per_s > 0 then 'the trace' end)
+        end as ici_source,
+        flops_per_s is not null as in_table
+    from joined
 )
 
 select
     -- run
-    run_id,
+    d.run_id,
     -- device
-    device_id,
+    d.device_id,
     -- kind of device that counts: as set, else as traced
-    chosen_kind as device_kind,
+    coalesce(s.device_kind, d.kind, r.device_kind) as device_kind,
     -- devices that share a chip; NULL where the kind is not in the shipped table
-    devices_per_chip,
-    -- peak FLOP/s of the device
-    case
-        when inferred then null
-        when flops_per_s is null then peak_flops
-        else flops_per_s / nullif(devices_per_chip, 0)
-    end as peak_flops_per_s,
+    p.devices_per_chip,
+    -- peak bf16 FLOP/s of the device
+    p.peak_flops_per_s,
     -- peak HBM bandwidth of the device
-    case
-        when inferred then null
-        when flops_per_s is null then peak_hbm_bytes_per_s
-        else hbm_bytes_per_s / nullif(devices_per_chip, 0)
-    end as peak_hbm_bytes_per_s,
+    p.peak_hbm_bytes_per_s,
     -- peak bandwidth of one ICI link of its chip, one way
+    p.peak_ici_bytes_per_s,
+    -- setting (a number, or the kind, was set), table or trace; NULL without a peak
     case
-        when inferred then null
-        when flops_per_s is null then peak_ici_bytes_per_s
-        else ici_bytes_per_s
-    end as peak_ici_bytes_per_s,
-    -- setting (table, by the kind that was set), table or trace; NULL without a peak
-    case
-        when inferred then null
-        when flops_per_s is not null then table_source
-        when coalesce(peak_flops, peak_hbm_bytes_per_s, peak_ici_bytes_per_s) is not null then 'trace'
+        when p.was_set then 'setting'
+        when p.in_table then p.table_source
+        when coalesce(p.peak_flops_per_s, p.peak_hbm_bytes_per_s, p.peak_ici_bytes_per_s) is not null
+            then 'trace'
     end as peaks_source,
-    -- source of the shipped FLOP/s
-    case when inferred then null else flops_source end as flops_source,
-    -- source of the shipped bandwidths
-    case when inferred then null else bandwidth_source end as bandwidth_source,
-    -- peak FLOP/s as ingested beside the trace
-    peak_flops as ingested_flops_per_s,
-    -- peak HBM bandwidth as ingested beside the trace
-    peak_hbm_bytes_per_s as ingested_hbm_bytes_per_s
-from joined
+    -- where the FLOP/s come from
+    case when p.peak_flops_per_s is not null then p.flops_source end as flops_source,
+    -- where the HBM bandwidth comes from
+    case when p.peak_hbm_bytes_per_s is not null then p.hbm_source end as hbm_source,
+    -- where the link's bandwidth comes from
+    case when p.peak_ici_bytes_per_s is not null then p.ici_source end as ici_source,
+    -- peak FLOP/s as the trace has it, of the device
+    d.peak_flops as ingested_flops_per_s,
+    -- peak HBM bandwidth as the trace has it, of the device
+    d.peak_hbm_bytes_per_s as ingested_hbm_bytes_per_s
+from devices as d
+left join runs as r on r.run_id = d.run_id
+left join run_settings as s on s.run_id = d.run_id
+left join peaks as p on p.run_id = d.run_id and p.device_id = d.device_id

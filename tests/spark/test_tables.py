@@ -29,7 +29,14 @@ GIVEN = {
     ],
     "launches": [{"program_id": LARGEST, "start_ps": 2**62}, {"program_id": None}],
     "devices": [{"device_id": 0, "coords": [0, 1], "inferred": False}],
-    "run_settings": [{"run_id": "r", "mesh": [{"axis": "dp", "size": 2}], "device_kind": "v4"}],
+    "run_settings": [
+        {
+            "run_id": "r",
+            "mesh": [{"axis": "dp", "size": 2}],
+            "device_kind": "v4",
+            "peaks": {"bf16_flops": 1e15},
+        }
+    ],
 }
 
 

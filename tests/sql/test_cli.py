@@ -56,6 +56,8 @@ def test_the_verbs() -> None:
         "ingest",
         "runs",
         "set mesh",
+        "set peaks",
+        "set device-kind",
         "query",
         "views",
         "tables",
@@ -119,6 +121,19 @@ def test_the_warehouse_comes_from_the_environment(
         (["query"], 2, "Missing argument"),
         (["set", "mesh", "base", "tp=3"], 1, "3 places, but the run names 2 devices"),
         (["set", "mesh", "nobody", "tp=2"], 1, "no run 'nobody'"),
+        (["set", "peaks", "base", "flops=1"], 1, "of bf16_flops, hbm_bytes_per_s, ici_bytes_per_s"),
+        (["set", "peaks", "base", "bf16_flops=1,bf16_flops=2"], 1, "each once"),
+        (["set", "peaks", "base", "bf16_flops=many"], 1, "'many' is no number"),
+        (["set", "peaks", "base", "bf16_flops"], 1, "'' is no number"),
+        (["set", "peaks", "base", ""], 1, "NAME=NUMBER"),
+        (["set", "peaks", "base", "bf16_flops=0"], 1, "> 0.0"),
+        (["set", "peaks", "base", "bf16_flops=-1"], 1, "> 0.0"),
+        (["set", "peaks", "base", "bf16_flops=nan"], 1, "bf16_flops"),
+        (["set", "peaks", "base", "bf16_flops=inf"], 1, "<= 1e+24"),
+        (["set", "peaks", "nobody", "bf16_flops=1"], 1, "no run 'nobody'"),
+        (["set", "device-kind", "base", "TPU v9"], 1, "no peaks are known for 'TPU v9'"),
+        (["set", "device-kind", "base", "A100"], 1, "or give them with set peaks"),
+        (["set", "device-kind", "nobody", "v4"], 1, "no run 'nobody'"),
         (["views", "traffic_volum"], 1, "did you mean traffic_volume"),
         (["tables", "op"], 1, "did you mean ops"),
         (["capture", "plan.yaml", "--device", "gpu"], 2, "not one of auto, cpu, tpu"),
@@ -169,6 +184,40 @@ def test_set_mesh(
     assert capsys.readouterr().err == "ab12: mesh tp=2\n"
     assert run(monkeypatch, "query", "select axis from run_mesh", "-w", root) == 0
     assert capsys.readouterr().out.split() == ["axis", "----", "tp", "tp"]
+
+
+def test_set_peaks_and_device_kind(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def peaks() -> list[str]:
+        sql = "select distinct peak_flops_per_s, peak_hbm_bytes_per_s, peaks_source"
+        sql += " from hardware_peaks where run_id = 'ab12'"
+        assert run(monkeypatch, "query", sql, "--format", "csv", "-w", root) == 0
+        return capsys.readouterr().out.splitlines()[1:]
+
+    assert peaks() == [",,"]
+    assert run(monkeypatch, "set", "device-kind", "base", "TPU v6e", "-w", root) == 0
+    assert capsys.readouterr().err == "ab12: device kind TPU v6e\n"
+    assert peaks() == ["918000000000000.0,1600000000000.0,setting"]
+    assert run(monkeypatch, "set", "peaks", "base", "hbm_bytes_per_s=2e12", "-w", root) == 0
+    assert capsys.readouterr().err == "ab12: peaks hbm_bytes_per_s=2e+12\n"
+    assert peaks() == ["918000000000000.0,2000000000000.0,setting"]
+    assert run(monkeypatch, "set", "device-kind", "base", "own", "-w", root) == 0
+    assert capsys.readouterr().err == "ab12: device kind as traced\n"
+    assert peaks() == [",2000000000000.0,setting"]
+    assert run(monkeypatch, "set", "peaks", "base", "own", "-w", root) == 0
+    assert capsys.readouterr().err == "ab12: peaks as known\n"
+    assert peaks() == [",,"]
+
+
+def test_set_mesh_back_to_the_runs_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "set", "mesh", "base", "tp=2", "-w", root) == 0
+    assert run(monkeypatch, "set", "mesh", "base", "own", "-w", root) == 0
+    assert capsys.readouterr().err.splitlines()[1] == "ab12: mesh the run's own"
+    assert run(monkeypatch, "query", "select count(*) from run_mesh", "-w", root) == 0
+    assert capsys.readouterr().out.split()[-1] == "0"
 
 
 def test_views_and_tables(

@@ -18,7 +18,7 @@ from xlahouse.sql import Warehouse
 from xlahouse.sql.check import check_warehouse
 from xlahouse.sql.database import DUCKDB_TYPES
 from xlahouse.sql.library import TABLES
-from xlahouse.sql.mesh import set_mesh
+from xlahouse.sql.settings import set_mesh
 
 TWO_RUNS = {
     "runs": [

@@ -1,0 +1,84 @@
+"""Sets what a run's views take for granted: the next query sees it, nothing is ingested again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from xlahouse.capture.errors import QueryError, WarehouseError
+from xlahouse.capture.manifest import MeshAxis, parse_mesh
+from xlahouse.ingest.settings import Peaks, check_mesh, parse_peaks, read_settings, write_settings
+from xlahouse.sql.nearest import suggest
+from xlahouse.sql.warehouse import Warehouse
+
+OWN = "own"  # the value that takes a setting back
+
+
+def set_mesh(warehouse: Warehouse, run: str, text: str) -> tuple[str, list[MeshAxis] | None]:
+    """Write the mesh `text` (`dp=2,tp=4`, major to minor; `own` takes it back) as a run's setting.
+
+    Devices take their places by world and logical id, ascending. Returns the run's id and the axes.
+
+    Raises:
+        WarehouseError: no such run, or the warehouse cannot be written.
+        ManifestError: the text is no mesh, or not one of the run's devices.
+    """
+    run_id = warehouse.resolve_run(run)
+    axes = None if text == OWN else parse_mesh(text)
+    if axes is not None:
+        counted = warehouse.query(
+            "select count(*) from devices where run_id = $run and core is distinct from 'sparsecore'",
+            {"run": run_id},
+        )
+        check_mesh(axes, counted.rows[0][0])
+    _keep(warehouse, run_id, "the mesh", mesh=axes)
+    return run_id, axes
+
+
+def set_peaks(warehouse: Warehouse, run: str, text: str) -> tuple[str, Peaks | None]:
+    """Write peaks of a run's chips (`bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12`; `own` takes them back).
+
+    Returns the run's id and its peaks.
+
+    Raises:
+        WarehouseError: no such run, or the warehouse cannot be written.
+        ManifestError: the text names no peaks.
+    """
+    run_id = warehouse.resolve_run(run)
+    peaks = None if text == OWN else parse_peaks(text)
+    _keep(warehouse, run_id, "the peaks", peaks=peaks)
+    return run_id, peaks
+
+
+def set_device_kind(warehouse: Warehouse, run: str, text: str) -> tuple[str, str | None]:
+    """Write the kind of a run's devices (`TPU v6e`; `own` takes it back), by which peaks are looked up.
+
+    Returns the run's id and the kind.
+
+    Raises:
+        WarehouseError: no such run, or the warehouse cannot be written.
+        QueryError: no peaks are known for the kind.
+    """
+    run_id = warehouse.resolve_run(run)
+    if text == OWN:
+        _keep(warehouse, run_id, "the device kind", device_kind=None)
+        return run_id, None
+    known = [row[0] for row in warehouse.query("select kind_name from _chip_peaks_v1").rows]
+    kind = text.lower().replace(" ", "")
+    if kind not in known:
+        hint = suggest(kind, known) or f"; known are {', '.join(sorted(known))}"
+        raise QueryError(f"no peaks are known for {text!r}{hint}; or give them with set peaks", "")
+    _keep(warehouse, run_id, "the device kind", device_kind=text)
+    return run_id, text
+
+
+def _keep(warehouse: Warehouse, run_id: str, what: str, **changed: Any) -> None:
+    try:
+        settings = read_settings(warehouse.root, run_id)
+        write_settings(warehouse.root, run_id, replace(settings, **changed))
+    except OSError as error:
+        raise WarehouseError(
+            f"{warehouse.root}: {what} cannot be kept: {error.strerror or error}; "
+            "a setting is a file in the warehouse, so you have to be able to write there"
+        ) from error
