@@ -26,17 +26,19 @@ def run_experiment(
     traces_dir: Path,
     device: str,
     listen: Listener,
+    stamp: str | None = None,
     command: tuple[str, ...] = CHILD,
 ) -> Path:
     """Capture one experiment on `device` (`cpu` or `tpu`) and return its trace folder.
 
+    `stamp` names the capture; hosts of one run share it. None: the time now.
     A failed capture leaves nothing but a log, trace_<timestamp>.log, with the child's stderr.
 
     Raises:
         CaptureError: in one line, why.
     """
     cell = traces_dir / experiment.cell
-    timestamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+    timestamp = stamp or new_stamp()
     trace_dir, log = cell / f"trace_{timestamp}.trace", cell / f"trace_{timestamp}.log"
     job = Job(experiment=experiment, trace_dir=str(trace_dir.absolute()), device=device)
     try:
@@ -53,6 +55,11 @@ def run_experiment(
         raise CaptureError(f"experiment {experiment.name}: {reason}; its log is {log}")
     log.unlink()
     return trace_dir
+
+
+def new_stamp() -> str:
+    """The time now, as captures have it in their names."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
 
 
 def _run_child(

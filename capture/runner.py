@@ -38,6 +38,7 @@ def run_plan(
     devices: int | None = None,
     fresh: bool = False,
     on_event: Callable[[CaptureEvent], None] = lambda event: None,
+    stamp: str | None = None,
 ) -> list[Path]:
     """Capture the experiments of a plan and return their trace folders, in the plan's order.
 
@@ -52,6 +53,7 @@ def run_plan(
         devices: how many devices the meshes must have; None: as the plan says.
         fresh: capture again what was captured before.
         on_event: told how each experiment goes.
+        stamp: part of the captures' names, which hosts of one run must share; None: the time now.
 
     Raises:
         ManifestError: the plan is not valid, or has no such experiment.
@@ -72,7 +74,9 @@ def run_plan(
             continue
         tell("started", f"{experiment.model.name} on {experiment.parallelism}")
         try:
-            traces.append(run_experiment(experiment, traces_dir, resolved, _passing_on(tell)))
+            traces.append(
+                run_experiment(experiment, traces_dir, resolved, _passing_on(tell), stamp)
+            )
             tell("captured", str(traces[-1]))
         except CaptureError as error:
             tell("failed", str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,10 @@ def capture(
         bool, typer.Option("--fresh", help="Capture again what was captured before.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the experiments only.")] = False,
+    stamp: Annotated[
+        str | None,
+        typer.Option("--stamp", help="Name of the captures; the hosts of one run must share it."),
+    ] = None,
 ) -> None:
     """Run profiled inference and keep its traces.
 
@@ -77,9 +82,19 @@ def capture(
                 f"{event.experiment}: {event.kind}: {event.message}",
                 passing=event.kind == "progress",
             ),
+            _check_stamp(stamp),
         )
     for folder in folders:
         print(folder)
+
+
+def _check_stamp(stamp: str | None) -> str | None:
+    """Refuse what could not be part of a folder's name."""
+    if stamp is not None and not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.]*", stamp):
+        raise typer.BadParameter(
+            "write it as letters, digits and points, such as 20260102T030405", param_hint="--stamp"
+        )
+    return stamp
 
 
 def ingest(

@@ -63,6 +63,10 @@ def test_the_verbs() -> None:
         "tables",
         "check",
         "report",
+        "tpu create",
+        "tpu run",
+        "tpu fetch",
+        "tpu delete",
     }
 
 

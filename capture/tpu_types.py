@@ -1,0 +1,80 @@
+"""What slices of TPU chips there are, how gcloud names them, and what runs on their VMs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xlahouse.capture.errors import CaptureError
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One TPU generation (Google Cloud's pages on each generation and on runtime versions).
+
+    prefix: of its accelerator types. numbers_per_chip: by how much the number in an accelerator
+    type grows a chip (2 where it counts TensorCores). alone: sizes that have one host; larger
+    slices have chips_per_host chips on each.
+    """
+
+    name: str
+    prefix: str
+    numbers_per_chip: int
+    sizes: tuple[int, ...]
+    alone: tuple[int, ...]
+    chips_per_host: int
+    runtime: str
+
+
+_FLAT = (1, 4, 8, 16, 32, 64, 128, 256)
+_CUBES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+GENERATIONS = (
+    Generation("v4", "v4", 2, _CUBES, (4,), 4, "tpu-ubuntu2204-base"),
+    Generation("v5e", "v5litepod", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv5-lite"),
+    Generation("v5p", "v5p", 2, _CUBES, (4,), 4, "v2-alpha-tpuv5"),
+    Generation("v6e", "v6e", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv6e"),
+)
+NAMES = tuple(generation.name for generation in GENERATIONS)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Chips of one generation that are connected and belong to one TPU VM."""
+
+    generation: Generation
+    chips: int
+
+    @property
+    def accelerator_type(self) -> str:
+        """As gcloud wants it, such as v6e-8, v5litepod-16 or v4-32 (16 chips)."""
+        return f"{self.generation.prefix}-{self.chips * self.generation.numbers_per_chip}"
+
+    @property
+    def hosts(self) -> int:
+        """VMs, each of which runs one process."""
+        if self.chips in self.generation.alone:
+            return 1
+        return self.chips // self.generation.chips_per_host
+
+
+def parse_slice(text: str) -> Slice:
+    """`v6e-8`, `v5litepod-16` or `v5e-16`, `v4-32`: an accelerator type as Google Cloud counts it.
+
+    Raises:
+        CaptureError: no such type; names those nearest.
+    """
+    match = re.fullmatch(r"(?P<prefix>v\w+?)-(?P<number>[1-9]\d{0,5})", text.strip().lower())
+    generation = _generation(match["prefix"]) if match else None
+    if match is None or generation is None:
+        known = ", ".join(Slice(each, each.sizes[1]).accelerator_type for each in GENERATIONS)
+        raise CaptureError(f"no TPU type {text!r}; types are such as {known}")
+    chips, rest = divmod(int(match["number"]), generation.numbers_per_chip)
+    if rest or chips not in generation.sizes:
+        known = ", ".join(Slice(generation, size).accelerator_type for size in generation.sizes)
+        raise CaptureError(f"no TPU type {text!r}; {generation.name} comes as {known}")
+    return Slice(generation, chips)
+
+
+def _generation(prefix: str) -> Generation | None:
+    found = (each for each in GENERATIONS if prefix in (each.prefix, each.name))
+    return next(found, None)
