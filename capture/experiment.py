@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from xlahouse.capture.plan import Experiment
     from xlahouse.capture.sharding import Layout
 
+STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
+
 
 def capture(job: Job) -> None:
     """Run the job in this process, which must not have imported torch_xla yet.
@@ -61,6 +63,7 @@ def capture(job: Job) -> None:
     growing = partial_dir(trace_dir)
     try:
         outcome = profile_requests(model, layout, experiment, prompts, growing)
+        say("progress", "comparing tokens")
         differences = compare_tokens(outcome.tokens, unsharded, experiment.dtype)
         for warning in [*outcome.warnings, *differences]:
             say("warning", warning)
@@ -131,7 +134,7 @@ def profile_requests(
         generator.run(prompts[0], partial(step_marker, WARMUP, WARMUP, warmup))
     say("progress", f"profiling {experiment.requests} requests")
     before, started = counts(), datetime.now(UTC)
-    with session(folder):
+    with session(folder, lambda: say("progress", "stopping the profiler", STOP_LIMIT_S)):
         runs = [run_request(generator, prompt, index) for index, prompt in enumerate(prompts)]
     return Outcome(
         captured_at=started.isoformat(timespec="milliseconds"),
@@ -177,9 +180,9 @@ def step_marker(first: str, later: str, request: int, step: int) -> AbstractCont
     return marker(later if step else first, request, step)
 
 
-def say(kind: str, message: str) -> None:
-    """Tell the parent process."""
-    print(msgspec.json.encode(Note(kind, message)).decode(), flush=True)
+def say(kind: str, message: str, limit_s: float | None = None) -> None:
+    """Tell the parent process; with a limit, it ends this one if it hears no more for that long."""
+    print(msgspec.json.encode(Note(kind, message, limit_s)).decode(), flush=True)
 
 
 def main() -> int:

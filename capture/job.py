@@ -17,11 +17,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     device: str  # `cpu` or `tpu`
 
 
-class Note(msgspec.Struct, frozen=True):
-    """What the child process says: `progress`, `warning` or `error`, and a line of text."""
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the child process says: `progress`, `warning` or `error`, and a line of text.
+
+    limit_s: the child hangs if it says nothing more for that long; None: it may take its time.
+    """
 
     kind: str
     message: str
+    limit_s: float | None = None
 
 
 def partial_dir(trace_dir: Path) -> Path:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO
 
 import msgspec
 
+from xlahouse.capture.advice import advice_on
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.job import Job, Note, partial_dir
 from xlahouse.capture.plan import Experiment
@@ -26,8 +28,8 @@ def run_experiment(
     traces_dir: Path,
     device: str,
     listen: Listener,
-    stamp: str | None = None,
     command: tuple[str, ...] = CHILD,
+    stamp: str | None = None,
 ) -> Path:
     """Capture one experiment on `device` (`cpu` or `tpu`) and return its trace folder.
 
@@ -52,7 +54,8 @@ def run_experiment(
         shutil.rmtree(partial_dir(trace_dir), ignore_errors=True)
     if code:
         reason = error or f"{_ending(code)}: {_last_line(log)}"
-        raise CaptureError(f"experiment {experiment.name}: {reason}; its log is {log}")
+        advice = advice_on(reason, log.read_text(errors="replace"))
+        raise CaptureError(f"experiment {experiment.name}: {reason}{advice}; its log is {log}")
     log.unlink()
     return trace_dir
 
@@ -72,19 +75,55 @@ def _run_child(
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
+        watch = Watch(child.kill)
         try:
             child.stdin.write(msgspec.json.encode(job))
             child.stdin.close()
             for line in child.stdout:
                 note = _decode_note(line)
-                if note is not None and note.kind == "error":
+                if note is None:
+                    continue
+                watch.expect_more(note)
+                if note.kind == "error":
                     error = note.message
-                elif note is not None:
+                else:
                     listen(note)
         except BaseException:
             child.kill()
             raise
-    return error, child.returncode
+        finally:
+            watch.end()
+    return watch.hanging or error, child.returncode
+
+
+class Watch:
+    """Ends a child process that hangs where it said that it would not.
+
+    hanging: what it was at, in words, once it was ended for that.
+    """
+
+    def __init__(self, end_child: Callable[[], None]) -> None:
+        self.hanging: str | None = None
+        self._end_child, self._timer = end_child, threading.Timer(0, lambda: None)
+
+    def expect_more(self, note: Note) -> None:
+        """From this note on its limit holds, and that of the one before no longer."""
+        self._timer.cancel()
+        if note.limit_s is not None:
+            self._timer = threading.Timer(note.limit_s, self._give_up, [note])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """No limit holds any more."""
+        self._timer.cancel()
+
+    def _give_up(self, note: Note) -> None:
+        self.hanging = (
+            f"{note.message}: nothing came of it in {note.limit_s:g} s, so it was ended; "
+            "profile fewer requests or output tokens"
+        )
+        self._end_child()
 
 
 def _decode_note(line: bytes) -> Note | None:
@@ -99,8 +138,7 @@ def _ending(code: int) -> str:
     """How a process ended, in words."""
     if code >= 0:
         return f"its process ended with code {code}"
-    hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-    return f"its process was ended by {signal.Signals(-code).name}{hint}"
+    return f"its process was ended by {signal.Signals(-code).name}"
 
 
 def _last_line(log: Path) -> str:

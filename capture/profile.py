@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,8 +89,10 @@ def start_server() -> object:
 
 
 @contextmanager
-def session(folder: Path) -> Iterator[None]:
+def session(folder: Path, on_stop: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Profile the block; its session is under `folder`/plugins/profile.
+
+    on_stop is called when the block is done and the profiler, which may hang there, is to stop.
 
     Raises:
         CaptureError: the profiler wrote no xplane, or an empty one.
@@ -102,6 +104,7 @@ def session(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        on_stop()
         xp.stop_trace()
         del server
     check_session(folder)

@@ -75,7 +75,7 @@ def run_plan(
         tell("started", f"{experiment.model.name} on {experiment.parallelism}")
         try:
             traces.append(
-                run_experiment(experiment, traces_dir, resolved, _passing_on(tell), stamp)
+                run_experiment(experiment, traces_dir, resolved, _passing_on(tell), stamp=stamp)
             )
             tell("captured", str(traces[-1]))
         except CaptureError as error:

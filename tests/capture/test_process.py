@@ -49,7 +49,15 @@ growing.rename(trace)
     [
         ("""print('{"kind":"error","message":"no trace"}'); sys.exit(1)""", "no trace"),
         ("raise RuntimeError('no chips')", "ended with code 1: RuntimeError: no chips"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", r"ended by SIGKILL \(out of memory\?\)"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL: .*; probably out of memory on"),
+        ("sys.exit('XlaRuntimeError: RESOURCE_EXHAUSTED: 32.0G')", "; out of memory on the device"),
+        ("print('No space left on device', file=sys.stderr); sys.exit('x')", "the disk is full"),
+        (
+            """print('{"kind":"error","message":"the profiler found no free port"}'); sys.exit(1)""",
+            "is taken",
+        ),
+        ("sys.exit('The TPU is already in use by process 7')", "another process holds the TPU"),
+        ("sys.exit('UNAVAILABLE: Socket closed')", "a host of the slice does not answer"),
         ("sys.exit(7)", "ended with code 7: it said nothing"),
     ],
 )
@@ -60,6 +68,26 @@ def test_a_failure_is_one_line_and_leaves_only_a_log(tmp_path, script, message):
     (log,) = (tmp_path / EXPERIMENT.cell).iterdir()
     assert log.suffix == ".log"
     assert str(log) in str(caught.value)
+
+
+def test_a_child_that_hangs_where_it_should_not_is_ended(tmp_path):
+    script = """
+print('{"kind":"progress","message":"stopping the profiler","limit_s":0.01}', flush=True)
+signal.pause()
+"""
+    with pytest.raises(CaptureError, match=r"stopping the profiler: nothing came of it in 0.01 s"):
+        run(tmp_path, script)
+
+
+def test_a_limit_ends_with_the_next_note(tmp_path):
+    script = """
+print('{"kind":"progress","message":"stopping","limit_s":1e6}', flush=True)
+print('{"kind":"progress","message":"stopped"}', flush=True)
+growing.rename(trace)
+"""
+    notes = []
+    assert run(tmp_path, script, notes).is_dir()
+    assert [note.limit_s for note in notes] == [1e6, None]
 
 
 def test_an_interrupt_ends_the_child_and_clears_up(tmp_path):
