@@ -1,0 +1,84 @@
+"""One entry of a Chrome trace, decoded from JSON text as it stands."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+NOTHING = msgspec.Raw(b"")
+FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Event(msgspec.Struct, gc=False):
+    """An entry of traceEvents. ts, dur, id and args are JSON text, empty where they are absent."""
+
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    id: msgspec.Raw = NOTHING
+    args: msgspec.Raw = NOTHING
+
+
+class QuickEvent(msgspec.Struct, gc=False):
+    """An Event whose times are doubles: exact in picoseconds as long as they are small."""
+
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+    ts: float | None = None
+    dur: float | None = None
+    id: msgspec.Raw = NOTHING
+    args: msgspec.Raw = NOTHING
+
+
+class AnyEvent(msgspec.Struct, gc=False):
+    """An Event whose fields are of any type."""
+
+    ph: msgspec.Raw = NOTHING
+    name: msgspec.Raw = NOTHING
+    cat: msgspec.Raw = NOTHING
+    pid: msgspec.Raw = NOTHING
+    tid: msgspec.Raw = NOTHING
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    id: msgspec.Raw = NOTHING
+    args: msgspec.Raw = NOTHING
+
+
+quick_decoder = msgspec.json.Decoder(list[QuickEvent])
+exact_decoder = msgspec.json.Decoder(list[Event])
+any_decoder = msgspec.json.Decoder(AnyEvent)
+
+# Where one event ends and the next begins; inside of a value it may stand too, so it has to be tried.
+BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+AFTER_ARRAY = re.compile(rb'\s*\]\s*(?:,\s*"|\}\s*$|$)')
+_CLOSED = re.compile(r"trailing (characters|comma in array) \(byte (\d+)\)")
+BETWEEN = b", \t\r\n"
+
+
+def array_end(error: Exception, text: bytes) -> tuple[list[Event], int] | None:
+    """(events, place of the bracket) where `[…]` closes before text does; None where it does not.
+
+    Args:
+        error: the decoder's complaint about text, which names the place.
+        text: begins with the opening bracket; its last byte is one that was added.
+    """
+    found = _CLOSED.search(str(error))
+    if found is None:
+        return None
+    at = int(found[2]) - 1  # of the first trailing character, or of the comma
+    close = text.rfind(b"]", 0, at) if found[1] == "characters" else text.find(b"]", at)
+    if close < 1 or close == len(text) - 1 or not AFTER_ARRAY.match(text[close:-1]):
+        return None
+    try:
+        events = exact_decoder.decode(text[:close].rstrip(BETWEEN) + b"]")
+    except FAILURES:
+        return None
+    return (events, close) if all(event.ph or event == Event() for event in events) else None

@@ -1,0 +1,84 @@
+"""Unpacks a file by its first bytes, whatever its name says, and keeps what is whole of a damaged one."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+BLOCK = 1 << 22
+_PIECE = 1 << 17  # of compressed data; unpacks to about a megabyte
+_GZIP_WINDOW = 31  # zlib: expect a gzip header
+
+
+class Unpacked:
+    """The contents of a file, block by block, as they are asked for.
+
+    Attributes:
+        damage: after the last block: why the contents end too early; None where they are whole.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self.damage: str | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._raw.startswith(GZIP):
+            yield from self._gzip()
+        elif self._raw.startswith(ZSTD):
+            yield from self._zstd()
+        else:
+            view = memoryview(self._raw)
+            yield from (bytes(view[at : at + BLOCK]) for at in range(0, len(view), BLOCK))
+
+    def _gzip(self) -> Iterator[bytes]:
+        """All members; zeros after the last one are padding, other bytes are no member."""
+        position, size = 0, len(self._raw)
+        while self._raw.startswith(GZIP, position):
+            member = zlib.decompressobj(_GZIP_WINDOW)
+            while not member.eof and position < size:
+                before, piece = member.copy(), self._raw[position : position + _PIECE]
+                try:
+                    block = member.decompress(piece)
+                except zlib.error as error:
+                    self.damage = f"its gzip data is damaged: {error}"
+                    yield _before_damage(before, piece)
+                    return
+                position += len(piece) - len(member.unused_data)
+                if block:
+                    yield block
+            if not member.eof:
+                self.damage = "its gzip data is cut off"
+                return
+        if self._raw[position:].strip(b"\0"):
+            self.damage = f"no gzip data from byte {position:,} on"
+
+    def _zstd(self) -> Iterator[bytes]:
+        import pyarrow as pa
+
+        source = io.BytesIO(self._raw)
+        try:
+            with pa.input_stream(source, compression="zstd") as stream:
+                while block := stream.read(BLOCK):
+                    yield block
+        except OSError as error:
+            self.damage = f"its zstd data is damaged or cut off: {error}"
+
+
+def _before_damage(member: Any, piece: bytes) -> bytes:
+    """What a piece holds before the byte at which it makes no sense."""
+    whole = []
+    for at in range(len(piece)):
+        try:
+            whole.append(member.decompress(piece[at : at + 1]))
+        except zlib.error:
+            break
+    return b"".join(whole)
+
+
+def unpack(raw: bytes) -> tuple[bytes, str | None]:
+    """(contents, why they end too early or None)."""
+    unpacked = Unpacked(raw)
+    return b"".join(unpacked), unpacked.damage
