@@ -13,6 +13,7 @@ import yaml
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.capture.models import ModelSizes, model_sizes
+from xlahouse.capture.plan_forms import expand, parallelism_label
 from xlahouse.capture.yaml_lines import line_of
 
 # Module paths that become scopes of the profile; `*` stands for one segment of a path.
@@ -80,8 +81,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def parallelism(self) -> str:
         """Label such as `dp2.tp2`; axes of size 1 are left out."""
-        sharded = [f"{axis}{size}" for axis, size in self.mesh.items() if size > 1]
-        return ".".join(sharded) or "single"
+        return parallelism_label(self.mesh)
 
     @property
     def cell(self) -> Path:
@@ -98,7 +98,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _TopLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: Name
+    name: Name = ""
     experiments: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
     defaults: dict[str, Any] = {}
 
@@ -107,7 +107,8 @@ def read_plan(path: Path) -> Plan:
     """Read and check a plan file.
 
     The file is a mapping with `name`, `experiments` (a list) and, where experiments share fields,
-    `defaults` (a mapping that each experiment's own fields override).
+    `defaults` (a mapping that each experiment's own fields override). A list in a field is a sweep
+    over its values; plan_forms.py has the fields, and the older form that is read too.
 
     Raises:
         ManifestError: names the file, the line where known, and the field at fault.
@@ -115,14 +116,15 @@ def read_plan(path: Path) -> Plan:
     text, raw = _read_mapping(path)
     defaults = raw.get("defaults", {})
     experiments = tuple(
-        _experiment(entry, defaults, path, text, index)
+        experiment
         for index, entry in enumerate(raw["experiments"])
+        for experiment in _experiments(entry, defaults, path, text, index)
     )
     names = [experiment.name for experiment in experiments]
     for name in names:
         if names.count(name) > 1:
             raise ManifestError(f"{path}: experiment {name} stands twice; give each its own name")
-    return Plan(name=raw["name"], experiments=experiments)
+    return Plan(name=raw["name"] or path.stem, experiments=experiments)
 
 
 def _read_mapping(path: Path) -> tuple[str, dict[str, Any]]:
@@ -147,14 +149,17 @@ def _read_mapping(path: Path) -> tuple[str, dict[str, Any]]:
     return text, msgspec.structs.asdict(raw)
 
 
-def _experiment(
+def _experiments(
     entry: dict[str, Any], defaults: dict[str, Any], path: Path, text: str, index: int
-) -> Experiment:
-    """Merge one entry with the defaults, convert and check it."""
+) -> list[Experiment]:
+    """Merge one entry with the defaults, expand its sweeps, convert and check them."""
     name = entry.get("name", index + 1)
     try:
-        experiment = msgspec.convert({**defaults, **entry}, type=Experiment)
-        check_experiment(experiment)
+        experiments = []
+        for fields in expand(entry, defaults):
+            name = fields.get("name", name)
+            experiments.append(msgspec.convert(fields, type=Experiment))
+            check_experiment(experiments[-1])
     except RecursionError as error:
         raise ManifestError(f"{path}: experiment {name}: holds itself; flatten it") from error
     except (msgspec.ValidationError, ManifestError) as error:
@@ -163,7 +168,7 @@ def _experiment(
         steps = re.findall(r"\w+", path_text[1]) if path_text else []
         line = _nearest_line(text, index, tuple(steps))
         raise ManifestError(f"{path}, line {line}: experiment {name}: {error}") from error
-    return experiment
+    return experiments
 
 
 def _nearest_line(text: str, index: int, steps: tuple[str, ...]) -> int | None:

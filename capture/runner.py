@@ -50,7 +50,7 @@ def run_plan(
         traces_dir: captures go to <model>/<parallelism>/batch_<b>_seq_<s>/ under it.
         experiments: names of those to run; none: all.
         device: `cpu` (virtual devices), `tpu`, or `auto`: a TPU where there is one.
-        devices: how many devices the meshes must have; None: as the plan says.
+        devices: how many devices there are; a mesh may be smaller. None: as many as it takes.
         fresh: capture again what was captured before.
         on_event: told how each experiment goes.
         stamp: part of the captures' names, which hosts of one run must share; None: the time now.
@@ -96,7 +96,7 @@ def choose_experiments(
     """The plan's experiments of those names, or all; also what `--dry-run` lists.
 
     Raises:
-        ManifestError: the plan is not valid, has no such experiment, or a mesh does not have
+        ManifestError: the plan is not valid, has no such experiment, or a mesh has more than
             `devices` devices.
     """
     plan = read_plan(plan_path)
@@ -106,10 +106,10 @@ def choose_experiments(
             raise ManifestError(f"{plan_path}: no experiment {name!r}; it has {', '.join(known)}")
     chosen = [entry for entry in plan.experiments if not names or entry.name in names]
     for experiment in chosen:
-        if devices is not None and experiment.device_count != devices:
+        if devices is not None and experiment.device_count > devices:
             raise ManifestError(
                 f"{plan_path}: experiment {experiment.name}: its mesh has "
-                f"{experiment.device_count} devices, not {devices}; change one of the two"
+                f"{experiment.device_count} devices, more than {devices}; change one of the two"
             )
     return chosen
 

@@ -41,7 +41,7 @@ def capture(
     ),
     device: Annotated[str, typer.Option("--device", help="auto, cpu or tpu.")] = "auto",
     devices: Annotated[
-        int | None, typer.Option("--devices", min=1, help="Devices that the meshes must have.")
+        int | None, typer.Option("--devices", min=1, help="Devices there are; meshes may be smaller.")
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Capture again what was captured before.")

@@ -121,7 +121,6 @@ BAD = (
     ),
     ("name: b", "name: ../b", "line 10: experiment ../b: Expected `str` matching regex"),
     ("name: b", "name: a", "experiment a stands twice"),
-    ("name: small\n", "", "Object missing required field `name`"),
     ("name: small", "name: small\nextra: 1", "Object contains unknown field `extra`"),
     ("name: small", "name: [", "not YAML"),
 )
