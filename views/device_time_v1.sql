@@ -5,120 +5,85 @@
 -- first op's start to the last op's end (control ops such as while loops aside), and is cut where
 -- the device's next step starts; what runs past the cut counts nowhere. Ops outside every step
 -- have no row, unless the device has no step at all: then all its ops are one row, step NULL.
-with spans as (
+with clipped as (
     select
-        run_id, device_id, request, step,
-        min(phase) as phase,
-        max(phase) as last_phase,
-        min(start_ps) as first_ps,
-        max(start_ps + duration_ps) as last_ps
-    from ops
-    where category <> 'control'
-    group by run_id, device_id, request, step
-),
-
-weighed as (
-    select
-        *,
-        max(case when step is null then 0 else 1 end) over (
-            partition by run_id, device_id
-        ) as has_steps
-    from spans
-),
-
-followed as (
-    select
-        *,
-        lead(first_ps) over (
-            partition by run_id, device_id order by first_ps, last_ps, request, step
-        ) as next_ps
-    from weighed
-    where step is not null or has_steps = 0
-),
-
-windows as (
-    select
-        run_id, device_id, request, step,
-        case when phase = last_phase then phase when phase < last_phase then 'mixed' end as phase,
-        first_ps as start_ps,
-        case when next_ps < last_ps then next_ps else last_ps end as end_ps
-    from followed
-),
-
-clipped as (
-    select
-        w.run_id, w.device_id, w.request, w.step, b.category,
+        w.window_key,
         greatest(b.start_ps, w.start_ps) as start_ps,
-        least(b.start_ps + b.duration_ps, w.end_ps) as end_ps
-    from windows as w
+        least(b.start_ps + b.duration_ps, w.end_ps) as end_ps,
+        case
+            when b.category = 'compute' then 1
+            when b.category = 'collective' then 2
+            when b.category = 'copy_running' then 3
+            when b.category = 'sync_wait' then 4
+        end as class
+    from _step_window_v1 as w
     inner join busy_intervals as b
         on b.run_id = w.run_id and b.device_id = w.device_id
         and b.request is not distinct from w.request and b.step is not distinct from w.step
 ),
 
-inside as (
+-- Intervals of one class do not overlap, so their lengths add up; of several classes at once, an
+-- interval adds what lies past the latest end so far. Each class is what it adds to those before it.
+reached as (
     select
-        run_id, device_id, request, step, start_ps, end_ps,
-        case when category = 'compute' then 1 else 0 end as compute,
-        case when category = 'collective' then 1 else 0 end as collective,
-        case when category = 'copy_running' then 1 else 0 end as copy,
-        case when category = 'sync_wait' then 1 else 0 end as sync_wait
+        *,
+        max(case when class <= 2 then end_ps end) over (
+            partition by window_key order by start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as transfer_end_ps,
+        max(case when class <= 3 then end_ps end) over (
+            partition by window_key order by start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as copy_end_ps,
+        max(end_ps) over (
+            partition by window_key order by start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as wait_end_ps
     from clipped
-    where start_ps < end_ps
+    where start_ps < end_ps and class is not null
 ),
 
-edges as (
-    select run_id, device_id, request, step, start_ps as at_ps, compute, collective, copy, sync_wait
-    from inside
-    union all
-    select run_id, device_id, request, step, end_ps, -compute, -collective, -copy, -sync_wait
-    from inside
-),
-
-moments as (
+added as (
     select
-        run_id, device_id, request, step, at_ps,
-        sum(compute) as compute,
-        sum(collective) as collective,
-        sum(copy) as copy,
-        sum(sync_wait) as sync_wait
-    from edges
-    group by run_id, device_id, request, step, at_ps
+        window_key, class,
+        end_ps - start_ps as length_ps,
+        case
+            when class <= 2
+                then greatest(end_ps - greatest(start_ps, coalesce(transfer_end_ps, start_ps)), 0)
+        end as transfer_ps,
+        case
+            when class <= 3
+                then greatest(end_ps - greatest(start_ps, coalesce(copy_end_ps, start_ps)), 0)
+        end as copy_ps,
+        greatest(end_ps - greatest(start_ps, coalesce(wait_end_ps, start_ps)), 0) as wait_ps
+    from reached
 ),
 
--- From each moment to the next nothing starts or ends; the running sums say what is open.
-pieces as (
+unions as (
     select
-        run_id, device_id, request, step,
-        lead(at_ps) over (partition by run_id, device_id, request, step order by at_ps) - at_ps
-            as length_ps,
-        sum(compute) over (partition by run_id, device_id, request, step order by at_ps) as compute,
-        sum(collective) over (partition by run_id, device_id, request, step order by at_ps)
-            as collective,
-        sum(copy) over (partition by run_id, device_id, request, step order by at_ps) as copy,
-        sum(sync_wait) over (partition by run_id, device_id, request, step order by at_ps)
-            as sync_wait
-    from moments
+        window_key,
+        coalesce(sum(case when class = 1 then length_ps end), 0) as compute_ps,
+        coalesce(sum(case when class = 2 then length_ps end), 0) as collective_ps,
+        coalesce(sum(case when class = 3 then length_ps end), 0) as copy_ps,
+        coalesce(sum(transfer_ps), 0) as to_transfer_ps,
+        coalesce(sum(copy_ps), 0) as to_copy_ps,
+        sum(wait_ps) as to_wait_ps
+    from added
+    group by window_key
 ),
 
 totals as (
     select
-        run_id, device_id, request, step,
-        sum(case when compute > 0 then length_ps end) as compute_ps,
-        sum(case when collective > 0 then length_ps end) as collective_ps,
-        sum(case when compute > 0 and collective > 0 then length_ps end) as overlapped_ps,
-        sum(case when copy > 0 then length_ps end) as copy_ps,
-        sum(case when compute = 0 and collective = 0 and copy > 0 then length_ps end)
-            as exposed_copy_ps,
-        sum(case when compute = 0 and collective = 0 and copy = 0 and sync_wait > 0 then length_ps end)
-            as sync_wait_ps
-    from pieces
-    group by run_id, device_id, request, step
+        *,
+        compute_ps + collective_ps - to_transfer_ps as overlapped_ps,
+        to_copy_ps - to_transfer_ps as exposed_copy_ps,
+        to_wait_ps - to_copy_ps as sync_wait_ps
+    from unions
 ),
 
 split as (
     select
-        w.run_id, w.device_id, w.request, w.step, w.phase, w.start_ps,
+        w.run_id, w.device_id, w.request, w.step, w.phase, w.core, w.inferred, w.start_ps,
         w.end_ps - w.start_ps as window_ps,
         coalesce(t.compute_ps, 0) as compute_ps,
         coalesce(t.collective_ps, 0) as collective_ps,
@@ -126,10 +91,8 @@ split as (
         coalesce(t.copy_ps, 0) as copy_ps,
         coalesce(t.exposed_copy_ps, 0) as exposed_copy_ps,
         coalesce(t.sync_wait_ps, 0) as sync_wait_ps
-    from windows as w
-    left join totals as t
-        on t.run_id = w.run_id and t.device_id = w.device_id
-        and t.request is not distinct from w.request and t.step is not distinct from w.step
+    from _step_window_v1 as w
+    left join totals as t on t.window_key = w.window_key
 )
 
 select
@@ -144,9 +107,9 @@ select
     -- phase of the step's ops; mixed where they fall under several
     s.phase,
     -- core of the device: tensorcore, sparsecore, gpu or cpu
-    d.core,
+    s.core,
     -- the device's identity was deduced: its times are not an accelerator's
-    d.inferred,
+    s.inferred,
     -- start of the window
     s.start_ps,
     -- length of the window
@@ -173,4 +136,3 @@ select
         - s.sync_wait_ps as bigint
     ) as idle_ps
 from split as s
-left join devices as d on d.run_id = s.run_id and d.device_id = s.device_id
