@@ -26,6 +26,7 @@ OPS: dict[str, Any] = {
     "bytes_accessed": pl.Float64,
     "hbm_bytes": pl.Float64,
     "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
+    "kernel": pl.String,  # on a GPU: what ran; an op whose HLO is a start is then the whole transfer
 }
 LAUNCHES: dict[str, Any] = {
     "device_id": pl.Int64,

@@ -14,7 +14,7 @@ _STEMS = {
     "control": r"^(?:while|call|conditional)\b",
     "collective": r"^(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all"
     r"|collective-permute|collective-broadcast)\b",
-    "copy": r"^(?:copy-start|copy-done)\b",
+    "copy": r"^(?:copy|slice|dynamic-slice|dynamic-update-slice)-(?:start|done)\b",
     "host_transfer": r"^(?:send|recv|infeed|outfeed)\b",
 }
 
@@ -40,6 +40,7 @@ def finish_ops(ops: pl.DataFrame, launches: pl.DataFrame, facts: pl.DataFrame) -
         opcode=pl.coalesce("opcode", "opcode_text"),
         module=pl.coalesce("module", "module_hlo"),
         category=pl.coalesce("traced_category", "category"),
+        role=pl.when(pl.col("kernel").is_null()).then("role"),
         **{name: _unknown_on_custom_call(name) for name in _ESTIMATES},
     )
     inferred = _infer_category(decided)
@@ -52,9 +53,11 @@ def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
     base = pl.col("opcode_text").str.replace(r"-(?:start|update|done)$", "")
     kind = pl.coalesce(
         pl.when(base.is_in(KINDS)).then(base),
-        pl.when(pl.col("hlo_category").is_in(KINDS)).then("hlo_category"),
+        pl.when(pl.col("hlo_category").is_in([*KINDS, "send-recv"])).then("hlo_category"),
     )
-    stem = pl.coalesce("opcode_text", "op")
+    # What a wrapper does stands in its name alone where the computation that it calls is not known.
+    wraps = pl.col("opcode_text").str.contains(r"^(?:fusion|call|async)(?:-(?:start|done))?$")
+    stem = pl.when(wraps.fill_null(False)).then("op").otherwise(pl.coalesce("opcode_text", "op"))
     by_name = (
         pl.when(stem.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _STEMS.items()
     )

@@ -10,8 +10,9 @@ from pathlib import PurePosixPath
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import cpu, frames, hlo, host, tpu, wire, xspace
+from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, tpu, wire, xspace
 from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.wire import SpaceBytes
 from xlahouse.ingest.xspace import Plane
@@ -48,9 +49,10 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
     names = [wire.plane_name(plane) for plane in space.planes]
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)
+    calls = _gpu_calls(space, names, read)
     for plane in _decoded(space, path, read):
         try:
-            _read_plane(plane, read, virtual)
+            _read_plane(plane, read, virtual, calls)
         except Exception as error:  # damage can have any shape; what it breaks is this plane
             message = (
                 f"{plane.name} makes no sense and is left out: {type(error).__name__}: {error}"
@@ -92,7 +94,22 @@ def _decoded(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Plane]:
             yield plane
 
 
-def _read_plane(plane: Plane, read: FileEvents, virtual: bool) -> None:
+def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCalls:
+    """What the host launched on GPUs: their planes need it, and stand before the host's in a file."""
+    if not any(gpu.PLANE.match(name) for name in names):
+        return HostCalls()
+    hosts = [
+        plane for plane, name in zip(space.planes, names, strict=True) if name == host.HOST_PLANE
+    ]
+    for plane in xspace.decode_planes(replace(space, planes=hosts), read.path):
+        if isinstance(plane, Plane):
+            calls = gpu_host.host_calls(plane)
+            read.issues += calls.issues(read.path)
+            return calls
+    return HostCalls()
+
+
+def _read_plane(plane: Plane, read: FileEvents, virtual: bool, calls: HostCalls) -> None:
     if plane.name == METADATA_PLANE:
         for program in hlo.programs_of_plane(plane):
             if isinstance(program, ValueError):
@@ -103,6 +120,8 @@ def _read_plane(plane: Plane, read: FileEvents, virtual: bool) -> None:
         return
     if tpu.PLANE.match(plane.name):
         read.planes.append(tpu.read_tpu_plane(plane, read.path, read.host))
+    elif gpu.PLANE.match(plane.name):
+        read.planes.append(gpu.read_gpu_plane(plane, read.path, read.host, calls))
     elif plane.name != host.HOST_PLANE:
         read.planes.append(host.read_unknown_plane(plane, read.path, read.host))
     elif virtual and cpu.has_cpu_ops(plane):

@@ -201,6 +201,7 @@ flops float floating point operations; NULL where unknown
 model_flops float of these, the ones that the model asked for
 bytes_accessed float bytes read and written, as the compiler estimates
 hbm_bytes float of these, the ones in HBM; NULL where the trace does not break them down
+kernel str what ran on a GPU; NULL elsewhere
 """),
         ("device_id", "start_ps"),
     ),

@@ -1,0 +1,185 @@
+"""Reads a `/device:GPU:N` plane: kernels on streams become ops, executions become launches."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from xlahouse.ingest import frames
+from xlahouse.ingest.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.gpu_host import HostCalls
+from xlahouse.ingest.host import host_event_rows
+from xlahouse.ingest.xspace import Plane
+
+PLANE = re.compile(r"^/device:GPU:(\d+)$")
+# Lines that a profiler derives from the streams: the same time, told again.
+DERIVED = (
+    "XLA Modules",
+    "XLA Ops",
+    "Async XLA Ops",
+    "Steps",
+    "Framework Ops",
+    "Framework Name Scope",
+    "TensorFlow Ops",
+    "TensorFlow Name Scope",
+    "Launch Stats",
+    "Source code",
+    "Host Offload Ops",
+)
+_COPY = r"(?i)^memcpy|^__amd_rocclr_copy|^copy(?:Host|Device)To"
+_WITH_HOST = r"(?i)h(?:ost)?\s?(?:to|2)\s?d|d(?:evice)?\s?(?:to|2)\s?h"
+# NCCL's and RCCL's kernels name their collective, and where no HLO does, nothing else.
+_KINDS = {
+    "AllReduce": "all-reduce",
+    "AllGather": "all-gather",
+    "ReduceScatter": "reduce-scatter",
+    "AllToAll": "all-to-all",
+    "Broadcast": "collective-broadcast",
+    "SendRecv": "send-recv",
+}
+_COLLECTIVE = rf"(?i)^(?:nccl|rccl)\w*?_({'|'.join(_KINDS)})"
+
+
+def read_gpu_plane(
+    plane: Plane,
+    source: str,
+    host: str | None,
+    calls: HostCalls = HostCalls(),  # noqa: B008
+) -> PlaneEvents:
+    """All events of a GPU plane; what profilers derive from its streams goes to host_events."""
+    events, refused = frames.split_bad_times(plane.named_events)
+    derived = pl.col("thread").is_in(DERIVED)
+    table = pl.when(derived).then(pl.lit("host_events")).otherwise(pl.lit("ops"))
+    events = events.with_columns(table_name=table)
+    device = _device(plane, host)
+    number = pl.lit(device.device_id, pl.Int64).alias("device_id")
+    kernels = _kernels(plane, events.filter(~derived), calls)
+    launches = _launches(kernels)
+    others = host_event_rows(plane, events.filter(derived), host)
+    thread = pl.lit(f"{plane.name}/") + pl.col("thread")
+    return PlaneEvents(
+        devices=[device],
+        ops=_ops(kernels, launches).with_columns(number),
+        launches=launches.pipe(frames.conform, frames.LAUNCHES).with_columns(number),
+        host_events=others.with_columns(thread=thread),
+        coverage=frames.coverage_rows(source, plane.name, events, refused),
+        issues=frames.time_issues(refused, source) + _issues(plane.name, kernels, others, source),
+    )
+
+
+def _device(plane: Plane, host: str | None) -> Device:
+    match = PLANE.match(plane.name)
+    if match is None:
+        raise ValueError(f"{plane.name} is no GPU plane")
+    bandwidth = plane.stat("memory_bandwidth")
+    peak = plane.stat("peak_teraflops_per_second")
+    return Device(
+        device_id=int(match[1]),
+        plane=plane.name,
+        kind=_kind(plane),
+        core="gpu",
+        local_ordinal=int(match[1]),
+        host=host,
+        peak_flops=float(peak) * 1e12 if peak else None,
+        peak_hbm_bytes_per_s=float(bandwidth) if bandwidth else None,
+    )
+
+
+def _kind(plane: Plane) -> str:
+    """`AMD GPU 9.4, 304 cores, 2100 MHz`: planes name no product."""
+    stated = plane.stat("device_type_string")
+    if stated:
+        return stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
+    vendor = plane.stat("device_vendor") or b""
+    words = [vendor.decode("utf-8", "replace") if isinstance(vendor, bytes) else str(vendor), "GPU"]
+    major, minor = plane.stat("compute_cap_major"), plane.stat("compute_cap_minor")
+    if major is not None:
+        words.append(f"{major}.{minor or 0}")
+    name = " ".join(word for word in words if word)
+    cores, clock_khz = plane.stat("core_count"), plane.stat("clock_rate")
+    facts = [f"{cores} cores" if cores else "", f"{clock_khz // 1000} MHz" if clock_khz else ""]
+    return ", ".join([name, *(fact for fact in facts if fact)])
+
+
+def _kernels(plane: Plane, events: pl.DataFrame, calls: HostCalls) -> pl.DataFrame:
+    """Events on streams with the stats that link them to programs and to the host."""
+    stats = plane.event_stats
+    linked = events.rename({"name": "kernel"})
+    for stat in (
+        stats.texts("hlo_op"),
+        stats.texts("hlo_module"),
+        stats.numbers("program_id", pl.UInt64),
+        stats.numbers("correlation_id"),
+        stats.texts("memcpy_details"),
+    ):
+        linked = linked.join(
+            stat.rename({"owner": "event"}), on="event", how="left", maintain_order="left"
+        )
+    return linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")
+
+
+def _launches(kernels: pl.DataFrame) -> pl.DataFrame:
+    """An execution on a device: from its first kernel's start to its last one's end."""
+    executed = kernels.filter(pl.col("execution").is_not_null())
+    return (
+        executed.group_by(launch_key="execution")
+        .agg(
+            program_id=pl.col("program_id").drop_nulls().first(),
+            module=pl.col("hlo_module").drop_nulls().first(),
+            until=(pl.col("start_ps") + pl.col("duration_ps")).max(),
+            start_ps=pl.col("start_ps").min(),
+            enqueue_ps=pl.col("enqueue_ps").min(),
+        )
+        .with_columns(duration_ps=pl.col("until") - pl.col("start_ps"))
+        .filter(pl.col("module").is_not_null())  # else it launched no op of a program
+        .sort("start_ps")
+    )
+
+
+def _ops(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    of_launch = launches.select(
+        execution="launch_key", program_of_launch="program_id", module_of_launch="module"
+    )
+    placed = kernels.join(of_launch, on="execution", how="left", maintain_order="left")
+    copies = pl.col("kernel").str.contains(_COPY)
+    words = pl.concat_str("kernel", "memcpy_details", "call", separator=" ", ignore_nulls=True)
+    copied = pl.when(words.str.contains(_WITH_HOST)).then(pl.lit("host_transfer"))
+    named = pl.col("kernel").str.extract(_COLLECTIVE).str.to_lowercase()
+    kinds = {name.lower(): kind for name, kind in _KINDS.items()}
+    return placed.select(
+        "start_ps",
+        "duration_ps",
+        "kernel",
+        op=pl.coalesce("hlo_op", "kernel"),
+        program_id=pl.coalesce("program_id", "program_of_launch"),
+        module=pl.coalesce("hlo_module", "module_of_launch"),
+        hlo_category=named.replace_strict(kinds, default=None, return_dtype=pl.String),
+        line="thread",
+        on_async_line=False,
+        traced_category=pl.when(copies).then(copied.otherwise(pl.lit("copy"))),
+        launch_key=pl.when(pl.col("module_of_launch").is_not_null()).then("execution"),
+    ).pipe(frames.conform, frames.OPS)
+
+
+def _issues(plane: str, kernels: pl.DataFrame, others: pl.DataFrame, source: str) -> list[Issue]:
+    anonymous = kernels.filter(pl.col("hlo_op").is_null())
+    found = (
+        (
+            anonymous.height,
+            "kernel_without_op",
+            f"{plane}: kernels that name no HLO op: they are ops by their own name, without layer",
+        ),
+        (
+            anonymous.filter(pl.col("kernel").str.contains(_COLLECTIVE)).height,
+            "kind_inferred",
+            f"{plane}: collectives known by their kernel's name alone: no payload, no group",
+        ),
+        (
+            others.height,
+            "derived_lines",
+            f"{plane}: events on lines that a profiler derived from the streams "
+            f"({', '.join(sorted(others['thread'].unique()))}) are in host_events, not counted as ops",
+        ),
+    )
+    return [Issue("info", code, message, source, count) for count, code, message in found if count]
