@@ -29,6 +29,7 @@ class Program:
     assignment_assumed: whether its device assignment is XLA's default, for want of a stated one.
     unseen: instructions that others name, of which no more than the name and the shape is known.
     opaque: ids of instructions that call computations which are not known.
+    loose: whether no more of it is known than the texts by which a trace names its ops.
     """
 
     program_id: int
@@ -37,6 +38,7 @@ class Program:
     assignment_assumed: bool = False
     unseen: tuple[Any, ...] = ()
     opaque: frozenset[int] = frozenset()
+    loose: bool = False
 
     @cached_property
     def assignment(self) -> Assignment | None:

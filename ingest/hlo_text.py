@@ -188,7 +188,12 @@ def program_of_instructions(
         if line.called and split_role(message.opcode.decode())[0] in WRAPPERS:
             opaque.add(message.id)
     program = Program(
-        program_id, module, built.proto, unseen=tuple(unseen), opaque=frozenset(opaque)
+        program_id,
+        module,
+        built.proto,
+        unseen=tuple(unseen),
+        opaque=frozenset(opaque),
+        loose=True,
     )
     return ReadProgram(program, built.problems)
 

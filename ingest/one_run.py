@@ -7,14 +7,17 @@ from importlib.metadata import version
 from typing import Any
 
 import fsspec
+import msgspec
 import polars as pl
 from msgspec.structs import replace
 
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest import hlo_dumps
 from xlahouse.ingest.assemble import assemble
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
 from xlahouse.ingest.frames import Issue
+from xlahouse.ingest.hlo_dumps import Dump
 from xlahouse.ingest.pipeline import schedule_of
 from xlahouse.ingest.read import FileEvents, read_xplane
 from xlahouse.ingest.rows import issue_rows
@@ -43,6 +46,7 @@ class Options:
     mesh: tuple[MeshAxis, ...] | None = None
     name: str | None = None
     device_kind: str | None = None
+    hlo_dump: str | None = None
 
 
 def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
@@ -58,7 +62,9 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     known = store.run_row(run_id)
     own_name = manifest.name if manifest else run.name
     name = options.name or (known["name"] if known else own_name)
-    if known is not None and _is_current(store, known):
+    dumps = hlo_dumps.list_dumps(options.hlo_dump) if options.hlo_dump is not None else None
+    shaping = _shaping(dumps)
+    if known is not None and _is_current(store, known) and shaping in ("{}", known["options"]):
         store.create(version("xlahouse"))
         rows = {file["table"]: file["rows"] for file in known["files"]}
         _check_options(options, rows.get("devices", 0))
@@ -67,10 +73,12 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             store.rename_run(known, name)
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     files, refused = _read_files(sources)
+    from_dumps = hlo_dumps.complete(files, dumps, run.name)
     named = manifest.mesh_device_ids if manifest else []
     built = assemble(files, run.name, named, schedule_of(manifest))
     row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
-    found = [*_refusals(refused), *_missing_devices(row, run.name)]
+    row |= {"options": shaping}
+    found = [*_refusals(refused), *from_dumps, *_missing_devices(row, run.name)]
     issues = pl.concat([built.tables["issues"], issue_rows(found)])
     tables = built.tables | {"issues": issues}
     check_coverage(tables["coverage"])
@@ -80,6 +88,13 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     _apply_settings(root, run_id, options)
     counts = {table: frame.height for table, frame in tables.items()}
     return IngestResult(run_id, name, row["status"], counts, issues=_severities(issues))
+
+
+def _shaping(dumps: list[Dump] | None) -> str:
+    """The options that shape a run's tables, as JSON: a run is written anew when they change."""
+    if dumps is None:
+        return "{}"
+    return msgspec.json.encode({"hlo_dump": hlo_dumps.fingerprint_of(dumps)}).decode()
 
 
 def _is_current(store: Store, known: dict[str, Any]) -> bool:

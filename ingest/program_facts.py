@@ -84,6 +84,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
             rows.issues.append(Issue("warning", "damaged_hlo", message, source))
             continue
         rows.extend(found)
+        rows.issues += _assignment_issues(program, found, source)
         if program.assignment is not None:
             logical_ids.update(device for row in program.assignment.devices for device in row)
     logical_ids.update(row["logical_id"] for row in rows.groups)
@@ -116,6 +117,17 @@ def _of_program(program: Program, source: str) -> _Rows:
         rows.groups += _group_rows(key, members)
         rows.pairs += [key | {"source_device_id": s, "target_device_id": t} for s, t in exchanged]
     return rows
+
+
+def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+    """What groups rest on where nothing says which device runs which partition."""
+    if not rows.groups or (program.assignment is not None and not program.assignment_assumed):
+        return []
+    message = (
+        f"{program.module}: its HLO does not say which device runs which partition; groups name the "
+        "devices by the numbers of the partitions"
+    )
+    return [Issue("info", "device_assignment_unknown", message, source)]
 
 
 def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, tpu, wire, xs
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
+from xlahouse.ingest.hlo_names import OpTexts, launched_modules
 from xlahouse.ingest.wire import SpaceBytes
 from xlahouse.ingest.xspace import Plane
 
@@ -30,6 +31,7 @@ class FileEvents:
     host: str
     planes: list[PlaneEvents] = field(default_factory=list)
     programs: dict[int, Program] = field(default_factory=dict)
+    op_texts: OpTexts = field(default_factory=OpTexts)
     issues: list[Issue] = field(default_factory=list)
     profile_start_ns: int | None = None
 
@@ -59,6 +61,9 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
             )
             read.issues.append(Issue("error", "damaged_plane", message, path))
     _link(read)
+    named, found = read.op_texts.programs(launched_modules(read.planes), read.programs, path)
+    read.programs.update({program.program_id: program for program in named})
+    read.issues += found
     return read
 
 
@@ -119,6 +124,7 @@ def _read_plane(plane: Plane, read: FileEvents, virtual: bool, calls: HostCalls)
     if plane.events.is_empty():
         return
     if tpu.PLANE.match(plane.name):
+        read.op_texts.add(plane)
         read.planes.append(tpu.read_tpu_plane(plane, read.path, read.host))
     elif gpu.PLANE.match(plane.name):
         read.planes.append(gpu.read_gpu_plane(plane, read.path, read.host, calls))

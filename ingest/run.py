@@ -39,6 +39,7 @@ def ingest_paths(
     mesh: list[MeshAxis] | None = None,
     name: str | None = None,
     device_kind: str | None = None,
+    hlo_dump: str | None = None,
     strict: bool = False,
     on_event: OnEvent = lambda message: None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -53,6 +54,7 @@ def ingest_paths(
         mesh: mesh axes, major to minor, written as a setting of each run.
         name: what to call the run. Files that lie apart and have no manifest are then one run.
         device_kind: overrides the kind of device, as a setting.
+        hlo_dump: folder with the compiler's dumps of HLO, for programs whose HLO the traces lack.
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
         on_progress: called with (runs done, runs in all).
@@ -62,7 +64,7 @@ def ingest_paths(
     """
     runs, problems = _find_all(paths)
     runs = _as_one(runs, name, problems)
-    options = Options(tuple(mesh) if mesh else None, name, device_kind)
+    options = Options(tuple(mesh) if mesh else None, name, device_kind, hlo_dump)
     results: list[IngestResult] = []
     if runs:
         Store(root).clear_leftovers()

@@ -41,7 +41,8 @@ def capture(
     ),
     device: Annotated[str, typer.Option("--device", help="auto, cpu or tpu.")] = "auto",
     devices: Annotated[
-        int | None, typer.Option("--devices", min=1, help="Devices there are; meshes may be smaller.")
+        int | None,
+        typer.Option("--devices", min=1, help="Devices there are; meshes may be smaller."),
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Capture again what was captured before.")
@@ -112,6 +113,10 @@ def ingest(
         str | None, typer.Option("--device-kind", help="Kind of device, such as 'TPU v6e'.")
     ] = None,
     run: Annotated[str | None, typer.Option("--run", help="What to call the run.")] = None,
+    hlo_dump: Annotated[
+        str | None,
+        typer.Option("--hlo-dump", help="Folder with the compiler's dumps of optimized HLO."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
     ] = False,
@@ -122,6 +127,7 @@ def ingest(
     Examples:
       xlahouse ingest traces
       xlahouse ingest host0.xplane.pb -w wh --mesh dp=2,tp=4 --run baseline
+      xlahouse ingest traces --hlo-dump /tmp/xla_dump
     """
     from xlahouse.capture.manifest import parse_mesh
     from xlahouse.ingest.run import ingest_paths
@@ -136,6 +142,7 @@ def ingest(
             mesh=axes,
             name=run,
             device_kind=device_kind,
+            hlo_dump=hlo_dump,
             strict=strict,
             on_event=say,
             on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),

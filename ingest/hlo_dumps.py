@@ -1,0 +1,208 @@
+"""HLO that a compiler dumped beside a trace: found, matched to the run's programs, and read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+
+from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.frames import Issue
+from xlahouse.ingest.hlo import FINGERPRINT, Program, parse_program
+from xlahouse.ingest.hlo_names import launched_modules, missing_hlo
+from xlahouse.ingest.hlo_text import is_module_text, read_module_text
+from xlahouse.ingest.read import FileEvents
+
+# A proto says which device runs what, text does not.
+_KINDS = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
+_HEAD = re.compile(rb"HloModule ([^\s,]+)")
+_OTHER_STAGE = re.compile(r"before_|\.after_(?!optimizations)|\.\d{4}\.")
+_MODULE_NUMBER = re.compile(r"module_\d+")
+_LARGEST_HEAD = 1 << 16
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A file that holds a module's HLO.
+
+    compilation: what the files of one compilation share. rank: of these, the lowest is read.
+    program_id: where the file's name tells it.
+    """
+
+    path: str
+    compilation: str
+    rank: tuple[int, int]
+    program_id: int | None = None
+
+
+def list_dumps(folder: str, below: bool = True) -> list[Dump]:
+    """Files of optimized HLO in a folder and below it; other stages of the compiler are passed over.
+
+    Args:
+        folder: a folder, a file, or the URL of one.
+        below: whether to look in the folder's own folders too.
+
+    Raises:
+        XlahouseError: there is no such folder or file.
+    """
+    fs, root = open_fs(folder)
+    if not fs.exists(root):
+        raise XlahouseError(f"{folder}: no such file or folder")
+    files = sorted(fs.find(root, maxdepth=None if below else 1)) if fs.isdir(root) else [root]
+    return [dump for file in files if (dump := _dump(fs.unstrip_protocol(file))) is not None]
+
+
+def _dump(path: str) -> Dump | None:
+    name = path.rpartition("/")[2]
+    kind = next((n for n, suffix in enumerate(_KINDS) if name.endswith(suffix)), None)
+    if kind is None or _OTHER_STAGE.search(name):
+        return None
+    stem = name.removesuffix(_KINDS[kind])
+    number, fingerprint = _MODULE_NUMBER.search(stem), FINGERPRINT.search(stem)
+    stage = 0 if stem.endswith("after_optimizations") or _KINDS[kind] == ".hlo_proto.pb" else 1
+    return Dump(
+        path,
+        number[0] if number else stem,
+        (stage, kind),
+        int(fingerprint[1]) if fingerprint else None,
+    )
+
+
+def fingerprint_of(dumps: list[Dump]) -> str:
+    """12 hex digits that change when a dump is added, removed or rewritten."""
+    digest = hashlib.sha256()
+    for dump in dumps:
+        fs, path = open_fs(dump.path)
+        digest.update(f"{path.rpartition('/')[2]} {fs.size(path)}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def match_dumps(
+    dumps: list[Dump], needed: dict[int, str], source: str
+) -> tuple[list[Program], list[Issue]]:
+    """Programs of a run that dumps hold.
+
+    By the program id in the file's name, else by that in the proto, else by the module's name where one
+    program and one compilation bear it.
+
+    Args:
+        dumps: the files.
+        needed: module name of each program id that is wanted.
+        source: the run, for issues.
+    """
+    found: dict[int, Program] = {}
+    issues: list[Issue] = []
+    by_name: dict[str, list[Program]] = {}
+    for dump in _best(dumps):
+        program = _read(dump, set(needed.values()), issues)
+        if program is None:
+            continue
+        own = dump.program_id if dump.program_id is not None else program.program_id
+        if own in needed and (dump.program_id is not None or needed[own] == program.module):
+            found[own] = replace(program, program_id=own)
+        elif dump.program_id is None:
+            by_name.setdefault(program.module, []).append(program)
+    for name, programs in by_name.items():
+        wanting = [number for number, module in needed.items() if module == name]
+        wanting = [number for number in wanting if number not in found]
+        if len(wanting) == 1 and len(programs) == 1:
+            found[wanting[0]] = replace(programs[0], program_id=wanting[0])
+        elif wanting:
+            message = (
+                f"{len(programs)} dumps and {len(wanting)} programs are called {name}, and no id tells "
+                "which is which: none is used"
+            )
+            issues.append(Issue("warning", "hlo_dump_ambiguous", message, source, len(wanting)))
+    return list(found.values()), issues
+
+
+def _best(dumps: list[Dump]) -> list[Dump]:
+    """One file a compilation."""
+    best: dict[tuple[str, str], Dump] = {}
+    for dump in dumps:
+        key = (dump.path.rpartition("/")[0], dump.compilation)
+        if key not in best or dump.rank < best[key].rank:
+            best[key] = dump
+    return list(best.values())
+
+
+def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
+    """The program in a dump; None where it is none that is wanted, or cannot be read."""
+    fs, path = open_fs(dump.path)
+    try:
+        head = fs.cat_file(path, 0, _LARGEST_HEAD)
+        named = _HEAD.match(head.lstrip())
+        if named is None and dump.path.endswith((".txt", ".hlo")):
+            return None  # a compiler dumps other texts too
+        called = None if named is None else named[1].decode("utf-8", "replace")
+        if called is not None and called not in names and dump.program_id is None:
+            return None
+        return _parse(dump, fs.cat_file(path), issues)
+    except (OSError, ValueError) as error:
+        issues.append(Issue("warning", "damaged_hlo", f"{dump.path}: {error}", dump.path))
+        return None
+
+
+def _parse(dump: Dump, raw: bytes, issues: list[Issue]) -> Program:
+    if not is_module_text(raw):
+        return parse_program(raw, None, dump.path.rpartition("/")[2])
+    read = read_module_text(raw.decode("utf-8", "replace"), None, dump.path)
+    if read.problems:
+        shown = f"{read.problems[0]} (and {len(read.problems) - 1} more)"
+        issues.append(Issue("warning", "damaged_hlo", shown, dump.path, len(read.problems)))
+    return read.program
+
+
+def beside(paths: list[str]) -> list[Dump]:
+    """Dumps in the folders of these files."""
+    folders = dict.fromkeys(path.rpartition("/")[0] or "." for path in paths)
+    return [dump for folder in folders for dump in list_dumps(folder, below=False)]
+
+
+def attach(files: list[FileEvents], dumps: list[Dump], source: str) -> list[Issue]:
+    """Give the files of a run the programs that dumps hold, where the traces lack them.
+
+    Args:
+        files: those of the run; their `programs` are added to.
+        dumps: where to look.
+        source: the run, for issues.
+    """
+    issues: list[Issue] = []
+    for file in files:
+        needed = {
+            number: module
+            for number, module in launched_modules(file.planes).items()
+            if number not in file.programs or file.programs[number].loose
+        }
+        if not needed:
+            continue
+        programs, found = match_dumps(dumps, needed, source)
+        file.programs.update({program.program_id: program for program in programs})
+        issues += found
+    return issues
+
+
+def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> list[Issue]:
+    """Give a run's files all HLO that can be had, and say where it is wanting.
+
+    Args:
+        files: those of the run; their `programs` are added to.
+        dumps: what the user pointed at; None: look beside the traces.
+        source: the run, for issues.
+    """
+    lacking = [
+        file
+        for file in files
+        if any(
+            number not in file.programs or file.programs[number].loose
+            for number in launched_modules(file.planes)
+        )
+    ]
+    if not lacking:
+        return []
+    issues = attach(
+        lacking, beside([file.path for file in lacking]) if dumps is None else dumps, source
+    )
+    loose = [program for file in files for program in file.programs.values()]
+    return issues + missing_hlo(loose, source)

@@ -1,0 +1,77 @@
+"""Programs from the names of a TPU plane's ops, which are HLO text: for traces that carry no HLO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.hlo import Program
+from xlahouse.ingest.hlo_text import program_of_instructions
+from xlahouse.ingest.xspace import Plane
+
+_INSTRUCTION = r"^%\S+ = "
+
+
+@dataclass
+class OpTexts:
+    """Instruction texts by program id; under None those whose program the trace does not name."""
+
+    by_program: dict[int | None, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, plane: Plane) -> None:
+        """Take up the names in a plane's event metadata."""
+        ids = plane.metadata_stats.numbers("program_id", pl.UInt64)
+        named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION)).join(
+            ids, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
+        )
+        for program_id, text in named.select("program_id", "name").rows():
+            self.by_program[program_id][text] = None
+
+    def programs(
+        self, modules: dict[int, str], known: dict[int, Program], source: str
+    ) -> tuple[list[Program], list[Issue]]:
+        """Programs of the launches that have no HLO, as far as their ops' names tell.
+
+        Args:
+            modules: name of each program that was launched.
+            known: programs whose HLO the trace holds.
+            source: the file, for issues.
+        """
+        texts = dict(self.by_program)
+        unnamed = texts.pop(None, {})
+        if len(modules) == 1:  # then there is no doubt whose they are
+            texts.setdefault(next(iter(modules)), {}).update(unnamed)
+        found, issues = [], []
+        for program_id, instructions in texts.items():
+            if program_id is None or program_id in known:
+                continue
+            name = modules.get(program_id, f"program {program_id}")
+            read = program_of_instructions(instructions, program_id, name, source)
+            found.append(read.program)
+            issues += [Issue("warning", "damaged_hlo", line, source) for line in read.problems]
+        return found, issues
+
+
+def launched_modules(planes: list[PlaneEvents]) -> dict[int, str]:
+    """Name of each program that launches name by id."""
+    return {
+        number: module
+        for plane in planes
+        for number, module in plane.launches.select("program_id", "module").unique().rows()
+        if number is not None and module is not None
+    }
+
+
+def missing_hlo(programs: list[Program], source: str) -> list[Issue]:
+    """The finding that stands for programs that are known by their ops' names alone."""
+    count = sum(program.loose for program in programs)
+    if not count:
+        return []
+    message = (
+        "programs without HLO in the trace: kinds, sizes and groups are those in the names of their "
+        "ops, and what a fusion does is unknown; give the compiler's dump with --hlo-dump"
+    )
+    return [Issue("warning", "no_hlo", message, source, count)]

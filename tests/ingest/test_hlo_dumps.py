@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
+from tests.ingest.traces import rows, tpu_trace, write
+from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest.hlo_dumps import list_dumps, match_dumps
+from xlahouse.ingest.run import ingest_paths
+
+TEXT = """HloModule jit_f, is_scheduled=true, num_partitions=2
+
+ENTRY %main (x: f32[256]) -> f32[256] {
+  %x = f32[256]{0} parameter(0)
+  ROOT %all-reduce.1 = f32[256]{0} all-reduce(%x), channel_id=1, replica_groups=[1,2]<=[2], use_global_device_ids=true
+}
+"""  # noqa: E501
+
+
+def proto(name="jit_f", number=0):
+    """The all-reduce of tests.ingest.traces.tpu_trace, in devices 1 and 0 for partitions 0 and 1."""
+    module = ModuleBuilder(name, devices=[[1], [0]])
+    module.module.id = number
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", shape("f32", 256))
+    module.add(
+        entry,
+        "all-reduce.1",
+        "all-reduce",
+        shape("f32", 256),
+        x,
+        channel_id=1,
+        use_global_device_ids=True,
+        groups=[[0, 1]],
+    )
+    return module.serialize()
+
+
+def ingest(tmp_path, trace=None, **options):
+    path = write(tmp_path / "traces" / "host0.xplane.pb", trace or tpu_trace(hlo=False))
+    (result,) = ingest_paths([path], str(tmp_path / "wh"), **options)
+    return result
+
+
+def collective(tmp_path):
+    (row,) = rows(tmp_path / "wh", "collectives").to_dicts()
+    return row["kind"], row["payload_bytes"], row["group_size"]
+
+
+def codes(tmp_path):
+    return dict(rows(tmp_path / "wh", "issues").select("code", "count").rows())
+
+
+def test_without_hlo_the_names_of_ops_tell_what_they_can(tmp_path):
+    """The instruction text of the trace has a shape, but neither a channel nor groups."""
+    ingest(tmp_path)
+    assert collective(tmp_path) == ("all-reduce", 1024, None)
+    found = codes(tmp_path)
+    assert found["no_hlo"] == 1
+    assert found["collective_without_group"] == 1
+    assert "collective_without_payload" not in found
+
+
+def test_groups_in_a_name_are_taken(tmp_path):
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"\x28\x00\x30\x00")
+    plane.event(plane.line("XLA Modules"), "jit_f(77)", 1000, 5000)
+    text = (
+        "%psum.1 = f32[256]{0} all-reduce(f32[256]{0} %x), channel_id=1, replica_groups=[2,2]<=[4], "
+        "use_global_device_ids=true, to_apply=%add"
+    )
+    line = plane.line("XLA Ops")
+    plane.event(line, text, 2000, 1000, "psum.1", {"program_id": 77})
+    fused = "%slice-start.2 = ((f32[8]), f32[2], s32[]) async-start(f32[8] %y), calls=%gone"
+    plane.event(line, fused, 3100, 10, "slice-start.2", {"program_id": 77})
+    ingest(tmp_path, space(plane.plane))
+    assert collective(tmp_path) == ("all-reduce", 1024, 2)
+    ops = rows(tmp_path / "wh", "ops").sort("start_ps")
+    assert ops["category"].to_list() == ["collective", "copy"]
+    assert codes(tmp_path)["device_assignment_unknown"] == 1
+    assert rows(tmp_path / "wh", "replica_groups")["logical_id"].to_list() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [
+        ("module_0001.jit_f.after_optimizations.txt", TEXT.encode()),
+        ("module_0001.jit_f.after_optimizations.hlo.pb", proto()),
+        ("jit_f(77).hlo_proto.pb", proto("other")),
+        ("deep/er/module_0001.jit_f.cl_1.after_optimizations.txt", TEXT.encode()),
+    ],
+)
+def test_a_dump_gives_what_the_trace_lacks(tmp_path, name, contents):
+    write(tmp_path / "dump" / name, contents)
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    assert collective(tmp_path) == ("all-reduce", 1024, 2)
+    assert "no_hlo" not in codes(tmp_path)
+
+
+def test_a_dump_beside_the_trace_is_found(tmp_path):
+    write(tmp_path / "traces" / "jit_f(77).hlo_proto.pb", proto())
+    ingest(tmp_path)
+    assert collective(tmp_path) == ("all-reduce", 1024, 2)
+
+
+def test_a_dump_found_later_replaces_the_run(tmp_path):
+    first = ingest(tmp_path)
+    dump = write(tmp_path / "dump" / "module_0001.jit_f.after_optimizations.txt", TEXT.encode())
+    again = ingest(tmp_path, hlo_dump=dump)
+    assert (again.run_id, again.unchanged) == (first.run_id, False)
+    (run,) = runs(tmp_path)
+    (path,) = (file["path"] for file in run["files"] if file["table"] == "collectives")
+    assert pl.read_parquet(tmp_path / "wh" / path)["group_size"].to_list() == [2]
+    assert ingest(tmp_path, hlo_dump=dump).unchanged
+    assert ingest(tmp_path).unchanged  # without the option, what is there stays
+    assert set(json.loads(run["options"])) == {"hlo_dump"}
+
+
+def runs(tmp_path):
+    (file,) = (tmp_path / "wh" / "tables" / "runs").glob("*.parquet")
+    return pl.read_parquet(file).to_dicts()
+
+
+def test_the_hlo_of_the_trace_wins(tmp_path):
+    wrong = TEXT.replace("f32[256]", "f32[4096]").encode()
+    write(tmp_path / "dump" / "module_0001.jit_f.after_optimizations.txt", wrong)
+    ingest(tmp_path, tpu_trace(), hlo_dump=str(tmp_path / "dump"))
+    assert collective(tmp_path) == ("all-reduce", 1024, 2)
+
+
+def test_names_that_do_not_tell_programs_apart_are_an_issue(tmp_path):
+    for number in (1, 2):
+        path = tmp_path / "dump" / f"module_000{number}.jit_f.after_optimizations.txt"
+        write(path, TEXT.encode())
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    assert collective(tmp_path)[2] is None
+    assert codes(tmp_path)["hlo_dump_ambiguous"] == 1
+
+
+def test_what_a_compiler_dumps_besides_is_passed_over(tmp_path):
+    for name in (
+        "module_0001.jit_f.before_optimizations.txt",
+        "module_0001.jit_f.0003.fusion.after_pipeline-start.before_x.txt",
+        "module_0001.jit_f.thunk_sequence.txt",
+        "module_0001.jit_f.sm_9.0_gpu_after_optimizations-buffer-assignment.txt",
+        "readme.md",
+    ):
+        write(tmp_path / name, b"not HLO")
+    write(tmp_path / "module_0001.jit_f.after_optimizations.txt", TEXT.encode())
+    programs, issues = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f"}, "run")
+    assert [(p.program_id, p.module, p.assignment_assumed) for p in programs] == [
+        (5, "jit_f", True)
+    ]
+    assert issues == []
+
+
+def test_the_proto_of_a_compilation_wins_over_its_text(tmp_path):
+    write(tmp_path / "module_0001.jit_f.after_optimizations.txt", TEXT.encode())
+    write(tmp_path / "module_0001.jit_f.after_optimizations.hlo.pb", proto())
+    ((program,), _) = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f"}, "run")
+    assert program.assignment.devices == ((1,), (0,))
+
+
+def test_a_protos_own_id_matches_where_its_name_does(tmp_path):
+    write(tmp_path / "a.hlo.pb", proto("jit_f", 5))
+    write(tmp_path / "b.hlo.pb", proto("jit_f", 6))
+    programs, issues = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f", 6: "jit_f"}, "run")
+    assert sorted(program.program_id for program in programs) == [5, 6]
+    assert issues == []
+
+
+def test_damaged_dumps_cost_themselves(tmp_path):
+    write(tmp_path / "jit_f(77).hlo_proto.pb", b"\xff\xff\xff")
+    broken = TEXT.replace("parameter(0)", "parameter(0").encode()
+    write(
+        tmp_path / "module_0001.jit_g.after_optimizations.txt", broken.replace(b"jit_f", b"jit_g")
+    )
+    programs, issues = match_dumps(list_dumps(str(tmp_path)), {77: "jit_f", 8: "jit_g"}, "run")
+    assert [program.program_id for program in programs] == [8]
+    assert [(issue.code, issue.count) for issue in issues] == [("damaged_hlo", 1)] * 2
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(XlahouseError, match="gone: no such file or folder"):
+        ingest(tmp_path, hlo_dump=str(tmp_path / "gone"))
