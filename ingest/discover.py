@@ -5,27 +5,51 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from xlahouse.capture.errors import ManifestError, XlahouseError
+from xlahouse.capture.errors import ManifestError, TraceFormatError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
+from xlahouse.ingest.chrome_files import (
+    JSON,
+    SNIFFED,
+    host_of,
+    is_chrome,
+    is_copy,
+    named_trace,
+)
 from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.formats import XPLANE
 
-XPLANE = ".xplane.pb"
-CHROME = (".trace.json.gz", ".trace.json")
 _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of one run, and its manifest's place where it has one."""
+    """The files of one run, and its manifest's place where it has one.
+
+    spares: Chrome traces that say less of what an xplane says, by the xplane's path: read where that
+    cannot be. replaced: such xplanes, by path, and why they could not be.
+    """
 
     name: str
     paths: tuple[str, ...]
     manifest_path: str | None = None
+    spares: tuple[tuple[str, str], ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
+
+    def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
+        """The run with spares for files that were refused; None where there is no spare for any."""
+        spares = dict(self.spares)
+        reasons = {error.path: error.reason for error in refused if error.path in spares}
+        if not reasons:
+            return None
+        paths = tuple(spares[path] if path in reasons else path for path in self.paths)
+        return replace(
+            self, paths=paths, spares=(), replaced=(*self.replaced, *sorted(reasons.items()))
+        )
 
 
 @dataclass(frozen=True)
@@ -49,7 +73,8 @@ def find_runs(path: str) -> Found:
     """The runs under a path or URL.
 
     A `trace_<timestamp>.trace` folder is one run, whatever sessions lie in it; so is a
-    `plugins/profile/<session>` folder. An xplane file anywhere else is a run of its own.
+    `plugins/profile/<session>` folder. A trace file anywhere else is a run of its own. A Chrome trace
+    beside an xplane of the same host is its spare.
 
     Raises:
         XlahouseError: nothing is there, or nothing that can be read.
@@ -59,20 +84,51 @@ def find_runs(path: str) -> Found:
         raise XlahouseError(f"{path}: no such file or folder")
     problems: list[str] = []
     files = _files_under(fs, root, problems) if fs.isdir(root) else [root]
-    traces = [file for file in files if file.endswith(XPLANE) or file == root]
-    odd = [file for file in traces if not fs.isfile(file)]
+    odd = [file for file in files if (XPLANE in file or JSON.search(file)) and not fs.isfile(file)]
     problems += [f"{file}: not a regular file; it is left out" for file in odd]
-    traces = [file for file in traces if file not in odd]
-    if traces == [root] and not root.endswith(XPLANE):
-        raise XlahouseError(f"{path}: not an {XPLANE} file; point at one or at a folder of them")
-    if not traces and not problems:
-        chrome = sum(file.endswith(CHROME) for file in files)
-        found = f"{chrome} Chrome traces, which are not read yet, but " if chrome else ""
-        raise XlahouseError(f"{path}: {found}no {XPLANE} files; point at a profiler's log folder")
+    files = [file for file in files if file not in odd]
+    xplanes = [file for file in files if file.endswith(XPLANE)]
+    chrome = _chrome_traces(fs, files, alone=files == [root])
+    if files == [root] and not xplanes and not chrome:
+        raise XlahouseError(
+            f"{path}: neither an {XPLANE} file nor a Chrome trace; point at one or at a folder of them"
+        )
+    if not xplanes and not chrome and not problems:
+        raise XlahouseError(
+            f"{path}: no {XPLANE} files and no Chrome traces; point at a profiler's log folder"
+        )
+    spares = _spares(xplanes, chrome)
     groups: dict[str, list[str]] = {}
-    for file in traces:
+    for file in sorted([*xplanes, *(file for file in chrome if file not in spares.values())]):
         groups.setdefault(_run_key(file), []).append(file)
-    return Found([_run(fs, key, tuple(group)) for key, group in groups.items()], problems)
+    return Found([_run(fs, key, tuple(group), spares) for key, group in groups.items()], problems)
+
+
+def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool) -> list[str]:
+    """Chrome traces among files: by name, or by their first bytes where the name says no more than JSON.
+
+    alone: whether the user named the file, which then may have any name.
+    """
+    found = []
+    for file in files:
+        if file.endswith(XPLANE) or not (alone or JSON.search(file)):
+            continue
+        if named_trace(file):
+            found.append(file)
+            continue
+        with fs.open(file, "rb") as opened:
+            if is_chrome(opened.read(SNIFFED)):
+                found.append(file)
+    traces = [*found, *(file for file in files if file.endswith(XPLANE))]
+    return [file for file in found if not is_copy(file, traces)]
+
+
+def _spares(xplanes: list[str], chrome: list[str]) -> dict[str, str]:
+    """xplane -> the Chrome trace of the same host in its folder."""
+    by_host = {(file.rpartition("/")[0], host_of(file)): file for file in chrome}
+    stems = {file: file.rpartition("/")[2].removesuffix(XPLANE) for file in xplanes}
+    keys = {file: (file.rpartition("/")[0], stem) for file, stem in stems.items()}
+    return {file: by_host[key] for file, key in keys.items() if key in by_host}
 
 
 def _files_under(fs: fsspec.AbstractFileSystem, root: str, problems: list[str]) -> list[str]:
@@ -108,15 +164,26 @@ def _run_key(path: str) -> str:
     return path
 
 
-def _run(fs: fsspec.AbstractFileSystem, key: str, members: tuple[str, ...]) -> RunFiles:
+def _run(
+    fs: fsspec.AbstractFileSystem, key: str, members: tuple[str, ...], spares: dict[str, str]
+) -> RunFiles:
     folder, _, last = key.rpartition("/")
-    paths = tuple(fs.unstrip_protocol(file).removeprefix("file://") for file in members)
+    paths = tuple(_unstripped(fs, file) for file in members)
     match = TRACE_DIR.match(last)
     manifest = f"{folder}/metadata_{match['timestamp']}.json" if match else None
-    if manifest is None or not fs.exists(manifest):
-        name = members[0].rpartition("/")[2].removesuffix(XPLANE)
-        return RunFiles(name if match is None else last, paths)
-    return RunFiles(last, paths, fs.unstrip_protocol(manifest).removeprefix("file://"))
+    if manifest is not None and not fs.exists(manifest):
+        manifest = None
+    name = last if match else host_of(members[0]).removesuffix(XPLANE)
+    return RunFiles(
+        name,
+        paths,
+        manifest and _unstripped(fs, manifest),
+        tuple((_unstripped(fs, f), _unstripped(fs, spares[f])) for f in members if f in spares),
+    )
+
+
+def _unstripped(fs: fsspec.AbstractFileSystem, path: str) -> str:
+    return str(fs.unstrip_protocol(path)).removeprefix("file://")
 
 
 def read_manifest(run: RunFiles) -> tuple[Manifest | None, bytes]:

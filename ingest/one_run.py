@@ -16,10 +16,11 @@ from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest import hlo_dumps
 from xlahouse.ingest.assemble import assemble
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
+from xlahouse.ingest.formats import read_trace
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.hlo_dumps import Dump
 from xlahouse.ingest.pipeline import schedule_of
-from xlahouse.ingest.read import FileEvents, read_xplane
+from xlahouse.ingest.read import FileEvents
 from xlahouse.ingest.rows import issue_rows
 from xlahouse.ingest.run_row import run_row
 from xlahouse.ingest.schema import INGEST_VERSION
@@ -73,12 +74,17 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             store.rename_run(known, name)
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     files, refused = _read_files(sources)
+    if (with_spares := run.instead_of(refused)) is not None:
+        return ingest_run(with_spares, root, options)
+    if not files:
+        raise refused[0]
     from_dumps = hlo_dumps.complete(files, dumps, run.name)
     named = manifest.mesh_device_ids if manifest else []
     built = assemble(files, run.name, named, schedule_of(manifest))
     row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
+    row |= {"source": _source_of(files)}
     row |= {"options": shaping}
-    found = [*_refusals(refused), *from_dumps, *_missing_devices(row, run.name)]
+    found = [*_refusals(refused), *_replacements(run), *from_dumps, *_missing_devices(row, run.name)]
     issues = pl.concat([built.tables["issues"], issue_rows(found)])
     tables = built.tables | {"issues": issues}
     check_coverage(tables["coverage"])
@@ -103,22 +109,34 @@ def _is_current(store: Store, known: dict[str, Any]) -> bool:
 
 
 def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceFormatError]]:
-    """(files that could be read, errors of the others); raises the first where none could."""
+    """(files that could be read, errors of the others)."""
     files, refused = [], []
     for source in sources:
         with fsspec.open(source.path, "rb") as file:
             raw = file.read()
         try:
-            files.append(read_xplane(raw, source.path))
+            files.append(read_trace(raw, source.path))
         except TraceFormatError as error:
             refused.append(error)
-    if not files:
-        raise refused[0]
     return files, refused
+
+
+def _source_of(files: list[FileEvents]) -> str:
+    """What a run was read from: a Chrome trace tells less, so one among its files is worth saying."""
+    return "chrome" if any(file.format == "chrome" for file in files) else "xplane"
 
 
 def _refusals(errors: list[TraceFormatError]) -> list[Issue]:
     return [Issue("error", "unreadable_file", error.reason, error.path) for error in errors]
+
+
+def _replacements(run: RunFiles) -> list[Issue]:
+    """Xplanes whose Chrome trace was read in their place."""
+    advice = "the Chrome trace beside it is read instead, which tells less"
+    return [
+        Issue("warning", "xplane_replaced", f"{reason}; {advice}", path)
+        for path, reason in run.replaced
+    ]
 
 
 def _missing_devices(row: dict[str, Any], source: str) -> list[Issue]:

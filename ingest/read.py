@@ -34,6 +34,7 @@ class FileEvents:
     op_texts: OpTexts = field(default_factory=OpTexts)
     issues: list[Issue] = field(default_factory=list)
     profile_start_ns: int | None = None
+    format: str = "xplane"  # or "chrome"
 
 
 def read_xplane(raw: bytes, path: str) -> FileEvents:

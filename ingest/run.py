@@ -112,7 +112,8 @@ def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list
             "own; ingest them without --run"
         )
         return []
-    return [RunFiles(name, tuple(path for run in runs for path in run.paths))]
+    paths = tuple(path for run in runs for path in run.paths)
+    return [RunFiles(name, paths, spares=tuple(spare for run in runs for spare in run.spares))]
 
 
 def _each(

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from xlahouse.capture.errors import XlahouseError
-from xlahouse.ingest.discover import Source, find_runs, run_id_of
+from xlahouse.capture.errors import TraceFormatError, XlahouseError
+from xlahouse.ingest.discover import RunFiles, Source, find_runs, run_id_of
 
 
 def touch(root, *names):
@@ -68,15 +68,44 @@ def test_one_file(tmp_path):
     ("names", "point", "message"),
     [
         ([], "absent", "no such file or folder"),
-        (["x/a.txt"], "x", r"no \.xplane\.pb files"),
-        (["x/a.trace.json.gz"], "x", "1 Chrome traces, which are not read yet"),
-        (["a.txt"], "a.txt", r"not an \.xplane\.pb file"),
+        (["x/a.txt", "x/a.json"], "x", r"no \.xplane\.pb files and no Chrome traces"),
+        (["a.txt"], "a.txt", r"neither an \.xplane\.pb file nor a Chrome trace"),
     ],
 )
 def test_nothing_to_read_is_an_error(tmp_path, names, point, message):
     touch(tmp_path, *names)
     with pytest.raises(XlahouseError, match=message):
         find_runs(str(tmp_path / point))
+
+
+def test_a_chrome_trace_is_a_run_where_no_xplane_of_its_host_stands_beside_it(tmp_path):
+    session = "log/plugins/profile/s1"
+    touch(
+        tmp_path,
+        f"{session}/a.xplane.pb",
+        f"{session}/a.trace.json.gz",
+        f"{session}/b.trace.json.gz",
+        f"{session}/perfetto_trace.json.gz",  # JAX's copy of a host's trace
+        "loose/c.trace.json.zst",
+        "loose/metadata_1.json",
+    )
+    (tmp_path / "loose/kineto.json").write_bytes(b'{"schemaVersion": 1, "traceEvents": []}')
+    found = {run.name: run for run in find_runs(str(tmp_path)).runs}
+    assert sorted(found) == ["a", "c", "kineto"]
+    names = [path.rpartition("/")[2] for path in found["a"].paths]
+    assert names == ["a.xplane.pb", "b.trace.json.gz"]
+    spare = f"{tmp_path}/{session}/a"
+    assert found["a"].spares == ((f"{spare}.xplane.pb", f"{spare}.trace.json.gz"),)
+
+
+def test_a_spare_takes_the_place_of_an_xplane_that_cannot_be_read():
+    run = RunFiles("r", ("a.xplane.pb", "b.xplane.pb"), spares=(("a.xplane.pb", "a.trace.json"),))
+    errors = [TraceFormatError("a.xplane.pb", "the file is empty")]
+    instead = run.instead_of(errors)
+    assert instead.paths == ("a.trace.json", "b.xplane.pb")
+    assert instead.replaced == (("a.xplane.pb", "the file is empty"),)
+    assert instead.instead_of(errors) is None
+    assert run.instead_of([TraceFormatError("b.xplane.pb", "no spare")]) is None
 
 
 def test_identity_is_contents_wherever_and_in_whatever_order():

@@ -1,0 +1,112 @@
+"""Reads a Chrome trace file, of XLA's profiler or of PyTorch's: each process goes to its reader."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest import chrome_host, chrome_tpu, frames
+from xlahouse.ingest.chrome_columns import Trace, read_columns
+from xlahouse.ingest.chrome_events import FAILURES
+from xlahouse.ingest.chrome_files import host_of
+from xlahouse.ingest.chrome_rows import integer
+from xlahouse.ingest.chrome_spans import Spans, find_spans
+from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.read import FileEvents
+
+MOST_EVENTS = 1_000_000  # XLA's exporter keeps the earliest (jax#21295)
+_DEVICE = "/device:"
+
+
+def read_chrome(raw: bytes, path: str) -> FileEvents:
+    """Read a Chrome trace.
+
+    Raises:
+        TraceFormatError: nothing can be had from it.
+    """
+    try:
+        trace = read_columns(raw)
+    except ValueError as error:
+        raise TraceFormatError(path, str(error)) from error
+    if trace.events.is_empty():
+        raise TraceFormatError(path, f"no event can be had from it{_because(trace)}")
+    read = FileEvents(path, host_of(path), format="chrome")
+    spans = find_spans(trace.events, _base_ns(trace), path)
+    read.profile_start_ns = spans.start_ns
+    read.issues += [*_damage(trace, path), *spans.issues]
+    if trace.document.lost:
+        read.planes.append(PlaneEvents(coverage=_lost(trace.document.lost, path)))
+    _read_processes(trace, spans, read)
+    return read
+
+
+def _because(trace: Trace) -> str:
+    return f": {trace.damage}" if trace.damage else ""
+
+
+def _base_ns(trace: Trace) -> int | None:
+    """UNIX time that PyTorch's profiler counts times from; XLA's does not tell."""
+    try:
+        return integer(msgspec.json.decode(trace.header.get("baseTimeNanoseconds", b"null")))
+    except FAILURES:
+        return None
+
+
+def _damage(trace: Trace, path: str) -> list[Issue]:
+    """What is wrong with the file as a whole."""
+    document, count = trace.document, trace.events.height
+    cut = trace.damage or "its array of events has no end"
+    late = "it begins in the middle of the events"
+    kept = f"the {count:,} events that are whole are kept"
+    mended = "events with a damaged name or argument are kept by their times"
+    capped = f"{count:,} events: the exporter keeps the earliest million, later ones are missing"
+    found = (
+        ("error", "truncated", int(document.starts_late), f"{late}; {kept}"),
+        (
+            "error",
+            "truncated",
+            int(document.ends_early or trace.damage is not None),
+            f"{cut}; {kept}",
+        ),
+        ("error", "damaged_event", document.lost, "events that are damaged beyond use"),
+        ("warning", "mended_event", document.repaired, mended),
+        ("error", "events_capped", count if count >= MOST_EVENTS and _is_xla(trace) else 0, capped),
+    )
+    return [Issue(s, code, text, path, n) for s, code, n, text in found if n]
+
+
+def _is_xla(trace: Trace) -> bool:
+    return any(name.startswith((_DEVICE, chrome_host.PROCESS)) for name in trace.processes.values())
+
+
+def _lost(count: int, path: str) -> pl.DataFrame:
+    row = (path, "", "damaged text", None, count, 0, count)
+    return pl.DataFrame([row], schema=frames.COVERAGE, orient="row")
+
+
+def _read_processes(trace: Trace, spans: Spans, read: FileEvents) -> None:
+    """Every process of an XLA export to its reader."""
+    keys = pl.DataFrame(
+        [
+            (number, pid, trace.threads.get((pid, tid), tid))
+            for number, (pid, tid) in enumerate(trace.lines)
+        ],
+        schema={"line": pl.Int32, "pid": pl.String, "thread": pl.String},
+        orient="row",
+    )
+    rows = spans.rows.join(keys, on="line", how="left", maintain_order="left")
+    refused = spans.refused.join(keys, on="line", how="left")
+    virtual = not any(name.startswith(_DEVICE) for name in trace.processes.values())
+    for pid in dict.fromkeys(pid for pid, _ in trace.lines):
+        mine, bad = rows.filter(pl.col("pid") == pid), refused.filter(pl.col("pid") == pid)
+        if mine.is_empty() and bad.is_empty():
+            continue
+        name = trace.processes.get(pid, f"process {pid}")
+        if chrome_tpu.PROCESS.search(name):
+            plane, programs = chrome_tpu.read_tpu_process(name, mine, bad, read.path, read.host)
+            for program in programs:
+                read.programs.setdefault(program.program_id, program)
+        else:
+            plane = chrome_host.read_host_process(name, mine, bad, read.path, read.host, virtual)
+        read.planes.append(plane)

@@ -1,0 +1,147 @@
+"""Columns of a Chrome trace: every event of a file in one frame, and what its lines are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from xlahouse.ingest import chrome_times
+from xlahouse.ingest.chrome_document import Document, Events
+from xlahouse.ingest.chrome_events import FAILURES, QuickEvent
+from xlahouse.ingest.containers import Unpacked
+from xlahouse.ingest.frames import LATEST_PS
+
+METADATA = "M"
+# us and ps make up a time (ingest/chrome_times.py). id and args are JSON text.
+EVENTS: dict[str, Any] = {
+    "line": pl.Int32,
+    "ph": pl.String,
+    "name": pl.String,
+    "cat": pl.String,
+    "us": pl.Int64,
+    "ps": pl.Int64,
+    "duration_ps": pl.Int64,
+    "id": pl.String,
+    "args": pl.String,
+}
+Line = tuple[str, str]  # pid, tid
+
+
+@dataclass
+class Trace:
+    """A Chrome trace as columns.
+
+    events: EVENTS and `event` (number in file order), without metadata events. lines: pid and tid of each
+    line, by its number. processes, threads: what metadata events call them; labels: by process, such as
+    "GPU 0". header: what stands around the events. damage: why the container ends too early, or None.
+    """
+
+    document: Document
+    events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EVENTS))
+    lines: list[Line] = field(default_factory=list)
+    processes: dict[str, str] = field(default_factory=dict)
+    threads: dict[Line, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    damage: str | None = None
+
+    @property
+    def header(self) -> dict[str, msgspec.Raw]:
+        return self.document.header
+
+
+def read_columns(raw: bytes) -> Trace:
+    """A file's events as columns.
+
+    Args:
+        raw: the file, compressed or not.
+
+    Raises:
+        ValueError: it holds no events.
+    """
+    unpacked = Unpacked(raw)
+    trace = Trace(Document(unpacked))
+    numbers: dict[Any, int] = {}
+    frames = []
+    for batch in trace.document.batches():
+        frame = _columns(batch, numbers)
+        metadata = frame.filter(pl.col("ph") == METADATA)
+        if not metadata.is_empty():
+            _name_lines(trace, metadata, list(numbers))
+            frame = frame.filter(pl.col("ph") != METADATA)
+        frames.append(frame)
+    trace.damage = unpacked.damage
+    named = [(_key(pid), _key(tid)) for pid, tid in numbers]
+    trace.lines = list(dict.fromkeys(named))
+    same = [trace.lines.index(line) for line in named]
+    events = pl.concat(frames, rechunk=True).with_row_index("event")
+    if same != list(range(len(same))):
+        events = events.with_columns(pl.col("line").replace_strict(range(len(same)), same))
+    trace.events = events.with_columns(pl.col("line").cast(pl.Int32))
+    return trace
+
+
+def _columns(events: Events, numbers: dict[Any, int]) -> pl.DataFrame:
+    """A frame of events; numbers gives each (pid, tid) as it is written its line's number, and grows."""
+    events = [event for event in events if event.ph or event.name or event.ts]  # type: ignore[assignment]
+    if events and isinstance(events[0], QuickEvent):
+        starts = chrome_times.from_doubles(_doubles([event.ts for event in events]))
+        durations = chrome_times.from_doubles(_doubles([event.dur for event in events]))
+    else:
+        starts = chrome_times.from_text(_texts([event.ts for event in events]))
+        durations = chrome_times.from_text(_texts([event.dur for event in events]))
+    lines = [numbers.setdefault((event.pid, event.tid), len(numbers)) for event in events]
+    short = durations["us"].is_between(-LATEST_PS // chrome_times.PS, LATEST_PS // chrome_times.PS)
+    length = durations["us"].set(~short.fill_null(False), None) * chrome_times.PS + durations["ps"]
+    return pl.DataFrame(
+        {
+            "line": pl.Series(lines, dtype=pl.Int32),
+            "ph": pl.Series([event.ph for event in events], dtype=pl.String),
+            "name": pl.Series([event.name for event in events], dtype=pl.String),
+            "cat": pl.Series([event.cat for event in events], dtype=pl.String),
+            "us": starts["us"],
+            "ps": starts["ps"],
+            "duration_ps": length,
+            "id": _texts([event.id for event in events]),
+            "args": _texts([event.args for event in events]),
+        },
+        schema=EVENTS,
+    )
+
+
+def _doubles(values: list[Any]) -> pl.Series:
+    return pl.Series(values, dtype=pl.Float64)
+
+
+def _texts(values: list[Any]) -> pl.Series:
+    """JSON text; NULL where it is absent or null."""
+    raw = pl.Series("raw", [bytes(value) or None for value in values], dtype=pl.Binary)
+    try:
+        decoded = raw.cast(pl.String)
+    except pl.exceptions.ComputeError:  # rare: arguments are not checked when they are cut out
+        decoded = raw.map_elements(lambda value: value.decode("utf-8", "replace"), pl.String)
+    return decoded.set(decoded == "null", None)
+
+
+def _key(number: Any) -> str:
+    """A pid or tid is the same one as a number and as a string."""
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    return "" if number is None else str(number)
+
+
+def _name_lines(trace: Trace, metadata: pl.DataFrame, keys: list[Any]) -> None:
+    for name, line, args in metadata.select("name", "line", "args").iter_rows():
+        pid, tid = (_key(part) for part in keys[line])
+        try:
+            said = msgspec.json.decode(args or "{}", type=dict[str, Any])
+        except FAILURES:
+            continue
+        if name == "process_name" and said.get("name"):
+            trace.processes[pid] = str(said["name"]).strip()
+        elif name == "thread_name" and said.get("name"):
+            trace.threads[pid, tid] = str(said["name"]).strip()
+        elif name == "process_labels" and said.get("labels"):
+            trace.labels[pid] = str(said["labels"]).strip()
