@@ -11,7 +11,7 @@ try:
     import typer
 
     from xlahouse.capture.errors import XlahouseError
-    from xlahouse.sql import verbs_ask, verbs_make, verbs_set, verbs_tpu
+    from xlahouse.sql import verbs_ask, verbs_export, verbs_make, verbs_set, verbs_tpu
     from xlahouse.sql.blame import is_interrupt
 except KeyboardInterrupt:  # the user need not wait for the imports, nor see where they are
     sys.exit(130)
@@ -44,6 +44,7 @@ set_app.command("mesh")(verbs_set.set_mesh_of)
 set_app.command("peaks")(verbs_set.set_peaks_of)
 set_app.command("device-kind")(verbs_set.set_device_kind_of)
 app.add_typer(set_app, name="set")
+app.add_typer(verbs_export.export_app, name="export")
 app.add_typer(verbs_tpu.tpu_app, name="tpu")
 
 

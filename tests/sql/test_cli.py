@@ -63,6 +63,7 @@ def test_the_verbs() -> None:
         "tables",
         "check",
         "report",
+        "export perfetto",
         "tpu create",
         "tpu run",
         "tpu fetch",

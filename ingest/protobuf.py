@@ -1,0 +1,77 @@
+"""Protobuf messages from tables of field numbers: classes for one message, Arrow for many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "int64": _FIELD.TYPE_INT64,
+    "int32": _FIELD.TYPE_INT32,
+    "uint64": _FIELD.TYPE_UINT64,
+    "uint32": _FIELD.TYPE_UINT32,
+    "fixed64": _FIELD.TYPE_FIXED64,
+    "double": _FIELD.TYPE_DOUBLE,
+    "float": _FIELD.TYPE_FLOAT,
+    "bool": _FIELD.TYPE_BOOL,
+    "bytes": _FIELD.TYPE_BYTES,
+}
+
+
+class Messages:
+    """Message types of one protobuf package.
+
+    Args:
+        tables: message -> lines of `number name type`; `*` marks a repeated field, `?` one of the
+            message's oneof. A type that is no scalar is another message of the tables.
+        package: by which no two of these differ in one process.
+    """
+
+    def __init__(self, tables: Mapping[str, str], package: str) -> None:
+        self._tables, self._package = tables, package
+
+    def message(self, name: str) -> Any:
+        """The class of a message, to parse or to build one."""
+        return message_factory.GetMessageClass(self._descriptor(name))
+
+    def columns(self, name: str) -> Any:
+        """Many messages at once, in Rust: `.list_to_record_batch([bytes, …])` decodes them into
+        Arrow, `.record_batch_to_array(batch)` encodes each row."""
+        import ptars
+
+        descriptor = self._descriptor(name)
+        return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+
+    def _descriptor(self, name: str) -> Any:
+        return self._pool.FindMessageTypeByName(f"{self._package}.{name}")
+
+    @cached_property
+    def _pool(self) -> Any:
+        file = descriptor_pb2.FileDescriptorProto(
+            name=f"{self._package}.proto", package=self._package, syntax="proto3"
+        )
+        for name, lines in self._tables.items():
+            message = file.message_type.add(name=name)
+            for line in lines.splitlines():
+                if line.strip():
+                    self._add_field(message, *line.split())
+        pool = descriptor_pool.DescriptorPool()
+        pool.Add(file)
+        return pool
+
+    def _add_field(self, message: Any, number: str, name: str, kind: str) -> None:
+        field = message.field.add(name=name, number=int(number))
+        bare = kind.rstrip("*?")
+        field.label = _FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL
+        if bare in _SCALARS:
+            field.type = _SCALARS[bare]
+        else:
+            field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{self._package}.{bare}"
+        if kind.endswith("?"):
+            if not message.oneof_decl:
+                message.oneof_decl.add(name="value")
+            field.oneof_index = 0

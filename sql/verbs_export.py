@@ -1,0 +1,78 @@
+"""The verbs that write a run in the form of another tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xlahouse.sql.options import WarehouseOption, complete_run, open_warehouse
+
+if TYPE_CHECKING:
+    from xlahouse.sql.warehouse import Warehouse
+
+export_app = typer.Typer(
+    help="Write runs in the form of another tool.", no_args_is_help=True, rich_markup_mode=None
+)
+RunsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN…", help="Id, prefix or name.", autocompletion=complete_run),
+]
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", help="The file; a folder where there are several runs.")
+]
+
+
+@export_app.command()
+def perfetto(
+    runs: RunsArgument, output: OutputOption, warehouse: WarehouseOption = "./warehouse"
+) -> None:
+    """Write a trace that opens in ui.perfetto.dev.
+
+    Each device is a process with its launches, the lines of its plane, its collectives by axis
+    (arrows join the participants of an instance) and its counters; each host one with its phases
+    and threads.
+
+    \b
+    Examples:
+      xlahouse export perfetto tp4 -o tp4.pftrace
+      xlahouse export perfetto tp4 dp2.tp2 -w wh -o traces
+    """
+    from xlahouse.reports.perfetto import write_perfetto
+
+    _export_each(runs, output, warehouse, ".pftrace", write_perfetto)
+
+
+def _export_each(
+    runs: list[str],
+    output: Path,
+    root: str,
+    suffix: str,
+    write: Callable[[Warehouse, str, Path, Callable[[str], None]], object],
+) -> None:
+    """Write each run into a file of its own and print the files' names."""
+    from xlahouse.sql.progress import progress
+
+    with open_warehouse(root) as warehouse, progress("export") as say:
+        ids = dict.fromkeys(warehouse.resolve_run(run) for run in runs)
+        names = {row["run_id"]: row["name"] or row["run_id"] for row in warehouse.runs()}
+        several = len(ids) > 1 or output.is_dir()
+        (output if several else output.parent).mkdir(parents=True, exist_ok=True)
+        for run_id in ids:
+            path = (
+                output / f"{_file_name(names[run_id], run_id, ids, names)}{suffix}"
+                if several
+                else output
+            )
+            write(warehouse, run_id, path, lambda line: say(line, passing=True))
+            print(path)
+
+
+def _file_name(name: str, run_id: str, ids: dict[str, None], names: dict[str, str]) -> str:
+    """The run's name where it can be one and is the only one, with its id where not."""
+    plain = re.sub(r"[^\w.+-]+", "_", name).strip("._") or run_id
+    alike = [other for other in ids if names[other] == name]
+    return plain if len(alike) == 1 and plain == name else f"{plain}-{run_id}"
