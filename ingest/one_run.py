@@ -68,7 +68,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     if known is not None and _is_current(store, known) and shaping in ("{}", known["options"]):
         store.create(version("xlahouse"))
         rows = {file["table"]: file["rows"] for file in known["files"]}
-        _check_options(options, rows.get("devices", 0))
+        _check_options(options, known["expected_device_count"] or 0)
         _apply_settings(root, run_id, options)
         if name != known["name"]:
             store.rename_run(known, name)
@@ -84,11 +84,16 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
     row |= {"source": _source_of(files)}
     row |= {"options": shaping}
-    found = [*_refusals(refused), *_replacements(run), *from_dumps, *_missing_devices(row, run.name)]
+    found = [
+        *_refusals(refused),
+        *_replacements(run),
+        *from_dumps,
+        *_missing_devices(row, run.name),
+    ]
     issues = pl.concat([built.tables["issues"], issue_rows(found)])
     tables = built.tables | {"issues": issues}
     check_coverage(tables["coverage"])
-    _check_options(options, built.tables["devices"].height)
+    _check_options(options, _programmed(built.tables["devices"]))
     store.create(version("xlahouse"))
     store.write_run(row, tables)
     _apply_settings(root, run_id, options)
@@ -166,6 +171,11 @@ def check_coverage(coverage: pl.DataFrame) -> None:
             f"{line['source']} {line['plane']} {line['line']}: read {line['events_read']} events but "
             f"wrote {line['rows_written']} and rejected {line['events_rejected']}; please report this"
         )
+
+
+def _programmed(devices: pl.DataFrame) -> int:
+    """Devices that a mesh is made of: all but SparseCores."""
+    return devices.filter(pl.col("core").ne_missing("sparsecore")).height
 
 
 def _check_options(options: Options, devices: int | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, tpu, wire, xspace
+from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, sparsecore, tpu, wire, xspace
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
@@ -127,6 +127,9 @@ def _read_plane(plane: Plane, read: FileEvents, virtual: bool, calls: HostCalls)
     if tpu.PLANE.match(plane.name):
         read.op_texts.add(plane)
         read.planes.append(tpu.read_tpu_plane(plane, read.path, read.host))
+    elif sparsecore.PLANE.match(plane.name):
+        owners = {device.plane: device for done in read.planes for device in done.devices}
+        read.planes.append(sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners))
     elif gpu.PLANE.match(plane.name):
         read.planes.append(gpu.read_gpu_plane(plane, read.path, read.host, calls))
     elif plane.name != host.HOST_PLANE:

@@ -48,7 +48,7 @@ def device_rows(
         row: dict[str, Any] = {
             "device_id": number,
             "world": world,
-            "logical_id": number,
+            "logical_id": None if getattr(device, "core", None) == "sparsecore" else number,
             "traced": device is not None,
             "process": processes.get(number),
             "peaks_source": "trace" if device is not None and device.peak_flops else None,

@@ -57,9 +57,11 @@ def run_row(
 
     damaged: whether some of the run's files could not be read at all.
     """
-    traced = len(built.devices)
-    named = max(built.devices_named, manifest.device_count if manifest else 0)
-    kinds = sorted({device.kind for device in built.devices})
+    programmed = [device for device in built.devices if device.core != "sparsecore"]
+    traced = len(programmed)
+    named = built.devices_named - (len(built.devices) - traced)
+    named = max(named, manifest.device_count if manifest else 0)
+    kinds = sorted({device.kind for device in programmed})
     row: dict[str, Any] = {
         "run_id": run_id,
         "name": name,
