@@ -150,6 +150,9 @@ def _print_pairs(pairs: list[tuple[str, str]]) -> None:
 def check(
     warehouse: WarehouseOption = "./warehouse",
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")] = False,
+    codes: Annotated[
+        bool, typer.Option("--codes", help="List what each code means and costs, and stop.")
+    ] = False,
 ) -> None:
     """Run the audits and list what ingest found; exit 1 where something is wrong.
 
@@ -157,7 +160,14 @@ def check(
     Examples:
       xlahouse check
       xlahouse check -w wh --strict
+      xlahouse check --codes
     """
+    if codes:
+        from xlahouse.ingest.issue_codes import CODES
+
+        for code in CODES.values():
+            print(f"{code.code}: {code.meaning}; {code.cost}")
+        return
     from xlahouse.sql.check import check_warehouse
 
     with open_warehouse(warehouse) as opened:

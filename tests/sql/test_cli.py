@@ -345,3 +345,8 @@ def test_a_query_loads_only_the_database(root: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_the_codes_of_findings_are_listed(monkeypatch, capsys):
+    assert run(monkeypatch, "check", "--codes") == 0
+    assert "bad_time: events with an impossible time" in capsys.readouterr().out
