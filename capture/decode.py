@@ -6,14 +6,15 @@ import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xlahouse.capture.sharding import CACHE, TOKENS
+from xlahouse.capture.parallel import holding
+from xlahouse.capture.pipeline import run_pipeline
 
 if TYPE_CHECKING:
     import torch
 
-    from xlahouse.capture.models import ModelSizes
-    from xlahouse.capture.plan import Experiment
-    from xlahouse.capture.sharding import Layout
+    from xlahouse.capture.sharded import ShardedModel
+
+TOKENS = ("pp", "batch", None)  # [stages, batch, tokens]; a pipeline's tokens are stage 0's
 
 
 class Marker(Protocol):
@@ -22,54 +23,11 @@ class Marker(Protocol):
     def __call__(self, step: int) -> AbstractContextManager[Any]: ...
 
 
-class StaticCache:
-    """Keys and values of every layer, in tensors whose shapes never change.
-
-    Each is [batch, kv_heads, slots, head_dim], with a slot for every token of prompt and output.
-    Slots beyond the current position are masked, so a new request need not clear them.
-    """
-
-    def __init__(self, sizes: ModelSizes, experiment: Experiment, layout: Layout) -> None:
-        import torch
-        import torch_xla
-
-        slots = experiment.prompt_tokens + experiment.output_tokens
-        shape = (experiment.batch_size, sizes.num_key_value_heads, slots, sizes.head_dim)
-        device, dtype = torch_xla.device(), getattr(torch, experiment.dtype)
-        self.keys, self.values = (
-            [
-                layout.place(torch.zeros(shape, dtype=dtype, device=device), CACHE)
-                for _ in range(sizes.num_hidden_layers)
-            ]
-            for _ in range(2)
-        )
-        self.slots = torch.arange(slots, device=device)
-        self.positions: torch.Tensor | None = None  # [tokens of the step], set before each step
-
-    def update(
-        self, key: torch.Tensor, value: torch.Tensor, layer: int, **_: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a step's keys and values at its positions; transformers calls this."""
-        self.keys[layer].index_copy_(2, self.positions, key)
-        self.values[layer].index_copy_(2, self.positions, value)
-        return self.keys[layer], self.values[layer]
-
-    def mask(self) -> torch.Tensor:
-        """What to add to the scores, [1, 1, tokens, slots]: 0 up to each position, else -inf."""
-        import torch
-
-        assert self.positions is not None
-        visible = self.slots[None, :] <= self.positions[:, None]
-        return torch.where(visible, 0.0, float("-inf"))[None, None].to(self.keys[0].dtype)
-
-
 class Generator:
     """Runs requests through a sharded model; every step is traced, launched and awaited in turn."""
 
-    def __init__(self, model: torch.nn.Module, experiment: Experiment, layout: Layout) -> None:
-        self.model, self.layout = model, layout
-        self.output_tokens = experiment.output_tokens
-        self.cache = StaticCache(experiment.model.sizes, experiment, layout)
+    def __init__(self, sharded: ShardedModel, output_tokens: int) -> None:
+        self.sharded, self.output_tokens = sharded, output_tokens
 
     def run(self, prompt: torch.Tensor, marker: Marker) -> tuple[torch.Tensor, list[float]]:
         """Generate greedily from `prompt` ([batch, prompt_tokens], on the host).
@@ -81,48 +39,108 @@ class Generator:
         import torch
         import torch_xla
 
-        device, columns, durations = torch_xla.device(), [], []
+        columns, durations = [], []
         last = time.perf_counter()
         for step in range(self.output_tokens):
             with marker(step), torch.no_grad():
                 if step == 0:
-                    tokens = self.layout.place(prompt.to(device), TOKENS)
-                    positions = torch.arange(prompt.shape[1], device=device)
+                    tokens, positions = self.begin(prompt)
                 tokens, positions = self._step(tokens, positions)
                 torch_xla.sync(wait=True)  # shards cannot be read before
-                columns.append(self._fetch(tokens))
+                columns.append(fetch(tokens))
             now = time.perf_counter()
             durations.append(now - last)
             last = now
         return torch.cat(columns, dim=1), durations
 
+    def begin(self, prompt: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The prompt and its positions on the mesh."""
+        import torch
+        import torch_xla
+
+        layout, device = self.sharded.layout, torch_xla.device()
+        copies = prompt[None].expand(layout.size("pp"), -1, -1).contiguous()
+        positions = torch.arange(prompt.shape[1]).to(device)
+        return layout.place(copies.to(device), TOKENS), layout.place(positions, (None,))
+
     def _step(
         self, tokens: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The next tokens, [batch, 1], and their position, [1]: all of it one lazy graph."""
-        self.cache.positions = positions
-        logits = self.model(
-            input_ids=tokens,
-            attention_mask={"full_attention": self.cache.mask()},
-            position_ids=positions[None],
-            cache=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits
-        return self.layout.place(logits[:, -1].argmax(-1, keepdim=True), TOKENS), positions[-1:] + 1
+        """The next tokens, [stages, batch, 1], and their position, [1]: all of it one lazy graph."""
+        layout = self.sharded.layout
+        places = layout.enter(positions)
+        logits = self.logits(layout.enter(tokens)[0], places)
+        chosen = logits[:, -1].argmax(-1, keepdim=True)
+        return layout.leave(chosen[None], TOKENS), layout.leave(places[-1:] + 1, (None,))
 
-    def _fetch(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Wait for the tokens and copy each shard to the host: [batch, 1].
+    def logits(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Each device's logits of the last position, [own sequences, 1, vocab].
 
-        Never `tokens.cpu()`: for a sharded tensor torch_xla compiles and runs a program with an
-        all-gather at every call, which no plan asked for.
+        Shapes: tokens [own sequences, tokens of the step], positions [tokens of the step].
         """
-        import torch
-        from torch_xla.distributed.spmd import wrap_if_sharded
+        sharded = self.sharded
+        model, layout, cache = sharded.model, sharded.layout, sharded.cache
+        with (
+            sharded.parallel.step(tokens.shape[1] > 1),
+            cache.opened(layout, positions),
+            holding(model, sharded.placed.shards(layout)),
+        ):
+            if sharded.stages.count > 1:
+                return run_pipeline(
+                    model,
+                    tokens,
+                    positions,
+                    cache,
+                    sharded.own_place("pp"),
+                    sharded.collectives,
+                    sharded.stages,
+                    sharded.microbatches,
+                )
+            logits: torch.Tensor = model(
+                input_ids=tokens,
+                attention_mask=cache.mask(),
+                position_ids=positions[None],
+                cache=cache,
+                use_cache=True,
+                logits_to_keep=1,
+                query_positions=positions,
+            ).logits
+            return logits
 
-        sharded = wrap_if_sharded(tokens)
-        rows = {}
-        for shard in sharded.local_shards:
-            place = shard.indices[0] if isinstance(shard.indices, list) else slice(0, None)
-            rows[place.start or 0] = shard.data
-        return torch.cat([rows[start] for start in sorted(rows)])
+
+def prefill_logits(sharded: ShardedModel, prompt: torch.Tensor) -> torch.Tensor:
+    """Logits after the prompt, [batch, vocab] on the host, by a program of their own.
+
+    The cache then holds the prompt, as after any prefill.
+    """
+    import torch
+    import torch_xla
+
+    generator = Generator(sharded, 1)
+    layout = sharded.layout
+    with torch.no_grad():
+        tokens, positions = generator.begin(prompt)
+        logits = generator.logits(layout.enter(tokens)[0], layout.enter(positions))
+        whole = layout.leave(logits[:, -1][None], TOKENS)
+        del logits, tokens, positions
+        torch_xla.sync(wait=True)
+    return fetch(whole)
+
+
+def fetch(tokens: torch.Tensor) -> torch.Tensor:
+    """Wait for [stages, batch, n] and copy stage 0's shards to the host: [batch, n].
+
+    Never `tokens.cpu()`: for a sharded tensor torch_xla compiles and runs a program with an
+    all-gather at every call, which no plan asked for.
+    """
+    import torch
+    from torch_xla.distributed.spmd import wrap_if_sharded
+
+    sharded = wrap_if_sharded(tokens)
+    rows = {}
+    for shard in sharded.local_shards:
+        whole = not isinstance(shard.indices, list)
+        stage, place = (slice(0, None),) * 2 if whole else shard.indices[:2]
+        if not stage.start:
+            rows[place.start or 0] = shard.data[0]
+    return torch.cat([rows[start] for start in sorted(rows)])

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -28,17 +28,26 @@ from xlahouse.capture.manifest import (
     manifest_path,
     write_manifest,
 )
-from xlahouse.capture.models import ATTENTION, build_model
-from xlahouse.capture.record import Counts, Outcome, counts, describe
+from xlahouse.capture.presets import find_preset
+from xlahouse.capture.record import Comparison, Counts, Outcome, counts, describe
 
 if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.decode import Generator
     from xlahouse.capture.plan import Experiment
-    from xlahouse.capture.sharding import Layout
+    from xlahouse.capture.sharded import ShardedModel
+    from xlahouse.capture.weights import WeightSource
 
 STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
+
+
+class Unsharded(NamedTuple):
+    """What the unsharded model gives: tokens of each request, and logits [batch, vocab] after the
+    first prompt."""
+
+    tokens: list[torch.Tensor]
+    logits: torch.Tensor
 
 
 def capture(job: Job) -> None:
@@ -51,23 +60,22 @@ def capture(job: Job) -> None:
         CaptureError: wrong device count, a compilation while profiling, tokens that differ from
             the unsharded model's, or no trace.
     """
-    from xlahouse.capture.reference import compare_tokens, draw_prompts, generate_unsharded
+    from xlahouse.capture.reference import draw_prompts
 
     experiment, trace_dir = job.experiment, Path(job.trace_dir)
     fix_environment(job)
-    model = build_model(experiment.model.sizes, experiment.dtype, experiment.seed)
+    source = open_weights(experiment)
     prompts = draw_prompts(experiment)
-    say("progress", "generating with the unsharded model")
-    unsharded = [generate_unsharded(model, prompt, experiment) for prompt in prompts]
-    layout = place(model, experiment)
+    unsharded = run_unsharded(experiment, source, prompts) if experiment.compare else None
+    sharded = place(experiment, source)
     growing = partial_dir(trace_dir)
     try:
-        outcome = profile_requests(model, layout, experiment, prompts, growing)
+        outcome = profile_requests(sharded, experiment, prompts, growing)
         say("progress", "comparing tokens")
-        differences = compare_tokens(outcome.tokens, unsharded, experiment.dtype)
-        for warning in [*outcome.warnings, *differences]:
+        comparison = compare(experiment, sharded, prompts, outcome, unsharded)
+        for warning in [*outcome.warnings, *(comparison.differences or [])]:
             say("warning", warning)
-        manifest = describe(experiment, layout, model, outcome, differences)
+        manifest = describe(experiment, sharded, outcome, comparison)
         growing.rename(trace_dir)
     finally:
         shutil.rmtree(growing, ignore_errors=True)
@@ -95,52 +103,113 @@ def fix_environment(job: Job) -> None:
         )
 
 
-def place(model: Any, experiment: Experiment) -> Layout:
-    """Move the model to the XLA devices, sharded, with scopes; returns the layout."""
-    import torch_xla
+def open_weights(experiment: Experiment) -> WeightSource:
+    """The experiment's weights: a checkpoint's, or drawn from its seed."""
+    from xlahouse.capture.weights import RandomWeights
+
+    note = find_preset(experiment.model.preset).note
+    if note:
+        say("warning", note)
+    return RandomWeights(experiment.seed, experiment.model.sizes.get("n_routed_experts", 0))
+
+
+def run_unsharded(
+    experiment: Experiment, source: WeightSource, prompts: list[torch.Tensor]
+) -> Unsharded:
+    """What the unsharded model on the host gives for each prompt."""
+    from xlahouse.capture.families import FAMILIES
+    from xlahouse.capture.reference import generate_unsharded, unsharded_logits
+    from xlahouse.capture.weights import build_skeleton, fill_on_host
+
+    say("progress", "generating with the unsharded model")
+    family = FAMILIES[experiment.model.family]
+    skeleton = build_skeleton(family.model_class, family.name, experiment.model.sizes)
+    model = fill_on_host(skeleton, source, experiment.dtype)
+    return Unsharded(
+        tokens=[generate_unsharded(model, prompt, experiment) for prompt in prompts],
+        logits=unsharded_logits(model, prompts[0]),
+    )
+
+
+def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
+    """The model on the XLA devices, sharded, with scopes."""
     from torch_xla.backends import set_mat_mul_precision
 
     from xlahouse.capture.profile import add_scopes
-    from xlahouse.capture.sharding import Layout
+    from xlahouse.capture.sharded import ShardedModel
 
     if experiment.dtype == "float32" and os.environ["PJRT_DEVICE"] == "TPU":
         set_mat_mul_precision("highest")  # a TPU multiplies float32 in bfloat16 otherwise
-    layout = Layout(experiment)
-    model.set_attn_implementation(ATTENTION)
-    model.to(torch_xla.device())
-    layout.place_model(model)
-    add_scopes(model, experiment.scopes)
-    return layout
+    say("progress", "placing weights")
+    sharded = ShardedModel(experiment, source)
+    add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
+    return sharded
+
+
+def compare(
+    experiment: Experiment,
+    sharded: ShardedModel,
+    prompts: list[torch.Tensor],
+    outcome: Outcome,
+    unsharded: Unsharded | None,
+) -> Comparison:
+    """Hold the profiled requests to the unsharded model.
+
+    Raises:
+        CaptureError: tokens differ in float32 with no token dropped, or logits in bfloat16.
+    """
+    from xlahouse.capture.decode import prefill_logits
+    from xlahouse.capture.reference import compare_tokens, logits_difference
+
+    if unsharded is None:
+        return Comparison()
+    dropless = experiment.capacity_factor is None
+    exact = dropless and experiment.dtype == "float32"
+    differences = compare_tokens(outcome.tokens, unsharded.tokens, exact)
+    if exact or not dropless:
+        return Comparison(differences)
+    logits = prefill_logits(sharded, prompts[0])
+    return Comparison(
+        differences, logits_difference(logits, unsharded.logits, sharded.family.experts)
+    )
 
 
 def profile_requests(
-    model: torch.nn.Module,
-    layout: Layout,
-    experiment: Experiment,
-    prompts: list[torch.Tensor],
-    folder: Path,
+    sharded: ShardedModel, experiment: Experiment, prompts: list[torch.Tensor], folder: Path
 ) -> Outcome:
     """Warm up, then run the requests under the profiler, whose session goes to `folder`.
+
+    Before and after it requests run without the profiler, and without debug scopes, so that the
+    cost of both is known.
 
     Raises:
         CaptureError: a profiled step compiled, or the profiler left no trace.
     """
     from xlahouse.capture.decode import Generator
+    from xlahouse.capture.overhead import Bare, cost
     from xlahouse.capture.profile import session
 
-    generator = Generator(model, experiment, layout)
+    generator = Generator(sharded, experiment.output_tokens)
     for warmup in range(experiment.warmup_requests):
         say("progress", f"warm-up {warmup + 1} of {experiment.warmup_requests}")
         generator.run(prompts[0], partial(step_marker, WARMUP, WARMUP, warmup))
     say("progress", f"profiling {experiment.requests} requests")
+    bare = [Bare.measure(generator, prompts[0])] if experiment.warmup_requests else []
     before, started = counts(), datetime.now(UTC)
     with session(folder, lambda: say("progress", "stopping the profiler", STOP_LIMIT_S)):
         runs = [run_request(generator, prompt, index) for index, prompt in enumerate(prompts)]
+    spent = counts() - before
+    bare += [Bare.measure(generator, prompts[-1])] if experiment.warmup_requests else []
+    profiled = [runs[0][1].step_s, runs[-1][1].step_s]
     return Outcome(
         captured_at=started.isoformat(timespec="milliseconds"),
         tokens=[tokens for tokens, _ in runs],
         timings=[timing for _, timing in runs],
-        warnings=check_counts(counts() - before, experiment.requests * experiment.output_tokens),
+        warnings=check_counts(spent, experiment.requests * experiment.output_tokens),
+        profiler_cost_ratio=cost(profiled, [each.scoped_s for each in bare]),
+        scopes_cost_ratio=cost(
+            [each.scoped_s for each in bare], [each.unscoped_s for each in bare]
+        ),
     )
 
 

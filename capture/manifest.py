@@ -86,6 +86,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     tick_microbatch: list[list[Count | None]] = []  # [tick][stage] -> microbatch; None: masked
     plan_entry: dict[str, Any] = {}  # the experiment as the plan has it, defaults filled in
     warnings: list[str] = []  # what is odd about the capture, in words
+    # What observing costs, each the median over decode steps of (with - without) / without, on the
+    # host's clock: the profiler, and the debug scopes that put module paths into op names.
+    profiler_cost_ratio: float | None = None
+    scopes_cost_ratio: float | None = None
+    # bfloat16: how far the prefill's logits are from the unsharded model's (root mean square over
+    # the vocabulary, in standard deviations of these), and how far they may be.
+    logits_difference: float | None = None
+    logits_tolerance: float | None = None
 
     @property
     def measured_ttft_s(self) -> float | None:

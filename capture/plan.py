@@ -11,9 +11,12 @@ import msgspec
 import yaml
 
 from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.families import FAMILIES
+from xlahouse.capture.feasible import check_feasible, stages_of
 from xlahouse.capture.manifest import MeshAxis
-from xlahouse.capture.models import ModelSizes, model_sizes
+from xlahouse.capture.placing import Stages
 from xlahouse.capture.plan_forms import expand, parallelism_label
+from xlahouse.capture.presets import find_preset, model_config
 from xlahouse.capture.yaml_lines import line_of
 
 # Module paths that become scopes of the profile; `*` stands for one segment of a path.
@@ -24,10 +27,12 @@ DEFAULT_SCOPES = (
     "model.layers.*.self_attn",
     "model.layers.*.post_attention_layernorm",
     "model.layers.*.mlp",
+    "model.layers.*.mlp.gate",
+    "model.layers.*.mlp.experts",
+    "model.layers.*.mlp.shared_experts",
     "model.norm",
     "lm_head",
 )
-AXES = ("dp", "tp")  # mesh axes that capture/sharding.py knows how to shard over
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a path
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -35,20 +40,30 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model: a preset of capture/models.py, and the sizes that differ from it."""
+    """A model: a preset of capture/presets.yaml, and the sizes that differ from it.
+
+    `weights` is a folder with safetensors or a name on the hub; without it they are drawn from the
+    experiment's seed.
+    """
 
     name: Name
     preset: str
     config: dict[str, Any] = {}
+    weights: str = ""
 
     @property
-    def sizes(self) -> ModelSizes:
-        """The preset's sizes with the plan's own on top.
+    def sizes(self) -> dict[str, Any]:
+        """The preset's configuration with the plan's own on top, by transformers' names.
 
         Raises:
             ManifestError: no such preset, or a size that models do not have.
         """
-        return model_sizes(self.preset, self.config)
+        return model_config(self.preset, self.config)
+
+    @property
+    def family(self) -> str:
+        """transformers' name of the architecture."""
+        return find_preset(self.preset).family
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +82,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seed: Count = 0
     repeat: Count = 0
     scopes: tuple[str, ...] = DEFAULT_SCOPES
+    microbatches: Positive = 1  # of a pipeline
+    # Places an expert has for tokens, as a multiple of its fair share; tokens beyond are dropped.
+    # None: places for all of them.
+    capacity_factor: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    compare: bool = True  # hold the tokens to the unsharded model's, which runs on the host
 
     @property
     def axes(self) -> list[MeshAxis]:
@@ -82,6 +102,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def parallelism(self) -> str:
         """Label such as `dp2.tp2`; axes of size 1 are left out."""
         return parallelism_label(self.mesh)
+
+    @property
+    def stages(self) -> Stages:
+        """How the mesh cuts the model's layers into stages."""
+        return stages_of(self.mesh, FAMILIES[self.model.family], self.model.sizes)
 
     @property
     def cell(self) -> Path:
@@ -187,27 +212,11 @@ def check_experiment(experiment: Experiment) -> None:
     Raises:
         ManifestError: starts with the field at fault and says what to try.
     """
-    sizes, mesh = experiment.model.sizes, experiment.mesh
-    unknown = [axis for axis in mesh if axis not in AXES]
-    if unknown:
-        raise ManifestError(f"mesh: axes are {', '.join(AXES)}, not {', '.join(unknown)}")
-    if not mesh:
-        raise ManifestError("mesh: no axes; for a single device write {tp: 1}")
-    tp, dp = mesh.get("tp", 1), mesh.get("dp", 1)
-    for field in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
-        size = getattr(sizes, field)
-        if size % tp:
-            raise ManifestError(f"mesh: tp={tp} does not divide the model's {field} {size}")
-    if sizes.num_attention_heads % sizes.num_key_value_heads:
-        raise ManifestError(
-            f"model: num_key_value_heads {sizes.num_key_value_heads} does not divide "
-            f"num_attention_heads {sizes.num_attention_heads}"
-        )
-    if experiment.batch_size % dp:
-        raise ManifestError(f"batch_size: {experiment.batch_size} is not a multiple of dp={dp}")
+    sizes = experiment.model.sizes
+    check_feasible(experiment)
     length = experiment.prompt_tokens + experiment.output_tokens
-    if length > sizes.max_position_embeddings:
+    if length > sizes["max_position_embeddings"]:
         raise ManifestError(
             f"prompt_tokens: prompt and output are {length} tokens, more than the model's "
-            f"max_position_embeddings {sizes.max_position_embeddings}"
+            f"max_position_embeddings {sizes['max_position_embeddings']}"
         )

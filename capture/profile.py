@@ -32,11 +32,16 @@ def marker(name: str, request: int, step: int | None = None) -> AbstractContextM
     return trace
 
 
-def add_scopes(model: torch.nn.Module, patterns: tuple[str, ...]) -> list[str]:
+def add_scopes(
+    model: torch.nn.Module,
+    patterns: tuple[str, ...],
+    named: Callable[[str], str | None] = lambda path: path,
+) -> list[str]:
     """Trace every forward of the modules whose path matches, under that path; returns the paths.
 
-    `*` in a pattern is one segment of a path. The scopes reach host events and, with
-    XLA_IR_DEBUG, HLO op_names. They close with the module's forward, hence before torch_xla.sync().
+    `*` in a pattern is one segment of a path; `named` may give a path another name, or None for no
+    scope. The scopes reach host events and, with XLA_IR_DEBUG, HLO op_names. They close with the
+    module's forward, hence before torch_xla.sync().
     """
     import torch_xla.debug.profiler as xp
 
@@ -44,13 +49,12 @@ def add_scopes(model: torch.nn.Module, patterns: tuple[str, ...]) -> list[str]:
         re.compile("[^.]+".join(re.escape(part) for part in pattern.split("*")))
         for pattern in patterns
     ]
-    paths = [
-        path
-        for path, _ in model.named_modules()
-        if path and any(pattern.fullmatch(path) for pattern in wanted)
-    ]
-    for path in paths:
-        _trace_forward(model.get_submodule(path), path, xp.Trace)
+    paths = []
+    for path, module in model.named_modules():
+        name = named(path)
+        if path and name and any(pattern.fullmatch(path) for pattern in wanted):
+            _trace_forward(module, name, xp.Trace)
+            paths.append(name)
     return paths
 
 

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from xlahouse.capture.cache import bytes_per_token
 from xlahouse.capture.manifest import Manifest, RequestTiming
-from xlahouse.capture.models import FAMILY
+from xlahouse.capture.pipeline import schedule
+from xlahouse.capture.reference import LOGITS_TOLERANCE
 
 if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.plan import Experiment
-    from xlahouse.capture.sharding import Layout
+    from xlahouse.capture.sharded import ShardedModel
 
 PACKAGES = ("torch", "torch_xla", "transformers")
 FLAGS = (
@@ -39,6 +41,8 @@ class Outcome:
     tokens: list[torch.Tensor]  # [batch, output_tokens] each
     timings: list[RequestTiming]
     warnings: list[str]
+    profiler_cost_ratio: float | None
+    scopes_cost_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -65,18 +69,23 @@ def counts() -> Counts:
     return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How the sharded model's output stands beside the unsharded one's; all unknown: not compared."""
+
+    differences: list[str] | None = None  # requests whose tokens differ, in words
+    logits: float | None = None  # see Manifest.logits_difference
+
+
 def describe(
-    experiment: Experiment,
-    layout: Layout,
-    model: torch.nn.Module,
-    outcome: Outcome,
-    differences: list[str],
+    experiment: Experiment, sharded: ShardedModel, outcome: Outcome, comparison: Comparison
 ) -> Manifest:
-    """The manifest of a finished capture; `differences` are those from the unsharded tokens."""
+    """The manifest of a finished capture."""
     import torch_xla.runtime as xr
 
-    sizes, width = experiment.model.sizes, DTYPE_BYTES[experiment.dtype]
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    sizes, placed = experiment.model.sizes, sharded.placed
+    width, differences = DTYPE_BYTES[experiment.dtype], comparison.differences
+    piped = experiment.mesh.get("pp", 1) > 1
     kind = str(xr.global_runtime_device_attributes()[0].get("device_kind", xr.device_type()))
     return Manifest(
         name=experiment.name,
@@ -87,33 +96,36 @@ def describe(
             **{package: version(package) for package in PACKAGES},
         },
         model=experiment.model.name,
-        model_family=FAMILY,
-        model_config=msgspec.to_builtins(sizes),
-        weights=f"random:{experiment.seed}",
-        layers=sizes.num_hidden_layers,
-        hidden_size=sizes.hidden_size,
+        model_family=experiment.model.family,
+        model_config=sizes,
+        weights=sharded.source_label,
+        layers=sizes["num_hidden_layers"],
+        hidden_size=sizes["hidden_size"],
         dtype=experiment.dtype,
         batch_size=experiment.batch_size,
+        microbatches=experiment.microbatches,
         prompt_tokens=experiment.prompt_tokens,
         output_tokens=experiment.output_tokens,
         parallelism=experiment.parallelism,
         mesh=experiment.axes,
-        mesh_device_ids=layout.device_ids,
+        mesh_device_ids=sharded.layout.device_ids,
         device_kind=kind.lower() if kind.upper() == "CPU" else kind,
         device_count=experiment.device_count,
         repeat=experiment.repeat,
         warmup_requests=experiment.warmup_requests,
         requests=outcome.timings,
         tokens=outcome.tokens[-1].tolist(),
-        tokens_match_unsharded=not differences,
+        tokens_match_unsharded=None if differences is None else not differences,
         flags={name: os.environ[name] for name in FLAGS if name in os.environ},
-        parameters=parameters,
-        weight_bytes=parameters * width,
-        kv_bytes_per_token=2
-        * sizes.num_hidden_layers
-        * sizes.num_key_value_heads
-        * sizes.head_dim
-        * width,
+        parameters=placed.parameters,
+        weight_bytes=placed.weight_bytes,
+        kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
+        stage_layers=experiment.stages.layers,
+        tick_microbatch=schedule(experiment.mesh["pp"], experiment.microbatches) if piped else [],
         plan_entry=msgspec.to_builtins(experiment),
-        warnings=[*outcome.warnings, *differences],
+        warnings=[*outcome.warnings, *(differences or [])],
+        profiler_cost_ratio=outcome.profiler_cost_ratio,
+        scopes_cost_ratio=outcome.scopes_cost_ratio,
+        logits_difference=comparison.logits,
+        logits_tolerance=None if comparison.logits is None else LOGITS_TOLERANCE,
     )

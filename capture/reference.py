@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.plan import Experiment
 
+# In bfloat16 (8 bits of mantissa) another order of summation moves logits by 1 to 4 % of their
+# standard deviation after a few layers; a wrong sharding moves them by about all of it.
+LOGITS_TOLERANCE = 0.1
+
 
 def draw_prompts(experiment: Experiment) -> list[torch.Tensor]:
     """Random token ids, [batch, prompt_tokens], for each profiled request."""
@@ -18,7 +22,7 @@ def draw_prompts(experiment: Experiment) -> list[torch.Tensor]:
 
     generator = torch.Generator().manual_seed(experiment.seed)
     shape = (experiment.batch_size, experiment.prompt_tokens)
-    vocabulary = experiment.model.sizes.vocab_size
+    vocabulary = experiment.model.sizes["vocab_size"]
     return [
         torch.randint(vocabulary, shape, generator=generator) for _ in range(experiment.requests)
     ]
@@ -43,13 +47,46 @@ def generate_unsharded(model: Any, prompt: torch.Tensor, experiment: Experiment)
     return tokens[:, prompt.shape[1] :]
 
 
+def unsharded_logits(model: Any, prompt: torch.Tensor) -> torch.Tensor:
+    """The unsharded model's logits after the prompt: [batch, vocab]."""
+    import torch
+
+    with torch.no_grad():
+        logits: torch.Tensor = model(prompt, logits_to_keep=1).logits[:, -1]
+    return logits
+
+
+def logits_difference(
+    sharded: torch.Tensor, unsharded: torch.Tensor, experts: bool = False
+) -> float:
+    """How far logits [batch, vocab] are apart: the root mean square over the vocabulary of the
+    sequence that is farthest off, in standard deviations of the unsharded logits.
+
+    With experts it is the sequence in the middle (of an even number the farther one): rounding in
+    the router sends a token to another expert now and then, in any order of summation.
+
+    Raises:
+        CaptureError: it is above LOGITS_TOLERANCE.
+    """
+    want = unsharded.float()
+    apart = ((sharded.float() - want).square().mean(-1).sqrt() / want.std()).sort().values
+    difference = float(apart[len(apart) // 2 if experts else -1])
+    if not difference <= LOGITS_TOLERANCE:
+        raise CaptureError(
+            f"logits after the prompt are {difference:.3g} standard deviations from the unsharded "
+            f"model's, more than {LOGITS_TOLERANCE}; the sharding changes the result, mend its table"
+        )
+    return difference
+
+
 def compare_tokens(
-    sharded: list[torch.Tensor], unsharded: list[torch.Tensor], dtype: str
+    sharded: list[torch.Tensor], unsharded: list[torch.Tensor], exact: bool
 ) -> list[str]:
     """One line for each request, [batch, output_tokens] each, whose tokens differ.
 
     Raises:
-        CaptureError: they differ in float32. In bfloat16 rounding may decide between two tokens.
+        CaptureError: they differ, and `exact` says that they must not: in bfloat16 rounding may
+            decide between two tokens, and experts that are full drop some.
     """
     differences = []
     for request, (got, want) in enumerate(zip(sharded, unsharded, strict=True)):
@@ -60,6 +97,6 @@ def compare_tokens(
                 f"request {request}, sequence {sequence}, step {step}: the sharded model gives "
                 f"token {int(got[sequence, step])}, the unsharded one {int(want[sequence, step])}"
             )
-    if differences and dtype == "float32":
+    if differences and exact:
         raise CaptureError(f"{differences[0]}; the sharding changes the result, mend its table")
     return differences

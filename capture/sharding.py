@@ -1,81 +1,98 @@
-"""How a model lies on the mesh: one table from parameter to mesh axes; a new layout is one edit.
+"""The mesh of one experiment: places tensors on it, and takes them in and out of manual sharding.
 
-The layout is Megatron's: attention and MLP are split by columns, then by rows, over `tp`; the
-embedding and the head are split by vocabulary; `dp` splits the batch and no weight. Collectives of
-one step with tp > 1, and no others (rows = batch / dp x tokens of the step, in the run's dtype, but
-float32 where a CPU runs bfloat16; each over the tp devices that share a dp coordinate):
-
-- 1 all-reduce [rows, hidden]: the embedding, where each device knows a part of the vocabulary;
-- 2 all-reduces [rows, hidden] a layer: the output projections of attention and of the MLP;
-- 1 all-gather of the last position's logits to [batch / dp, 1, vocab], before the argmax.
-
-`dp` alone needs none: every device keeps its own sequences, and the host reads each one's tokens.
+A step runs in one manual region: inside it each device sees its own shard of every tensor, and every
+collective is one that this program asked for (capture/collectives.py). The partitioner only lays out
+the region's inputs and outputs, so no collective appears that the plan does not explain.
 """
 
 from __future__ import annotations
 
-import fnmatch
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.families import Spec
 
 if TYPE_CHECKING:
     import torch
 
-    from xlahouse.capture.plan import Experiment
-
-Spec = tuple[str | None, ...]  # a mesh axis, or None, for each dimension of a tensor
-
-# First match wins. A parameter that matches nothing (the norms) is on every device.
-PARAMETERS: dict[str, Spec] = {
-    "model.embed_tokens.weight": ("tp", None),  # [vocab, hidden]
-    "lm_head.weight": ("tp", None),  # [vocab, hidden]
-    "*.self_attn.[qkv]_proj.weight": ("tp", None),  # [heads x head_dim, hidden]
-    "*.self_attn.o_proj.weight": (None, "tp"),  # [hidden, heads x head_dim]
-    "*.mlp.gate_proj.weight": ("tp", None),  # [intermediate, hidden]
-    "*.mlp.up_proj.weight": ("tp", None),  # [intermediate, hidden]
-    "*.mlp.down_proj.weight": (None, "tp"),  # [hidden, intermediate]
-}
-CACHE: Spec = ("dp", "tp", None, None)  # [batch, kv_heads, slots, head_dim]
-TOKENS: Spec = ("dp", None)  # [batch, tokens]
-LOGITS: Spec = ("dp", None, None)  # [batch, 1, vocab]: gathered, so that argmax sees all of it
-
-
-def parameter_spec(name: str) -> Spec | None:
-    """The table's entry for a parameter, by its module path; None: on every device."""
-    return next(
-        (spec for pattern, spec in PARAMETERS.items() if fnmatch.fnmatchcase(name, pattern)), None
-    )
-
-
-def on_mesh(spec: Spec, axes: tuple[str, ...]) -> Spec:
-    """`spec` without the axes that the mesh does not have."""
-    return tuple(axis if axis in axes else None for axis in spec)
+BATCH_AXES = ("dp", "ep", "fsdp")  # each device of these has sequences of its own
+TENSOR_AXES = ("tp", "sp")  # split heads and intermediate; `sp` also splits prefill's sequence
+AXES = ("pp", *BATCH_AXES, *TENSOR_AXES)
 
 
 class Layout:
-    """The mesh of one experiment, and how to place tensors on it; torch_xla is in SPMD mode."""
+    """A mesh (axis -> size, major to minor) over the devices 0..n-1; torch_xla is in SPMD mode."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, mesh: dict[str, int]) -> None:
         import numpy as np
         import torch_xla.distributed.spmd as xs
 
-        self.axes = tuple(experiment.mesh)
-        self.device_ids = list(range(experiment.device_count))
-        self.mesh = xs.Mesh(np.array(self.device_ids), tuple(experiment.mesh.values()), self.axes)
+        self.sizes = {axis: size for axis, size in mesh.items() if size > 1}
+        self.device_ids = list(range(math.prod(mesh.values())))
+        self.mesh = xs.Mesh(np.array(self.device_ids), tuple(mesh.values()), tuple(mesh))
+        tensor = [axis for axis in TENSOR_AXES if axis in self.sizes]
+        self.tensor_axis: str | None = tensor[0] if tensor else None
+        self.batch: tuple[str, ...] = tuple(a for a in self.sizes if a in BATCH_AXES)
+
+    def size(self, axes: Any) -> int:
+        """Devices along an axis, or along several."""
+        names = axes if isinstance(axes, tuple) else (axes,)
+        return math.prod(self.sizes.get(name, 1) for name in names)
+
+    def spec(self, spec: Spec) -> Spec:
+        """`spec` in this mesh's axes: `tp` by its name here, absent axes left out, and the names
+        `batch` and `others` not yet resolved."""
+        return tuple(self._axis(entry) for entry in spec)
+
+    def _axis(self, entry: Any) -> Any:
+        if entry == "batch":
+            entry = self.batch
+        if isinstance(entry, tuple):
+            kept = tuple(axis for axis in map(self._axis, entry) if axis is not None)
+            return (kept if len(kept) > 1 else kept[0]) if kept else None
+        if entry == "tp":
+            return self.tensor_axis
+        return entry if entry in self.sizes else None
 
     def place(self, tensor: torch.Tensor, spec: Spec) -> torch.Tensor:
         """Mark `tensor`, on the XLA device, as sharded by `spec`, and return it."""
         import torch_xla.distributed.spmd as xs
 
-        xs.mark_sharding(tensor, self.mesh, on_mesh(spec, self.axes))
+        xs.mark_sharding(tensor, self.mesh, self.spec(spec))
         return tensor
 
-    def place_model(self, model: torch.nn.Module) -> None:
-        """Shard the parameters of `model`, which is on the XLA device, by the table; and gather
-        the logits inside the head, so that the all-gather is known as the head's."""
-        for name, parameter in model.named_parameters():
-            spec = parameter_spec(name)
-            if spec is not None:
-                self.place(parameter, spec)
-        model.get_submodule("lm_head").register_forward_hook(
-            lambda _module, _inputs, logits: self.place(logits, LOGITS)
+    def enter(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A placed tensor -> each device's own shard of it, under manual sharding."""
+        import torch_xla
+
+        if not self.sizes:
+            return tensor
+        shard: torch.Tensor = torch_xla._XLAC._spmd_full_to_shard_shape(tensor)
+        return shard
+
+    def leave(self, shard: torch.Tensor, spec: Spec) -> torch.Tensor:
+        """Each device's shard -> the whole tensor, sharded by `spec`."""
+        import torch_xla
+        from torch_xla.distributed.spmd import xla_sharding
+
+        if not self.sizes:
+            return shard
+        resolved = self.spec(spec)
+        shape = [
+            length * (self.size(axis) if axis else 1)
+            for length, axis in zip(shard.shape, resolved, strict=True)
+        ]
+        xla_sharding._mark_manual_sharding(shard)
+        whole: torch.Tensor = torch_xla._XLAC._spmd_shard_to_full_shape(
+            shard, self.mesh.get_op_sharding(resolved), shape, shard.dtype
         )
+        return whole
+
+    def groups(self, axis: str) -> list[list[int]]:
+        """Device ids of each group along `axis`, in the axis' order."""
+        import numpy as np
+
+        place = list(self.mesh.axis_names).index(axis)
+        ids = np.moveaxis(np.array(self.device_ids).reshape(self.mesh.mesh_shape), place, -1)
+        groups: list[list[int]] = ids.reshape(-1, self.sizes[axis]).tolist()
+        return groups

@@ -117,7 +117,7 @@ def test_collectives_are_those_of_the_layout_and_no_others(cell, phase, tokens):
     op = profile.during(profile.markers(phase)[0])[0]
     rows = BATCH // dp * tokens
     assert collectives(profile.programs[op.stats["program_id"]]) == [
-        ("all-gather", "f32", (BATCH // dp, VOCABULARY), groups),
+        ("all-gather", "f32", (1, BATCH // dp, 1, VOCABULARY), groups),
         *[("all-reduce", "f32", (rows, HIDDEN), groups)] * (2 * LAYERS + 1),
     ]
 

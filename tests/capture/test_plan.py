@@ -40,8 +40,8 @@ def test_experiments_inherit_the_defaults_and_override_them(tmp_path):
     assert (plan.name, first.name, second.name) == ("small", "a", "b")
     assert (first.batch_size, second.batch_size) == (4, 8)
     assert (first.seed, second.seed) == (0, 3)
-    assert first.model.sizes.num_hidden_layers == 2
-    assert first.model.sizes.hidden_size == 512  # the preset's
+    assert first.model.sizes["num_hidden_layers"] == 2
+    assert first.model.sizes["hidden_size"] == 512  # the preset's
     assert (first.device_count, second.device_count) == (4, 4)
 
 
@@ -67,8 +67,8 @@ def test_the_demo_plan_is_good():
     for entry in plan.experiments:
         assert entry.output_tokens - 1 >= 8  # decode steps
         sizes = entry.model.sizes
-        assert sizes.num_hidden_layers >= 4
-        assert sizes.num_key_value_heads < sizes.num_attention_heads  # grouped queries
+        assert sizes["num_hidden_layers"] >= 4
+        assert sizes["num_key_value_heads"] < sizes["num_attention_heads"]  # grouped queries
 
 
 BAD = (
@@ -79,7 +79,11 @@ BAD = (
         "mesh: {tp: 8}",
         "line 9: experiment a: mesh: tp=8 does not divide the model's num_key_value_heads 4",
     ),
-    ("mesh: {tp: 4}", "mesh: {pp: 4}", "line 9: experiment a: mesh: axes are dp, tp, not pp"),
+    (
+        "mesh: {tp: 4}",
+        "mesh: {xp: 4}",
+        "line 9: experiment a: mesh: axes are pp, dp, ep, fsdp, tp, sp, not xp",
+    ),
     ("mesh: {tp: 4}", "mesh: {}", "line 9: experiment a: mesh: no axes"),
     ("mesh: {tp: 4}", "mesh: {tp: 0}", "line 9: experiment a: Expected `int` >= 1"),
     (
@@ -107,7 +111,7 @@ BAD = (
     (
         "num_hidden_layers: 2",
         "layers: 2",
-        "line 3: experiment a: model: config: Object contains unknown field `layers`",
+        "line 3: experiment a: model: config: the preset has no field 'layers'",
     ),
     (
         "num_hidden_layers: 2",

@@ -1,0 +1,109 @@
+"""Where weights come from, one tensor at a time: drawn from a seed, or read from a checkpoint."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+class WeightSource(Protocol):
+    """Gives parameters and persistent buffers by their module path in the transformers model."""
+
+    label: str  # for the manifest
+
+    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
+        """The tensor on the host, with the shape of `like` (which has no data)."""
+        ...
+
+
+class RandomWeights:
+    """Seeded weights that keep activations near 1, each drawn from its own name.
+
+    Norms are near 1 and biases near 0 but not equal to them, so that a sharding that forgets one
+    changes the tokens.
+    """
+
+    def __init__(self, seed: int, experts: int = 0) -> None:
+        self.seed, self.experts = seed, experts
+        self.label = f"random:{seed}"
+
+    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
+        """Draw it; the same name and seed give the same tensor."""
+        import torch
+
+        generator = torch.Generator().manual_seed(self.seed * 2**32 + zlib.crc32(name.encode()))
+        if not like.is_floating_point():  # deepseek_v4: the experts of each token id, all different
+            order = torch.rand(like.shape[0], self.experts, generator=generator).argsort(-1)
+            return order[:, : like.shape[1]].to(like.dtype)
+        drawn = torch.randn(like.shape, generator=generator)
+        if name.endswith("embed_tokens.weight"):
+            return drawn
+        if like.dim() > 1 and not name.endswith("position_bias"):
+            return drawn / like.shape[-1] ** 0.5
+        return 0.1 * drawn + (1.0 if re.search(r"norm\.weight$|scale$", name) else 0.0)
+
+
+def build_skeleton(model_class: str, family: str, config: dict[str, Any]) -> Any:
+    """The transformers model without any data but its rotary frequencies, in evaluation mode."""
+    import torch
+    import transformers
+
+    settings = transformers.AutoConfig.for_model(family, **config)
+    with torch.device("meta"):
+        model = getattr(transformers, model_class)(settings)
+    fill_frequencies(model)
+    return model.eval()
+
+
+def fill_frequencies(model: Any) -> None:
+    """Compute what no checkpoint holds: buffers that are not saved, of the rotary embeddings."""
+    for module in model.modules():
+        transient = [name for name in module._buffers if name in module._non_persistent_buffers_set]
+        if transient:
+            fresh = type(module)(module.config)
+            for name in transient:
+                module._buffers[name] = fresh._buffers[name]
+
+
+def stored_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and persistent buffers by name, tied ones under each of their names."""
+    yield from model.state_dict(keep_vars=True).items()
+
+
+def stored_dtype(model: Any, name: str, tensor: torch.Tensor, dtype: str) -> torch.dtype:
+    """The run's dtype, but float32 where the model insists on it, and integers as they are."""
+    import torch
+
+    if not tensor.is_floating_point():
+        return tensor.dtype
+    kept = getattr(model, "_keep_in_fp32_modules_strict", None) or ()
+    if any(
+        re.search(rf"(^|\.){part}($|\.)".replace(r"gate.weight", r"gate\.weight"), name)
+        for part in kept
+    ):
+        return torch.float32
+    wanted: torch.dtype = getattr(torch, dtype)
+    return wanted
+
+
+def fill_on_host(model: Any, source: WeightSource, dtype: str) -> Any:
+    """Fill a skeleton with the source's weights on the host: the unsharded model."""
+    import torch
+
+    filled: dict[int, torch.nn.Parameter] = {}  # tied tensors stay one
+    for name, empty in list(stored_tensors(model)):
+        parent, _, last = name.rpartition(".")
+        module = model.get_submodule(parent)
+        if id(empty) not in filled:
+            data = source.tensor(name, empty).to(stored_dtype(model, name, empty, dtype))
+            filled[id(empty)] = torch.nn.Parameter(data, requires_grad=False)
+        if last in module._parameters:
+            module._parameters[last] = filled[id(empty)]
+        else:
+            module._buffers[last] = filled[id(empty)].data
+    return model
