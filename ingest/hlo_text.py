@@ -185,7 +185,8 @@ def program_of_instructions(
                 unseen.append(_placeholder(name, shape, built))
                 ids[name] = unseen[-1].id
         message.operand_ids.extend(ids[name] for name, _ in line.operands if name in ids)
-        if line.called and split_role(message.opcode.decode())[0] in WRAPPERS:
+        base, role = split_role(message.opcode.decode())
+        if base in WRAPPERS and (line.called or role != "sync"):  # a done does what its start does
             opaque.add(message.id)
     program = Program(
         program_id,

@@ -75,10 +75,12 @@ def test_groups_in_a_name_are_taken(tmp_path):
     plane.event(line, text, 2000, 1000, "psum.1", {"program_id": 77})
     fused = "%slice-start.2 = ((f32[8]), f32[2], s32[]) async-start(f32[8] %y), calls=%gone"
     plane.event(line, fused, 3100, 10, "slice-start.2", {"program_id": 77})
+    done = "%slice-done.2 = f32[2] async-done(((f32[8]), f32[2], s32[]) %slice-start.2)"
+    plane.event(line, done, 3200, 10, "slice-done.2", {"program_id": 77})
     ingest(tmp_path, space(plane.plane))
     assert collective(tmp_path) == ("all-reduce", 1024, 2)
     ops = rows(tmp_path / "wh", "ops").sort("start_ps")
-    assert ops["category"].to_list() == ["collective", "copy"]
+    assert ops["category"].to_list() == ["collective", "copy", "copy"]
     assert codes(tmp_path)["device_assignment_unknown"] == 1
     assert rows(tmp_path / "wh", "replica_groups")["logical_id"].to_list() == [0, 1, 2, 3]
 
