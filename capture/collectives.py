@@ -65,9 +65,13 @@ class Collectives:
         """Pass the shard on to the next device along `axis`; the last one's goes to the first."""
         if axis not in self.layout.sizes:
             return shard
+        import torch
+
         spec = (axis, *(None,) * shard.dim())
-        whole = self._whole(shard[None], axis, spec).roll(1, 1)
-        return self._shard(whole, axis, spec)[0]
+        whole = self._whole(shard[None], axis, spec)  # [others, devices of the axis, ...]
+        # Two slices, and not `roll`: the partitioner knows a rotation by them.
+        turned = torch.cat([whole[:, -1:], whole[:, :-1]], dim=1)
+        return self._shard(turned, axis, spec)[0]
 
     def _relayout(self, shard: torch.Tensor, axis: str, before: Spec, after: Spec) -> torch.Tensor:
         return self._shard(self._whole(shard, axis, before), axis, after)
