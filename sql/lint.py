@@ -22,16 +22,33 @@ PLAIN_NAMES = {
     "devices",
     "devices_per_chip",
     "excluded_requests",
+    "executions",
     "instance",
     "instances",
+    "launches",
+    "layer",
     "logical_id",
     "microbatches",
+    "other_runs",
     "participants_seen",
+    "passes",
     "request",
     "requests",
+    "runs",
     "size",
+    "source_line",
     "step",
     "world",
+}
+PLAIN_DOUBLES = {
+    "bytes",
+    "difference",
+    "flops",
+    "median",
+    "other_median",
+    "other_value",
+    "spread",
+    "value",
 }
 # Their results are DOUBLEs: DuckDB rounds one where it becomes an integer, Spark truncates.
 GIVE_DOUBLES = ("Avg", "Div", "Exp", "Ln", "Sqrt")
@@ -122,7 +139,7 @@ def _reads(view: View, tree: Any) -> Iterator[str]:
 def lint_unit(column: str, kind: str) -> str | None:
     """What is wrong with a column's name, given DuckDB's name of its type; None where it is fine."""
     if kind == "DOUBLE":
-        plain = column == "bytes"
+        plain = column in PLAIN_DOUBLES
     elif kind.endswith("INT"):
         plain = column in PLAIN_NAMES or column.endswith(PLAIN_ENDINGS)
     else:

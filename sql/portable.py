@@ -67,6 +67,7 @@ PORTABLE: dict[str, frozenset[str]] = {
         "In": "expressions this",
         "Is": "expression this",
         "LT": "expression this",
+        "Like": "expression this",
         "LTE": "expression this",
         "Least": "expressions ignore_nulls this",
         "NEQ": "expression this",

@@ -30,37 +30,6 @@ split as (
     group by run_id
 ),
 
-ranked as (
-    select
-        *,
-        row_number() over (partition by run_id order by ttft_s nulls last, request) as ttft_place,
-        row_number() over (partition by run_id order by tpot_s nulls last, request) as tpot_place,
-        row_number() over (
-            partition by run_id order by output_tokens_per_s nulls last, request
-        ) as rate_place,
-        count(ttft_s) over (partition by run_id) as ttfts,
-        count(tpot_s) over (partition by run_id) as tpots,
-        count(output_tokens_per_s) over (partition by run_id) as rates
-    from latency_v1
-),
-
-latency as (
-    select
-        run_id,
-        max(source) as latency_source,
-        count(request) as requests,
-        max(case when ttft_place = (ttfts + 1) // 2 then ttft_s end) as ttft_s,
-        min(ttft_s) as min_ttft_s,
-        max(ttft_s) as max_ttft_s,
-        max(case when tpot_place = (tpots + 1) // 2 then tpot_s end) as tpot_s,
-        min(tpot_s) as min_tpot_s,
-        max(tpot_s) as max_tpot_s,
-        max(case when rate_place = (rates + 1) // 2 then output_tokens_per_s end)
-            as output_tokens_per_s
-    from ranked
-    group by run_id
-),
-
 marked as (
     select
         run_id,
@@ -192,6 +161,6 @@ left join _mesh_state_v1 as m on m.run_id = r.run_id
 left join identified as i on i.run_id = r.run_id
 left join traffic as t on t.run_id = r.run_id
 left join split as s on s.run_id = r.run_id
-left join latency as l on l.run_id = r.run_id
+left join _run_latency_v1 as l on l.run_id = r.run_id
 left join marked as k on k.run_id = r.run_id
 left join found as f on f.run_id = r.run_id

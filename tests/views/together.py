@@ -9,6 +9,8 @@ from typing import Any
 from tests.views.given_expect import Case
 from tests.warehouse import write_warehouse
 
+RUN_IDS = ("run_id", "other_run_id")
+
 
 def write_together(root: Path, cases: list[Case]) -> Path:
     """A warehouse at `root` with the rows of all cases; the n-th case's runs are `<n>-<run_id>`."""
@@ -31,10 +33,19 @@ def answers(
 ) -> list[tuple[Any, ...]]:
     """A case's rows in the case's columns, under the runs' own names, from all rows of its view."""
     places = [columns.index(name) for name in case.columns]
+    # A pair of runs is the case's own where both are.
+    keys = [place for place, name in enumerate(columns) if name in RUN_IDS]
     found = []
     for row in rows:
-        owner, _, run_id = row[columns.index("run_id")].partition("-")
-        if owner == str(number):
-            named = {columns.index("run_id"): run_id}
+        owners = {row[key].partition("-")[0] for key in keys}
+        if owners == {str(number)}:
+            named = {key: row[key].partition("-")[2] for key in keys}
             found.append(tuple(named.get(place, row[place]) for place in places))
     return found
+
+
+def own_rows(view: str, columns: Iterable[str]) -> str:
+    """A query for a view's rows without pairs of different cases' runs, which are many."""
+    keys = [name for name in columns if name in RUN_IDS]
+    first, *others = [f"split_part({name}, '-', 1)" for name in keys]
+    return f"select * from {view} where true" + "".join(f" and {key} = {first}" for key in others)

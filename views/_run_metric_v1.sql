@@ -1,0 +1,70 @@
+-- one row per run and metric that it has
+-- The headline metrics of run_summary as rows; what a run does not have has no row.
+with names as (
+    select metric, less_is_better
+    from (
+        values
+        ('ttft_s', true), ('tpot_s', true), ('output_tokens_per_s', false),
+        ('comm_compute_ratio', true), ('exposed_ratio', true), ('sync_wait_ratio', true),
+        ('idle_ratio', true), ('wire_bytes', true)
+    ) as rows_of (metric, less_is_better)
+),
+
+valued as (
+    select
+        r.run_id,
+        n.metric,
+        n.less_is_better,
+        case
+            when n.metric = 'ttft_s' then r.ttft_s
+            when n.metric = 'tpot_s' then r.tpot_s
+            when n.metric = 'output_tokens_per_s' then r.output_tokens_per_s
+            when n.metric = 'comm_compute_ratio' then r.comm_compute_ratio
+            when n.metric = 'exposed_ratio' then r.exposed_ratio
+            when n.metric = 'sync_wait_ratio' then r.sync_wait_ratio
+            when n.metric = 'idle_ratio' then r.idle_ratio
+            when n.metric = 'wire_bytes' then r.wire_bytes
+        end as value
+    from run_summary_v1 as r
+    cross join names as n
+),
+
+owned as (
+    select v.*, coalesce(r.setup, concat('run ', v.run_id)) as setup_key
+    from valued as v
+    inner join runs as r on r.run_id = v.run_id
+    where v.value is not null
+),
+
+-- Repeats of a setup give n, median (the value of row ceil(n / 2)) and spread.
+ranked as (
+    select
+        *,
+        row_number() over (partition by setup_key, metric order by value, run_id) as place,
+        count(*) over (partition by setup_key, metric) as places
+    from owned
+)
+
+select
+    -- run
+    run_id,
+    -- name of the metric, with its unit, as run_summary has it
+    metric,
+    -- a smaller value is the better one
+    less_is_better,
+    -- value
+    value,
+    -- what repeats share: the setup, or the run itself where its setup is not known
+    setup_key,
+    -- runs of the setup that have the metric
+    cast(places as bigint) as runs,
+    -- median over them
+    max(case when place = (places + 1) // 2 then value end)
+        over (partition by setup_key, metric) as median,
+    -- greatest less least of them; NULL with one
+    case
+        when places > 1
+            then max(value) over (partition by setup_key, metric)
+            - min(value) over (partition by setup_key, metric)
+    end as spread
+from ranked

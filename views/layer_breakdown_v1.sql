@@ -1,0 +1,50 @@
+-- one row per run, phase, layer, component and category of op
+-- Device time by the part of the model that it is for, summed over devices. layer is the model's own
+-- number, in a stage-stacked pipeline too. layer and component are NULL for what lies outside every
+-- module scope. FLOPs and bytes with an unknown part are NULL.
+with summed as (
+    select
+        run_id, phase, layer, component, category,
+        sum(executions) as executions,
+        sum(self_ps) as self_ps,
+        case when count(flops) = count(*) then sum(flops) end as flops,
+        case when count(model_flops) = count(*) then sum(model_flops) end as model_flops,
+        case when count(accessed_bytes) = count(*) then sum(accessed_bytes) end as accessed_bytes,
+        case when count(hbm_bytes) = count(*) then sum(hbm_bytes) end as hbm_bytes
+    from _op_total_v1
+    group by run_id, phase, layer, component, category
+),
+
+shared as (
+    select
+        *,
+        sum(self_ps) over (partition by run_id, phase) as phase_self_ps
+    from summed
+)
+
+select
+    -- run
+    run_id,
+    -- prefill, decode, mixed, warmup, compile or step; NULL outside every marker
+    phase,
+    -- index of the model's layer
+    layer,
+    -- attention, mlp, moe, embedding, head or norm
+    component,
+    -- compute, collective, copy, host_transfer, wait or control
+    category,
+    -- events of ops, over devices
+    cast(executions as bigint) as executions,
+    -- sum of durations less what is nested in them
+    cast(self_ps as bigint) as self_ps,
+    -- share of the phase's self time
+    cast(self_ps as double) / nullif(cast(phase_self_ps as double), 0) as self_ratio,
+    -- floating point operations of compute ops; NULL where unknown
+    cast(flops as double) as flops,
+    -- of these, the ones that the model asked for
+    cast(model_flops as double) as model_flops,
+    -- bytes read and written, as the compiler estimates
+    cast(accessed_bytes as double) as accessed_bytes,
+    -- of these, the ones in HBM
+    cast(hbm_bytes as double) as hbm_bytes
+from shared

@@ -1,0 +1,254 @@
+-- one row per run, program and op
+-- What an instruction's executions should take at the least, and what they took, summed over devices
+-- and executions; warm-up and compile phases are left out. An async pair is one row, under its start;
+-- it is observed from the start of its start to the end of its done, and pairs of which the trace
+-- lacks a half, or whose halves no HLO ties, are left out. Other ops are observed by their duration. T_math = flops / peak,
+-- T_hbm = HBM bytes / peak, T_ici = wire bytes / peak of one link, one way; predicted is the largest,
+-- NULL where one of them is not known. Flops of custom calls whose cost is not known are NULL;
+-- collectives and copies have none. HBM bytes are the profiler's breakdown by memory; without one all
+-- bytes accessed stand for them, which hbm_source says (of a pair those of the half with more).
+-- T_ici is NULL within one chip, and the link to the host's memory has no T. Control ops and waits have no row; virtual devices no prediction.
+with totals as (
+    select
+        run_id, device_id, program_id, op,
+        min(module) as module,
+        min(opcode) as opcode,
+        min(category) as category,
+        min(hlo_category) as hlo_category,
+        bool_or(is_kernel) as is_kernel,
+        sum(executions) as executions,
+        sum(duration_ps) as duration_ps,
+        case when count(flops) = count(*) then sum(flops) end as flops,
+        case when count(accessed_bytes) = count(*) then sum(accessed_bytes) end as accessed_bytes,
+        case when count(hbm_bytes) = count(*) then sum(hbm_bytes) end as hbm_bytes
+    from _op_total_v1
+    where category not in ('control', 'wait')
+        and coalesce(phase, 'none') not in ('warmup', 'compile')
+    group by run_id, device_id, program_id, op
+),
+
+halved as (
+    select
+        *,
+        not is_kernel and (
+            coalesce(opcode, 'none') like '%-start' or coalesce(opcode, 'none') like '%-update'
+            or coalesce(opcode, 'none') like '%-done'
+        ) as is_half
+    from totals
+),
+
+-- Of a half, what one execution takes: profiling may have missed some of either.
+tied as (
+    select
+        t.run_id, t.device_id, t.program_id, t.op, t.module, t.opcode, t.category, t.hlo_category,
+        t.duration_ps, t.is_half,
+        case when t.is_half then coalesce(h.start_op, t.op) else t.op end as row_op,
+        case when not t.is_half then t.executions end as whole_executions,
+        case when t.is_half then t.flops / nullif(t.executions, 0) else t.flops end as flops,
+        case
+            when t.is_half then t.accessed_bytes / nullif(t.executions, 0) else t.accessed_bytes
+        end as accessed_bytes,
+        case when t.is_half then t.hbm_bytes / nullif(t.executions, 0) else t.hbm_bytes end
+            as hbm_bytes
+    from halved as t
+    left join _op_half_v1 as h
+        on h.run_id = t.run_id and h.program_id = t.program_id and h.op = t.op
+),
+
+rows_of_device as (
+    select
+        run_id, device_id, program_id, row_op,
+        min(module) as module,
+        min(case when op = row_op then opcode end) as opcode,
+        min(category) as category,
+        min(case when op = row_op then hlo_category end) as hlo_category,
+        max(case when is_half then 1 else 0 end) as is_pair,
+        sum(whole_executions) as executions,
+        sum(case when not is_half then duration_ps end) as duration_ps,
+        case when count(flops) = count(*) then sum(flops) end as flops,
+        case when count(accessed_bytes) = count(*) then max(accessed_bytes) end as accessed_bytes,
+        case when count(hbm_bytes) = count(*) then sum(hbm_bytes) end as hbm_bytes
+    from tied
+    group by run_id, device_id, program_id, row_op
+),
+
+halves as (
+    select
+        o.run_id, o.device_id, o.launch, o.program_id, h.start_op, h.half, o.start_ps,
+        o.start_ps + o.duration_ps as end_ps
+    from ops as o
+    inner join _op_half_v1 as h
+        on h.run_id = o.run_id and h.program_id = o.program_id and h.op = o.op
+    where o.is_async and o.kernel is null and o.category not in ('collective', 'control', 'wait')
+        and coalesce(o.line, 'none') <> 'Async XLA Ops'
+        and coalesce(o.phase, 'none') not in ('warmup', 'compile')
+        and h.half in ('start', 'done')
+),
+
+-- A start may have no length and stand at the very time of its done.
+followed as (
+    select
+        *,
+        lag(half) over (
+            partition by run_id, device_id, launch, program_id, start_op
+            order by start_ps, half desc
+        ) as half_before,
+        lag(start_ps) over (
+            partition by run_id, device_id, launch, program_id, start_op
+            order by start_ps, half desc
+        ) as start_before_ps
+    from halves
+),
+
+flights as (
+    select
+        run_id, device_id, program_id, start_op,
+        count(*) as executions,
+        sum(end_ps - start_before_ps) as duration_ps
+    from followed
+    where half = 'done' and half_before = 'start'
+    group by run_id, device_id, program_id, start_op
+),
+
+transfers as (
+    select
+        w.run_id, w.device_id, w.program_id, w.op,
+        count(*) as executions,
+        sum(w.duration_ps) as duration_ps,
+        min(w.axis) as axis,
+        case when count(w.wire_bytes) = count(*) then sum(w.wire_bytes) end as wire_bytes,
+        case
+            when max(w.wire_bytes) = 0 then 0
+            when count(w.wire_bytes) = count(*) and min(c.on_one_chip) = 0 and max(c.on_one_chip) = 0
+                then sum(w.wire_bytes) / nullif(min(c.peak_ici_bytes_per_s), 0) * 1e12
+        end as ici_ps
+    from _collective_wire_v1 as w
+    left join _group_chip_v1 as c
+        on c.run_id = w.run_id and c.world = w.world and c.program_id = w.program_id
+        and c.op = w.op and c.group_index = w.group_index
+    where coalesce(w.phase, 'none') not in ('warmup', 'compile')
+    group by w.run_id, w.device_id, w.program_id, w.op
+),
+
+observed as (
+    select
+        r.run_id, r.device_id, r.program_id, r.row_op, r.module, r.opcode, r.category,
+        r.hlo_category, t.axis,
+        coalesce(t.executions, f.executions, r.executions) as executions,
+        coalesce(t.duration_ps, f.duration_ps, r.duration_ps) as observed_ps,
+        r.flops * case when r.is_pair = 1 then coalesce(t.executions, f.executions) else 1 end
+            as flops,
+        coalesce(r.hbm_bytes, r.accessed_bytes)
+        * case when r.is_pair = 1 then coalesce(t.executions, f.executions) else 1 end as hbm_bytes,
+        case
+            when r.hbm_bytes is not null then 'breakdown'
+            when r.accessed_bytes is not null then 'bytes_accessed'
+        end as hbm_source,
+        case when r.category = 'collective' then t.wire_bytes else 0 end as wire_bytes,
+        case when r.category = 'collective' then t.ici_ps else 0 end as ici_ps
+    from rows_of_device as r
+    left join transfers as t
+        on t.run_id = r.run_id and t.device_id = r.device_id and t.program_id = r.program_id
+        and t.op = r.row_op
+    left join flights as f
+        on f.run_id = r.run_id and f.device_id = r.device_id and f.program_id = r.program_id
+        and f.start_op = r.row_op
+),
+
+summed as (
+    select
+        o.run_id, o.program_id, o.row_op,
+        min(o.module) as module,
+        min(o.opcode) as opcode,
+        min(o.category) as category,
+        min(o.hlo_category) as hlo_category,
+        min(o.axis) as axis,
+        count(*) as devices,
+        sum(o.executions) as executions,
+        sum(o.observed_ps) as observed_ps,
+        case when count(o.flops) = count(*) then sum(o.flops) end as flops,
+        case when count(o.hbm_bytes) = count(*) then sum(o.hbm_bytes) end as hbm_bytes,
+        -- the lesser of both words, and NULL where a device has neither
+        case when count(o.hbm_source) = count(*) then max(o.hbm_source) end as hbm_source,
+        case when count(o.wire_bytes) = count(*) then sum(o.wire_bytes) end as wire_bytes,
+        sum(o.flops / nullif(p.peak_flops_per_s, 0)) * 1e12 as math_ps,
+        sum(o.hbm_bytes / nullif(p.peak_hbm_bytes_per_s, 0)) * 1e12 as hbm_ps,
+        sum(o.ici_ps) as ici_ps,
+        count(p.peak_flops_per_s) = count(*) as has_flops_peak,
+        count(p.peak_hbm_bytes_per_s) = count(*) as has_hbm_peak,
+        count(o.ici_ps) = count(*) as has_ici
+    from observed as o
+    left join hardware_peaks_v1 as p on p.run_id = o.run_id and p.device_id = o.device_id
+    where o.executions > 0
+    group by o.run_id, o.program_id, o.row_op
+),
+
+limits as (
+    select
+        run_id, program_id, row_op, module, opcode, category, hlo_category, axis, devices,
+        executions, observed_ps, flops, hbm_bytes, hbm_source, wire_bytes,
+        case when has_flops_peak and flops is not null then math_ps end as math_ps,
+        case when has_hbm_peak and hbm_bytes is not null then hbm_ps end as hbm_ps,
+        case when has_ici then ici_ps end as ici_ps
+    from summed
+),
+
+predictions as (
+    select
+        *,
+        case
+            when math_ps is not null and hbm_ps is not null and ici_ps is not null
+                then greatest(math_ps, hbm_ps, ici_ps)
+        end as predicted_ps
+    from limits
+)
+
+select
+    -- run
+    run_id,
+    -- compiled program
+    program_id,
+    -- name of the program
+    module,
+    -- name of the HLO instruction; of an async pair, its start's
+    row_op as op,
+    -- HLO opcode; NULL without HLO
+    opcode,
+    -- compute, collective, copy or host_transfer
+    category,
+    -- category as traced
+    hlo_category,
+    -- axis of a collective: mesh axes joined by +, or none, mixed or unclassified; else NULL
+    axis,
+    -- devices that executed it
+    cast(devices as bigint) as devices,
+    -- executions, over devices
+    cast(executions as bigint) as executions,
+    -- floating point operations; NULL where unknown
+    cast(flops as double) as flops,
+    -- bytes to and from HBM; NULL where unknown
+    cast(hbm_bytes as double) as hbm_bytes,
+    -- breakdown (by memory, as profiled), or bytes_accessed (in whatever memory, an upper bound)
+    hbm_source,
+    -- bytes sent to other devices; NULL where unknown
+    cast(wire_bytes as double) as wire_bytes,
+    -- flops / peak
+    cast(math_ps as double) as math_ps,
+    -- HBM bytes / peak
+    cast(hbm_ps as double) as hbm_ps,
+    -- wire bytes / peak of one link
+    cast(ici_ps as double) as ici_ps,
+    -- the largest of the three
+    cast(predicted_ps as double) as predicted_ps,
+    -- what it took
+    cast(observed_ps as bigint) as observed_ps,
+    -- which of the three is the largest: math, hbm or ici; NULL where all are 0
+    case
+        when predicted_ps = 0 then null
+        when math_ps = predicted_ps then 'math'
+        when hbm_ps = predicted_ps then 'hbm'
+        when ici_ps = predicted_ps then 'ici'
+    end as bound_by,
+    -- predicted / observed
+    cast(predicted_ps as double) / nullif(cast(observed_ps as double), 0) as efficiency_ratio
+from predictions

@@ -1,0 +1,157 @@
+-- one row per model, workload, other axes, axis and size along the axis
+-- How the rate grows as one axis of the mesh does and all else stays: model, dtype, batch, microbatches,
+-- lengths, kind of device and the other axes. Speed-up and efficiency are against the smallest size
+-- that has a rate. Rates are medians over runs (the value of row ceil(n / 2)). The batch stays, so this
+-- is strong scaling. A run without the axis has size 1 on it; sizes of 1 with nothing to compare to are
+-- left out, and so are runs without a model or with a mesh that cannot be used.
+with workloads as (
+    select
+        r.*,
+        concat_ws(
+            ' ', coalesce(r.dtype, '?'), coalesce(cast(r.batch_size as varchar), '?'),
+            coalesce(cast(r.microbatches as varchar), '?'),
+            coalesce(cast(r.prompt_tokens as varchar), '?'),
+            coalesce(cast(r.output_tokens as varchar), '?'), coalesce(r.device_kind, '?')
+        ) as workload
+    from runs as r
+    inner join _mesh_state_v1 as s on s.run_id = r.run_id
+    where r.model is not null and s.mesh_problem is null
+),
+
+wide as (
+    select w.model, w.workload, a.run_id, a.axis, a.axis_index, a.size
+    from _mesh_axis_v1 as a
+    inner join workloads as w on w.run_id = a.run_id
+    where a.size > 1
+),
+
+known_axes as (
+    select model, workload, axis
+    from wide
+    group by model, workload, axis
+),
+
+placed as (
+    select
+        w.model, w.workload, w.run_id, k.axis,
+        max(case when a.axis = k.axis then a.size else 1 end) as size,
+        concat_ws(
+            '.',
+            max(case when a.axis_index = 0 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
+            max(case when a.axis_index = 1 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
+            max(case when a.axis_index = 2 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
+            max(case when a.axis_index = 3 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
+            max(case when a.axis_index = 4 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
+            max(case when a.axis_index = 5 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
+            max(case when a.axis_index = 6 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
+            max(case when a.axis_index = 7 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end)
+        ) as other_axes
+    from workloads as w
+    inner join known_axes as k on k.model = w.model and k.workload = w.workload
+    left join wide as a on a.run_id = w.run_id
+    group by w.model, w.workload, w.run_id, k.axis
+),
+
+chips as (
+    select
+        d.run_id,
+        count(*) as devices,
+        case when count(p.devices_per_chip) = count(*) then min(p.devices_per_chip) end
+            as devices_per_chip,
+        max(case when d.inferred then 1 else 0 end) as inferred
+    from devices as d
+    left join hardware_peaks_v1 as p on p.run_id = d.run_id and p.device_id = d.device_id
+    where d.core is distinct from 'sparsecore'
+    group by d.run_id
+),
+
+rated as (
+    select
+        p.*, c.devices, c.devices_per_chip, c.inferred, l.output_tokens_per_s,
+        row_number() over (
+            partition by p.model, p.workload, p.axis, p.other_axes, p.size
+            order by l.output_tokens_per_s nulls last, p.run_id
+        ) as place,
+        count(l.output_tokens_per_s) over (
+            partition by p.model, p.workload, p.axis, p.other_axes, p.size
+        ) as rates
+    from placed as p
+    left join chips as c on c.run_id = p.run_id
+    left join _run_latency_v1 as l on l.run_id = p.run_id
+),
+
+sizes as (
+    select
+        model, workload, axis, other_axes, size,
+        min(run_id) as run_id,
+        count(*) as runs,
+        max(rates) as rates,
+        max(devices) as devices,
+        max(devices_per_chip) as devices_per_chip,
+        max(inferred) as inferred,
+        max(case when place = (rates + 1) // 2 then output_tokens_per_s end)
+            as output_tokens_per_s
+    from rated
+    group by model, workload, axis, other_axes, size
+),
+
+based as (
+    select
+        *,
+        count(*) over (partition by model, workload, axis, other_axes) as sizes,
+        min(case when output_tokens_per_s is not null then size end)
+            over (partition by model, workload, axis, other_axes) as base_size
+    from sizes
+),
+
+compared as (
+    select
+        *,
+        max(case when size = base_size then output_tokens_per_s end)
+            over (partition by model, workload, axis, other_axes) as base_tokens_per_s
+    from based
+    where size > 1 or sizes > 1
+)
+
+select
+    -- model
+    c.model,
+    -- axis of the mesh that grows
+    c.axis,
+    -- the other axes of the mesh, such as dp2.pp2; empty where there are none
+    c.other_axes,
+    -- devices along the axis
+    cast(c.size as bigint) as size,
+    -- devices of the run
+    cast(c.devices as bigint) as devices,
+    -- a run of this size, the one with the lowest id
+    c.run_id,
+    -- type of weights and activations
+    r.dtype,
+    -- sequences in a batch, over all devices
+    r.batch_size,
+    -- microbatches that a batch is split into
+    r.microbatches,
+    -- tokens of a prompt
+    r.prompt_tokens,
+    -- tokens generated for a sequence, the first included
+    r.output_tokens,
+    -- such as TPU v6 Lite or cpu
+    r.device_kind,
+    -- some device's identity was deduced: times are not those of an accelerator
+    c.inferred = 1 as inferred,
+    -- runs of this size
+    cast(c.runs as bigint) as runs,
+    -- batch size x output tokens / e2e
+    c.output_tokens_per_s,
+    -- the same for each chip; NULL where it is not known how many devices share one
+    c.output_tokens_per_s * c.devices_per_chip / nullif(c.devices, 0) as chip_tokens_per_s,
+    -- size that the next two are against
+    cast(c.base_size as bigint) as base_size,
+    -- rate / rate of the smallest size
+    c.output_tokens_per_s / nullif(c.base_tokens_per_s, 0) as speedup_ratio,
+    -- speed-up / how many times the devices
+    c.output_tokens_per_s / nullif(c.base_tokens_per_s, 0) * c.base_size / nullif(c.size, 0)
+        as efficiency_ratio
+from compared as c
+inner join runs as r on r.run_id = c.run_id
