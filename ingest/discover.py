@@ -21,7 +21,7 @@ from xlahouse.ingest.chrome_files import (
     named_trace,
 )
 from xlahouse.ingest.files import open_fs
-from xlahouse.ingest.formats import XPLANE
+from xlahouse.ingest.formats import XPLANE, XPLANES, other_container, xplane_stem
 
 _CHUNK = 1 << 22
 
@@ -87,8 +87,10 @@ def find_runs(path: str) -> Found:
     odd = [file for file in files if (XPLANE in file or JSON.search(file)) and not fs.isfile(file)]
     problems += [f"{file}: not a regular file; it is left out" for file in odd]
     files = [file for file in files if file not in odd]
-    xplanes = [file for file in files if file.endswith(XPLANE)]
+    xplanes = [file for file in files if file.endswith(XPLANES)]
     chrome = _chrome_traces(fs, files, alone=files == [root])
+    if not xplanes and not chrome:
+        _refuse_others(files)
     if files == [root] and not xplanes and not chrome:
         raise XlahouseError(
             f"{path}: neither an {XPLANE} file nor a Chrome trace; point at one or at a folder of them"
@@ -104,6 +106,17 @@ def find_runs(path: str) -> Found:
     return Found([_run(fs, key, tuple(group), spares) for key, group in groups.items()], problems)
 
 
+def _refuse_others(files: list[str]) -> None:
+    """Name the first trace of a kind that is not read, where nothing else was found."""
+    for file in files:
+        what = other_container(file)
+        if what is not None:
+            raise XlahouseError(
+                f"{file}: {what}, which is not read; export an xplane or a Chrome trace (JSON) from the "
+                "profiler that wrote it"
+            )
+
+
 def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool) -> list[str]:
     """Chrome traces among files: by name, or by their first bytes where the name says no more than JSON.
 
@@ -111,7 +124,7 @@ def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool)
     """
     found = []
     for file in files:
-        if file.endswith(XPLANE) or not (alone or JSON.search(file)):
+        if file.endswith(XPLANES) or not (alone or JSON.search(file)):
             continue
         if named_trace(file):
             found.append(file)
@@ -119,14 +132,14 @@ def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool)
         with fs.open(file, "rb") as opened:
             if is_chrome(opened.read(SNIFFED)):
                 found.append(file)
-    traces = [*found, *(file for file in files if file.endswith(XPLANE))]
+    traces = [*found, *(file for file in files if file.endswith(XPLANES))]
     return [file for file in found if not is_copy(file, traces)]
 
 
 def _spares(xplanes: list[str], chrome: list[str]) -> dict[str, str]:
     """xplane -> the Chrome trace of the same host in its folder."""
     by_host = {(file.rpartition("/")[0], host_of(file)): file for file in chrome}
-    stems = {file: file.rpartition("/")[2].removesuffix(XPLANE) for file in xplanes}
+    stems = {file: xplane_stem(file) for file in xplanes}
     keys = {file: (file.rpartition("/")[0], stem) for file, stem in stems.items()}
     return {file: by_host[key] for file, key in keys.items() if key in by_host}
 
@@ -173,7 +186,7 @@ def _run(
     manifest = f"{folder}/metadata_{match['timestamp']}.json" if match else None
     if manifest is not None and not fs.exists(manifest):
         manifest = None
-    name = last if match else host_of(members[0]).removesuffix(XPLANE)
+    name = last if match else host_of(xplane_stem(members[0]))
     return RunFiles(
         name,
         paths,

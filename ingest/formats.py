@@ -7,6 +7,26 @@ from xlahouse.ingest.chrome_files import JSON, SNIFFED, is_chrome
 from xlahouse.ingest.read import FileEvents, read_xplane
 
 XPLANE = ".xplane.pb"
+XPLANES = (XPLANE, f"{XPLANE}.gz", f"{XPLANE}.zst")
+# Containers that other profilers write, by the ends of their names.
+_OTHERS = {
+    (".riegeli",): "a Riegeli file",
+    (".perfetto-trace", ".pftrace"): "a Perfetto trace",
+    (".nsys-rep", ".qdrep"): "an Nsight Systems report",
+    (".ncu-rep",): "an Nsight Compute report",
+    (".sqlite", ".sqlite3", ".db"): "an SQLite database, as Nsight Systems and rocprof export",
+    (".tfrecord",): "a TFRecord file",
+}
+
+
+def other_container(path: str) -> str | None:
+    """What a file is by its name, where that is a trace that is not read here; else None."""
+    return next((what for ends, what in _OTHERS.items() if path.endswith(ends)), None)
+
+
+def xplane_stem(path: str) -> str:
+    """The host that an xplane's name gives: `dir/host0.xplane.pb.gz` -> `host0`."""
+    return path.rpartition("/")[2].partition(XPLANE)[0]
 
 
 def is_chrome_file(path: str, head: bytes) -> bool:

@@ -132,6 +132,9 @@ def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
         program_id = row["program_id"]
         if program_id is None:
             program_id = int(match[1]) if match else row["metadata_id"]
+        if row["Hlo Proto"] is None:
+            yield ValueError(f"the HLO of {name} is damaged: it is no bytes")
+            continue
         try:
             yield parse_program(row["Hlo Proto"], program_id, name)
         except ValueError as error:

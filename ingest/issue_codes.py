@@ -47,6 +47,7 @@ op_outside_launch | ops that no launch spans | they have no step and no phase
 sparsecore_ops | ops of SparseCores | they are in ops alone: no launch, no step, no part in the time split
 truncated | the file ends, or stops making sense, before its end | what follows is missing
 uneven_ends | members of one synchronous collective end over 1 us apart | clocks disagree: its skew is NULL
+unknown_fields | parts of planes under field numbers that the format lacks: newer, or damaged | what they hold is missing
 unknown_phase | Chrome events of a phase that the format lacks | those events are rejected
 unknown_plane | a plane that has no reader of its own | nothing: its events are in host_events
 unpaired_event | Chrome begins without end, or ends without begin | those events are rejected

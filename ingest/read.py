@@ -11,6 +11,7 @@ import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, sparsecore, tpu, wire, xspace
+from xlahouse.ingest.containers import GZIP, ZSTD, unpack
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
@@ -43,12 +44,20 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
     Raises:
         TraceFormatError: nothing can be had from it.
     """
+    raw, damage = unpack(raw) if raw[:4].startswith((GZIP, ZSTD)) else (raw, None)
     space = wire.split_space(raw, path)
-    stem = PurePosixPath(path).name.removesuffix(".xplane.pb")
+    stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
     read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
+    if damage is not None:
+        message = f"{damage}; what could be unpacked is kept"
+        read.issues.append(Issue("error", "truncated", message, path))
     if space.damaged_at is not None:
         message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
         read.issues.append(Issue("error", "truncated", message, path))
+    unknown = space.unknown + sum(wire.unknown_fields(plane) for plane in space.planes)
+    if unknown:
+        message = "parts of planes under field numbers that the format lacks: newer, or damaged"
+        read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))
     names = [wire.plane_name(plane) for plane in space.planes]
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import polars as pl
+from google.protobuf.message import DecodeError
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
@@ -66,26 +67,25 @@ def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[I
     if match is None:
         raise ValueError(f"{plane.name} is no TPU plane")
     local, issues = int(match[1]), []
-    raw = plane.stat("core_details")
-    if raw is None:
+    details = _core_details(plane)
+    if details is None:
         issues.append(
             Issue(
                 "warning",
                 "device_number_assumed",
-                f"{plane.name} has no core_details; its number in replica groups is taken to be "
-                f"{local}, which is wrong on all hosts but the first",
+                f"{plane.name} has no readable core_details; its number in replica groups is taken to "
+                f"be {local}, which is wrong on all hosts but the first",
                 source,
             )
         )
         number, chip = local, None
     else:
-        details = message_class("CoreDetails").FromString(raw)
         number, chip = details.global_core_id, details.global_chip_id
     kind = plane.stat("device_type_string")
     return Device(
         device_id=number,
         plane=plane.name,
-        kind=kind.decode() if isinstance(kind, bytes) else (kind or "TPU"),
+        kind=kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind or "TPU"),
         core="tensorcore",
         local_ordinal=local,
         chip_id=chip,
@@ -93,6 +93,15 @@ def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[I
         peak_flops=_scaled(plane.stat("peak_teraflops_per_second"), 1e12),
         peak_hbm_bytes_per_s=_scaled(plane.stat("peak_hbm_bw_gigabytes_per_second"), 1e9),
     ), issues
+
+
+def _core_details(plane: Plane) -> Any:
+    """The CoreDetails message of a plane; None where it has none that can be read."""
+    raw = plane.stat("core_details")
+    try:
+        return message_class("CoreDetails").FromString(raw) if isinstance(raw, bytes) else None
+    except DecodeError:
+        return None
 
 
 def _scaled(value: Any, factor: float) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xlahouse.capture.errors import TraceFormatError
 
 PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
+SPACE_FIELDS, PLANE_FIELDS = range(1, 5), range(1, 7)
 LENGTH_DELIMITED = 2
 # What a text codec leaves where it met a byte that is no UTF-8.
 REPLACEMENT = b"\xef\xbf\xbd"
@@ -23,6 +24,7 @@ class SpaceBytes:
     planes: list[memoryview]
     hostnames: list[str]
     damaged_at: int | None
+    unknown: int = 0  # fields whose numbers XSpace lacks
 
 
 def split_space(raw: bytes, path: str) -> SpaceBytes:
@@ -33,7 +35,7 @@ def split_space(raw: bytes, path: str) -> SpaceBytes:
     """
     if not raw:
         raise TraceFormatError(path, "the file is empty: the profiler wrote nothing; capture again")
-    planes, hostnames = [], []
+    planes, hostnames, unknown = [], [], 0
     damaged_at = None
     view = memoryview(raw)
     position = 0
@@ -47,13 +49,15 @@ def split_space(raw: bytes, path: str) -> SpaceBytes:
             planes.append(payload)
         elif number == HOSTNAMES_FIELD:
             hostnames.append(bytes(payload).decode("utf-8", "replace"))
+        elif number not in SPACE_FIELDS:
+            unknown += 1
     if damaged_at is not None or not planes:
         _refuse_mangled(raw, path)
         if not planes:
             raise TraceFormatError(
                 path, "not an XSpace protobuf; is it another format?", damaged_at
             )
-    return SpaceBytes(planes, hostnames, damaged_at)
+    return SpaceBytes(planes, hostnames, damaged_at, unknown)
 
 
 def _refuse_mangled(raw: bytes, path: str) -> None:
@@ -95,6 +99,11 @@ def plane_name(payload: memoryview) -> str:
         if number == 2 and isinstance(value, memoryview):
             return bytes(value).decode("utf-8", "replace")
     return ""
+
+
+def unknown_fields(payload: memoryview) -> int:
+    """Fields of a serialized plane whose numbers XPlane lacks: a newer format's, or damaged ones."""
+    return sum(number not in PLANE_FIELDS for number, _ in _fields(payload))
 
 
 def earliest_unix_ns(space: SpaceBytes) -> int | None:

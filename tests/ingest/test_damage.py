@@ -113,13 +113,14 @@ def test_a_damaged_run_is_written_anew(tmp_path, damage):
 
 
 @pytest.mark.parametrize("details", [b"\xff\xff", 5, "text"])
-def test_a_plane_that_makes_no_sense_costs_itself(tmp_path, details):
+def test_details_that_make_no_sense_cost_the_number_alone(tmp_path, details):
     odd = PlaneBuilder("/device:TPU:3", core_details=details)
     odd.event(odd.line("XLA Ops"), "%a = f32[] add()", 0, 5)
     path = write(tmp_path / "a.xplane.pb", tpu_trace() + space(odd.plane))
     (result,) = ingest_paths([path], str(tmp_path / "wh"))
-    assert (result.status, result.rows["ops"]) == ("partial", 1)
-    assert "damaged_plane" in rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert result.rows["ops"] == 2
+    assert "device_number_assumed" in rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert rows(tmp_path / "wh", "ops")["device_id"].sort().to_list() == [0, 3]
 
 
 @pytest.mark.parametrize("start", ["text", 2**63, -5])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 
+import pyarrow as pa
 import pytest
 
+from tests.ingest.traces import tpu_trace, write
 from xlahouse.capture.errors import TraceFormatError, XlahouseError
 from xlahouse.ingest.discover import RunFiles, Source, find_runs, run_id_of
+from xlahouse.ingest.run import ingest_paths
 
 
 def touch(root, *names):
@@ -137,3 +141,29 @@ def test_a_folder_that_cannot_be_listed_is_said(tmp_path, monkeypatch):
     found = find_runs(str(tmp_path))
     assert [run.name for run in found.runs] == ["x"]
     assert found.problems == [f"{tmp_path}/b: Permission denied; it is left out"]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("a.riegeli", "a Riegeli file"),
+        ("b.perfetto-trace", "a Perfetto trace"),
+        ("c.nsys-rep", "an Nsight Systems report"),
+        ("d.sqlite", "an SQLite database"),
+    ],
+)
+def test_traces_of_other_kinds_are_named(tmp_path, name, what):
+    path = write(tmp_path / "in" / name, b"\x83\xaf\x70")
+    for place in (path, str(tmp_path / "in")):
+        with pytest.raises(XlahouseError, match=f"{name}: {what}.*not read; export"):
+            find_runs(place)
+
+
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, lambda raw: pa.compress(raw, "zstd", asbytes=True)]
+)
+@pytest.mark.parametrize("name", ["h.xplane.pb", "h.xplane.pb.gz", "h.xplane.pb.zst"])
+def test_packed_xplanes_are_read_whatever_their_name(tmp_path, name, pack):
+    path = write(tmp_path / name, pack(tpu_trace()))
+    (result,) = ingest_paths([path], str(tmp_path / "wh"))
+    assert (result.name, result.rows["ops"], result.issues.get("error")) == ("h", 1, None)

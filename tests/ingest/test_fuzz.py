@@ -1,0 +1,72 @@
+"""Damage of any kind: never an exception that nobody foresaw, never events lost without a word."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ingest.damage import Outcome, damage, outcome, silent_loss
+from tests.ingest.traces import tpu_trace
+from tests.samples import sample
+
+NAME = "host0.xplane.pb"
+WHOLE = Outcome(events=2, codes=frozenset({"devices_missing"}))
+SAMPLES = {
+    "cpu/torch_xla_mlp_4dev.xplane.pb": 10,
+    "gpu/mi300_jax_gemm.xplane.pb": 10,
+    "tpu/v6e_4dev_jax_psum_offload.xplane.pb": 5,
+    "cpu/torch_xla_mlp_4dev.trace.json.gz": 5,
+}
+
+
+def check(whole, raw, name=NAME):
+    found = outcome(raw, name)
+    assert found.unforeseen() == []
+    assert not silent_loss(whole, found), found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_small_tpu_trace(seed):
+    check(WHOLE, damage(tpu_trace(), random.Random(seed)))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(at=st.integers(0, len(tpu_trace()) - 1), byte=st.integers(0, 255))
+def test_any_byte_may_be_any_other(at, byte):
+    raw = bytearray(tpu_trace())
+    raw[at] = byte
+    check(WHOLE, bytes(raw))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(raw=st.binary(max_size=200))
+def test_any_bytes(raw):
+    check(Outcome(), raw)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples(name):
+    raw = sample(name).read_bytes()
+    file = PurePosixPath(name).name
+    whole = outcome(raw, file)
+    for seed in range(SAMPLES[name]):
+        check(whole, damage(raw, random.Random(seed)), file)
+
+
+def test_cut_gzip_keeps_what_is_whole():
+    raw = gzip.compress(tpu_trace())
+    found = outcome(raw[: len(raw) - 20], "host0.xplane.pb.gz")
+    assert found.refusals == ()
+    assert found.codes - {"devices_missing"}
+
+
+def test_the_whole_trace_is_what_damage_is_compared_with():
+    assert (WHOLE.events, WHOLE.codes) == (
+        outcome(tpu_trace(), NAME).events,
+        outcome(tpu_trace(), NAME).codes,
+    )
