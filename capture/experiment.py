@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from xlahouse.capture.errors import CaptureError, XlahouseError
-from xlahouse.capture.job import Job, Note, partial_dir
+from xlahouse.capture.job import Job, partial_dir, say
 from xlahouse.capture.manifest import (
     DECODE,
     PREFILL,
@@ -28,8 +28,7 @@ from xlahouse.capture.manifest import (
     manifest_path,
     write_manifest,
 )
-from xlahouse.capture.presets import find_preset
-from xlahouse.capture.record import Comparison, Counts, Outcome, counts, describe
+from xlahouse.capture.record import Counts, Outcome, counts, describe
 
 if TYPE_CHECKING:
     import torch
@@ -42,14 +41,6 @@ if TYPE_CHECKING:
 STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
 
 
-class Unsharded(NamedTuple):
-    """What the unsharded model gives: tokens of each request, and logits [batch, vocab] after the
-    first prompt."""
-
-    tokens: list[torch.Tensor]
-    logits: torch.Tensor
-
-
 def capture(job: Job) -> None:
     """Run the job in this process, which must not have imported torch_xla yet.
 
@@ -60,7 +51,8 @@ def capture(job: Job) -> None:
         CaptureError: wrong device count, a compilation while profiling, tokens that differ from
             the unsharded model's, or no trace.
     """
-    from xlahouse.capture.reference import draw_prompts
+    from xlahouse.capture.reference import compare, draw_prompts, run_unsharded
+    from xlahouse.capture.sources import open_weights
 
     experiment, trace_dir = job.experiment, Path(job.trace_dir)
     fix_environment(job)
@@ -103,34 +95,6 @@ def fix_environment(job: Job) -> None:
         )
 
 
-def open_weights(experiment: Experiment) -> WeightSource:
-    """The experiment's weights: a checkpoint's, or drawn from its seed."""
-    from xlahouse.capture.weights import RandomWeights
-
-    note = find_preset(experiment.model.preset).note
-    if note:
-        say("warning", note)
-    return RandomWeights(experiment.seed, experiment.model.sizes.get("n_routed_experts", 0))
-
-
-def run_unsharded(
-    experiment: Experiment, source: WeightSource, prompts: list[torch.Tensor]
-) -> Unsharded:
-    """What the unsharded model on the host gives for each prompt."""
-    from xlahouse.capture.families import FAMILIES
-    from xlahouse.capture.reference import generate_unsharded, unsharded_logits
-    from xlahouse.capture.weights import build_skeleton, fill_on_host
-
-    say("progress", "generating with the unsharded model")
-    family = FAMILIES[experiment.model.family]
-    skeleton = build_skeleton(family.model_class, family.name, experiment.model.sizes)
-    model = fill_on_host(skeleton, source, experiment.dtype)
-    return Unsharded(
-        tokens=[generate_unsharded(model, prompt, experiment) for prompt in prompts],
-        logits=unsharded_logits(model, prompts[0]),
-    )
-
-
 def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
     """The model on the XLA devices, sharded, with scopes."""
     from torch_xla.backends import set_mat_mul_precision
@@ -144,34 +108,6 @@ def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
     sharded = ShardedModel(experiment, source)
     add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
     return sharded
-
-
-def compare(
-    experiment: Experiment,
-    sharded: ShardedModel,
-    prompts: list[torch.Tensor],
-    outcome: Outcome,
-    unsharded: Unsharded | None,
-) -> Comparison:
-    """Hold the profiled requests to the unsharded model.
-
-    Raises:
-        CaptureError: tokens differ in float32 with no token dropped, or logits in bfloat16.
-    """
-    from xlahouse.capture.decode import prefill_logits
-    from xlahouse.capture.reference import compare_tokens, logits_difference
-
-    if unsharded is None:
-        return Comparison()
-    dropless = experiment.capacity_factor is None
-    exact = dropless and experiment.dtype == "float32"
-    differences = compare_tokens(outcome.tokens, unsharded.tokens, exact)
-    if exact or not dropless:
-        return Comparison(differences)
-    logits = prefill_logits(sharded, prompts[0])
-    return Comparison(
-        differences, logits_difference(logits, unsharded.logits, sharded.family.experts)
-    )
 
 
 def profile_requests(
@@ -247,11 +183,6 @@ def step_marker(first: str, later: str, request: int, step: int) -> AbstractCont
     from xlahouse.capture.profile import marker
 
     return marker(later if step else first, request, step)
-
-
-def say(kind: str, message: str, limit_s: float | None = None) -> None:
-    """Tell the parent process; with a limit, it ends this one if it hears no more for that long."""
-    print(msgspec.json.encode(Note(kind, message, limit_s)).decode(), flush=True)
 
 
 def main() -> int:

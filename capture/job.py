@@ -31,3 +31,8 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 def partial_dir(trace_dir: Path) -> Path:
     """Where a capture grows until it is finished: hidden, and not named as captures are."""
     return trace_dir.with_name(f".{trace_dir.name}.partial")
+
+
+def say(kind: str, message: str, limit_s: float | None = None) -> None:
+    """Tell the parent process; with a limit, it ends this one if it hears no more for that long."""
+    print(msgspec.json.encode(Note(kind, message, limit_s)).decode(), flush=True)

@@ -13,7 +13,7 @@ import msgspec
 from xlahouse.capture.cache import bytes_per_token
 from xlahouse.capture.manifest import Manifest, RequestTiming
 from xlahouse.capture.pipeline import schedule
-from xlahouse.capture.reference import LOGITS_TOLERANCE
+from xlahouse.capture.reference import LOGITS_TOLERANCE, Comparison
 
 if TYPE_CHECKING:
     import torch
@@ -67,14 +67,6 @@ def counts() -> Counts:
     # CompileTime has a sample for every compilation; the counter UncachedCompile leaves out those
     # of programs that torch_xla adds itself, such as the one that gathers a sharded tensor.
     return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How the sharded model's output stands beside the unsharded one's; all unknown: not compared."""
-
-    differences: list[str] | None = None  # requests whose tokens differ, in words
-    logits: float | None = None  # see Manifest.logits_difference
 
 
 def describe(

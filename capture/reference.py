@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from xlahouse.capture.decode import prefill_logits
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.job import say
+from xlahouse.capture.sources import skeleton_of
+from xlahouse.capture.weights import WeightSource, fill_on_host
 
 if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.plan import Experiment
+    from xlahouse.capture.record import Outcome
+    from xlahouse.capture.sharded import ShardedModel
 
 # In bfloat16 (8 bits of mantissa) another order of summation moves logits by 1 to 4 % of their
 # standard deviation after a few layers; a wrong sharding moves them by about all of it.
@@ -100,3 +107,58 @@ def compare_tokens(
     if differences and exact:
         raise CaptureError(f"{differences[0]}; the sharding changes the result, mend its table")
     return differences
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the sharded model's output stands beside the unsharded one's; all unknown: not compared."""
+
+    differences: list[str] | None = None  # requests whose tokens differ, in words
+    logits: float | None = None  # see Manifest.logits_difference
+
+
+class Unsharded(NamedTuple):
+    """What the unsharded model gives: tokens of each request, and logits [batch, vocab] after the
+    first prompt."""
+
+    tokens: list[torch.Tensor]
+    logits: torch.Tensor
+
+
+def run_unsharded(
+    experiment: Experiment, source: WeightSource, prompts: list[torch.Tensor]
+) -> Unsharded:
+    """What the unsharded model on the host gives for each prompt."""
+
+    say("progress", "generating with the unsharded model")
+    model = fill_on_host(skeleton_of(experiment), source, experiment.dtype)
+    return Unsharded(
+        tokens=[generate_unsharded(model, prompt, experiment) for prompt in prompts],
+        logits=unsharded_logits(model, prompts[0]),
+    )
+
+
+def compare(
+    experiment: Experiment,
+    sharded: ShardedModel,
+    prompts: list[torch.Tensor],
+    outcome: Outcome,
+    unsharded: Unsharded | None,
+) -> Comparison:
+    """Hold the profiled requests to the unsharded model.
+
+    Raises:
+        CaptureError: tokens differ in float32 with no token dropped, or logits in bfloat16.
+    """
+
+    if unsharded is None:
+        return Comparison()
+    dropless = experiment.capacity_factor is None
+    exact = dropless and experiment.dtype == "float32"
+    differences = compare_tokens(outcome.tokens, unsharded.tokens, exact)
+    if exact or not dropless:
+        return Comparison(differences)
+    logits = prefill_logits(sharded, prompts[0])
+    return Comparison(
+        differences, logits_difference(logits, unsharded.logits, sharded.family.experts)
+    )

@@ -1,0 +1,180 @@
+"""Reads weights from safetensors, one tensor at a time, under the names that transformers' modules have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.errors import CaptureError
+
+if TYPE_CHECKING:
+    import torch
+
+_INDEX = "model.safetensors.index.json"
+_SCALE = "_scale_inv"  # beside a block-scaled fp8 weight: what to multiply each block by
+_BLOCK = 128  # rows and columns of a block, unless the checkpoint's config.json says otherwise
+
+
+class Checkpoint:
+    """A folder of safetensors files with a config.json, as the hub has them.
+
+    Names are those of the released checkpoint; transformers' own table says which of its modules'
+    tensors each becomes, and that single experts are merged.
+    """
+
+    def __init__(self, folder: Path, model: Any) -> None:
+        """`model` is the skeleton that will be filled.
+
+        Raises:
+            CaptureError: no safetensors there, or a merge that this reader does not know.
+        """
+        self.folder, self.label = folder, str(folder)
+        self.files = _file_of_each(folder)
+        self.block = _block_size(folder)
+        self.sources = _sources(list(self.files), model)
+
+    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
+        """The tensor on the host, dequantised, with the shape of `like`.
+
+        Raises:
+            CaptureError: the checkpoint lacks it, or has another shape.
+        """
+        import torch
+
+        parts = self.sources.get(name)
+        if not parts:
+            raise CaptureError(
+                f"{self.folder}: no weight {name}; is it a checkpoint of the plan's model?"
+            )
+        if parts == [[parts[0][0]]] and not _is_merged(name):
+            return self._read(parts[0][0], name, like.shape)
+        whole: torch.Tensor | None = None
+        rows = like.shape[1] // len(parts)
+        for part, keys in enumerate(parts):
+            if len(keys) != like.shape[0]:
+                raise CaptureError(
+                    f"{self.folder}: {name} is of {like.shape[0]} experts, the checkpoint has "
+                    f"{len(keys)}; set n_routed_experts in the plan"
+                )
+            for expert, key in enumerate(keys):
+                read = self._read(key, name, torch.Size((rows, *like.shape[2:])))
+                if whole is None:
+                    whole = torch.empty(like.shape, dtype=read.dtype)
+                whole[expert, part * rows : (part + 1) * rows] = read
+        assert whole is not None
+        return whole
+
+    def _read(self, key: str, name: str, shape: torch.Size) -> torch.Tensor:
+        stored = self._load(key)
+        if tuple(stored.shape) != tuple(shape):
+            raise CaptureError(
+                f"{self.folder}: {key} is {list(stored.shape)}, the plan's model wants "
+                f"{list(shape)} for {name}; correct the model's config in the plan"
+            )
+        scale = f"{key}{_SCALE}"
+        if scale not in self.files:
+            return stored
+        return dequantise(stored, self._load(scale), self.block)
+
+    def _load(self, key: str) -> torch.Tensor:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.folder / self.files[key], framework="pt") as file:
+                tensor: torch.Tensor = file.get_tensor(key)
+        except (OSError, SafetensorError) as error:
+            raise CaptureError(
+                f"{self.folder / self.files[key]}: {error}; download the checkpoint again"
+            ) from error
+        return tensor
+
+
+def dequantise(weight: torch.Tensor, scale: torch.Tensor, block: tuple[int, int]) -> torch.Tensor:
+    """fp8 [rows, columns] times its block's scale, [row blocks, column blocks] -> float32."""
+    rows, columns = weight.shape
+    wide = scale.float().repeat_interleave(block[0], 0)[:rows]
+    return weight.float() * wide.repeat_interleave(block[1], 1)[:, :columns]
+
+
+def find_checkpoint(name: str) -> Path:
+    """A local folder, or the hub's snapshot of a repository, downloaded where it is not yet.
+
+    Raises:
+        CaptureError: neither a folder nor something that the hub gives out.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.safetensors", "*.json"]))
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise CaptureError(
+            f"weights {name}: no such folder, and the hub says: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _file_of_each(folder: Path) -> dict[str, str]:
+    """Stored tensor -> the file that has it."""
+    from safetensors import SafetensorError, safe_open
+
+    index = folder / _INDEX
+    try:
+        if index.exists():
+            files: dict[str, str] = json.loads(index.read_text())["weight_map"]
+            return files
+        found: dict[str, str] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            with safe_open(path, framework="pt") as file:
+                found |= dict.fromkeys(file.keys(), path.name)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CaptureError(f"{folder}: {error}; download the checkpoint again") from error
+    if not found:
+        raise CaptureError(f"{folder}: no *.safetensors there; name a checkpoint's folder")
+    return found
+
+
+def _block_size(folder: Path) -> tuple[int, int]:
+    """Rows and columns of an fp8 block, from config.json."""
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        rows, columns = config["quantization_config"]["weight_block_size"]
+        return int(rows), int(columns)
+    except (OSError, ValueError, KeyError, TypeError):
+        return _BLOCK, _BLOCK
+
+
+def _sources(keys: list[str], model: Any) -> dict[str, list[list[str]]]:
+    """Module tensor -> the stored tensors that it is made of, [part][expert].
+
+    Parts follow one another in the second dimension (gate before up), experts in the first.
+    """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import (
+        WeightConverter,
+        WeightRenaming,
+        dot_natural_key,
+        rename_source_key,
+    )
+
+    transforms = get_model_conversion_mapping(model)
+    renamings = [each for each in transforms if isinstance(each, WeightRenaming)]
+    converters = [each for each in transforms if isinstance(each, WeightConverter)]
+    order = [pattern for each in converters for pattern in each.source_patterns]
+    wanted = model.state_dict()
+    grouped: dict[str, dict[int, list[str]]] = {}
+    for key in sorted((key for key in keys if not key.endswith(_SCALE)), key=dot_natural_key):
+        name, pattern = rename_source_key(
+            key, renamings, converters, model.base_model_prefix, wanted
+        )
+        if name not in wanted and key in wanted:  # a renaming meant for another tensor
+            name = key
+        part = order.index(pattern) if pattern is not None else 0
+        grouped.setdefault(name, {}).setdefault(part, []).append(key)
+    return {name: [parts[part] for part in sorted(parts)] for name, parts in grouped.items()}
+
+
+def _is_merged(name: str) -> bool:
+    return ".experts." in name and not name.endswith(".weight")

@@ -1,0 +1,36 @@
+"""Opens an experiment's weights and builds the model that they go into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.checkpoint import Checkpoint, find_checkpoint
+from xlahouse.capture.families import FAMILIES
+from xlahouse.capture.job import say
+from xlahouse.capture.presets import find_preset
+from xlahouse.capture.weights import RandomWeights, WeightSource, build_skeleton
+
+if TYPE_CHECKING:
+    from xlahouse.capture.plan import Experiment
+
+
+def open_weights(experiment: Experiment) -> WeightSource:
+    """The experiment's weights: a checkpoint's, or drawn from its seed.
+
+    Raises:
+        CaptureError: there is no such checkpoint.
+    """
+    model = experiment.model
+    note = find_preset(model.preset).note
+    if note:
+        say("warning", f"{model.preset}: {note}")
+    if not model.weights:
+        return RandomWeights(experiment.seed, model.sizes.get("n_routed_experts", 0))
+    say("progress", f"opening {model.weights}")
+    return Checkpoint(find_checkpoint(model.weights), skeleton_of(experiment))
+
+
+def skeleton_of(experiment: Experiment) -> Any:
+    """The experiment's transformers model, without data."""
+    family = FAMILIES[experiment.model.family]
+    return build_skeleton(family.model_class, family.name, experiment.model.sizes)
