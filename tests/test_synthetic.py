@@ -231,6 +231,53 @@ def test_run_summary(ingested):
     assert_same(ingested.rows("select * from run_summary_v1"), expected, list(expected[0]))
 
 
+def test_mfu(ingested):
+    found = ingested.rows("select * from mfu_v1 where phase is not null")
+    expected = ingested.expected["mfu"]
+    assert_same(found, expected, list(expected[0]))
+
+
+def test_self_time_by_category(ingested):
+    """Copies to the host count with the others here; loops hold what is counted elsewhere."""
+    found = ingested.rows(
+        """
+        select run_id, phase, replace(category, 'host_transfer', 'copy') as category,
+            sum(executions) as executions, sum(self_ps) as self_ps
+        from layer_breakdown_v1 where phase is not null and category <> 'control' group by all
+        """
+    )
+    columns = ("phase", "category", "executions", "self_ps")
+    assert_same(found, ingested.expected["category_time"], columns)
+
+
+def test_layer_breakdown(ingested):
+    if ingested.run.loop or "pp" in ingested.run.axes:
+        return  # a loop's body names no layer, a stacked program local ones
+    found = ingested.rows(
+        "select * from layer_breakdown_v1 where phase is not null and category = 'compute'"
+    )
+    columns = ("phase", "layer", "component", "executions", "self_ps")
+    assert_same(found, ingested.expected["layer_time"], columns)
+
+
+def test_module_breakdown(ingested):
+    found = ingested.rows(
+        "select * from module_breakdown_v1"
+        " where phase is not null and launches > 0 and module <> 'jit_iota'"
+    )
+    columns = ("phase", "program_id", "launches", "launch_ps")
+    assert_same(found, ingested.expected["module_launches"], columns)
+
+
+def test_roofline(ingested):
+    found = ingested.rows(
+        "select * from roofline_v1 where category in ('compute', 'collective')"
+        " and module <> 'jit_iota' and opcode not like '%-start'"
+    )
+    columns = ("program_id", "op", "category", "devices", "executions", "observed_ps")
+    assert_same(found, ingested.expected["roofline"], (*columns, "flops", "math_ps"))
+
+
 def test_audits_find_nothing(everything):
     warehouse = next(iter(everything.values())).warehouse
     assert [finding for finding in run_audits(warehouse) if finding.rows] == []

@@ -72,44 +72,6 @@ rows_of_device as (
     group by run_id, device_id, program_id, row_op
 ),
 
-halves as (
-    select
-        o.run_id, o.device_id, o.launch, o.program_id, h.start_op, h.half, o.start_ps,
-        o.start_ps + o.duration_ps as end_ps
-    from ops as o
-    inner join _op_half_v1 as h
-        on h.run_id = o.run_id and h.program_id = o.program_id and h.op = o.op
-    where o.is_async and o.kernel is null and o.category not in ('collective', 'control', 'wait')
-        and coalesce(o.line, 'none') <> 'Async XLA Ops'
-        and coalesce(o.phase, 'none') not in ('warmup', 'compile')
-        and h.half in ('start', 'done')
-),
-
--- A start may have no length and stand at the very time of its done.
-followed as (
-    select
-        *,
-        lag(half) over (
-            partition by run_id, device_id, launch, program_id, start_op
-            order by start_ps, half desc
-        ) as half_before,
-        lag(start_ps) over (
-            partition by run_id, device_id, launch, program_id, start_op
-            order by start_ps, half desc
-        ) as start_before_ps
-    from halves
-),
-
-flights as (
-    select
-        run_id, device_id, program_id, start_op,
-        count(*) as executions,
-        sum(end_ps - start_before_ps) as duration_ps
-    from followed
-    where half = 'done' and half_before = 'start'
-    group by run_id, device_id, program_id, start_op
-),
-
 transfers as (
     select
         w.run_id, w.device_id, w.program_id, w.op,
@@ -150,7 +112,7 @@ observed as (
     left join transfers as t
         on t.run_id = r.run_id and t.device_id = r.device_id and t.program_id = r.program_id
         and t.op = r.row_op
-    left join flights as f
+    left join _async_flight_v1 as f
         on f.run_id = r.run_id and f.device_id = r.device_id and f.program_id = r.program_id
         and f.start_op = r.row_op
 ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.synth.answers_efficiency import efficiency
 from tests.synth.describe import Run
 from tests.synth.summaries import comm_compute, run_summary, step_latency
 from tests.synth.times import device_time, latency, row_counts
@@ -28,4 +29,5 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "step_latency": step_latency(run),
         "run_summary": run_summary(run),
         "row_counts": row_counts(run),
+        **efficiency(run),
     }

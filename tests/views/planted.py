@@ -145,11 +145,13 @@ class Bench:
 
 
 def _row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Floats to 12 digits: sums of doubles depend on their order."""
-    return tuple(
-        float(f"{v:.12g}") if isinstance(v, float | int) and not isinstance(v, bool) else v
-        for v in row
-    )
+    """Floats to 12 digits: sums of doubles depend on their order. Lists, which have no hash, as tuples."""
+    return tuple(_row(tuple(v)) if isinstance(v, list) else _digits(v) for v in row)
+
+
+def _digits(value: Any) -> Any:
+    is_number = isinstance(value, float | int) and not isinstance(value, bool)
+    return float(f"{value:.12g}") if is_number else value
 
 
 def main() -> None:
