@@ -43,8 +43,7 @@ def is_interrupt(error: RuntimeError) -> bool:
 def blame_file(error: Exception) -> WarehouseError:
     """The error for a file that the warehouse lists and cannot give."""
     text = _headline(error)
-    # DuckDB looks for files in the path that it does not find, which the lock forbids.
-    missing = re.match(r'Cannot access file "([^"*]+?)/?[*"]', text)
+    missing = re.match(r'No files found that match the pattern "([^"]+)"', text)
     if missing:
         text = f"{missing[1]} is missing"
     return WarehouseError(

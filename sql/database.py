@@ -4,45 +4,40 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.files import open_fs
 from xlahouse.sql.blame import blame_file
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
-from xlahouse.sql.listing import read_run_settings
+from xlahouse.sql.listing import Listing, read_listing, read_run_settings
+from xlahouse.sql.place import Place
+from xlahouse.sql.types import DUCKDB_TYPES, quote
 
 if TYPE_CHECKING:
     import duckdb
 
-# The types of ingest/schema.py, for tables that no run has rows of.
-DUCKDB_TYPES = {
-    "str": "varchar",
-    "bool": "boolean",
-    "int": "bigint",
-    "uint": "ubigint",
-    "float": "double",
-    "time": "timestamptz",
-    "ints": "bigint[]",
-    "mesh": "struct(axis varchar, size bigint)[]",
-    "source_files": "struct(path varchar, bytes bigint, sha256 varchar)[]",
-    "files": 'struct("table" varchar, path varchar, rows bigint)[]',
-}
-
 
 class Database:
-    """A database in memory that can open the listed files and no others.
+    """A database in memory that can open the warehouse's files and no others.
 
     Args:
-        root: the warehouse's folder or URL.
-        files: table -> its files.
-        run_ids: the warehouse's runs.
+        place: the warehouse's folder.
     """
 
-    def __init__(self, root: str, files: dict[str, list[str]], run_ids: list[str]) -> None:
-        self._root, self._files, self._run_ids = root, files, run_ids
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._installed: set[str] = set()
-        self._connection = _locked_connection(root, files)
+        self._connection = _locked_connection(place)
+
+    @cached_property
+    def listing(self) -> Listing:
+        """The runs and their files, as they are when first asked for.
+
+        Raises:
+            WarehouseError: the folder cannot be read.
+        """
+        return read_listing(self._connection, self._place)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A cursor for one query."""
@@ -53,40 +48,34 @@ class Database:
         self._connection.close()
 
     def install(self, library: Library, names: set[str]) -> None:
-        """Create what the names rest on.
+        """Create the tables that the names rest on, and the views that they name.
 
         Raises:
             WarehouseError: a file vanished, is damaged, or was written by an older ingest.
             ViewError: a view is at fault.
         """
-        tables, views = library.closure(names)
+        missing = names - self._installed
+        if not missing:
+            return
+        tables, _ = library.closure(missing)
         for table in sorted(tables - self._installed):
             self._install_table(table)
-        for view in views:
-            if view.name not in self._installed:
-                self._create(view.name, view.sql)
-        for name in sorted(names & set(library.pointers) - self._installed):
-            self._create(name, f"select * from {library.pointers[name]}")
+        for name in sorted(missing - tables):
+            self._create(name, library.statement(name))
 
     def _install_table(self, name: str) -> None:
-        files = self._files.get(name)
         columns = TABLES[name].columns
-        if files:
-            names = ", ".join(column.name for column in columns)
-            listed = ", ".join(_quote(file) for file in files)
-            # An older run's row lacks columns and still counts; other tables have to be ingested again.
-            self._create(
-                name,
-                f"select {names} from read_parquet([{listed}], hive_partitioning = false, "
-                f"union_by_name = {name == 'runs'})",
-            )
-            return
-        typed = ", ".join(f"{column.name} {DUCKDB_TYPES[column.type]}" for column in columns)
-        self._connection.execute(f"create table {name} ({typed})")
         if name == RUN_SETTINGS.name:
+            self._connection.execute(empty_table(name))
             places = ", ".join(f"${place}" for place in range(1, len(columns) + 1))
-            for row in read_run_settings(self._root, self._run_ids):
+            for row in read_run_settings(self._place, list(self.listing.names)):
                 self._connection.execute(f"insert into {name} values ({places})", list(row))
+        elif name == "runs" and self.listing.runs_sql:
+            self._create(name, self.listing.runs_sql)
+        elif files := self.listing.files.get(name):
+            self._create(name, table_sql(name, files))
+        else:
+            self._connection.execute(empty_table(name))
         self._installed.add(name)
 
     def _create(self, name: str, sql: str) -> None:
@@ -104,12 +93,24 @@ class Database:
         self._installed.add(name)
 
 
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def table_sql(name: str, files: list[str]) -> str:
+    """A table over its files. A filter on run_id, which their folders name, opens no other run's."""
+    names = ", ".join(column.name for column in TABLES[name].columns)
+    return (
+        f"select {names} from read_parquet([{', '.join(map(quote, files))}], "
+        "hive_partitioning = true, hive_types = {'run_id': varchar})"
+    )
 
 
-def _locked_connection(root: str, files: dict[str, list[str]]) -> duckdb.DuckDBPyConnection:
-    """A database in memory that can open the listed files and nothing else, for good."""
+def empty_table(name: str) -> str:
+    """The statement that creates a table without rows, typed as a full one."""
+    columns = TABLES[name].columns
+    typed = ", ".join(f"{column.name} {DUCKDB_TYPES[column.type]}" for column in columns)
+    return f"create table {name} ({typed})"
+
+
+def _locked_connection(place: Place) -> duckdb.DuckDBPyConnection:
+    """A database in memory that can open the warehouse's files and nothing else, for good."""
     import duckdb
 
     connection = duckdb.connect(
@@ -122,11 +123,11 @@ def _locked_connection(root: str, files: dict[str, list[str]]) -> duckdb.DuckDBP
             "temp_directory": os.path.join(tempfile.gettempdir(), f"xlahouse-{os.getpid()}"),
         },
     )
-    if "://" in root:
-        connection.register_filesystem(open_fs(root)[0])
-    allowed = ", ".join(_quote(file) for listed in files.values() for file in listed)
-    connection.execute(f"set allowed_paths = [{allowed}]")
-    # Views over views bind the same files many times; their footers are read once.
+    if place.remote:
+        connection.register_filesystem(place.system)
+    folders = ", ".join(quote(place.url(name)) for name in ("tables", "index"))
+    connection.execute(f"set allowed_directories = [{folders}]")
+    # Parts of a query bind the same files again; their footers are read once.
     connection.execute("set parquet_metadata_cache = true")
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")

@@ -77,20 +77,23 @@ class Checked:
     parameters: frozenset[str] = frozenset()
 
 
-def check(sql: str) -> Checked:
+def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
     """Refuse whatever is not one reading statement.
+
+    parser: a connection to parse with; nothing is run on it. Without one, a database is started.
 
     Raises:
         QueryError: says which rule was broken, or where the text does not parse.
     """
     if not _is_text(sql):
         raise QueryError("the query is not valid UTF-8; save or type it as UTF-8", ascii(sql))
-    parameters = _require_one(sql)
-    tree = _tree(sql)
+    parser = parser or _parser()
+    parameters = _require_one(sql, parser)
+    tree = _tree(sql, parser)
     located = tree is not None
     if tree is None:
         explain = EXPLAIN.match(sql)
-        tree = _tree(sql[explain.end() :]) if explain else None
+        tree = _tree(sql[explain.end() :], parser) if explain else None
     if tree is None:
         raise QueryError(READS_ONLY, sql)
     return replace(_inspect(tree, sql, located), parameters=parameters)
@@ -110,18 +113,18 @@ def inspect_select(sql: str) -> Checked:
     Raises:
         QueryError: it is not one SELECT.
     """
-    tree = _tree(sql)
+    tree = _tree(sql, _parser())
     if tree is None:
         raise QueryError(READS_ONLY, sql)
     return _inspect(tree, sql, located=False)
 
 
-def _require_one(sql: str) -> frozenset[str]:
+def _require_one(sql: str, parser: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Names of the statement's parameters; refuses several statements and other kinds."""
     import duckdb
 
     try:
-        statements = duckdb.extract_statements(sql)
+        statements = parser.extract_statements(sql)
     except duckdb.Error as error:
         raise explain_error(error, sql) from error
     if len(statements) != 1:
@@ -149,14 +152,11 @@ def _parser() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _tree(sql: str) -> Any:
+def _tree(sql: str, parser: duckdb.DuckDBPyConnection) -> Any:
     """The statement's nodes; None for whatever is not a SELECT."""
-    row = (
-        _parser()
-        .cursor()
-        .execute("select json_serialize_sql(cast($1 as varchar), skip_null := true)", [sql])
-        .fetchone()
-    )
+    row = parser.execute(
+        "select json_serialize_sql(cast($1 as varchar), skip_null := true)", [sql]
+    ).fetchone()
     answer: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
     if answer["error"] or len(answer["statements"]) != 1:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from xlahouse.capture.errors import ViewError
+from xlahouse.capture.errors import QueryError, ViewError
+from xlahouse.sql.guard import inspect_select
 from xlahouse.sql.library import View, parse_view
 from xlahouse.sql.portable import PORTABLE, REASONS, SAID
 
@@ -17,6 +18,7 @@ PLAIN_NAMES = {
     "collectives",
     "collectives_unknown",
     "coordinate",
+    "count",
     "decode_steps",
     "device_steps",
     "devices",
@@ -42,6 +44,7 @@ PLAIN_NAMES = {
 }
 PLAIN_DOUBLES = {
     "bytes",
+    "collectives_per_step",
     "difference",
     "flops",
     "median",
@@ -61,7 +64,7 @@ def lint(view: View) -> list[str]:
         for part in ("version", "grain", "columns"):
             getattr(view, part)
         faults = [*_text(view.sql), *_shapes(tree), *portability(tree), *_reads(view, tree)]
-    except ViewError as error:
+    except (ViewError, QueryError) as error:
         return [str(error)]
     return [f"view {view.name}: {fault}" for fault in faults]
 
@@ -127,13 +130,17 @@ def _gives_double(node: Any) -> bool:
 
 
 def _reads(view: View, tree: Any) -> Iterator[str]:
-    """Two parsers have to agree on what a view reads."""
+    """Two parsers have to agree with what was found without one."""
     from sqlglot import exp
 
     own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
     found = {table.name for table in tree.find_all(exp.Table)} - own
-    if found != view.dependencies:
-        yield f"reads {sorted(found)} by sqlglot, {sorted(view.dependencies)} by DuckDB"
+    theirs = {mention.name for mention in inspect_select(view.sql).mentions}
+    if not found == theirs == view.dependencies:
+        yield (
+            f"reads {sorted(found)} by sqlglot, {sorted(theirs)} by DuckDB, "
+            f"{sorted(view.dependencies)} by its words; write `from x`, `join x`, `x as (` in lower case"
+        )
 
 
 def lint_unit(column: str, kind: str) -> str | None:

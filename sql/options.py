@@ -18,14 +18,15 @@ FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
 
 def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names and ids of the warehouse's runs, for the shell; silent where there is none."""
-    from xlahouse.sql.listing import read_runs
+    from xlahouse.sql.warehouse import Warehouse
 
+    root = ctx.params.get("warehouse") or _default_warehouse()
     try:
-        runs = read_runs(ctx.params.get("warehouse") or _default_warehouse()).runs
+        with Warehouse(root, lambda line: None) as warehouse:
+            runs = warehouse.query("select name, run_id from runs order by captured_at, run_id")
+            words = [word for pair in runs.rows for word in pair if word]
     except XlahouseError:
         return []
-    pairs = zip(runs["name"].to_pylist(), runs["run_id"].to_pylist(), strict=True)
-    words = [word for pair in pairs for word in pair if word]
     return [word for word in words if word.startswith(incomplete)]
 
 

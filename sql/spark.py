@@ -10,6 +10,8 @@ from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.ingest.schema import Table
 from xlahouse.sql.library import RUN_SETTINGS, TABLES
 from xlahouse.sql.listing import read_run_settings
+from xlahouse.sql.place import Place
+from xlahouse.sql.types import SPARK_TYPES
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -17,21 +19,6 @@ if TYPE_CHECKING:
 # Without the first, an index past a list's end, a division by zero or an overflow gives NULL or
 # worse instead of an error; the second says what a timestamp is shown in.
 SESSION = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
-
-# The types of ingest/schema.py. Spark has no unsigned 64-bit integer: it reads program_id as a
-# decimal of 20 digits, which holds each of them.
-SPARK_TYPES = {
-    "str": "string",
-    "bool": "boolean",
-    "int": "bigint",
-    "uint": "decimal(20,0)",
-    "float": "double",
-    "time": "timestamp",
-    "ints": "array<bigint>",
-    "mesh": "array<struct<axis: string, size: bigint>>",
-    "source_files": "array<struct<path: string, bytes: bigint, sha256: string>>",
-    "files": "array<struct<`table`: string, path: string, rows: bigint>>",
-}
 
 
 def to_spark(sql: str) -> str:
@@ -85,7 +72,7 @@ def rows(session: Any, warehouse: Warehouse, table: Table) -> Any:
     found = []
     if table.name == RUN_SETTINGS.name:
         run_ids = [run["run_id"] for run in warehouse.runs()]
-        found = read_run_settings(warehouse.root, run_ids)
+        found = read_run_settings(Place(warehouse.root), run_ids)
     return session.createDataFrame(found, schema)
 
 

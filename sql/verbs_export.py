@@ -46,6 +46,24 @@ def perfetto(
     _export_each(runs, output, warehouse, ".pftrace", write_perfetto)
 
 
+@export_app.command()
+def chakra(
+    runs: RunsArgument, output: OutputOption, warehouse: WarehouseOption = "./warehouse"
+) -> None:
+    """Write Chakra execution traces, one a device, for simulators such as ASTRA-sim.
+
+    The output is a folder: RUN.NPU.et for each traced device, and comm_groups.json. Nodes are compute
+    ops, collectives and the sends and receives of permutes, with sizes, groups and dependencies.
+
+    \b
+    Examples:
+      xlahouse export chakra tp4 -o tp4-chakra
+    """
+    from xlahouse.reports.chakra import write_chakra
+
+    _export_each(runs, output, warehouse, "", write_chakra)
+
+
 def _export_each(
     runs: list[str],
     output: Path,

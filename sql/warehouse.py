@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError, WarehouseError
@@ -12,9 +13,10 @@ from xlahouse.sql.blame import blame, place
 from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.library import Library, shipped
-from xlahouse.sql.listing import files_by_table, read_runs
+from xlahouse.sql.listing import Listing, check_layout
 from xlahouse.sql.nearest import suggest
-from xlahouse.sql.result import Result, values
+from xlahouse.sql.place import Place
+from xlahouse.sql.result import Result
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +48,7 @@ HEADLINE = (
 
 
 class Warehouse:
-    """A warehouse as it stands when it is opened; open it again to see later ingests.
+    """A warehouse, with the runs that are there when one is first asked for; later ingests need a new one.
 
     Args:
         root: the folder, or an fsspec URL.
@@ -61,13 +63,9 @@ class Warehouse:
     ) -> None:
         self.root = os.fspath(root)
         self.library: Library = shipped()
-        listing = read_runs(self.root)
-        self._runs, self.damaged = listing.runs, listing.damaged
-        for line in self.damaged:
-            on_damage(line)
-        self._files = files_by_table(self.root, self._runs)
-        run_ids = self._runs.column("run_id").to_pylist()
-        self._database = Database(self.root, self._files, run_ids)
+        self._place, self._on_damage = Place(self.root), on_damage
+        check_layout(self._place)
+        self._database = Database(self._place)
 
     def __enter__(self) -> Warehouse:
         return self
@@ -79,6 +77,18 @@ class Warehouse:
         """Release the database; results that were not read yet are lost."""
         self._database.close()
 
+    @cached_property
+    def _listing(self) -> Listing:
+        listing = self._database.listing
+        for line in listing.damaged:
+            self._on_damage(line)
+        return listing
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """A line for each run that is left out because its row cannot be read."""
+        return self._listing.damaged
+
     def query(self, sql: str, params: Mapping[str, object] | None = None) -> Result:
         """Run one reading statement; `$name` in it stands for `params["name"]`.
 
@@ -86,10 +96,12 @@ class Warehouse:
             QueryError: the statement is not allowed, does not parse, or names what there is not.
             WarehouseError: a file of the warehouse vanished or is damaged.
         """
-        checked = check(sql)
+        checked = check(sql, self._database.cursor())
         given = dict(params or {})
         _check_parameters(checked, given, sql)
-        self._database.install(self.library, self._named(checked, sql))
+        if names := self._named(checked, sql):
+            assert self._listing  # tells of damaged runs before there are rows
+            self._database.install(self.library, names)
         cursor = self._database.cursor()
         with blame(sql):
             relation = _relation(cursor, sql, given)
@@ -101,13 +113,12 @@ class Warehouse:
         Raises:
             QueryError: there is no such column.
         """
-        columns = [values(column) for column in self._runs.columns]
-        names = self._runs.column_names
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        found = self.query("from runs order by captured_at nulls last, run_id")
         for name in filters:
-            if name not in names:
-                hint = suggest(name, names)
+            if name not in found.columns:
+                hint = suggest(name, found.columns)
                 raise QueryError(f"runs has no column {name}{hint}", "")
+        rows = found.dicts()
         return [row for row in rows if all(row[name] == want for name, want in filters.items())]
 
     def resolve_run(self, text: str) -> str:
@@ -116,13 +127,7 @@ class Warehouse:
         Raises:
             WarehouseError: none or several are meant.
         """
-        names: dict[str, str | None] = dict(
-            zip(
-                self._runs.column("run_id").to_pylist(),
-                self._runs.column("name").to_pylist(),
-                strict=True,
-            )
-        )
+        names = self._listing.names
         if text in names:
             return text
         meant = [run_id for run_id, name in names.items() if name == text]
@@ -148,7 +153,7 @@ class Warehouse:
 
     def files(self, table: str) -> list[str]:
         """The files that hold a table's rows."""
-        return list(self._files.get(table, ()))
+        return list(self._listing.files.get(table, ()))
 
     def _named(self, checked: Checked, sql: str) -> set[str]:
         """The tables and views that a query names.

@@ -11,9 +11,9 @@ from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.ingest.schema import TYPES
 from xlahouse.sql import Warehouse
-from xlahouse.sql.database import DUCKDB_TYPES
 from xlahouse.sql.library import TABLES
-from xlahouse.sql.spark import SPARK_TYPES, register, to_spark
+from xlahouse.sql.spark import register, to_spark
+from xlahouse.sql.types import DUCKDB_TYPES, SPARK_TYPES
 
 pytestmark = pytest.mark.xdist_group("spark")
 LARGEST = 2**64 - 1

@@ -16,9 +16,9 @@ from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION, TYPES
 from xlahouse.sql import Warehouse
 from xlahouse.sql.check import check_warehouse
-from xlahouse.sql.database import DUCKDB_TYPES
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.settings import set_mesh
+from xlahouse.sql.types import DUCKDB_TYPES
 
 TWO_RUNS = {
     "runs": [

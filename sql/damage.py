@@ -1,0 +1,60 @@
+"""Finds out which rows of `runs` are damaged, one by one, where reading them all at once has failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.schema import BY_NAME
+
+
+def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
+    """run_id -> the line that says what is wrong with its row, for those that cannot be used."""
+    system, path = open_fs(root)
+    schema = BY_NAME["runs"].schema
+    found = {}
+    for run_id in run_ids:
+        try:
+            _check_row(system, f"{path.rstrip('/')}/tables/runs/{run_id}.parquet", run_id, schema)
+        except WarehouseError as error:
+            found[run_id] = str(error)
+    return found
+
+
+def _check_row(system: Any, name: str, run_id: str, schema: pa.Schema) -> None:
+    """Refuse what is not one run's row of the schema's types; an older ingest's lacks columns.
+
+    Raises:
+        WarehouseError: says what is wrong.
+    """
+    try:
+        with system.open(name, "rb") as file:
+            row = pq.ParquetFile(file).read()
+    except Exception as error:  # those of Parquet, and of whatever store it lies in
+        said = error.strerror if isinstance(error, OSError) else None
+        said = (said or str(error).strip() or type(error).__name__).splitlines()[0]
+        raise _damaged(name, said) from error
+    for field in schema:
+        if field.name not in row.column_names:
+            continue
+        kind = (
+            row.schema.field(field.name).type if row.column_names.count(field.name) == 1 else None
+        )
+        if kind is None or not kind.equals(field.type):
+            raise _damaged(name, f"{field.name} is {kind or 'there twice'}, not {field.type}")
+    if row.num_rows != 1 or "run_id" not in row.column_names or row["run_id"][0].as_py() != run_id:
+        raise _damaged(name, "it is not the row of this one run")
+    files = row["files"][0].as_py() if "files" in row.column_names else None
+    for file in files or ():
+        if not str(file["path"]).startswith("tables/") or ".." in file["path"].split("/"):
+            raise _damaged(name, f"it lists {file['path']}, which is not of this warehouse")
+
+
+def _damaged(name: str, reason: str) -> WarehouseError:
+    return WarehouseError(
+        f"{name} is damaged ({reason}): its run is left out; remove the file and ingest the run again"
+    )

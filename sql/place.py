@@ -1,0 +1,59 @@
+"""Looks into a warehouse's folder: a local one without loading what object stores need."""
+
+from __future__ import annotations
+
+import os
+
+from xlahouse.capture.errors import WarehouseError
+
+
+class Place:
+    """The folder of a warehouse, by path or fsspec URL; every error of the file system passes through.
+
+    Args:
+        root: as the user gave it.
+    """
+
+    def __init__(self, root: str) -> None:
+        if not root:
+            raise WarehouseError("an empty path names nothing; give a folder or a URL")
+        self.root = root
+        self.remote = "://" in root
+        self.base = root.rstrip("/") or "/"
+        if self.remote:
+            from xlahouse.ingest.files import open_fs
+
+            self.system, path = open_fs(root)
+            self._path = path.rstrip("/")
+            self.base = str(self.system.unstrip_protocol(path)).rstrip("/")
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        if self.remote:
+            raw: bytes = self.system.cat_file(f"{self._path}/{name}")
+            return raw
+        with open(f"{self.base}/{name}", "rb") as file:
+            return file.read()
+
+    def exists(self, name: str) -> bool:
+        """Whether a file is there."""
+        if self.remote:
+            return bool(self.system.exists(f"{self._path}/{name}"))
+        return os.path.exists(f"{self.base}/{name}")
+
+    def names(self, folder: str) -> list[str]:
+        """Names of what a folder holds, sorted; none where it is not there."""
+        if self.remote:
+            path = f"{self._path}/{folder}"
+            found = self.system.ls(path, detail=False) if self.system.isdir(path) else []
+            return sorted(str(name).rstrip("/").rpartition("/")[2] for name in found)
+        path = f"{self.base}/{folder}"
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+    def url(self, name: str) -> str:
+        """A file's name, as DuckDB opens it."""
+        return f"{self.base}/{name}"

@@ -1,0 +1,130 @@
+"""Reads the rows of `runs` all at once, from the index and from the runs' own files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlahouse.ingest.run_index import INDEX, STAMP
+from xlahouse.ingest.schema import BY_NAME
+from xlahouse.sql.place import Place
+from xlahouse.sql.types import DUCKDB_TYPES, quote
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Table, its files in the order of the runs, and whether all of them are this warehouse's.
+FILES = """
+    select
+        f."table",
+        list(f.path order by captured_at nulls last, run_id),
+        bool_and(starts_with(f.path, 'tables/') and not contains('/' || f.path || '/', '/../'))
+    from (select run_id, captured_at, unnest(files) as f from listed) where f.rows > 0 group by all
+"""
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """Where the rows are: in files of their own, or in the index, of which stale ones do not count."""
+
+    place: Place
+    single: tuple[str, ...]
+    indexed: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+
+    @property
+    def singles(self) -> list[str]:
+        """The files of one row."""
+        return [self.place.url(f"tables/runs/{run_id}.parquet") for run_id in self.single]
+
+    def select(self, columns: str) -> str:
+        """A SELECT over all rows, with `filename` among the columns there are."""
+        index = quote(self.place.url(INDEX))
+        files = ", ".join(([index] if self.indexed else []) + [quote(f) for f in self.singles])
+        old = ", ".join(map(quote, self.stale))
+        count = f" where filename <> {index} or run_id not in ({old})" if self.stale else ""
+        return (
+            f"select {columns} from read_parquet([{files}], hive_partitioning = false, "
+            f"union_by_name = true, filename = true){count if self.indexed else ''}"
+        )
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What opening a warehouse takes from the rows; see listing.Listing."""
+
+    names: dict[str, str | None]
+    files: dict[str, list[str]]
+    sql: str | None
+
+
+def find_rows(
+    connection: duckdb.DuckDBPyConnection, place: Place, stamps: dict[str, str | None]
+) -> RunRows:
+    """Rows from the index where it has them as they are now, else from their own files."""
+    import duckdb
+
+    known: dict[str, str] = {}
+    if place.exists(INDEX):
+        sql = f"select run_id, {STAMP} from read_parquet({quote(place.url(INDEX))})"
+        try:
+            known = dict(connection.execute(sql).fetchall())
+        except duckdb.Error:  # damaged, or of another layout: all that it does is save time
+            known = {}
+    indexed = tuple(
+        run_id for run_id, stamp in stamps.items() if stamp and known.get(run_id) == stamp
+    )
+    current = set(indexed)
+    single = tuple(run_id for run_id in stamps if run_id not in current)
+    return RunRows(place, single, indexed, tuple(sorted(known.keys() - current)))
+
+
+def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> RunFacts | None:
+    """What the rows say; None where one of them is not the row of its run, or cannot be read."""
+    import duckdb
+
+    if not rows.single and not rows.indexed:
+        return RunFacts({}, {}, None)
+    try:
+        every = _columns(connection, rows)
+        if every is None:
+            return None
+        few = ", ".join(every[name] for name in ("run_id", "name", "captured_at", "files"))
+        connection.execute(
+            f"create or replace temp table listed as {rows.select(few + ', filename')}"
+        )
+        found = connection.execute(
+            "select run_id, name, filename from listed order by captured_at nulls last, run_id"
+        ).fetchall()
+        by_table = connection.execute(FILES).fetchall()
+        connection.execute("drop table listed")
+    except duckdb.Error:
+        return None
+    if not _are_whole(rows, found) or not all(ours for _, _, ours in by_table):
+        return None
+    url = rows.place.url
+    names = {run_id: name for run_id, name, _ in found}
+    files = {table: [url(path) for path in paths] for table, paths, _ in by_table}
+    files["runs"] = [url(f"tables/runs/{run_id}.parquet") for run_id in names]
+    return RunFacts(names, files, rows.select(", ".join(every.values())))
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> dict[str, str] | None:
+    """Column of `runs` -> its expression, NULL where only older ingests wrote; None: wrong types."""
+    relation = connection.sql(rows.select("*"))
+    found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    kinds = {column.name: DUCKDB_TYPES[column.type] for column in BY_NAME["runs"].columns}
+    typed = {name: f"cast(null as {kind}) as {name}" for name, kind in kinds.items()}
+    expected = connection.sql(f"select {', '.join(typed.values())}")
+    for name, kind in zip(expected.columns, map(str, expected.types), strict=True):
+        if name in found and found[name] != kind:
+            return None
+    return {name: name if name in found else text for name, text in typed.items()}
+
+
+def _are_whole(rows: RunRows, found: list[tuple[str, str | None, str]]) -> bool:
+    """Whether there is one row a run, in the file of that run."""
+    index = rows.place.url(INDEX)
+    own = [(run_id, file) for run_id, _, file in found if file != index]
+    wanted = list(zip(rows.single, rows.singles, strict=True))
+    return set(own) == set(wanted) and len(found) == len(wanted) + len(rows.indexed)
