@@ -71,13 +71,13 @@ def _export_each(
     suffix: str,
     write: Callable[[Warehouse, str, Path, Callable[[str], None]], object],
 ) -> None:
-    """Write each run into a file of its own and print the files' names."""
+    """Write each run into a file of its own (a folder, without a suffix) and print their names."""
     from xlahouse.sql.progress import progress
 
     with open_warehouse(root) as warehouse, progress("export") as say:
         ids = dict.fromkeys(warehouse.resolve_run(run) for run in runs)
         names = {row["run_id"]: row["name"] or row["run_id"] for row in warehouse.runs()}
-        several = len(ids) > 1 or output.is_dir()
+        several = len(ids) > 1 or (suffix != "" and output.is_dir())
         (output if several else output.parent).mkdir(parents=True, exist_ok=True)
         for run_id in ids:
             path = (
