@@ -11,10 +11,10 @@ from xlahouse.capture.errors import WarehouseError
 
 # fsspec names its own extras or classes where a package is missing; people need what pip installs.
 PACKAGES = {
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "s3": "s3fs",
-    "s3a": "s3fs",
+    "gs": "'xlahouse[gs]'",
+    "gcs": "'xlahouse[gs]'",
+    "s3": "'xlahouse[s3]'",
+    "s3a": "'xlahouse[s3]'",
     "abfs": "adlfs",
     "abfss": "adlfs",
     "az": "adlfs",

@@ -131,7 +131,8 @@ def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
     """The program in a dump; None where it is none that is wanted, or cannot be read."""
     fs, path = open_fs(dump.path)
     try:
-        head = fs.cat_file(path, 0, _LARGEST_HEAD)
+        with fs.open(path, "rb") as file:
+            head = file.read(_LARGEST_HEAD)
         named = _HEAD.match(head.lstrip())
         if named is None and dump.path.endswith((".txt", ".hlo")):
             return None  # a compiler dumps other texts too

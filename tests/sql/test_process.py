@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fsspec.registry import _registry
 
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
@@ -150,8 +151,11 @@ def test_no_locale_forbids_our_words(arguments: list[str]) -> None:
     ("url", "message"),
     [
         ("", "an empty path names nothing"),
-        ("gs://b/f", "gs:// needs a package that is not installed: pip install gcsfs"),
-        ("simplecache::s3://b/f", "s3:// needs a package that is not installed: pip install s3fs"),
+        ("gs://b/f", "gs:// needs a package that is not installed: pip install 'xlahouse[gs]'"),
+        (
+            "simplecache::s3://b/f",
+            "s3:// needs a package that is not installed: pip install 'xlahouse[s3]'",
+        ),
         ("foo://x", "foo:// is no kind of URL that is known here"),
     ],
 )
@@ -160,6 +164,8 @@ def test_a_store_that_cannot_be_opened(
 ) -> None:
     for package in ("gcsfs", "s3fs"):
         monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    for kind in ("gs", "s3"):  # fsspec keeps the classes that it has once imported
+        monkeypatch.delitem(_registry, kind, raising=False)
     with pytest.raises(WarehouseError) as caught:
         open_fs(url)
     assert message in str(caught.value)
