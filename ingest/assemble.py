@@ -1,40 +1,55 @@
-"""Puts a run together: what was read from all its files becomes the warehouse's tables."""
+"""Puts a run together: finds its worlds, and what all devices of a world share, before any op is read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from xlahouse.ingest import frames, program_facts
-from xlahouse.ingest.busy import busy_intervals
-from xlahouse.ingest.collectives import find_collectives, uneven_ends
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.launches import STEP_MARKERS, finish_launches, phase_rows
-from xlahouse.ingest.ops import finish_ops
-from xlahouse.ingest.pipeline import Schedule, place_in_pipeline
+from xlahouse.ingest.pipeline import Schedule
+from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents, shift
-from xlahouse.ingest.rows import device_rows, issue_rows, typed
-from xlahouse.ingest.worlds import World, join_worlds, processes, split_worlds
+from xlahouse.ingest.rows import device_rows, typed
+from xlahouse.ingest.worlds import World, move_steps, processes, split_worlds
 
 NO_PIPELINE = Schedule()
 _KEYS_OF_A_FILE = 1 << 40  # launch keys are event numbers, which never reach this
 
 
 @dataclass(frozen=True)
-class RunTables:
-    """Every table of a run without run_id, but for `runs`; and facts that its row needs.
+class WorldParts:
+    """A world before its ops are read.
 
-    devices_named: devices that planes or programs name, traced or not.
+    planes: on the run's clock. launches: finished, ordered by device and start. tables: the small ones.
+    All have the world's own device numbers. device_offset: what is added to those to make them the
+    run's. comparable: whether times of its hosts are of one clock. inferred: whether its devices are.
     """
 
+    planes: list[PlaneEvents]
+    launches: pl.DataFrame
+    facts: ProgramFacts
+    schedule: Schedule
     tables: dict[str, pl.DataFrame]
+    device_offset: int
+    comparable: bool
+    inferred: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run before its ops are read. devices_named: devices that planes or programs name, traced or not."""
+
+    source: str
+    worlds: list[WorldParts]
+    issues: list[Issue]
     devices: list[Device]
     devices_named: int
     epoch_ns: int | None
-    duration_ps: int | None
     hosts: list[str]
 
 
@@ -43,8 +58,8 @@ def assemble(
     source: str,
     named_ids: Sequence[int] = (),
     schedule: Schedule = NO_PIPELINE,
-) -> RunTables:
-    """Tables of a run from its files.
+) -> Run:
+    """Put a run together from its files.
 
     Args:
         files: what was read.
@@ -55,31 +70,42 @@ def assemble(
     issues: list[Issue] = [issue for file in files for issue in file.issues]
     epoch = _epoch(files, source, issues)
     number_of = processes(files)
-    parts, devices, offsets, named = [], [], [], 0
+    worlds: list[WorldParts] = []
+    devices_named = launches = 0
     for world in split_worlds(files):
+        first = world.number == 0
         planes = _planes_on_one_clock(world, epoch, issues)
-        also = set(named_ids) if world.number == 0 else set()
-        pipeline = schedule if world.number == 0 else NO_PIPELINE
-        tables, found, members = _world_tables(world, planes, number_of, also, source, pipeline)
-        if (
-            epoch is None and len(world.files) > 1
-        ):  # arrivals on different hosts have no common clock
-            unknown = pl.lit(None, pl.Int64).alias("arrival_ps")
-            tables["collectives"] = tables["collectives"].with_columns(unknown)
-        issues += [issue for plane in planes for issue in plane.issues] + found
-        devices += [device for plane in planes for device in plane.devices]
-        parts.append(tables)
-        offsets.append(named)
-        named += members
-    tables = join_worlds(parts, offsets)
-    return RunTables(
-        tables=tables | {"issues": issue_rows(issues)},
-        devices=devices,
-        devices_named=sum(part["devices"].height for part in parts),
+        shared = _shared(world, planes, source, schedule if first else NO_PIPELINE)
+        logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
+        known = move_steps(shared.launches, launches)
+        launches += _count(shared.launches)
+        tables = _small_tables(world, planes, shared.facts, known, logical_ids, number_of)
+        worlds.append(
+            replace(
+                shared,
+                launches=known,
+                tables=tables,
+                device_offset=devices_named,
+                comparable=epoch is not None or len(world.files) == 1,
+            )
+        )
+        issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
+        issues += _marker_issues(_stacked(planes, "markers", frames.MARKERS), source)
+        devices_named += max(logical_ids, default=-1) + 1
+    return Run(
+        source=source,
+        worlds=worlds,
+        issues=issues,
+        devices=[d for world in worlds for plane in world.planes for d in plane.devices],
+        devices_named=sum(world.tables["devices"].height for world in worlds),
         epoch_ns=epoch,
-        duration_ps=_duration([tables[name] for name in ("ops", "launches", "host_events")]),
         hosts=sorted({file.host for file in files}),
     )
+
+
+def _count(launches: pl.DataFrame) -> int:
+    """Launch instances, which are numbered from 0."""
+    return int(launches.select((pl.col("launch_instance").max() + 1).fill_null(0)).item())
 
 
 def _epoch(files: list[FileEvents], source: str, issues: list[Issue]) -> int | None:
@@ -119,25 +145,25 @@ def _left_out(
         "the former is left out"
     )
     issues.append(Issue("error", "device_collision", message, path))
-    rejected = plane.coverage.with_columns(
+    later = plane.rest
+    return PlaneEvents(
+        coverage=_rejected(plane.coverage),
+        issues=plane.issues,
+        rest=None if later is None else lambda: PlaneEvents(coverage=_rejected(later().coverage)),
+    )
+
+
+def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:
+    return coverage.with_columns(
         table_name=pl.lit(None, pl.String),
         rows_written=pl.lit(0, pl.Int64),
         events_rejected="events_read",
     )
-    return PlaneEvents(coverage=rejected, issues=plane.issues)
 
 
-def _world_tables(
-    world: World,
-    planes: list[PlaneEvents],
-    number_of: dict[str, int],
-    named_ids: set[int],
-    source: str,
-    schedule: Schedule,
-) -> tuple[dict[str, pl.DataFrame], list[Issue], int]:
-    """(tables with the world's own device numbers, findings, how many numbers it takes)."""
+def _shared(world: World, planes: list[PlaneEvents], source: str, schedule: Schedule) -> WorldParts:
+    """Launches in their steps, and what the programs say."""
     programs = {number: p for file in world.files for number, p in file.programs.items()}
-    facts = program_facts.gather(programs.values(), source)
     devices = [device for plane in planes for device in plane.devices]
     hosts = pl.DataFrame(
         [(device.device_id, device.host) for device in devices],
@@ -146,58 +172,46 @@ def _world_tables(
     )
     markers = _stacked(planes, "markers", frames.MARKERS)
     launches = finish_launches(_stacked(planes, "launches", frames.LAUNCHES), markers, hosts)
-    ops = finish_ops(_stacked(planes, "ops", frames.OPS), launches, facts.ops)
-    ops = place_in_pipeline(ops, schedule)
+    return WorldParts(
+        planes=planes,
+        launches=launches.sort("device_id", "start_ps"),
+        facts=program_facts.gather(programs.values(), source),
+        schedule=schedule,
+        tables={},
+        device_offset=0,
+        comparable=True,
+        inferred=any(device.inferred for device in devices),
+    )
+
+
+def _small_tables(
+    world: World,
+    planes: list[PlaneEvents],
+    facts: ProgramFacts,
+    launches: pl.DataFrame,
+    logical_ids: set[int],
+    number_of: dict[str, int],
+) -> dict[str, pl.DataFrame]:
     in_world = pl.lit(world.number, pl.Int64).alias("world")
-    groups = facts.groups.with_columns(in_world, device_id="logical_id")
-    found = find_collectives(ops, groups, facts.pairs, source)
-    logical_ids = world.logical_ids(facts) | named_ids
     process = {
         device.device_id: number_of[file.path]
         for file in world.files
         for plane in file.planes
         for device in plane.devices
     }
-    tables = {
+    devices = [device for plane in planes for device in plane.devices]
+    return {
         "devices": device_rows(devices, logical_ids, world.number, process),
-        "phases": phase_rows(markers, launches),
+        "phases": phase_rows(_stacked(planes, "markers", frames.MARKERS), launches),
         "launches": launches,
-        "ops": ops,
-        "collectives": found.rows,
-        "busy_intervals": busy_intervals(ops, found.rows),
-        "replica_groups": groups,
+        "replica_groups": facts.groups.with_columns(in_world, device_id="logical_id"),
         "permute_pairs": facts.pairs.with_columns(in_world),
         "instructions": typed("instructions", facts.instructions).with_columns(in_world),
-        "host_events": _stacked(planes, "host_events", frames.HOST_EVENTS),
-        "counters": _stacked(planes, "counters", frames.COUNTERS),
-        "coverage": _stacked(planes, "coverage", frames.COVERAGE),
     }
-    issues = facts.issues + found.issues + _op_issues(ops, source) + _marker_issues(markers, source)
-    uneven = 0 if any(device.inferred for device in devices) else uneven_ends(found.rows)
-    if uneven:
-        message = "synchronous collectives whose ends lie over 1 us apart: their skew is unknown"
-        issues.append(Issue("warning", "uneven_ends", message, source, uneven))
-    return tables, issues, max(logical_ids, default=-1) + 1
 
 
 def _stacked(planes: Iterable[PlaneEvents], name: str, columns: dict[str, Any]) -> pl.DataFrame:
     return frames.stack([getattr(plane, name) for plane in planes], columns)
-
-
-def _op_issues(ops: pl.DataFrame, source: str) -> list[Issue]:
-    found = (
-        (
-            ops.filter("inferred_category").height,
-            "category_inferred",
-            "ops without HLO: their category is deduced from the name or opcode text",
-        ),
-        (
-            ops.filter(pl.col("launch").is_null()).height,
-            "op_outside_launch",
-            "ops outside every launch: no step, no phase",
-        ),
-    )
-    return [Issue("info", code, message, source, count) for count, code, message in found if count]
 
 
 def _marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
@@ -209,12 +223,3 @@ def _marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
         "step markers without the numbers `request` and `step_num`: their requests have no latency"
     )
     return [Issue("warning", "marker_incomplete", message, source, incomplete)]
-
-
-def _duration(tables: list[pl.DataFrame]) -> int | None:
-    """From the first event's start to the last one's end, ps."""
-    spans = pl.concat([table.select("start_ps", "duration_ps") for table in tables])
-    if spans.is_empty():
-        return None
-    end = (pl.col("start_ps") + pl.col("duration_ps")).max()
-    return int(spans.select(end - pl.col("start_ps").min()).item())

@@ -2,55 +2,77 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from xlahouse.ingest.collectives import BARRIER
+from xlahouse.ingest.placed_ops import PlacedOps
+from xlahouse.ingest.spans import merge_spans
 
-KEY = ["device_id", "request", "step", "category"]
+Integers = NDArray[np.int64]
+_CATEGORY = pl.col("category")
+# Which kinds of ops each category of intervals is made of.
+_RULES = {
+    "compute": _CATEGORY == "compute",
+    "collective": _CATEGORY == "collective",
+    "copy_running": _CATEGORY.is_in(["copy", "host_transfer"]),
+    "sync_wait": (pl.col("op") == BARRIER)
+    & ~_CATEGORY.is_in(["compute", "collective", "copy", "host_transfer"]),
+    "masked": pl.col("masked") & (_CATEGORY == "compute"),
+}
 
 
-def busy_intervals(ops: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
+def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     """The busy_intervals table without run_id.
 
     compute: compute ops. collective: transfers in flight, and ops of transfers whose other half was not
     seen. copy_running: copy and host-transfer ops that
     run (a prefetch in flight alone does not count). sync_wait: barriers. masked: the compute ops of
     pipeline ticks in which the stage holds no microbatch, again (they are compute too).
+
+    Args:
+        ops: of some devices.
+        transfers: their collectives, with device_id, request, step, start_ps and duration_ps.
     """
-    on_core = ops.filter(~pl.col("on_async_line") & (pl.col("duration_ps") > 0))
-    category = (
-        pl.when(pl.col("category") == "compute")
-        .then(pl.lit("compute"))
-        .when(pl.col("category").is_in(["copy", "host_transfer"]))
-        .then(pl.lit("copy_running"))
-        .when(pl.col("category") == "collective")
-        .then(pl.lit("collective"))
-        .when(pl.col("op") == BARRIER)
-        .then(pl.lit("sync_wait"))
-    )
-    columns = ["device_id", "request", "step", "start_ps", "duration_ps"]
-    spans = on_core.select(*columns, category=category).drop_nulls("category")
-    flights = collectives.filter(pl.col("duration_ps") > 0).select(
-        *columns, category=pl.lit("collective")
-    )
-    masked = on_core.filter(pl.col("masked") & (pl.col("category") == "compute"))
-    masked = masked.select(*columns, category=pl.lit("masked"))
-    return merge_spans(pl.concat([spans, flights, masked]), KEY)
-
-
-def merge_spans(spans: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Union of half-open intervals per key: spans that overlap or touch become one."""
-    end = pl.col("start_ps") + pl.col("duration_ps")
-    latest = end.cum_max().shift(1).over(key)
-    begins = latest.is_null() | (pl.col("start_ps") > latest)
-    ordered = spans.sort(*key, "start_ps").with_columns(end_ps=end, begins=begins)
-    return (
-        ordered.with_columns(number=pl.col("begins").cum_sum())
-        .group_by("number", maintain_order=True)
-        .agg(
-            *(pl.col(name).first() for name in key),
-            pl.col("start_ps").first(),
-            duration_ps=pl.col("end_ps").max() - pl.col("start_ps").first(),
+    steps = _Steps(ops)
+    devices = np.unique(ops.device_id)
+    width = steps.distinct.height
+    key = np.searchsorted(devices, ops.device_id) * width + steps.of_launch[ops.launch]
+    on_core = ops.of_kinds(~pl.col("on_async_line")) & (ops.duration_ps > 0)
+    parts = []
+    for category, rule in _RULES.items():
+        rows = np.flatnonzero(on_core & ops.of_kinds(rule))
+        spans = [key[rows], ops.start_ps[rows], ops.duration_ps[rows]]
+        if category == "collective" and not transfers.is_empty():
+            flights = transfers.filter(pl.col("duration_ps") > 0)
+            place = np.searchsorted(devices, flights["device_id"].to_numpy())
+            others = [place * width + steps.of_rows(flights)]
+            others += [flights[name].to_numpy() for name in ("start_ps", "duration_ps")]
+            spans = [np.concatenate(pair) for pair in zip(spans, others, strict=True)]
+        merged, start, duration = merge_spans(*spans)
+        intervals = pl.DataFrame({"start_ps": start, "duration_ps": duration}).with_columns(
+            device_id=pl.Series(devices[merged // width], dtype=pl.Int64),
+            category=pl.lit(category),
         )
-        .drop("number")
-    )
+        parts.append(pl.concat([intervals, steps.distinct[merged % width]], how="horizontal"))
+    return pl.concat(parts)
+
+
+class _Steps:
+    """Numbers for the steps (request, step) of launches: `distinct` has one row each."""
+
+    def __init__(self, ops: PlacedOps) -> None:
+        launches = ops.launches.select("request", "step")
+        self.distinct = launches.unique(maintain_order=True)
+        self.of_launch = self.of_rows(launches)
+
+    def of_rows(self, rows: pl.DataFrame) -> Integers:
+        """Number of each row's step."""
+        key = ["request", "step"]
+        numbered = self.distinct.with_row_index("number")
+        joined = rows.select(key).join(
+            numbered, on=key, how="left", nulls_equal=True, maintain_order="left"
+        )
+        numbers: Integers = joined["number"].to_numpy().astype(np.int64)
+        return numbers

@@ -8,11 +8,19 @@ import polars as pl
 
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.instances import by_first_start, number_instances
-from xlahouse.ingest.tpu import WAITS
+from xlahouse.ingest.tpu_ops import WAITS
 
 BARRIER = WAITS[0]
 SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart cannot be compared
 _PAIR = ["device_id", "launch", "program_id", "start_op", "turn"]
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Collectives of some devices: rows without their groups, and ops left without their partner."""
+
+    rows: pl.DataFrame
+    unpaired: int
 
 
 @dataclass(frozen=True)
@@ -23,22 +31,32 @@ class Collectives:
     issues: list[Issue]
 
 
-def find_collectives(
-    ops: pl.DataFrame, groups: pl.DataFrame, pairs: pl.DataFrame, source: str
-) -> Collectives:
-    """Collectives of all devices.
+def find_transfers(
+    candidates: pl.DataFrame, working: pl.DataFrame, barriers: pl.DataFrame
+) -> Transfers:
+    """Pair the starts and dones of some devices' collectives, and find when each device arrived.
 
     Args:
-        ops: finished ops.
+        candidates: finished ops of category collective that are on no async line.
+        working: device_id, launch, start_ps of every op that is on no async line, no wait and no control.
+        barriers: the same of every BARRIER.
+    """
+    paired, unpaired = _paired(candidates)
+    return Transfers(_with_arrival(paired, working, barriers), unpaired)
+
+
+def find_collectives(
+    transfers: Transfers, groups: pl.DataFrame, pairs: pl.DataFrame, source: str
+) -> Collectives:
+    """Collectives of all devices of a world.
+
+    Args:
+        transfers: of all its devices.
         groups: replica_groups rows, with device_id.
         pairs: permute_pairs rows.
         source: the run, for issues.
     """
-    candidates = ops.filter((pl.col("category") == "collective") & ~pl.col("on_async_line"))
-    paired, unpaired = _paired(candidates)
-    grouped = _with_group(paired, groups)
-    sized = _with_permute_payload(grouped, pairs)
-    arrived = _with_arrival(sized, ops)
+    arrived = _with_permute_payload(_with_group(transfers.rows, groups), pairs)
     placed = pl.col("group_index").is_not_null()
     inside = arrived.filter(placed)
     numbers = number_instances(inside, ["program_id", "op", "group_index"])
@@ -46,11 +64,11 @@ def find_collectives(
     rows = pl.concat([numbered, arrived.filter(~placed)], how="diagonal").sort(
         "device_id", "start_ps"
     )
-    return Collectives(rows, _issues(rows, unpaired, source))
+    return Collectives(rows, _issues(rows, transfers.unpaired, source))
 
 
-def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(one row a transfer, ops left without their partner)."""
+def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """(one row a transfer, how many ops are left without their partner)."""
     role = pl.col("role").fill_null("sync")
     named = pl.when(role == "start").then("op").otherwise("start_op")
     counted = _with_turn(
@@ -73,7 +91,7 @@ def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         dones.join(both, on=_PAIR, how="anti", nulls_equal=True),
     ]
     sync = candidates.filter(role == "sync").with_columns(is_async=pl.lit(False))
-    return pl.concat([sync, both], how="diagonal"), pl.concat(alone).select("op")
+    return pl.concat([sync, both], how="diagonal"), sum(left.height for left in alone)
 
 
 def _with_turn(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -120,31 +138,19 @@ def _with_permute_payload(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFra
     return joined.with_columns(payload_bytes=payload).drop("sends")
 
 
-def _with_arrival(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+def _with_arrival(
+    rows: pl.DataFrame, working: pl.DataFrame, barriers: pl.DataFrame
+) -> pl.DataFrame:
     """Arrival: the start of the barrier that no other op separates from this one, else its own start."""
+    if barriers.is_empty():
+        return rows.with_columns(arrival_ps="start_ps")
     launch = pl.col("launch").fill_null(-1)  # profiling may start or end in mid-launch
-    working = (
-        ops.filter(~pl.col("on_async_line") & ~pl.col("category").is_in(["wait", "control"]))
-        .select("device_id", launch, next_start="start_ps")
-        .sort("next_start")
-    )
-    barriers = (
-        ops.filter(pl.col("op") == BARRIER)
-        .select("device_id", launch, barrier_ps="start_ps")
-        .sort("barrier_ps")
-        .join_asof(
-            working,
-            left_on="barrier_ps",
-            right_on="next_start",
-            by=["device_id", "launch"],
-            strategy="forward",
-            check_sortedness=False,
-        )
-        .group_by("device_id", "launch", start_ps="next_start")
-        .agg(barrier_ps=pl.col("barrier_ps").max())
+    entered = _next_start(barriers.with_columns(launch=launch), working.with_columns(launch=launch))
+    latest = entered.group_by("device_id", "launch", "next_start").agg(
+        barrier_ps=pl.col("start_ps").max()
     )
     joined = rows.with_columns(launch_or_none=launch).join(
-        barriers.rename({"launch": "launch_or_none"}),
+        latest.rename({"launch": "launch_or_none", "next_start": "start_ps"}),
         on=["device_id", "launch_or_none", "start_ps"],
         how="left",
         maintain_order="left",
@@ -152,11 +158,39 @@ def _with_arrival(rows: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(arrival_ps=pl.coalesce("barrier_ps", "start_ps"))
 
 
-def _issues(rows: pl.DataFrame, unpaired: pl.DataFrame, source: str) -> list[Issue]:
+def _next_start(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
+    """Add `next_start`: start of the op that follows each barrier in its launch."""
+    opened = working.select("device_id", "launch", next_start="start_ps").sort("next_start")
+
+    def following(rows: pl.DataFrame, others: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+        return rows.sort("start_ps").join_asof(
+            others,
+            left_on="start_ps",
+            right_on="next_start",
+            by=by,
+            strategy="forward",
+            check_sortedness=False,
+        )
+
+    # Launches hardly overlap on a device: mostly what follows there is of the same launch.
+    near = following(barriers, opened, ["device_id"])
+    same = (pl.col("launch") == pl.col("launch_right")).fill_null(False)
+    far = near.filter(~same).select(barriers.columns)
+    rest = opened.join(far.select("launch").unique(), on="launch", how="semi")
+    columns = [*barriers.columns, "next_start"]
+    return pl.concat(
+        [
+            near.filter(same).select(columns),
+            following(far, rest, ["device_id", "launch"]).select(columns),
+        ]
+    )
+
+
+def _issues(rows: pl.DataFrame, unpaired: int, source: str) -> list[Issue]:
     outside = rows.filter(pl.col("group_index").is_null() & pl.col("paired").is_null())
     found = (
         (
-            unpaired.height,
+            unpaired,
             "async_unpaired",
             "start or done ops of collectives without their partner are left out "
             "(profiling starts and ends in mid-flight)",

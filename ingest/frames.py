@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,7 +124,13 @@ class Device:
 
 @dataclass(frozen=True)
 class PlaneEvents:
-    """Everything that a reader made of one plane."""
+    """Everything that a reader made of one plane.
+
+    ops: OPS. op_events: more of the plane's ops, which the reader has by kind (op_events.OpEvents).
+    rest: reads what was put off, so that a run's ops are never in memory at once: PlaneEvents of the same
+    plane with ops, host_events and counters alone, and their coverage and issues. bytes: about how large
+    the events are, put off or not.
+    """
 
     devices: list[Device] = field(default_factory=list)
     ops: pl.DataFrame = field(default_factory=lambda: empty(OPS))
@@ -134,6 +141,9 @@ class PlaneEvents:
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS))
     coverage: pl.DataFrame = field(default_factory=lambda: empty(COVERAGE))
     issues: list[Issue] = field(default_factory=list)
+    op_events: Any = None
+    rest: Callable[[], PlaneEvents] | None = None
+    bytes: int = 0
 
 
 def coverage_rows(
@@ -147,24 +157,19 @@ def coverage_rows(
         events: (thread, table_name), one row for each event that became a row or part of one.
         rejected: (thread), one row for each event that was refused.
     """
-    kept = events.group_by("thread", "table_name").agg(rows_written=pl.len())
-    lost = rejected.group_by("thread").agg(events_rejected=pl.len())
-    lost = lost.with_columns(table_name=pl.lit("", pl.String))
-    both = pl.concat([kept, lost], how="diagonal")
-    return conform(
-        both.with_columns(
-            pl.col("rows_written", "events_rejected").fill_null(0).cast(pl.Int64)
-        ).select(
-            pl.lit(source).alias("source"),
-            pl.lit(plane).alias("plane"),
-            pl.col("thread").alias("line"),
-            pl.col("table_name").replace("", None),
-            (pl.col("rows_written") + pl.col("events_rejected")).alias("events_read"),
-            "rows_written",
-            "events_rejected",
-        ),
-        COVERAGE,
-    )
+    kept = events.group_by("thread", "table_name").len().rows()
+    lost = rejected.group_by("thread").len().rows()
+    return counted_coverage(source, plane, [*kept, *((thread, None, n) for thread, n in lost)])
+
+
+def counted_coverage(
+    source: str, plane: str, counts: list[tuple[str, str | None, int]]
+) -> pl.DataFrame:
+    """Coverage of a plane from (line, table, events); without a table, the events were refused."""
+    rows = [
+        (source, plane, line, table, n, *((n, 0) if table else (0, n))) for line, table, n in counts
+    ]
+    return pl.DataFrame(rows, schema=COVERAGE, orient="row")
 
 
 def split_bad_times(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -179,6 +184,11 @@ def split_bad_times(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def time_issues(refused: pl.DataFrame, source: str) -> list[Issue]:
     """The finding that stands for events that split_bad_times refused."""
-    if refused.is_empty():
+    return bad_time_issues(refused.height, source)
+
+
+def bad_time_issues(refused: int, source: str) -> list[Issue]:
+    """The finding that stands for so many events of impossible times."""
+    if not refused:
         return []
-    return [Issue("warning", "bad_time", "negative start or duration", source, refused.height)]
+    return [Issue("warning", "bad_time", "negative start or duration", source, refused)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
 from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
@@ -12,13 +14,29 @@ from xlahouse.ingest.xspace import Plane
 HOST_PLANE = "/host:CPU"
 
 
-def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
-    """Threads of a host: every event to host_events; markers and enqueues besides."""
+def read_host_plane(
+    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
+) -> PlaneEvents:
+    """Threads of a host: markers and enqueues, and how to read every event to host_events.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        again: gives the plane once more, so that it need not be kept.
+    """
+    events, _ = frames.split_bad_times(plane.named_events)
+    return PlaneEvents(
+        markers=marker_rows(plane, events, host),
+        producers=_producers(plane, events),
+        rest=lambda: _read_events(again(), source, host),
+    )
+
+
+def _read_events(plane: Plane, source: str, host: str | None) -> PlaneEvents:
     events, refused = frames.split_bad_times(plane.named_events)
     return PlaneEvents(
         host_events=host_event_rows(plane, events, host),
-        markers=marker_rows(plane, events, host),
-        producers=_producers(plane, events),
         coverage=frames.coverage_rows(
             source, plane.name, events.with_columns(table_name=pl.lit("host_events")), refused
         ),
@@ -28,7 +46,7 @@ def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
 
 def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
     """A plane that has no reader: its events are kept in host_events, and an issue says so."""
-    read = read_host_plane(plane, source, host)
+    read = _read_events(plane, source, host)
     kept = read.host_events.with_columns(thread=pl.lit(f"{plane.name}/") + pl.col("thread"))
     issues = read.issues
     if not kept.is_empty():

@@ -21,6 +21,7 @@ bad_replica_groups | groups of a collective contradict themselves or the device 
 bad_time | events with an impossible time: negative, not finite, or beyond 26 days | those events are rejected, and counted in coverage
 category_inferred | no HLO says what an op is; its name or instruction text does | its category may be wrong, its payload is NULL where the text has none
 clocks_unknown | a file does not say when its profile started | times of different files cannot be compared, arrivals are NULL
+collective_unseen | a program that ran holds a collective that no timeline shows | its traffic is missing
 collective_without_group | a collective's group is unknown | it has no axis, no wire bytes and no instance
 collective_without_payload | a collective's size is unknown | it has no bytes and no bandwidth
 damaged_event | Chrome events that are damaged beyond use | those events are rejected

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest import hlo_dumps
-from xlahouse.ingest.assemble import assemble
+from xlahouse.ingest.assemble import Run, assemble
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
 from xlahouse.ingest.formats import read_trace
 from xlahouse.ingest.frames import Issue
@@ -23,7 +23,8 @@ from xlahouse.ingest.pipeline import schedule_of
 from xlahouse.ingest.read import FileEvents
 from xlahouse.ingest.rows import issue_rows
 from xlahouse.ingest.run_row import run_row
-from xlahouse.ingest.schema import INGEST_VERSION
+from xlahouse.ingest.run_tables import write_tables
+from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.settings import check_mesh, read_settings, write_settings
 from xlahouse.ingest.store import Store
 
@@ -67,7 +68,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     shaping = _shaping(dumps)
     if known is not None and _is_current(store, known) and shaping in ("{}", known["options"]):
         store.create(version("xlahouse"))
-        rows = {file["table"]: file["rows"] for file in known["files"]}
+        rows = _rows_of(known["files"])
         _check_options(options, known["expected_device_count"] or 0)
         _apply_settings(root, run_id, options)
         if name != known["name"]:
@@ -81,24 +82,44 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     from_dumps = hlo_dumps.complete(files, dumps, run.name)
     named = manifest.mesh_device_ids if manifest else []
     built = assemble(files, run.name, named, schedule_of(manifest))
-    row = run_row(run_id, name, sources, manifest, raw_manifest, built, damaged=bool(refused))
-    row |= {"source": _source_of(files)}
-    row |= {"options": shaping}
-    found = [
-        *_refusals(refused),
-        *_replacements(run),
-        *from_dumps,
-        *_missing_devices(row, run.name),
-    ]
-    issues = pl.concat([built.tables["issues"], issue_rows(found)])
-    tables = built.tables | {"issues": issues}
-    check_coverage(tables["coverage"])
-    _check_options(options, _programmed(built.tables["devices"]))
+    _check_options(options, _programmed(built))
     store.create(version("xlahouse"))
-    store.write_run(row, tables)
+    writer = store.begin(run_id)
+    try:
+        tables = write_tables(built, writer)
+        check_coverage(tables.coverage)
+        row = run_row(run_id, name, sources, manifest, raw_manifest, tables, damaged=bool(refused))
+        row |= {"source": _source_of(files), "options": shaping}
+        found = [
+            *_refusals(refused),
+            *_replacements(run),
+            *from_dumps,
+            *_missing_devices(row, run.name),
+        ]
+        issues = issue_rows([*tables.issues, *found])
+        writer.write("coverage", tables.coverage)
+        writer.write("issues", issues)
+        writer.commit(row)
+    except BaseException:
+        writer.abandon()
+        raise
     _apply_settings(root, run_id, options)
-    counts = {table: frame.height for table, frame in tables.items()}
-    return IngestResult(run_id, name, row["status"], counts, issues=_severities(issues))
+    return IngestResult(
+        run_id, name, row["status"], _all_rows(writer.rows()), issues=_severities(issues)
+    )
+
+
+def _all_rows(rows: dict[str, int]) -> dict[str, int]:
+    """Rows of every table, 0 for one without."""
+    return {table.name: rows.get(table.name, 0) for table in TABLES if table.name != "runs"}
+
+
+def _rows_of(files: list[dict[str, Any]]) -> dict[str, int]:
+    """Rows by table, which may have several files."""
+    rows: dict[str, int] = {}
+    for file in files:
+        rows[file["table"]] = rows.get(file["table"], 0) + file["rows"]
+    return _all_rows(rows)
 
 
 def _shaping(dumps: list[Dump] | None) -> str:
@@ -173,9 +194,9 @@ def check_coverage(coverage: pl.DataFrame) -> None:
         )
 
 
-def _programmed(devices: pl.DataFrame) -> int:
+def _programmed(built: Run) -> int:
     """Devices that a mesh is made of: all but SparseCores."""
-    return devices.filter(pl.col("core").ne_missing("sparsecore")).height
+    return built.devices_named - sum(d.core == "sparsecore" for d in built.devices)
 
 
 def _check_options(options: Options, devices: int | None) -> None:

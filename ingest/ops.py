@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from xlahouse.ingest.hlo_transfer import KINDS
-from xlahouse.ingest.launches import STEP
-from xlahouse.ingest.self_time import with_self_time
+from xlahouse.ingest.op_events import OpEvents, number_keys
+from xlahouse.ingest.pipeline import Schedule, place_in_pipeline
+from xlahouse.ingest.placed_ops import OF_LAUNCH, PlacedOps
+from xlahouse.ingest.self_time import self_times
 
+Integers = NDArray[np.int64]
 _ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
 # Where no HLO is at hand the stem of the name decides; an issue says so.
 _STEMS = {
@@ -19,20 +24,123 @@ _STEMS = {
 }
 
 
-def finish_ops(ops: pl.DataFrame, launches: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+def finish_ops(
+    ops: OpEvents, launches: pl.DataFrame, facts: pl.DataFrame, schedule: Schedule
+) -> PlacedOps:
     """Annotate ops.
 
     Args:
-        ops: frames.OPS of all devices.
-        launches: finished launches.
+        ops: ops of some devices.
+        launches: finished launches, ordered by device and start.
         facts: program_facts.FACTS.
+        schedule: of the run's pipeline.
 
     Returns:
-        The ops table without run_id, plus on_async_line, kind, role, start_op, dtype and payload_bytes,
-        and `inferred_category` (true where no HLO decided).
+        ops whose kinds have the ops table's columns, plus on_async_line, kind, role, start_op, dtype,
+        payload_bytes, masked, and `inferred_category` (true where no HLO decided).
     """
-    placed = _with_launch(ops, launches)
-    known = placed.join(
+    ops = _in_order(ops)
+    launch = _launch_rows(ops, launches)
+    kinds, kind = _kinds_by_launch(ops, launches, launch, bool(schedule.stage_of))
+    kinds = place_in_pipeline(_decided(kinds, facts), schedule)
+    device_id = ops.events["device_id"].to_numpy()
+    start, duration = (ops.events[name].to_numpy() for name in ("start_ps", "duration_ps"))
+    _, device = np.unique(device_id, return_inverse=True)
+    lines = kinds["line"].rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    line = device * (lines.max(initial=0) + 1) + lines[kind]
+    return PlacedOps(
+        kinds=kinds,
+        launches=pl.concat([launches, launches.clear(1)]).select(OF_LAUNCH),
+        device_id=device_id,
+        kind=kind,
+        launch=np.where(launch < 0, launches.height, launch),
+        start_ps=start,
+        duration_ps=duration,
+        self_ps=self_times(line, start, duration),
+    )
+
+
+def _in_order(ops: OpEvents) -> OpEvents:
+    """By device and start; lines come in order, and sorting what is sorted is quick."""
+    device, start = (ops.events[name].to_numpy() for name in ("device_id", "start_ps"))
+    if not (np.diff(device) == 0).all():
+        order = np.lexsort((start, device))
+    elif (np.diff(start) < 0).any():
+        order = np.argsort(start, kind="stable")
+    else:
+        return ops
+    return OpEvents(ops.kinds, ops.events[order])
+
+
+def _launch_rows(ops: OpEvents, launches: pl.DataFrame) -> Integers:
+    """Row of each op's launch, by the reader's own key, else by containment; -1 for none."""
+    found = np.full(ops.events.height, -1)
+    keyed = ops.events["launch_key"].is_not_null().to_numpy()
+    if keyed.any():
+        found[keyed] = _rows_by_key(ops, launches, keyed)
+    if keyed.all():
+        return found
+    device, start = (ops.events[name].to_numpy() for name in ("device_id", "start_ps"))
+    free = np.flatnonzero(~keyed)
+    bounds = np.flatnonzero(np.diff(device[free])) + 1
+    of_device, opened = launches["device_id"].to_numpy(), launches["start_ps"].to_numpy()
+    until = opened + launches["duration_ps"].to_numpy()
+    for rows in np.split(free, bounds):
+        number = device[rows[0]]
+        first, last = (np.searchsorted(of_device, number, side) for side in ("left", "right"))
+        latest = first - 1 + np.searchsorted(opened[first:last], start[rows], side="right")
+        inside = latest >= first
+        inside[inside] = start[rows[inside]] < until[latest[inside]]
+        found[rows[inside]] = latest[inside]
+    return found
+
+
+def _rows_by_key(ops: OpEvents, launches: pl.DataFrame, keyed: NDArray[np.bool_]) -> Integers:
+    key = ["device_id", "launch_key", "program_id"]
+    programs = ops.kinds["program_id"].gather(ops.events["kind"].cast(pl.Int64))
+    wanted = ops.events.select("device_id", "launch_key", program_id=programs).filter(keyed)
+    known = launches.select(key).with_row_index("row").unique(key, keep="first")
+    rows = wanted.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")["row"]
+    return rows.cast(pl.Int64).fill_null(-1).to_numpy()
+
+
+def _kinds_by_launch(
+    ops: OpEvents, launches: pl.DataFrame, launch: Integers, by_device: bool
+) -> tuple[pl.DataFrame, Integers]:
+    """(kinds with the program and module of their launch where their own are unknown; kind of each op).
+
+    by_device: whether kinds of different devices are different, and have `device_id`.
+    """
+    kind = ops.events["kind"].to_numpy().astype(np.int64)
+    programs = launches.select(program_of_launch="program_id", module_of_launch="module")
+    distinct = programs.unique(maintain_order=True).with_row_index("code")
+    both = ["program_of_launch", "module_of_launch"]
+    codes = programs.join(distinct, on=both, how="left", nulls_equal=True, maintain_order="left")
+    open_kind = ops.kinds.select(pl.any_horizontal(pl.col("program_id", "module").is_null()))
+    of_launch = np.append(codes["code"].to_numpy().astype(np.int64) + 1, 0)  # row -1: no launch
+    code = np.where(open_kind.to_series().to_numpy()[kind], of_launch[launch], 0)
+    width, key = distinct.height + 1, kind
+    key = key * width + code
+    devices = ops.events["device_id"].unique().sort()
+    if by_device:
+        place = np.searchsorted(devices.to_numpy(), ops.events["device_id"].to_numpy())
+        key = key * len(devices) + place
+    splits = len(devices) if by_device else 1
+    found, kind = number_keys(key, ops.kinds.height * width * splits)
+    nothing = distinct.clear(1).drop("code")
+    of_launches = pl.concat([nothing, distinct.drop("code")])[found // splits % width]
+    kinds = pl.concat([ops.kinds[found // splits // width], of_launches], how="horizontal")
+    device = devices.gather(found % splits) if by_device else pl.lit(None, pl.Int64)
+    return kinds.with_columns(
+        program_id=pl.coalesce("program_id", "program_of_launch"),
+        module=pl.coalesce("module", "module_of_launch"),
+        device_id=device,
+    ).drop(both), kind
+
+
+def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """What the HLO says of each kind, and where it says nothing, what can be inferred."""
+    known = kinds.join(
         facts, on=["program_id", "op"], how="left", maintain_order="left", suffix="_hlo"
     )
     decided = known.with_columns(
@@ -45,7 +153,7 @@ def finish_ops(ops: pl.DataFrame, launches: pl.DataFrame, facts: pl.DataFrame) -
     )
     inferred = _infer_category(decided)
     in_pair = pl.col("role").is_in(["start", "update", "done"]).fill_null(False)
-    return with_self_time(inferred.with_columns(is_async=pl.col("on_async_line") | in_pair))
+    return inferred.with_columns(is_async=pl.col("on_async_line") | in_pair)
 
 
 def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
@@ -80,32 +188,3 @@ def _unknown_on_custom_call(column: str) -> pl.Expr:
     """The compiler knows nothing of a custom call: its 0 means unknown."""
     opaque = pl.coalesce("opcode", "opcode_text") == "custom-call"
     return pl.when(~(opaque.fill_null(False) & (pl.col(column) == 0))).then(column)
-
-
-def _with_launch(ops: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """By the reader's own key, else by containment in a launch of the device."""
-    columns = ["launch", "launch_instance", *STEP]
-    keyed = ops.filter(pl.col("launch_key").is_not_null())
-    keyed = keyed.join(
-        launches.select("device_id", "launch_key", "program_id", *columns),
-        on=["device_id", "launch_key", "program_id"],
-        how="left",
-    )
-    free = ops.filter(pl.col("launch_key").is_null()).sort("start_ps")
-    opened = launches.sort("start_ps").select(
-        "device_id",
-        "start_ps",
-        *columns,
-        until=pl.col("start_ps") + pl.col("duration_ps"),
-        program_of_launch="program_id",
-        module_of_launch="module",
-    )
-    free = free.join_asof(opened, on="start_ps", by="device_id", check_sortedness=False)
-    inside = pl.col("start_ps") < pl.col("until")
-    named = [*columns, "program_of_launch", "module_of_launch"]
-    free = free.with_columns(pl.when(inside).then(name).alias(name) for name in named)
-    free = free.with_columns(
-        program_id=pl.coalesce("program_id", "program_of_launch"),
-        module=pl.coalesce("module", "module_of_launch"),
-    ).drop("until", "program_of_launch", "module_of_launch")
-    return pl.concat([keyed, free.select(keyed.columns)]).sort("device_id", "start_ps")

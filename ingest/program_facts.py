@@ -25,6 +25,7 @@ FACTS: dict[str, Any] = {
     "kind": pl.String,
     "dtype": pl.String,
     "payload_bytes": pl.Int64,
+    "transfer_op": pl.String,  # the instruction that transfers: the op itself, or one that it wraps
     "layer": pl.Int64,
     "component": pl.String,
     "tick": pl.Int64,
@@ -132,6 +133,8 @@ def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue
 
 def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
     taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE)}
+    found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
+    taken["transfer_op"] = found
     return taken | {name: getattr(facts, name) for name in FACTS if name not in taken}
 
 

@@ -49,6 +49,28 @@ MESSAGES = {
         4 events XEvent*
         11 display_name bytes
     """,
+    # Parts of the above that are decoded by themselves: a plane with its lines left as bytes, a line
+    # without its events, and one with their stats left as bytes.
+    "XLineHead": """
+        1 id int64
+        2 name bytes
+        3 timestamp_ns int64
+        11 display_name bytes
+    """,
+    "XEventCore": """
+        1 metadata_id int64
+        2 offset_ps int64
+        3 duration_ps int64
+        4 stats bytes*
+    """,
+    "XLineCore": "4 events XEventCore*",
+    "XPlaneParts": """
+        2 name bytes
+        3 lines bytes*
+        4 event_metadata XEventMetadataEntry*
+        5 stat_metadata XStatMetadataEntry*
+        6 stats XStat*
+    """,
     "XEventMetadata": """
         1 id int64
         2 name bytes

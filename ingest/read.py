@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePosixPath
 
 import polars as pl
@@ -12,6 +13,7 @@ import polars as pl
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, sparsecore, tpu, wire, xspace
 from xlahouse.ingest.containers import GZIP, ZSTD, unpack
+from xlahouse.ingest.decode import DecodeError
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
@@ -62,9 +64,14 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)
     calls = _gpu_calls(space, names, read)
-    for plane in _decoded(space, path, read):
+    for plane, again in _decoded(space, path, read):
         try:
-            _read_plane(plane, read, virtual, calls)
+            events = _read_plane(plane, again, read, virtual, calls)
+            if events is not None:
+                read.planes.append(replace(events, bytes=plane.payloads.nbytes))
+        except DecodeError as error:
+            message = f"{plane.name} is damaged and left out: {error}"
+            read.issues.append(Issue("error", "damaged_plane", message, path))
         except Exception as error:  # damage can have any shape; what it breaks is this plane
             message = (
                 f"{plane.name} makes no sense and is left out: {type(error).__name__}: {error}"
@@ -101,12 +108,17 @@ def _link(read: FileEvents) -> None:
         read.planes[number] = replace(plane, launches=launches)
 
 
-def _decoded(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Plane]:
-    for plane in xspace.decode_planes(space, path, read.profile_start_ns or 0):
+def _decoded(
+    space: SpaceBytes, path: str, read: FileEvents
+) -> Iterator[tuple[Plane, Callable[[], Plane]]]:
+    """Planes, and what decodes each once more."""
+    start = read.profile_start_ns or 0
+    planes = xspace.decode_planes(space, path, start)
+    for payload, plane in zip(space.planes, planes, strict=True):
         if isinstance(plane, TraceFormatError):
             read.issues.append(Issue("error", "damaged_plane", plane.reason, path))
         else:
-            yield plane
+            yield plane, partial(xspace.decode_plane, payload, start)
 
 
 def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCalls:
@@ -118,51 +130,64 @@ def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCal
     ]
     for plane in xspace.decode_planes(replace(space, planes=hosts), read.path):
         if isinstance(plane, Plane):
-            calls = gpu_host.host_calls(plane)
+            try:
+                calls = gpu_host.host_calls(plane)
+            except DecodeError:  # said where the plane itself is read
+                return HostCalls()
             read.issues += calls.issues(read.path)
             return calls
     return HostCalls()
 
 
-def _read_plane(plane: Plane, read: FileEvents, virtual: bool, calls: HostCalls) -> None:
+def _read_plane(
+    plane: Plane, again: Callable[[], Plane], read: FileEvents, virtual: bool, calls: HostCalls
+) -> PlaneEvents | None:
     if plane.name == METADATA_PLANE:
         for program in hlo.programs_of_plane(plane):
             if isinstance(program, ValueError):
                 read.issues.append(Issue("warning", "damaged_hlo", str(program), read.path))
             else:
                 read.programs[program.program_id] = program
-    if plane.events.is_empty():
-        return
+    if plane.is_empty:
+        return None
     if tpu.PLANE.match(plane.name):
         read.op_texts.add(plane)
-        read.planes.append(tpu.read_tpu_plane(plane, read.path, read.host))
-    elif sparsecore.PLANE.match(plane.name):
+        return tpu.read_tpu_plane(plane, read.path, read.host, again)
+    if sparsecore.PLANE.match(plane.name):
         owners = {device.plane: device for done in read.planes for device in done.devices}
-        read.planes.append(sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners))
-    elif gpu.PLANE.match(plane.name):
-        read.planes.append(gpu.read_gpu_plane(plane, read.path, read.host, calls))
-    elif plane.name != host.HOST_PLANE:
-        read.planes.append(host.read_unknown_plane(plane, read.path, read.host))
-    elif virtual and cpu.has_cpu_ops(plane):
-        read.planes.append(cpu.read_cpu_plane(plane, read.path, read.host))
-    else:
-        read.planes.append(host.read_host_plane(plane, read.path, read.host))
+        return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners)
+    if gpu.PLANE.match(plane.name):
+        return gpu.read_gpu_plane(plane, read.path, read.host, calls)
+    if plane.name != host.HOST_PLANE:
+        return host.read_unknown_plane(plane, read.path, read.host)
+    if virtual and cpu.has_cpu_ops(plane):
+        return cpu.read_cpu_plane(plane, read.path, read.host)
+    return host.read_host_plane(plane, read.path, read.host, again)
 
 
 def shift(events: PlaneEvents, delta_ps: int, key_offset: int) -> PlaneEvents:
     """Move a plane's events to the run's time zero, and make its launch keys the run's own."""
     if not delta_ps and not key_offset:
         return events
-    timed = {
-        name: _shifted(getattr(events, name), delta_ps)
-        for name in ("ops", "launches", "host_events", "counters", "markers")
-    }
-    for name in ("ops", "launches"):
-        timed[name] = timed[name].with_columns(pl.col("^(launch_key|instance_key)$") + key_offset)
-    return PlaneEvents(
-        devices=events.devices, coverage=events.coverage, issues=events.issues, **timed
+    by_kind, later = events.op_events, events.rest
+    if by_kind is not None:
+        moved = _rekeyed(_shifted(by_kind.events, delta_ps), key_offset)
+        by_kind = replace(by_kind, events=moved)
+    return replace(
+        events,
+        ops=_rekeyed(_shifted(events.ops, delta_ps), key_offset),
+        launches=_rekeyed(_shifted(events.launches, delta_ps), key_offset),
+        host_events=_shifted(events.host_events, delta_ps),
+        counters=_shifted(events.counters, delta_ps),
+        markers=_shifted(events.markers, delta_ps),
+        op_events=by_kind,
+        rest=None if later is None else lambda: shift(later(), delta_ps, key_offset),
     )
 
 
 def _shifted(frame: pl.DataFrame, delta_ps: int) -> pl.DataFrame:
     return frame.with_columns(pl.col("^(start_ps|enqueue_ps)$") + delta_ps)
+
+
+def _rekeyed(frame: pl.DataFrame, offset: int) -> pl.DataFrame:
+    return frame.with_columns(pl.col("^(launch_key|instance_key)$") + offset)

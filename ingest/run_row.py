@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from xlahouse.capture.manifest import Manifest
-from xlahouse.ingest.assemble import RunTables
 from xlahouse.ingest.discover import Source
 from xlahouse.ingest.model_facts import model_facts
+from xlahouse.ingest.run_tables import RunTables
 from xlahouse.ingest.schema import INGEST_VERSION
 
 # Facts of the manifest that are columns under the same name.
@@ -112,7 +112,7 @@ def _captured_at(manifest: Manifest | None, epoch_ns: int | None) -> datetime.da
 
 
 def _has_errors(built: RunTables) -> bool:
-    return "error" in built.tables["issues"]["severity"]
+    return any(issue.severity == "error" for issue in built.issues)
 
 
 def _status(traced: int, named: int, damaged: bool) -> str:

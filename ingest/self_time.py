@@ -2,71 +2,69 @@
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
+from numpy.typing import NDArray
 
-_LINE = ["device_id", "line"]
+Integers = NDArray[np.int64]
 
 
-def with_self_time(ops: pl.DataFrame) -> pl.DataFrame:
-    """Add self_ps; over a line the self times add up to the time that the line is busy.
+def self_times(line: Integers, start_ps: Integers, duration_ps: Integers) -> Integers:
+    """Self time of each op; over a line they add up to the time that the line is busy.
 
     Args:
-        ops: device_id, line, start_ps, duration_ps; row order is kept.
+        line: a number for each device's line, from 0.
+        start_ps: start of each op, in any order; sorted ones are faster.
+        duration_ps: duration of each op, at least 0.
     """
-    end = pl.col("start_ps") + pl.col("duration_ps")
-    spans = (
-        ops.with_row_index("row")
-        .select("row", *_LINE, "start_ps", end_ps=end)
-        .filter(pl.col("end_ps") > pl.col("start_ps"))
-        .sort(*_LINE, "start_ps", -pl.col("end_ps"), "row")
-    )
-    bounds = _bounds(spans)
-    crossing = bounds.filter("crosses").select(_LINE).unique()
-    nested = bounds.join(crossing, on=_LINE, how="anti", nulls_equal=True, maintain_order="left")
-    crossed = spans.join(crossing, on=_LINE, how="semi", nulls_equal=True, maintain_order="left")
-    lines = crossed.group_by(_LINE, maintain_order=True)
-    own = pl.concat([_nested(nested), *(_crossed(line) for _, line in lines)])
-    rows = ops.with_row_index("row").join(own, on="row", how="left", maintain_order="left")
-    return rows.with_columns(pl.col("self_ps").fill_null(0)).drop("row")
+    own = duration_ps.copy()
+    rows = np.flatnonzero(duration_ps > 0)
+    if not len(rows):
+        return own
+    small = line[rows].astype(np.uint16 if line.max() < 1 << 16 else np.int64)
+    rows = rows[np.argsort(small, kind="stable")]
+    bounds = np.flatnonzero(np.diff(line[rows])) + 1
+    for of_line in np.split(rows, bounds):
+        starts = start_ps[of_line]
+        ends = starts + duration_ps[of_line]
+        if not _is_ordered(starts, ends):
+            order = np.lexsort((-ends, starts))
+            of_line, starts, ends = of_line[order], starts[order], ends[order]
+        if (starts[1:] < ends[:-1]).any():
+            own[of_line] = _own_times(starts, ends)
+    return own
 
 
-def _bounds(spans: pl.DataFrame) -> pl.DataFrame:
-    """Opening and closing of every span by time, with the depth that each reaches.
+def _is_ordered(starts: Integers, ends: Integers) -> bool:
+    """By start, and of those that start together the longer first."""
+    step = np.diff(starts)
+    return bool(((step > 0) | ((step == 0) & (np.diff(ends) <= 0))).all())
 
-    `crosses` marks a closing whose span is not the last one that was opened at its depth.
+
+def _own_times(starts: Integers, ends: Integers) -> Integers:
+    """Where ops nest, an op's duration less its children's.
+
+    Args:
+        starts: of one line's ops, in order.
+        ends: of the same, each later than its start.
     """
-    length = pl.col("end_ps") - pl.col("start_ps")
-    opened = spans.select("row", *_LINE, at="start_ps", change=1, order=-length)
-    closed = spans.select("row", *_LINE, at="end_ps", change=-1, order=length - (1 << 62))
-    opens = pl.col("change") > 0
-    by_time = (
-        pl.concat([opened, closed])
-        .sort(*_LINE, "at", "order", pl.col("row") * pl.col("change"))
-        .with_columns(depth=pl.col("change").cast(pl.Int64).cum_sum().over(_LINE))
-        .with_columns(own_depth=pl.when(opens).then("depth").otherwise(pl.col("depth") + 1))
-    )
-    last = pl.col("row").shift(1).over(*_LINE, "own_depth")
-    return by_time.with_columns(crosses=(~opens & (last != pl.col("row"))).fill_null(True))
+    # Of the ops before an op in order, those that have not ended by its start are open around it.
+    depth = np.arange(len(starts)) - np.searchsorted(np.sort(ends), starts, side="right")
+    own = ends - starts
+    by_depth = np.argsort(depth, kind="stable")
+    above, *levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+    for level in levels:
+        parent = above[np.searchsorted(above, level) - 1]
+        if (ends[level] > ends[parent]).any():
+            return _own_times_of_crossing(starts, ends)
+        np.subtract.at(own, parent, ends[level] - starts[level])
+        above = level
+    return own
 
 
-def _nested(bounds: pl.DataFrame) -> pl.DataFrame:
-    """row, self_ps where spans nest: the innermost open op is the last one opened at that depth."""
-    lasting = (
-        bounds.with_columns(
-            length=pl.col("at").shift(-1).over(_LINE) - pl.col("at"),
-            opener=pl.when(pl.col("change") > 0).then("row"),
-        )
-        .with_columns(pl.col("opener").forward_fill().over(*_LINE, "depth"))
-        .filter((pl.col("depth") > 0) & (pl.col("length") > 0))
-    )
-    return lasting.group_by(row="opener").agg(self_ps=pl.col("length").sum())
-
-
-def _crossed(spans: pl.DataFrame) -> pl.DataFrame:
-    """row, self_ps of one line whose spans cross: the op that started last and is open has the time."""
-    rows = spans["row"].to_list()
-    starts, ends = spans["start_ps"].to_list(), spans["end_ps"].to_list()
-    own = dict.fromkeys(rows, 0)
+def _own_times_of_crossing(starts: Integers, ends: Integers) -> Integers:
+    """Where ops cross: the op that started last and is open has the time."""
+    begin, end = starts.tolist(), ends.tolist()
+    own = [0] * len(begin)
     open_ops: list[int] = []  # by start; closed ones are dropped when they come to the top
     now = 0
 
@@ -74,18 +72,16 @@ def _crossed(spans: pl.DataFrame) -> pl.DataFrame:
         nonlocal now
         while open_ops and now < until:
             top = open_ops[-1]
-            stop = min(until, ends[top])
+            stop = min(until, end[top])
             if stop > now:
-                own[rows[top]] += stop - now
+                own[top] += stop - now
                 now = stop
-            if ends[top] <= now:
+            if end[top] <= now:
                 open_ops.pop()
 
-    for index, start in enumerate(starts):
+    for index, start in enumerate(begin):
         spend(start)
         now = start
         open_ops.append(index)
-    spend(max(ends))
-    return pl.DataFrame({"row": list(own), "self_ps": list(own.values())}).with_columns(
-        pl.col("row").cast(spans.schema["row"])
-    )
+    spend(max(end))
+    return np.array(own, np.int64)

@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.files import open_fs
-from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION, Table
+from xlahouse.ingest.run_writer import RunWriter
+from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
 
 LEASE_S = 3600
-ROW_GROUP = 1 << 17
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -94,32 +93,14 @@ class Store:
 
     def rename_run(self, row: dict[str, Any], name: str) -> None:
         """Give a run another name; its tables stay."""
-        self._write_row(row | {"name": name})
+        self.write_row(row | {"name": name})
 
-    def write_run(self, row: dict[str, Any], tables: dict[str, pl.DataFrame]) -> None:
-        """Write a run's tables, then its row.
+    def begin(self, run_id: str) -> RunWriter:
+        """Start to write a run's tables."""
+        return RunWriter(self, run_id)
 
-        Args:
-            row: the runs row without `files`.
-            tables: every other table's frame, without run_id; one left out is empty.
-        """
-        run_id, token = row["run_id"], uuid.uuid4().hex
-        names = [name for name, frame in tables.items() if not frame.is_empty()]
-        paths = {name: f"tables/{name}/run_id={run_id}/{token}.parquet" for name in names}
-        lease = self._lease(token, run_id, list(paths.values()))
-        for name, path in paths.items():
-            self._write_table(path, with_run_id(tables[name], BY_NAME[name], run_id))
-        replaced = self.run_row(run_id)
-        files = [
-            {"table": name, "path": path, "rows": tables[name].height}
-            for name, path in paths.items()
-        ]
-        self._write_row(row | {"files": files})
-        if replaced is not None:
-            self._lease(uuid.uuid4().hex, run_id, [file["path"] for file in replaced["files"]])
-        self.fs.rm_file(lease)
-
-    def _write_row(self, row: dict[str, Any]) -> None:
+    def write_row(self, row: dict[str, Any]) -> None:
+        """Write a run's row: from now on readers find the files that it lists."""
         runs = pa.Table.from_pylist([row], schema=BY_NAME["runs"].schema)
         sink = pa.BufferOutputStream()
         pq.write_table(runs, sink, compression="zstd")
@@ -129,7 +110,7 @@ class Store:
     def clear_leftovers(self) -> int:
         """Remove files whose lease has run out and that no run lists; how many."""
         removed = 0
-        for path in self.fs.glob(f"{self.base}/leases/*.json"):
+        for path in self._files_in("leases"):
             try:
                 lease = msgspec.json.decode(self.fs.cat_file(path), type=Lease)
             except (FileNotFoundError, msgspec.DecodeError):
@@ -138,25 +119,49 @@ class Store:
                 continue
             row = self.run_row(lease.run_id)
             listed = {file["path"] for file in row["files"]} if row else set()
-            for file in set(lease.paths) - listed:
-                if self.fs.exists(f"{self.base}/{file}"):
-                    self.fs.rm_file(f"{self.base}/{file}")
-                    removed += 1
+            token = path.rpartition("/")[2].removesuffix(".json")
+            removed += self.remove(self.files_of_attempt(lease.run_id, token) - listed)
+            removed += self.remove(set(lease.paths) - listed)
             self.fs.rm_file(path)
         return removed
 
-    def _lease(self, token: str, run_id: str, paths: list[str]) -> str:
+    def files_of_attempt(self, run_id: str, token: str) -> set[str]:
+        """Paths of an attempt's files, relative to the warehouse."""
+        folders = [f"tables/{table}/run_id={run_id}" for table in BY_NAME]
+        names = (
+            (folder, path.rpartition("/")[2])
+            for folder in folders
+            for path in self._files_in(folder)
+        )
+        return {f"{folder}/{name}" for folder, name in names if name.startswith(token)}
+
+    def remove(self, paths: set[str]) -> int:
+        """Remove those of the files that are there; how many."""
+        found = [path for path in paths if self.fs.exists(f"{self.base}/{path}")]
+        for path in found:
+            self.fs.rm_file(f"{self.base}/{path}")
+        return len(found)
+
+    def lease(self, token: str, run_id: str, paths: list[str]) -> str:
+        """Say that files are in use, for LEASE_S from now; the lease's own path.
+
+        Args:
+            token: name of the lease; files of the run whose names begin with it are in use.
+            run_id: the run that they are, or were, part of.
+            paths: other files in use, relative to the warehouse.
+        """
         path = f"{self.base}/leases/{token}.json"
         who = f"{socket.gethostname()}:{os.getpid()}"
-        lease = Lease(who, time.time() + LEASE_S, run_id, paths)
-        self._write(path, msgspec.json.encode(lease))
+        self._write(path, msgspec.json.encode(Lease(who, time.time() + LEASE_S, run_id, paths)))
         return path
 
-    def _write_table(self, path: str, table: pa.Table) -> None:
-        full = f"{self.base}/{path}"
-        self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
-        with self.fs.open(full, "wb") as file:
-            pq.write_table(table, file, compression="zstd", row_group_size=ROW_GROUP)
+    def _files_in(self, folder: str) -> list[str]:
+        """Files in a folder of the warehouse, which need not be there."""
+        path = f"{self.base}/{folder}"
+        try:
+            return [str(name) for name in self.fs.ls(path, detail=False, refresh=True)]
+        except FileNotFoundError:
+            return []
 
     def _write(self, path: str, raw: bytes) -> None:
         """Write whole or not at all: object stores do; elsewhere by renaming."""
@@ -167,14 +172,3 @@ class Store:
         beside = f"{path}.{uuid.uuid4().hex}.tmp"
         self.fs.pipe_file(beside, raw)
         os.replace(beside, path)
-
-
-def with_run_id(frame: pl.DataFrame, table: Table, run_id: str) -> pa.Table:
-    """Exactly the table's columns, typed as its schema says and sorted as it asks; missing ones NULL."""
-    present = set(frame.columns)
-    schema = table.schema
-    columns = [name for name in table.sort if name in present]
-    ordered = frame.sort(columns, nulls_last=True) if columns else frame
-    absent = {name: pl.lit(None) for name in schema.names if name not in present}
-    full = ordered.with_columns(**absent).with_columns(run_id=pl.lit(run_id))
-    return full.select(schema.names).to_arrow().cast(schema)

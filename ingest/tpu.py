@@ -1,8 +1,10 @@
-"""Reads a `/device:TPU:N` plane: modules become launches, ops and waits become ops."""
+"""Reads a `/device:TPU:N` plane: modules become launches; later, ops and waits become ops."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -10,55 +12,62 @@ from google.protobuf.message import DecodeError
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
-from xlahouse.ingest.memory_access import hbm_bytes
 from xlahouse.ingest.proto import message_class
+from xlahouse.ingest.tpu_ops import ASYNC_OPS, OPS, STEPS, TRACE_ME, WAITS, read_op_lines
 from xlahouse.ingest.xspace import Plane
 
 PLANE = re.compile(r"^/device:TPU:(\d+)$")
-MODULES, OPS, ASYNC_OPS, TRACE_ME, STEPS, COUNTERS = (
-    "XLA Modules",
-    "XLA Ops",
-    "Async XLA Ops",
-    "XLA TraceMe",
-    "Steps",
-    "_counters_",
-)
-# The TraceMe names that are waiting; other names there are scopes (METRICS, Category of an op).
-WAITS = ["barrier-cores", "dependency-wait"]
-_FLOATS = ("flops", "model_flops", "bytes_accessed")
+MODULES, COUNTERS = "XLA Modules", "_counters_"
 
 
-def read_tpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
-    """All events of a TPU device plane; what has no table of its own goes to host_events."""
+def read_tpu_plane(
+    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
+) -> PlaneEvents:
+    """A TPU device plane: its device and launches, and how to read the rest.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        again: gives the plane once more, so that it need not be kept until its ops are wanted.
+    """
     device, issues = _device(plane, source, host)
-    events, refused = frames.split_bad_times(plane.named_events)
-    issues += frames.time_issues(refused, source)
-    by_line = {
-        MODULES: pl.lit("launches"),
-        OPS: pl.lit("ops"),
-        ASYNC_OPS: pl.lit("ops"),
-        STEPS: pl.lit("ops"),
-        COUNTERS: pl.lit("counters"),
-        TRACE_ME: pl.when(pl.col("name").is_in(WAITS)).then(pl.lit("ops")),
-    }
-    table = pl.coalesce(
-        *(pl.when(pl.col("thread") == line).then(to) for line, to in by_line.items()),
-        pl.lit("host_events"),
-    )
-    events = events.with_columns(table_name=table)
-    per_table = {
-        name: events.filter(pl.col("table_name") == name)
-        for name in ("launches", "ops", "counters", "host_events")
-    }
+    modules = plane.only((MODULES,))
+    events, refused = frames.split_bad_times(modules.named_events)
+    launches = _launches(modules, events)
     number = pl.lit(device.device_id, pl.Int64)
     return PlaneEvents(
         devices=[device],
-        ops=_ops(plane, per_table["ops"]).with_columns(device_id=number),
-        launches=_launches(plane, per_table["launches"]).with_columns(device_id=number),
-        counters=_counters(plane, per_table["counters"]).with_columns(device_id=number),
-        host_events=_others(plane, per_table["host_events"], host),
-        coverage=frames.coverage_rows(source, plane.name, events, refused),
-        issues=issues,
+        launches=launches.with_columns(device_id=number),
+        coverage=frames.coverage_rows(
+            source, plane.name, events.with_columns(table_name=pl.lit("launches")), refused
+        ),
+        issues=[*issues, *frames.time_issues(refused, source)],
+        rest=partial(_read_rest, again, device.device_id, source, host),
+    )
+
+
+def _read_rest(
+    again: Callable[[], Plane], device_id: int, source: str, host: str | None
+) -> PlaneEvents:
+    """Ops and counters; what has no table of its own goes to host_events."""
+    plane = again()
+    ops = read_op_lines(plane.only((OPS, ASYNC_OPS, TRACE_ME, STEPS)), source, device_id)
+    others = plane.only((MODULES, OPS, ASYNC_OPS, STEPS), invert=True)
+    is_wait = (pl.col("thread") == TRACE_ME) & pl.col("name").is_in(WAITS)
+    events, refused = frames.split_bad_times(others.named_events.filter(~is_wait.fill_null(False)))
+    sampled = pl.col("thread") == COUNTERS
+    table = pl.when(sampled).then(pl.lit("counters")).otherwise(pl.lit("host_events"))
+    counters = _counters(others, events.filter(sampled))
+    coverage = frames.coverage_rows(
+        source, plane.name, events.with_columns(table_name=table), refused
+    )
+    return PlaneEvents(
+        op_events=ops.op_events,
+        counters=counters.with_columns(device_id=pl.lit(device_id, pl.Int64)),
+        host_events=_others(others, events.filter(~sampled), host),
+        coverage=pl.concat([ops.coverage, coverage]),
+        issues=[*ops.issues, *frames.time_issues(refused, source)],
     )
 
 
@@ -106,45 +115,6 @@ def _core_details(plane: Plane) -> Any:
 
 def _scaled(value: Any, factor: float) -> float | None:
     return None if value is None or value == 0 else float(value) * factor
-
-
-def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
-    facts = plane.metadata.select("metadata_id")
-    for stat in (
-        plane.metadata_stats.numbers("program_id", pl.UInt64),
-        plane.metadata_stats.texts("hlo_category"),
-        *(plane.metadata_stats.numbers(name, pl.Float64) for name in _FLOATS),
-        hbm_bytes(plane.metadata_stats.blobs("memory_access_breakdown")),
-    ):
-        facts = facts.join(stat, left_on="metadata_id", right_on="owner", how="left")
-    ops = events.join(facts, on="metadata_id", how="left", maintain_order="left")
-    for name in _FLOATS:  # newer files put them on the event, which then wins
-        own = plane.event_stats.numbers(name, pl.Float64).rename({name: "own", "owner": "event"})
-        ops = ops.join(own, on="event", how="left", maintain_order="left")
-        ops = ops.with_columns(pl.coalesce("own", name).alias(name)).drop("own")
-    on_async_line = pl.col("thread") == ASYNC_OPS
-    # An async line's display_name is `async-copy`; its instruction text names the op.
-    stem = pl.col("name").str.extract(r"^%?([^\s=]+)")
-    shown = pl.when(pl.col("display_name").str.len_bytes() > 0).then("display_name")
-    opcode = pl.col("name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\(")
-    operand = pl.col("name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)")
-    return ops.select(
-        "program_id",
-        "hlo_category",
-        "start_ps",
-        "duration_ps",
-        *_FLOATS,
-        "hbm_bytes",
-        op=pl.when(on_async_line).then(stem).otherwise(pl.coalesce(shown, stem)),
-        opcode_text=opcode,
-        operand_text=operand,
-        line="thread",
-        on_async_line=on_async_line,
-        traced_category=pl.when(pl.col("thread") == TRACE_ME)
-        .then(pl.lit("wait"))
-        .when(pl.col("thread") == STEPS)
-        .then(pl.lit("control")),
-    ).pipe(frames.conform, frames.OPS)
 
 
 def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:

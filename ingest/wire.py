@@ -101,6 +101,11 @@ def plane_name(payload: memoryview) -> str:
     return ""
 
 
+def has_events(line: memoryview) -> bool:
+    """Whether a serialized line holds an event, without decoding it."""
+    return any(number == 4 for number, _ in _fields(line))
+
+
 def unknown_fields(payload: memoryview) -> int:
     """Fields of a serialized plane whose numbers XPlane lacks: a newer format's, or damaged ones."""
     return sum(number not in PLANE_FIELDS for number, _ in _fields(payload))

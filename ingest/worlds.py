@@ -55,47 +55,16 @@ def processes(files: list[FileEvents]) -> dict[str, int]:
     return numbers
 
 
-def join_worlds(
-    parts: list[dict[str, pl.DataFrame]], offsets: list[int]
-) -> dict[str, pl.DataFrame]:
-    """Tables of all worlds as one: device numbers and instances of later worlds follow the earlier ones.
-
-    Args:
-        parts: per world, its tables with world-own numbers.
-        offsets: per world, what its logical ids are moved by to become device ids.
-    """
-    joined: dict[str, list[pl.DataFrame]] = {}
-    launches = instances = 0
-    for tables, offset in zip(parts, offsets, strict=True):
-        for name, frame in tables.items():
-            joined.setdefault(name, []).append(_moved(frame, offset, launches, instances))
-        launches += _count(tables["launches"], "launch_instance")
-        instances += _count(tables["collectives"], "instance")
-    return {name: pl.concat(frames, how="diagonal") for name, frames in joined.items()}
-
-
-def _count(frame: pl.DataFrame, column: str) -> int:
-    """Numbers that a numbering from 0 takes; 0 where the column is absent or all NULL."""
-    if column not in frame.columns:
-        return 0
-    return int(frame.select((pl.col(column).max() + 1).fill_null(0)).item())
-
-
-def _moved(frame: pl.DataFrame, devices: int, launches: int, instances: int) -> pl.DataFrame:
-    """Move every numbering of a table; a step that is a launch instance moves with those."""
-    moves = {
-        "device_id": devices,
-        "source_device_id": devices,
-        "target_device_id": devices,
-        "launch_instance": launches,
-        "instance": instances,
-    }
-    moved = frame.with_columns(
-        pl.col(name) + by for name, by in moves.items() if by and name in frame.columns
-    )
-    if not launches or "step" not in frame.columns or "request" not in frame.columns:
-        return moved
+def move_steps(launches: pl.DataFrame, offset: int) -> pl.DataFrame:
+    """Number launch instances from an offset on; a step that is a launch instance moves with them."""
     unmarked = pl.col("request").is_null() & pl.col("step").is_not_null()
-    return moved.with_columns(
-        step=pl.when(unmarked).then(pl.col("step") + launches).otherwise("step")
+    return launches.with_columns(
+        launch_instance=pl.col("launch_instance") + offset,
+        step=pl.when(unmarked).then(pl.col("step") + offset).otherwise("step"),
     )
+
+
+def move_devices(table: pl.DataFrame, offset: int) -> pl.DataFrame:
+    """A world's own device numbers become the run's."""
+    names = ("device_id", "source_device_id", "target_device_id")
+    return table.with_columns(pl.col(name) + offset for name in names if name in table.columns)

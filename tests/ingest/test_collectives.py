@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from xlahouse.ingest.collectives import find_collectives
+from xlahouse.ingest.collectives import find_collectives, find_transfers
 from xlahouse.ingest.program_facts import PAIRS
 
 GROUPS = pl.DataFrame(
@@ -56,7 +56,14 @@ def ops(*rows):
 
 
 def find(rows, groups=GROUPS, pairs=NO_PAIRS):
-    return find_collectives(ops(*rows), groups, pairs, "run")
+    given = ops(*rows)
+    category = pl.col("category")
+    transfers = find_transfers(
+        given.filter(category == "collective"),
+        given.filter(~category.is_in(["wait", "control"])),
+        given.filter(pl.col("op") == "barrier-cores").select("device_id", "launch", "start_ps"),
+    )
+    return find_collectives(transfers, groups, pairs, "run")
 
 
 def test_synchronous():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlahouse.ingest.busy import merge_spans
-from xlahouse.ingest.self_time import with_self_time
+from xlahouse.ingest.self_time import self_times as times_of_lines
+from xlahouse.ingest.spans import merge_spans
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 40), st.integers(0, 15)), min_size=0, max_size=20
@@ -15,26 +15,13 @@ SPANS = st.lists(
 
 
 def self_times(rows):
-    frame = pl.DataFrame(
-        [(device, "line", start, duration) for device, start, duration in rows],
-        schema={
-            "device_id": pl.Int64,
-            "line": pl.String,
-            "start_ps": pl.Int64,
-            "duration_ps": pl.Int64,
-        },
-        orient="row",
-    )
-    return with_self_time(frame)["self_ps"].to_list()
+    line, start, duration = np.array(rows or np.empty((0, 3)), np.int64).T
+    return times_of_lines(line, start, duration).tolist()
 
 
 def merged(rows):
-    frame = pl.DataFrame(
-        rows,
-        schema={"device_id": pl.Int64, "start_ps": pl.Int64, "duration_ps": pl.Int64},
-        orient="row",
-    )
-    return merge_spans(frame, ["device_id"]).rows()
+    columns = np.array(rows or np.empty((0, 3)), np.int64).T
+    return list(zip(*(column.tolist() for column in merge_spans(*columns)), strict=True))
 
 
 def covered(rows, device):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from tests.ingest.traces import op_rows
 from tests.samples import sample
 from xlahouse.ingest.memory_access import hbm_bytes
 from xlahouse.ingest.proto import message_class
@@ -38,7 +39,7 @@ def test_hbm_part(blob: bytes | None, expected: float | None) -> None:
 
 def test_v6e_ops_that_end_in_host_memory_read_hbm_and_write_none() -> None:
     path = sample("tpu/v6e_4dev_jax_psum_offload.xplane.pb")
-    ops = pl.concat(plane.ops for plane in read_xplane(path.read_bytes(), str(path)).planes)
+    ops = op_rows(read_xplane(path.read_bytes(), str(path)))
     found = dict(ops.select("op", "hbm_bytes").drop_nulls().unique().rows())
     whole = 5 * 1024 * 1024 * 256 * 4  # of f32[5,1024,1024,256]
     assert found["copy-start.1"] == whole  # from HBM to S(5)

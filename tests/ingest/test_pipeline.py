@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from xlahouse.capture.manifest import Manifest, MeshAxis
 from xlahouse.ingest.busy import busy_intervals
 from xlahouse.ingest.pipeline import Schedule, place_in_pipeline, schedule_of
+from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.scopes import layer_of, tick_of
 
 # Layer 0 runs before stage 0; two stages of two layers; two microbatches take three ticks.
@@ -70,17 +72,25 @@ def test_without_a_schedule_nothing_is_known_of_a_tick():
 
 
 def test_masked_compute_is_an_interval_of_its_own_beside_compute():
-    ops = pl.DataFrame(
+    kinds = pl.DataFrame(
         {
             "op": ["fusion.1", "fusion.2", "all-reduce.1"],
             "category": ["compute", "compute", "collective"],
             "masked": [True, False, True],
-            "start_ps": [0, 10, 20],
-            "duration_ps": [10, 10, 10],
         }
-    ).with_columns(device_id=0, request=0, step=0, on_async_line=False)
-    none = ops.clear().with_columns(pl.col("device_id", "request", "step").cast(pl.Int32))
-    busy = busy_intervals(ops, none).sort("category")
+    ).with_columns(on_async_line=False)
+    launches = pl.DataFrame({"launch": [0, None], "request": [0, None], "step": [0, None]})
+    ops = PlacedOps(
+        kinds=kinds,
+        launches=launches,
+        device_id=np.zeros(3, np.int64),
+        kind=np.arange(3),
+        launch=np.zeros(3, np.int64),
+        start_ps=np.array([0, 10, 20]),
+        duration_ps=np.full(3, 10),
+        self_ps=np.full(3, 10),
+    )
+    busy = busy_intervals(ops, pl.DataFrame()).sort("category")
     assert busy.select("category", "start_ps", "duration_ps").rows() == [
         ("collective", 20, 10),
         ("compute", 0, 20),

@@ -9,14 +9,22 @@ import pytest
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest import store as store_module
+from xlahouse.ingest.run_writer import pieces_of
 from xlahouse.ingest.schema import BY_NAME, TABLES
-from xlahouse.ingest.store import Lease, Store, with_run_id
+from xlahouse.ingest.store import Lease, Store
 
 
 def issues(message):
     return pl.DataFrame(
         {"source": ["s"], "severity": ["info"], "code": ["c"], "message": [message], "count": [1]}
     )
+
+
+def write_run(store, tables):
+    writer = store.begin("r")
+    for name, frame in tables.items():
+        writer.write(name, frame)
+    writer.commit({"run_id": "r", "name": "n"})
 
 
 def listed(store, run_id="r"):
@@ -37,7 +45,7 @@ def store(tmp_path):
 
 
 def test_a_run_is_its_row_and_the_files_it_lists(store, tmp_path):
-    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("a"), "ops": pl.DataFrame()})
+    write_run(store, {"issues": issues("a"), "ops": pl.DataFrame()})
     assert listed(store) == written(tmp_path)
     table = pq.read_table(tmp_path / listed(store)[0])
     assert table.schema.equals(BY_NAME["issues"].schema)
@@ -47,13 +55,13 @@ def test_a_run_is_its_row_and_the_files_it_lists(store, tmp_path):
 
 def test_every_table_has_its_types_even_when_it_is_null_throughout():
     for table in TABLES:
-        made = with_run_id(pl.DataFrame({"x": [1, 2]}), table, "r")
+        (made,) = pieces_of(pl.DataFrame({"x": [1, 2]}), table, "r")
         assert made.schema.equals(table.schema), table.name
         assert made.num_rows == 2
 
 
 def test_a_killed_write_leaves_the_old_state(store, tmp_path, monkeypatch):
-    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("old")})
+    write_run(store, {"issues": issues("old")})
     old = listed(store)
     write = Store._write
 
@@ -64,7 +72,7 @@ def test_a_killed_write_leaves_the_old_state(store, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Store, "_write", die_at_the_row)
     with pytest.raises(KeyboardInterrupt):
-        store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("new")})
+        write_run(store, {"issues": issues("new")})
     assert listed(store) == old
     assert len(written(tmp_path)) == 2  # the leftover is there, and is nobody's
     store.clear_leftovers()
@@ -72,8 +80,8 @@ def test_a_killed_write_leaves_the_old_state(store, tmp_path, monkeypatch):
 
 
 def test_leftovers_go_when_their_lease_has_run_out(store, tmp_path, monkeypatch):
-    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("old")})
-    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("new")})
+    write_run(store, {"issues": issues("old")})
+    write_run(store, {"issues": issues("new")})
     assert len(written(tmp_path)) == 2  # a reader may still use the replaced file
     now = store_module.time.time()
     monkeypatch.setattr(store_module.time, "time", lambda: now + store_module.LEASE_S + 1)
@@ -83,7 +91,7 @@ def test_leftovers_go_when_their_lease_has_run_out(store, tmp_path, monkeypatch)
 
 
 def test_a_lease_never_takes_what_a_run_lists(store, tmp_path):
-    store.write_run({"run_id": "r", "name": "n"}, {"issues": issues("a")})
+    write_run(store, {"issues": issues("a")})
     lease = Lease("me", 0.0, "r", [*listed(store), "tables/issues/run_id=r/gone.parquet"])
     (tmp_path / "leases").mkdir(exist_ok=True)
     (tmp_path / "leases" / "x.json").write_bytes(msgspec.json.encode(lease))
@@ -103,6 +111,6 @@ def test_a_newer_layout_is_refused(store, tmp_path):
 def test_memory_and_other_file_systems():
     made = Store("memory://wh-store-test")
     made.create("1")
-    made.write_run({"run_id": "r", "name": "n"}, {"issues": issues("a")})
+    write_run(made, {"issues": issues("a")})
     assert made.run_row("r")["name"] == "n"
     assert made.run_row("absent") is None

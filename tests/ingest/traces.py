@@ -47,3 +47,17 @@ def write(path, raw):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(raw)
     return str(path)
+
+
+def whole(read):
+    """The planes of a file that was read, and what was put off of each."""
+    return [
+        piece for plane in read.planes for piece in (plane, plane.rest and plane.rest()) if piece
+    ]
+
+
+def op_rows(read):
+    """The ops of a file that was read."""
+    pieces = whole(read)
+    by_kind = [piece.op_events.rows() for piece in pieces if piece.op_events is not None]
+    return pl.concat([*(piece.ops for piece in pieces), *by_kind])

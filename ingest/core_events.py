@@ -1,0 +1,109 @@
+"""Decodes events as arrays and leaves their stats as bytes, of which few are ever read.
+
+Most events of a device are ops, and what is known of an op stands at its kind, not at its events: the
+stats of events are most of a trace's bytes, and mostly a second clock's times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xlahouse.ingest.decode import decode
+from xlahouse.ingest.stats import Stats, named_stats
+from xlahouse.ingest.wire import ABSOLUTE_NS
+from xlahouse.ingest.xspace import Plane
+
+Integers = NDArray[np.int64]
+_ID_TAG = 1 << 3  # XStat.metadata_id, a varint
+UNREADABLE = -1  # a stat whose id does not stand first in its bytes
+
+
+@dataclass(frozen=True)
+class CoreEvents:
+    """Events of a plane's lines, in file order.
+
+    line: the line's position in Plane.lines. start_ps: since the profile's start; -1 where no number can
+    hold it. stats: stats of all events, serialized; stat_ends: where each event's end among them.
+    """
+
+    line: Integers
+    metadata_id: Integers
+    start_ps: Integers
+    duration_ps: Integers
+    stats: Any
+    stat_ends: Integers
+
+    def stats_named(self, plane: Plane, names: Collection[str]) -> Stats:
+        """Stats of these names alone; the owner is an event's place."""
+        wanted = plane.stat_names.filter(pl.col("name").is_in(list(names)))["stat_id"].to_numpy()
+        found = stat_ids(self.stats)
+        rows = np.flatnonzero(np.isin(found, wanted) | (found == UNREADABLE))
+        owners = np.searchsorted(self.stat_ends, rows, side="right")
+        batch = decode("XStat", self.stats.take(pa.array(rows)).to_pylist())
+        frame = pl.DataFrame(pl.from_arrow(batch)).with_columns(owner=pl.Series(owners))
+        return named_stats(frame, plane.stat_names)
+
+
+def decode_core(plane: Plane) -> CoreEvents:
+    """Events of all lines of a plane.
+
+    Raises:
+        DecodeError: a line is damaged.
+    """
+    batch = decode("XLineCore", plane.payloads.to_pylist())
+    events = batch.column("events")
+    counts = np.diff(_numbers(events.offsets))
+    line = np.repeat(plane.lines["line"].to_numpy().astype(np.int64), counts)
+    stamps = plane.lines["timestamp_ns"].to_numpy()
+    fields = events.values
+    stats = fields.field("stats")
+    since = np.where(stamps >= ABSOLUTE_NS, stamps - plane.start_ns, stamps)
+    held = np.abs(since) <= ABSOLUTE_NS
+    start = np.repeat(np.where(held, since, 0) * 1000, counts) + _numbers(fields.field("offset_ps"))
+    return CoreEvents(
+        line=line,
+        metadata_id=_numbers(fields.field("metadata_id")),
+        start_ps=np.where(np.repeat(held, counts), start, -1),
+        duration_ps=_numbers(fields.field("duration_ps")),
+        stats=stats.values,
+        stat_ends=_numbers(stats.offsets)[1:],
+    )
+
+
+def stat_ids(stats: Any) -> Integers:
+    """metadata_id of serialized XStats, UNREADABLE where it does not stand first (or is 0).
+
+    Args:
+        stats: Arrow binary array.
+    """
+    _, offsets, data = stats.buffers()
+    if not len(stats) or data is None:
+        return np.zeros(0, np.int64)
+    kind = np.int64 if pa.types.is_large_binary(stats.type) else np.int32
+    bounds = np.frombuffer(offsets, kind)[stats.offset : stats.offset + len(stats) + 1]
+    raw = np.frombuffer(data, np.uint8)
+    at, ends = bounds[:-1].astype(np.int64), bounds[1:].astype(np.int64)
+    last = len(raw) - 1
+    found = raw[np.minimum(at + 1, last)].astype(np.int64)
+    good = (ends - at > 1) & (raw[np.minimum(at, last)] == _ID_TAG)
+    wide = good & (found >= 0x80)
+    if wide.any():  # a second byte; ids beyond two are left to the decoder
+        second = raw[np.minimum(at + 2, last)].astype(np.int64)
+        good &= ~wide | ((ends - at > 2) & (second < 0x80))
+        found = np.where(wide, (found & 0x7F) | (second << 7), found)
+    return np.where(good, found, UNREADABLE)
+
+
+def _numbers(array: Any) -> Integers:
+    """An Arrow array of integers as int64; a field that a message leaves out is 0."""
+    if array.null_count:
+        array = array.fill_null(0)
+    numbers: Integers = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return numbers

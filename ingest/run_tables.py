@@ -1,0 +1,121 @@
+"""Turns an assembled run into tables: the ops of some devices at a time, then what needs all devices."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.ingest.assemble import Run, WorldParts
+from xlahouse.ingest.collectives import Transfers, find_collectives, uneven_ends
+from xlahouse.ingest.device_tables import Finished, Shared, batches, finish_planes
+from xlahouse.ingest.frames import Device, Issue
+from xlahouse.ingest.run_writer import RunWriter
+from xlahouse.ingest.spans import joined_span, span_of
+from xlahouse.ingest.unseen import unseen_collectives
+from xlahouse.ingest.worlds import move_devices
+
+THREADS = 2  # of a run; runs go to processes
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """Facts that a run's row needs, once its tables are written. coverage: of all lines."""
+
+    devices: list[Device]
+    devices_named: int
+    epoch_ns: int | None
+    duration_ps: int | None
+    hosts: list[str]
+    issues: list[Issue]
+    coverage: pl.DataFrame
+
+
+def write_tables(run: Run, writer: RunWriter) -> RunTables:
+    """Write every table of a run but `runs`, `issues` and `coverage`."""
+    issues = list(run.issues)
+    coverage: list[pl.DataFrame] = []
+    spans: list[tuple[int, int] | None] = []
+    small: dict[str, list[pl.DataFrame]] = {}
+    parts = instances = 0
+    for world in run.worlds:
+        finished = _finish_devices(world, run.source, writer, parts)
+        parts += len(finished)
+        rows, found = _collectives(world, finished, run.source)
+        tables = world.tables | {"collectives": rows.with_columns(pl.col("instance") + instances)}
+        instances += int(rows.select((pl.col("instance").max() + 1).fill_null(0)).item())
+        for name, table in tables.items():
+            small.setdefault(name, []).append(move_devices(table, world.device_offset))
+        issues += [issue for batch in finished for issue in batch.issues] + found
+        coverage += [batch.coverage for batch in finished]
+        spans += [span_of(world.launches), *(batch.span for batch in finished)]
+    for name, pieces in small.items():
+        writer.write(name, pl.concat(pieces, how="diagonal"))
+    span = joined_span(spans)
+    return RunTables(
+        devices=run.devices,
+        devices_named=run.devices_named,
+        epoch_ns=run.epoch_ns,
+        duration_ps=None if span is None else span[1] - span[0],
+        hosts=run.hosts,
+        issues=issues,
+        coverage=pl.concat(coverage),
+    )
+
+
+def _finish_devices(
+    world: WorldParts, source: str, writer: RunWriter, first_part: int
+) -> list[Finished]:
+    """All devices of a world, some at a time; two batches at once, and none waits in memory."""
+    shared = Shared(world.launches, world.facts.ops, world.schedule, world.device_offset, source)
+    todo = list(batches(world.planes))
+    with ThreadPoolExecutor(min(THREADS, len(todo))) as pool:
+        futures = [
+            pool.submit(finish_planes, planes, shared, writer, first_part + number)
+            for number, planes in enumerate(todo)
+        ]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def _collectives(
+    world: WorldParts, finished: list[Finished], source: str
+) -> tuple[pl.DataFrame, list[Issue]]:
+    """(rows of collectives with the world's own device numbers, findings about its ops)."""
+    transfers = Transfers(
+        pl.concat([batch.transfers.rows for batch in finished], how="diagonal"),
+        sum(batch.transfers.unpaired for batch in finished),
+    )
+    found = find_collectives(transfers, world.tables["replica_groups"], world.facts.pairs, source)
+    rows, issues = found.rows, found.issues + _op_issues(finished, source)
+    issues += unseen_collectives(
+        world.facts, world.launches, pl.concat([batch.shown for batch in finished]), source
+    )
+    uneven = 0 if world.inferred else uneven_ends(rows)
+    if uneven:
+        message = "synchronous collectives whose ends lie over 1 us apart: their skew is unknown"
+        issues.append(Issue("warning", "uneven_ends", message, source, uneven))
+    if not world.comparable:  # arrivals on different hosts have no common clock
+        rows = rows.with_columns(arrival_ps=pl.lit(None, pl.Int64))
+    return rows, issues
+
+
+def _op_issues(finished: list[Finished], source: str) -> list[Issue]:
+    found = (
+        (
+            sum(batch.inferred for batch in finished),
+            "category_inferred",
+            "ops without HLO: their category is deduced from the name or opcode text",
+        ),
+        (
+            sum(batch.outside for batch in finished),
+            "op_outside_launch",
+            "ops outside every launch: no step, no phase",
+        ),
+    )
+    return [Issue("info", code, message, source, count) for count, code, message in found if count]

@@ -1,0 +1,151 @@
+"""Writes one run's tables, file by file, so that no more of a run than a piece need be in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xlahouse.ingest.schema import BY_NAME, Table
+
+if TYPE_CHECKING:
+    from xlahouse.ingest.store import Store
+
+ROW_GROUP = 1 << 17
+RENEW_S = 600  # a lease lasts much longer
+# Readers prune by these; statistics of other columns would be paid for and not used.
+_PRUNED = (
+    "device_id",
+    "start_ps",
+    "request",
+    "step",
+    "program_id",
+    "category",
+    "kind",
+    "op",
+    "name",
+)
+
+
+@dataclass
+class RunWriter:
+    """An attempt at a run: its files count from the moment that `commit` writes the run's row.
+
+    Files may be written by several threads at once.
+    """
+
+    store: Store
+    run_id: str
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    files: dict[str, tuple[str, int]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    leased_at: float = float("-inf")
+
+    def write(self, table: str, frame: pl.DataFrame, part: int = 0) -> None:
+        """Write a frame without run_id as a file of a table, sorted as the table asks; nothing if empty."""
+        if not frame.is_empty():
+            self.write_pieces(table, pieces_of(frame, BY_NAME[table], self.run_id), part)
+
+    def write_pieces(self, table: str, pieces: Iterable[pa.Table], part: int = 0) -> None:
+        """Write pieces of a table as one file of it; nothing if there are none.
+
+        Args:
+            table: the table.
+            pieces: its rows, with run_id; texts may be dictionaries.
+            part: number of the file among the table's.
+        """
+        pieces = iter(pieces)
+        first = next(pieces, None)
+        if first is None:
+            return
+        self._renew()
+        path = f"tables/{table}/run_id={self.run_id}/{self.token}-{part:04}.parquet"
+        full = f"{self.store.base}/{path}"
+        self.store.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+        rows = 0
+        with self.store.fs.open(full, "wb") as file, _open(file, first.schema) as writer:
+            for piece in _chain(first, pieces):
+                writer.write_table(piece, row_group_size=ROW_GROUP)
+                rows += piece.num_rows
+        with self.lock:
+            self.files[path] = (table, rows)
+
+    def rows(self) -> dict[str, int]:
+        """Rows written so far, by table."""
+        counts: dict[str, int] = {}
+        for table, rows in self.files.values():
+            counts[table] = counts.get(table, 0) + rows
+        return counts
+
+    def commit(self, row: dict[str, Any]) -> None:
+        """Make what was written the run.
+
+        Args:
+            row: the runs row without `files`.
+        """
+        replaced = self.store.run_row(self.run_id)
+        files = [
+            {"table": table, "path": path, "rows": rows}
+            for path, (table, rows) in sorted(self.files.items())
+        ]
+        self._renew()
+        self.store.write_row(row | {"files": files})
+        if replaced is not None:
+            old = [file["path"] for file in replaced["files"]]
+            self.store.lease(uuid.uuid4().hex, self.run_id, old)
+        self.store.remove({f"leases/{self.token}.json"})
+
+    def abandon(self) -> None:
+        """Take back what was written; what cannot be removed now goes with its lease."""
+        with suppress(Exception):
+            self.store.remove(self.store.files_of_attempt(self.run_id, self.token))
+            self.store.remove({f"leases/{self.token}.json"})
+
+    def _renew(self) -> None:
+        with self.lock:
+            if time.monotonic() - self.leased_at > RENEW_S:
+                self.store.lease(self.token, self.run_id, [])
+                self.leased_at = time.monotonic()
+
+
+def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from rest
+
+
+def _open(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    texts = [
+        name
+        for name, kind in zip(schema.names, schema.types, strict=True)
+        if pa.types.is_string(kind) or pa.types.is_dictionary(kind)
+    ]
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=texts,
+        write_statistics=[name for name in _PRUNED if name in schema.names],
+        store_schema=False,  # else readers would find dictionaries where the schema has texts
+    )
+
+
+def pieces_of(frame: pl.DataFrame, table: Table, run_id: str) -> Iterator[pa.Table]:
+    """Exactly the table's columns, typed as its schema says and sorted as it asks; missing ones NULL."""
+    present = set(frame.columns)
+    schema = table.schema
+    columns = [name for name in table.sort if name in present]
+    ordered = frame.sort(columns, nulls_last=True) if columns else frame
+    absent = {name: pl.lit(None) for name in schema.names if name not in present}
+    absent["run_id"] = pl.lit(run_id)
+    for start in range(0, ordered.height, ROW_GROUP):
+        piece = ordered.slice(start, ROW_GROUP).with_columns(**absent)
+        yield piece.select(schema.names).to_arrow().cast(schema)

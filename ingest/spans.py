@@ -1,0 +1,69 @@
+"""Intervals: their union by key, and the span of many."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+def merge_spans(
+    key: Integers, start_ps: Integers, duration_ps: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """(key, start, duration) of the merged intervals, by key and start.
+
+    Half-open intervals of one key that overlap or touch become one.
+
+    Args:
+        key: a number from 0 of each interval.
+        start_ps: start of each; intervals by key and start are faster.
+        duration_ps: duration of each.
+    """
+    if not len(key):
+        return key, start_ps, duration_ps
+    step = np.diff(key)
+    if ((step < 0) | ((step == 0) & (np.diff(start_ps) < 0))).any():
+        order = np.lexsort((start_ps, key))
+        key, start_ps, duration_ps = key[order], start_ps[order], duration_ps[order]
+    start, end = start_ps, start_ps + duration_ps
+    same = key[1:] == key[:-1]
+    latest = end
+    if (end[1:] < end[:-1])[same].any():  # one lies inside another: carry the latest end on
+        latest = _running_latest(key, end)
+    begins = np.concatenate(([True], ~same | (start[1:] > latest[:-1])))
+    first = np.flatnonzero(begins)
+    last = np.concatenate((first[1:], [len(key)])) - 1
+    return key[first], start[first], latest[last] - start[first]
+
+
+def _running_latest(key: Integers, end: Integers) -> Integers:
+    """Of each interval, the latest end of its key so far.
+
+    Ranks of ends, moved apart by key, so that one running maximum starts anew at each key.
+    """
+    by_end = np.argsort(end, kind="stable")
+    rank = np.empty_like(by_end)
+    rank[by_end] = np.arange(len(end))
+    number = np.concatenate(([0], np.cumsum(key[1:] != key[:-1])))
+    reached = np.maximum.accumulate(number * len(end) + rank) - number * len(end)
+    latest: Integers = end[by_end[reached]]
+    return latest
+
+
+def span_of(table: pl.DataFrame) -> tuple[int, int] | None:
+    """From the first event's start to the last one's end, ps."""
+    if table.is_empty():
+        return None
+    end = (pl.col("start_ps") + pl.col("duration_ps")).max()
+    first, last = table.select(pl.col("start_ps").min(), last=end).row(0)
+    return int(first), int(last)
+
+
+def joined_span(spans: list[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """From the first to the last of them all."""
+    known = [span for span in spans if span is not None]
+    if not known:
+        return None
+    return min(first for first, _ in known), max(last for _, last in known)

@@ -1,0 +1,119 @@
+"""Stats in columns: what profilers attach to planes, events and kinds of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """XStats of many owners in long form: owner, name, and one value column of VALUES that is set."""
+
+    frame: pl.DataFrame
+
+    def numbers(self, name: str, dtype: Any = pl.Int64) -> pl.DataFrame:
+        """(owner, name) of a numeric stat; where it repeats on an owner, the first."""
+        return self._column(name, pl.coalesce(*(_cast(v, dtype) for v in VALUES[:3])))
+
+    def texts(self, name: str) -> pl.DataFrame:
+        """(owner, name) of a stat that holds text, itself or by reference."""
+        return self._column(name, pl.coalesce(pl.col("ref_text"), text(pl.col("str_value"))))
+
+    def blobs(self, name: str) -> pl.DataFrame:
+        """(owner, name) of a stat that holds bytes, under whichever of both types."""
+        return self._column(name, pl.coalesce("bytes_value", "str_value"))
+
+    def _column(self, name: str, value: pl.Expr) -> pl.DataFrame:
+        rows = self.frame.lazy().filter(pl.col("name") == name)
+        return (
+            rows.select("owner", value.alias(name)).unique("owner", keep="first").sort("owner")
+        ).collect()
+
+    def as_json(self, owners: pl.Series) -> pl.DataFrame:
+        """(owner, args): all stats of each of these owners as a JSON object."""
+        number = pl.coalesce(
+            pl.col("double_value").cast(pl.String),
+            pl.col("uint64_value").cast(pl.String),
+            pl.col("int64_value").cast(pl.String),
+        )
+        words = pl.coalesce(
+            pl.col("ref_text"), text(pl.col("str_value")), pl.col("bytes_value").bin.encode("hex")
+        )
+        value = pl.coalesce(_finite(number), json_string(words), pl.lit('""'))
+        pair = pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"), value)
+        wanted = self.frame.join(owners.alias("owner").to_frame(), on="owner", how="semi")
+        pairs = wanted.select("owner", pair=pair).group_by("owner", maintain_order=True)
+        joined = pl.col("pair").list.join(",")
+        return pairs.agg("pair").select(
+            "owner", args=pl.concat_str(pl.lit("{"), joined, pl.lit("}"))
+        )
+
+
+def stats_of(owners: pl.DataFrame, names: pl.DataFrame) -> Stats:
+    """Stats in long form.
+
+    Args:
+        owners: owner, stats (list of XStat).
+        names: stat_id, name.
+    """
+    return named_stats(owners.explode("stats").drop_nulls("stats").unnest("stats"), names)
+
+
+def named_stats(rows: pl.DataFrame, names: pl.DataFrame) -> Stats:
+    """Stats by name. Names are few, so they are categorical and comparisons run on codes.
+
+    Args:
+        rows: owner, and the fields of XStat.
+        names: stat_id, name.
+    """
+    texts = names.with_columns(pl.col("name").cast(pl.Categorical))
+    frame = rows.join(
+        texts, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left"
+    ).join(
+        names.select(ref_value=pl.col("stat_id").cast(pl.UInt64), ref_text="name"),
+        on="ref_value",
+        how="left",
+        maintain_order="left",
+    )
+    return Stats(frame)
+
+
+def _cast(column: str, dtype: Any) -> pl.Expr:
+    if dtype == pl.UInt64 and column == "int64_value":
+        return pl.col(column).reinterpret(signed=False)
+    return pl.col(column).cast(dtype, strict=False)
+
+
+def _finite(number: pl.Expr) -> pl.Expr:
+    """JSON has no word for inf and nan: they become strings."""
+    odd = number.is_in(["inf", "-inf", "NaN"])
+    return pl.when(odd).then(pl.concat_str(pl.lit('"'), number, pl.lit('"'))).otherwise(number)
+
+
+def json_string(words: pl.Expr) -> pl.Expr:
+    """Text -> a JSON string literal; control characters become spaces."""
+    escaped = words.str.replace_all("\\", "\\\\", literal=True).str.replace_all(
+        '"', '\\"', literal=True
+    )
+    return pl.concat_str(
+        pl.lit('"'), escaped.str.replace_all(r"[\x00-\x1f]", " "), pl.lit('"'), ignore_nulls=False
+    )
+
+
+def text(column: pl.Expr) -> pl.Expr:
+    """Bytes -> text; the rare invalid UTF-8 is replaced instead of lost."""
+    return column.map_batches(_decode_series, return_dtype=pl.String)
+
+
+def _decode_series(raw: pl.Series) -> pl.Series:
+    try:
+        return raw.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        return raw.map_elements(
+            lambda value: bytes(value).decode("utf-8", "replace"), return_dtype=pl.String
+        )
