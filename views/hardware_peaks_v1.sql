@@ -47,15 +47,15 @@ peaks as (
         coalesce(chip_flops_per_s, chip_hbm_bytes_per_s, link_bytes_per_s) is not null as was_set,
         case
             when chip_flops_per_s is not null then 'set by the user'
-            else coalesce(flops_source, case when peak_flops > 0 then 'the trace' end)
+            else coalesce(flops_source, case when peak_flops is not null then 'the trace' end)
         end as flops_source,
         case
             when chip_hbm_bytes_per_s is not null then 'set by the user'
-            else coalesce(hbm_source, case when peak_hbm_bytes_per_s > 0 then 'the trace' end)
+            else coalesce(hbm_source, case when peak_hbm_bytes_per_s is not null then 'the trace' end)
         end as hbm_source,
         case
             when link_bytes_per_s is not null then 'set by the user'
-            else coalesce(ici_source, case when peak_ici_bytes_per_s > 0 then 'the trace' end)
+            else coalesce(ici_source, case when peak_ici_bytes_per_s is not null then 'the trace' end)
         end as ici_source,
         flops_per_s is not null as in_table
     from joined

@@ -60,10 +60,9 @@ summed as (
 known as (
     select
         s.*,
-        case
-            when s.unknown_ps >= s.busy_ps and s.busy_ps > 0 then cast(0 as double)
-            else 1 - cast(s.unknown_ps as double) / nullif(cast(s.busy_ps as double), 0)
-        end as flops_known_ratio,
+        -- ops on several lines may run longer than the device is busy
+        1 - cast(least(s.unknown_ps, s.busy_ps) as double) / nullif(cast(s.busy_ps as double), 0)
+            as flops_known_ratio,
         f.passes,
         case when f.fewest_devices = r.expected_device_count then r.batch_size end as batch_size,
         r.active_parameters,

@@ -53,6 +53,9 @@ HARMLESS: dict[str, dict[str, str]] = {
         "placed: join without g.group_index": "a device is in one group of an instruction",
         "placed: join without c.kind": "only a broadcast's wire bytes look at the position",
     },
+    "scaling_v1": {
+        "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out"
+    },
     "traffic_volume_v1": {"instances: DISTINCT": "a device has an instance once"},
     "collective_bandwidth_v1": {"seen: DISTINCT": "a device has an instance once"},
     "traffic_matrix_v1": {
