@@ -57,7 +57,7 @@ def decode_core(plane: Plane) -> CoreEvents:
     Raises:
         DecodeError: a line is damaged.
     """
-    batch = decode("XLineCore", plane.payloads.to_pylist())
+    batch = decode("XLineCore", [bytes(line) for line in plane.payloads])
     events = batch.column("events")
     counts = np.diff(_numbers(events.offsets))
     line = np.repeat(plane.lines["line"].to_numpy().astype(np.int64), counts)

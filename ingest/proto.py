@@ -49,8 +49,7 @@ MESSAGES = {
         4 events XEvent*
         11 display_name bytes
     """,
-    # Parts of the above that are decoded by themselves: a plane with its lines left as bytes, a line
-    # without its events, and one with their stats left as bytes.
+    # Parts of a line that are decoded by themselves: without its events, and with their stats as bytes.
     "XLineHead": """
         1 id int64
         2 name bytes
@@ -64,13 +63,6 @@ MESSAGES = {
         4 stats bytes*
     """,
     "XLineCore": "4 events XEventCore*",
-    "XPlaneParts": """
-        2 name bytes
-        3 lines bytes*
-        4 event_metadata XEventMetadataEntry*
-        5 stat_metadata XStatMetadataEntry*
-        6 stats XStat*
-    """,
     "XEventMetadata": """
         1 id int64
         2 name bytes

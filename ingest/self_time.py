@@ -41,47 +41,42 @@ def _is_ordered(starts: Integers, ends: Integers) -> bool:
 
 
 def _own_times(starts: Integers, ends: Integers) -> Integers:
-    """Where ops nest, an op's duration less its children's.
+    """An op's duration less that of the ops within it.
+
+    An op that outlives the one it started in has taken that one's time from its start on: cut off there,
+    ops nest. Each round cuts the first crossing of every heap of ops, and mostly more.
 
     Args:
         starts: of one line's ops, in order.
         ends: of the same, each later than its start.
     """
-    # Of the ops before an op in order, those that have not ended by its start are open around it.
-    depth = np.arange(len(starts)) - np.searchsorted(np.sort(ends), starts, side="right")
-    own = ends - starts
-    by_depth = np.argsort(depth, kind="stable")
-    above, *levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
-    for level in levels:
-        parent = above[np.searchsorted(above, level) - 1]
-        if (ends[level] > ends[parent]).any():
-            return _own_times_of_crossing(starts, ends)
-        np.subtract.at(own, parent, ends[level] - starts[level])
-        above = level
+    own = np.zeros_like(starts)
+    rows = np.arange(len(starts))
+    ends = ends.copy()
+    while True:
+        parent = _parents(starts, ends)
+        inside = np.flatnonzero(parent >= 0)
+        above = parent[inside]
+        crosses = (ends[inside] > ends[above]) & (starts[inside] < ends[above])
+        if not crosses.any():
+            break
+        np.minimum.at(ends, above[crosses], starts[inside[crosses]])
+        lasting = ends > starts
+        rows, starts, ends = rows[lasting], starts[lasting], ends[lasting]
+    lengths = ends - starts
+    own[rows] = lengths
+    np.subtract.at(own, rows[above], lengths[inside])
     return own
 
 
-def _own_times_of_crossing(starts: Integers, ends: Integers) -> Integers:
-    """Where ops cross: the op that started last and is open has the time."""
-    begin, end = starts.tolist(), ends.tolist()
-    own = [0] * len(begin)
-    open_ops: list[int] = []  # by start; closed ones are dropped when they come to the top
-    now = 0
-
-    def spend(until: int) -> None:
-        nonlocal now
-        while open_ops and now < until:
-            top = open_ops[-1]
-            stop = min(until, end[top])
-            if stop > now:
-                own[top] += stop - now
-                now = stop
-            if end[top] <= now:
-                open_ops.pop()
-
-    for index, start in enumerate(begin):
-        spend(start)
-        now = start
-        open_ops.append(index)
-    spend(max(end))
-    return np.array(own, np.int64)
+def _parents(starts: Integers, ends: Integers) -> Integers:
+    """Of each op the one that it started in, -1 for none; right as far as ops nest."""
+    # Of the ops before an op in order, those that have not ended by its start are open around it.
+    depth = np.arange(len(starts)) - np.searchsorted(np.sort(ends), starts, side="right")
+    parent = np.full(len(starts), -1)
+    by_depth = np.argsort(depth, kind="stable")
+    above, *levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+    for level in levels:
+        parent[level] = above[np.searchsorted(above, level) - 1]
+        above = level
+    return parent

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xlahouse.capture.errors import TraceFormatError
 
 PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
-SPACE_FIELDS, PLANE_FIELDS = range(1, 5), range(1, 7)
+SPACE_FIELDS = range(1, 5)
 LENGTH_DELIMITED = 2
 # What a text codec leaves where it met a byte that is no UTF-8.
 REPLACEMENT = b"\xef\xbf\xbd"
@@ -106,9 +106,19 @@ def has_events(line: memoryview) -> bool:
     return any(number == 4 for number, _ in _fields(line))
 
 
-def unknown_fields(payload: memoryview) -> int:
-    """Fields of a serialized plane whose numbers XPlane lacks: a newer format's, or damaged ones."""
-    return sum(number not in PLANE_FIELDS for number, _ in _fields(payload))
+def split_plane(payload: memoryview) -> tuple[list[memoryview], bytes]:
+    """(serialized lines, the plane without them); from where it is damaged on, all is in the latter."""
+    lines: list[memoryview] = []
+    rest = bytearray()
+    kept = position = 0  # all before `kept` is in one of the two
+    for number, value, after in _places(payload):
+        if number == 3 and isinstance(value, memoryview):
+            rest += payload[kept:position]
+            lines.append(value)
+            kept = after
+        position = after
+    rest += payload[kept:]
+    return lines, bytes(rest)
 
 
 def earliest_unix_ns(space: SpaceBytes) -> int | None:
@@ -130,15 +140,20 @@ def _line_timestamps(payload: memoryview) -> Iterator[int]:
 
 def _fields(payload: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """(number, value) of the varint and length-delimited fields, up to the first that is neither."""
+    return ((number, value) for number, value, _ in _places(payload))
+
+
+def _places(payload: memoryview) -> Iterator[tuple[int, int | memoryview, int]]:
+    """The same, with where each field ends."""
     position = 0
     while position < len(payload):
         tag, after = _varint(payload, position)
         if tag & 7 == 0:
             value, position = _varint(payload, after)
-            yield tag >> 3, value
+            yield tag >> 3, value, position
             continue
         field = _next_field(payload, position)
         if field is None:
             return
         number, content, position = field
-        yield number, content
+        yield number, content, position

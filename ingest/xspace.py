@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest import wire
@@ -32,26 +32,24 @@ class Plane:
     metadata_stats: Stats
     plane_stats: Stats
     stat_names: pl.DataFrame
-    payloads: pa.Array
+    payloads: list[memoryview]
     start_ns: int
 
     @property
     def is_empty(self) -> bool:
         """Whether no line has an event; nothing is decoded to find out."""
-        return not any(wire.has_events(memoryview(line.as_py())) for line in self.payloads)
+        return not any(wire.has_events(line) for line in self.payloads)
 
     def only(self, names: Container[str], invert: bool = False) -> Plane:
         """The plane with those lines alone whose names are (or, inverted, are not) among `names`."""
         kept = [(name in names) is not invert for name in self.lines["name"]]
-        payloads = self.payloads.filter(pa.array(kept, pa.bool_()))
-        return replace(
-            self, lines=self.lines.filter(pl.Series(kept, dtype=pl.Boolean)), payloads=payloads
-        )
+        lines = self.lines.filter(pl.Series(kept, dtype=pl.Boolean))
+        return replace(self, lines=lines, payloads=list(compress(self.payloads, kept)))
 
     @cached_property
     def _rows(self) -> pl.DataFrame:
         """event, line, timestamp_ns, and the fields of XEvent."""
-        raw = pl.DataFrame(pl.from_arrow(decode("XLine", self.payloads.to_pylist())))
+        raw = pl.DataFrame(pl.from_arrow(decode("XLine", [bytes(line) for line in self.payloads])))
         lines = raw.select(
             "events", line=self.lines["line"], timestamp_ns=self.lines["timestamp_ns"]
         )
@@ -116,9 +114,8 @@ def decode_plane(payload: memoryview, start_ns: int = 0) -> Plane:
     Raises:
         Exception: it is damaged, in whichever way.
     """
-    batch = decode("XPlaneParts", [bytes(payload)])
-    payloads = batch.column("lines").values
-    row = pl.DataFrame(pl.from_arrow(batch.drop_columns(["lines"])))
+    lines, rest = wire.split_plane(payload)
+    row = pl.DataFrame(pl.from_arrow(decode("XPlane", [rest])))
     names = (
         row.select(pl.col("stat_metadata").explode().struct.unnest())
         .select(stat_id="key", name=text(pl.col("value").struct.field("name")))
@@ -132,20 +129,20 @@ def decode_plane(payload: memoryview, start_ns: int = 0) -> Plane:
     )
     return Plane(
         name=row["name"][0].decode("utf-8", "replace"),
-        lines=_lines(payloads),
+        lines=_lines(lines),
         metadata=metadata.select(
             metadata_id="key", name=text(pl.col("name")), display_name=text(pl.col("display_name"))
         ),
         metadata_stats=stats_of(metadata.select(owner="key", stats="stats"), names),
         plane_stats=stats_of(row.select(owner=pl.lit(0), stats="stats"), names),
         stat_names=names,
-        payloads=payloads,
+        payloads=lines,
         start_ns=start_ns,
     )
 
 
-def _lines(payloads: pa.Array) -> pl.DataFrame:
-    heads = pl.DataFrame(pl.from_arrow(decode("XLineHead", payloads.to_pylist())))
+def _lines(payloads: list[memoryview]) -> pl.DataFrame:
+    heads = pl.DataFrame(pl.from_arrow(decode("XLineHead", [bytes(line) for line in payloads])))
     shown = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
     return heads.with_row_index("line").select("line", "timestamp_ns", name=text(shown))
 
