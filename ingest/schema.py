@@ -6,33 +6,49 @@ Time is BIGINT picoseconds since the run's time zero; a column's unit is part of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LAYOUT_VERSION = 1
 INGEST_VERSION = 1
 
-TYPES = {
-    "str": pa.string(),
-    "bool": pa.bool_(),
-    "int": pa.int64(),
-    "uint": pa.uint64(),
-    "float": pa.float64(),
-    "time": pa.timestamp("us", tz="UTC"),
-    "ints": pa.list_(pa.int64()),
-    "mesh": pa.list_(pa.struct([("axis", pa.string()), ("size", pa.int64())])),
-    "source_files": pa.list_(
-        pa.struct([("path", pa.string()), ("bytes", pa.int64()), ("sha256", pa.string())])
-    ),
-    "files": pa.list_(
-        pa.struct([("table", pa.string()), ("path", pa.string()), ("rows", pa.int64())])
-    ),
-}
+
+@lru_cache(maxsize=1)
+def types() -> dict[str, pa.DataType]:
+    """A column's type -> Arrow's; Arrow loads here, since a query's first row would wait for it."""
+    import pyarrow as pa
+
+    return {
+        "str": pa.string(),
+        "bool": pa.bool_(),
+        "int": pa.int64(),
+        "uint": pa.uint64(),
+        "float": pa.float64(),
+        "time": pa.timestamp("us", tz="UTC"),
+        "ints": pa.list_(pa.int64()),
+        "mesh": pa.list_(pa.struct([("axis", pa.string()), ("size", pa.int64())])),
+        "source_files": pa.list_(
+            pa.struct([("path", pa.string()), ("bytes", pa.int64()), ("sha256", pa.string())])
+        ),
+        "files": pa.list_(
+            pa.struct([("table", pa.string()), ("path", pa.string()), ("rows", pa.int64())])
+        ),
+    }
+
+
+def __getattr__(name: str) -> Any:
+    """TYPES: `types()` as a constant."""
+    if name == "TYPES":
+        return types()
+    raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, a key of TYPES, and what it means."""
+    """One column: its name, a key of types(), and what it means."""
 
     name: str
     type: str
@@ -51,7 +67,9 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema, the same for an empty, an all-NULL and a full table."""
-        return pa.schema([(column.name, TYPES[column.type]) for column in self.columns])
+        import pyarrow as pa
+
+        return pa.schema([(column.name, types()[column.type]) for column in self.columns])
 
 
 def _columns(text: str) -> tuple[Column, ...]:

@@ -127,6 +127,7 @@ def _locked_connection(place: Place) -> duckdb.DuckDBPyConnection:
         connection.register_filesystem(place.system)
     folders = ", ".join(quote(place.url(name)) for name in ("tables", "index"))
     connection.execute(f"set allowed_directories = [{folders}]")
+    connection.execute("set timezone = 'UTC'")  # an instant reads alike wherever it is asked for
     # Parts of a query bind the same files again; their footers are read once.
     connection.execute("set parquet_metadata_cache = true")
     connection.execute("set enable_external_access = false")

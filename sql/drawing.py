@@ -5,8 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import IO, Any
 
-import msgspec
-
 CELL_WIDTH = 80
 NUMERIC = {int, float, Decimal}
 
@@ -46,6 +44,8 @@ def _write_lines(
 def as_text(value: Any) -> Any:
     """Lists and structs as JSON; all else as it is."""
     if isinstance(value, list | dict):
+        import msgspec
+
         return msgspec.json.encode(value, enc_hook=str).decode()
     return value
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import msgspec
-
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql.drawing import as_text, draw, short
 from xlahouse.sql.result import Result, plain, values
@@ -143,6 +141,8 @@ def _write_jsonl(result: Result, file: IO[str], limit: int | None) -> int:
 
 
 def _json_lines(result: Result, limit: int | None) -> Iterator[str]:
+    import msgspec
+
     encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="number")
     for row in _rows(result, limit):
         yield encoder.encode(dict(zip(result.columns, row, strict=True))).decode()
@@ -161,7 +161,7 @@ def _write_markdown(result: Result, file: IO[str], limit: int | None) -> int:
 
 def _write_page(result: Result, file: IO[str], limit: int | None) -> int:
     """A table of TABLE_ROWS rows at most, and a word on stderr where there are more."""
-    rows = list(_rows(result, TABLE_ROWS + 1))
+    rows = result.head(TABLE_ROWS + 1)
     draw(result.columns, rows[:TABLE_ROWS], file)
     if len(rows) > TABLE_ROWS:
         print(
@@ -172,7 +172,7 @@ def _write_page(result: Result, file: IO[str], limit: int | None) -> int:
 
 
 def _write_table(result: Result, file: IO[str], limit: int | None) -> int:
-    rows = list(_rows(result, limit))
+    rows = list(_rows(result, None)) if limit is None else result.head(limit)
     draw(result.columns, rows, file)
     return len(rows)
 

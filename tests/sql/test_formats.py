@@ -256,3 +256,27 @@ def test_a_whole_number_of_bytes_is_read_in_full():
         "inf",
         "-0",
     ]
+
+
+def test_the_first_rows_are_those_of_the_whole_result(warehouse: Warehouse) -> None:
+    sql = """
+        select
+            i, i::double / 3 as d, 'x' || i as t, i > 1 as b, [i, null] as l, null::varchar as n,
+            [{'axis': 'tp', 'size': i}] as mesh, sum(i) over () as total, 18446744073709551615 as u,
+            make_timestamptz(1700000000000000 + i) as at
+        from (select unnest(range(5)) as i) order by i desc
+    """
+    whole = [list(row) for row in warehouse.query(sql).rows]
+    assert warehouse.query(sql).head(3) == whole[:3]
+    kept = warehouse.query(sql)
+    assert kept.arrow().num_rows == 5
+    assert kept.head(2) == whole[:2]
+    assert str(whole[0][-1]) == "2023-11-14 22:13:20.000004+00:00"
+
+
+@pytest.mark.parametrize(
+    "value", ["'infinity'::timestamptz", "'290000-01-01'::timestamptz", "1.5", "interval 1 month"]
+)
+def test_first_rows_that_python_has_no_value_for(warehouse: Warehouse, value: str) -> None:
+    sql = f"select {value} as v"
+    assert warehouse.query(sql).head(1) == [list(row) for row in warehouse.query(sql).rows]

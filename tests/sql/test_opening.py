@@ -1,0 +1,155 @@
+"""What a query touches: every file and folder that is opened or listed is counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.warehouse import write_warehouse
+from xlahouse.ingest import run_index
+from xlahouse.ingest.run_index import INDEX, write_index
+from xlahouse.sql import Warehouse
+
+RUNS = [f"run{number:02}" for number in range(40)]
+GIVEN = {
+    "runs": [{"run_id": run, "name": f"name {run}"} for run in RUNS],
+    "devices": [
+        {"run_id": run, "device_id": 0, "logical_id": 0, "world": 0, "traced": True} for run in RUNS
+    ],
+    "ops": [{"run_id": run, "op": "a", "device_id": 0} for run in RUNS],
+}
+
+
+class Counted(MemoryFileSystem):
+    """A store in memory that notes what is opened and listed."""
+
+    protocol = "counted"
+    store: dict[str, Any] = {}  # noqa: RUF012 (as the class above has it)
+    pseudo_dirs = [""]  # noqa: RUF012
+    seen: set[str] = set()  # noqa: RUF012
+    lock = threading.Lock()
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return super()._strip_protocol(path.replace("counted://", "memory://"))
+
+    def unstrip_protocol(self, name: str) -> str:
+        return f"counted://{self._strip_protocol(name).lstrip('/')}"
+
+    def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        with self.lock:
+            self.seen.add(path)
+        return super()._open(path, *args, **kwargs)
+
+    def cat_file(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        self.seen.add(self._strip_protocol(path))
+        return super().cat_file(path, *args, **kwargs)
+
+    def ls(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        self.seen.add(f"{self._strip_protocol(path)}/")
+        return super().ls(path, *args, **kwargs)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[type[Counted]]:
+    fsspec.register_implementation("counted", Counted, clobber=True)
+    root = write_warehouse(tmp_path / "w", GIVEN)
+    Counted.store.clear()
+    for path in root.rglob("*"):
+        if path.is_file():
+            Counted().pipe_file(f"/w/{path.relative_to(root)}", path.read_bytes())
+    Counted.seen.clear()
+    yield Counted
+    Counted.store.clear()
+
+
+def touched(store: type[Counted], sql: str, root: str = "counted://w") -> set[str]:
+    store.seen.clear()
+    with Warehouse(root) as warehouse:
+        warehouse.query(sql).arrow()
+    return {name.removeprefix("/w/") for name in store.seen}
+
+
+def test_a_query_without_tables_reads_the_marker_alone(store: type[Counted]) -> None:
+    assert touched(store, "select 1") == {"warehouse.json"}
+    assert touched(store, "with runs as (select 1 as a) from runs") == {"warehouse.json"}
+
+
+def test_a_query_reads_the_files_of_the_tables_that_it_names(store: type[Counted]) -> None:
+    rows = {f"tables/runs/{run}.parquet" for run in RUNS}
+    listed = {"warehouse.json", "tables/runs/", *rows}
+    assert touched(store, "select name from runs") == listed
+    found = touched(store, "select op from ops")
+    assert {name for name in found if name.endswith(".parquet")} == rows | {
+        f"tables/ops/run_id={run}/part-0.parquet" for run in RUNS
+    }
+    found = touched(store, "from run_mesh")
+    assert not any(name.startswith("tables/ops") for name in found)
+    assert "settings/" not in touched(store, "select op from ops")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select op from ops where run_id = 'run07'",
+        "select o.op from ops as o join ops as p using (run_id) where o.run_id = 'run07'",
+    ],
+)
+def test_a_filter_on_the_run_opens_no_other_runs_files(store: type[Counted], sql: str) -> None:
+    opened = {name for name in touched(store, sql) if name.startswith("tables/ops")}
+    # The first file tells the columns.
+    assert opened <= {f"tables/ops/run_id={run}/part-0.parquet" for run in ("run00", "run07")}
+    assert "tables/ops/run_id=run07/part-0.parquet" in opened
+
+
+def test_the_index_stands_for_the_rows_that_it_has(store: type[Counted]) -> None:
+    assert write_index("counted://w") == len(RUNS)
+    opened = touched(store, "select name from runs order by name")
+    assert {name for name in opened if name.endswith(".parquet")} == {INDEX}
+
+
+def test_a_row_that_changed_since_counts_and_not_the_index(tmp_path: Path) -> None:
+    root = write_warehouse(tmp_path / "w", GIVEN)
+    assert write_index(str(root)) == len(RUNS)
+    changed = {**GIVEN, "runs": [{"run_id": "run00", "name": "renamed"}, *GIVEN["runs"][1:]]}
+    write_warehouse(root, {"runs": changed["runs"][:1]})
+    (root / "tables" / "runs" / "run01.parquet").unlink()
+    with Warehouse(root) as warehouse:
+        rows = warehouse.query("select run_id, name from runs order by run_id").rows
+        assert warehouse.resolve_run("renamed") == "run00"
+        assert "run01" not in {run for (run,) in warehouse.query("select run_id from ops").rows}
+    assert rows == [("run00", "renamed"), *((run, f"name {run}") for run in RUNS[2:])]
+
+
+def test_an_index_without_or_with_damage_costs_nothing_but_time(tmp_path: Path) -> None:
+    root = write_warehouse(tmp_path / "w", GIVEN)
+    write_index(str(root))
+    (root / INDEX).write_bytes(b"damaged")
+    with Warehouse(root) as warehouse:
+        assert warehouse.query("select count(*) from runs").rows == [(len(RUNS),)]
+    assert write_index(str(root)) == len(RUNS)
+
+
+def test_an_index_leaves_damaged_rows_to_the_reader(tmp_path: Path) -> None:
+    root = write_warehouse(tmp_path / "w", GIVEN)
+    (root / "tables" / "runs" / "run05.parquet").write_bytes(b"damaged")
+    assert write_index(str(root)) == len(RUNS) - 1
+    with pytest.warns(UserWarning, match=r"run05.parquet is damaged"), Warehouse(root) as warehouse:
+        assert warehouse.query("select count(*) from runs").rows == [(len(RUNS) - 1,)]
+
+
+def test_few_new_rows_are_not_worth_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_warehouse(tmp_path / "w", {"runs": [{"run_id": "a", "name": "a"}]})
+    assert write_index(str(root)) == 0
+    assert not (root / INDEX).exists()
+    monkeypatch.setattr(run_index, "LEAST_NEW", 1)
+    assert write_index(str(root)) == 1
+    assert (root / INDEX).exists()
