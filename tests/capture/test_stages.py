@@ -1,0 +1,52 @@
+"""Pipelines on paper: stages, ticks and scopes; and the median that tells what observing costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlahouse.capture.overhead import cost
+from xlahouse.capture.pipeline import schedule
+from xlahouse.capture.placing import Stages
+
+
+def test_ticks_pass_each_microbatch_through_every_stage():
+    assert schedule(stages=3, microbatches=2) == [
+        [0, None, None],
+        [1, 0, None],
+        [None, 1, 0],
+        [None, None, 1],
+    ]
+
+
+def test_dense_layers_stand_before_the_first_stage():
+    stages = Stages(count=2, dense=1, per_stage=2)  # layers 0 | 1 2 | 3 4
+    assert stages.layers == [[1, 2], [3, 4]]
+    assert [stages.stacked(layer) for layer in range(5)] == [None, [1, 3], [2, 4], [], []]
+
+
+def test_without_a_pipeline_nothing_is_stacked():
+    stages = Stages(count=1, dense=0, per_stage=4)
+    assert stages.layers == []
+    assert stages.stacked(2) is None
+    assert stages.scope("model.layers.2.mlp") == "model.layers.2.mlp"
+
+
+@pytest.mark.parametrize(
+    ("path", "scope"),
+    [
+        ("model.layers.0.mlp", "model.layers.0.mlp"),  # dense: by its own number
+        ("model.layers.1", "model.layers.0"),  # stacked: by its place in the stage
+        ("model.layers.2.self_attn", "model.layers.1.self_attn"),
+        ("model.layers.3.self_attn", None),  # its weights lie under layer 1
+        ("model.norm", "model.norm"),
+    ],
+)
+def test_scopes_of_stacked_layers_are_local(path, scope):
+    assert Stages(count=2, dense=1, per_stage=2).scope(path) == scope
+
+
+def test_cost_is_the_median_over_pairs_of_steps():
+    # Pairs: 1.1/1.0, 2.4/2.0, 3.0/3.0 and 1.05/1.0 -> 0.10, 0.20, 0, 0.05.
+    assert cost([[1.1, 2.4], [3.0, 1.05]], [[1.0, 2.0], [3.0, 1.0]]) == pytest.approx(0.075)
+    assert cost([], []) is None
+    assert cost([[]], [[]]) is None  # one output token: no decode step
