@@ -18,6 +18,7 @@ from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_names import OpTexts, launched_modules
+from xlahouse.ingest.unknown_fields import unknown_fields
 from xlahouse.ingest.wire import SpaceBytes
 from xlahouse.ingest.xspace import Plane
 
@@ -56,7 +57,7 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
     if space.damaged_at is not None:
         message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
         read.issues.append(Issue("error", "truncated", message, path))
-    unknown = space.unknown + sum(wire.unknown_fields(plane) for plane in space.planes)
+    unknown = space.unknown + sum(map(unknown_fields, space.planes))
     if unknown:
         message = "parts of planes under field numbers that the format lacks: newer, or damaged"
         read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))

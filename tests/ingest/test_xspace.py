@@ -14,6 +14,7 @@ from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import whole
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.read import read_xplane
+from xlahouse.ingest.unknown_fields import unknown_fields
 from xlahouse.ingest.wire import plane_name, split_space
 from xlahouse.ingest.xspace import decode_planes
 
@@ -130,3 +131,16 @@ def test_no_damage_makes_a_traceback(data):
             break
     with suppress(TraceFormatError):
         read_xplane(bytes(raw), "f")
+
+
+@pytest.mark.parametrize("field", [b"\x1a", b"\x22"])
+@pytest.mark.parametrize("instead", [b"\x7a", b"\x12"])
+def test_what_decoders_pass_over_is_counted(field, instead):
+    """A line, or an event, under a field number that the format lacks, or as a second name."""
+    plane = PlaneBuilder("/host:CPU")
+    plane.event(plane.line("python"), "work", 0, 5)
+    raw = plane.plane.SerializeToString()
+    assert unknown_fields(memoryview(raw)) == 0
+    at = raw.index(field, raw.index(b"/host:CPU"))
+    odd = raw[:at] + instead + raw[at + 1 :]
+    assert unknown_fields(memoryview(odd)) == 1
