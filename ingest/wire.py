@@ -106,6 +106,21 @@ def has_events(line: memoryview) -> bool:
     return any(number == 4 for number, _ in _fields(line))
 
 
+def split_plane(payload: memoryview) -> tuple[list[memoryview], bytes]:
+    """(serialized lines, the plane without them); from where it is damaged on, all is in the latter."""
+    lines: list[memoryview] = []
+    rest = bytearray()
+    kept = position = 0  # all before `kept` is in one of the two
+    for number, value, after in _places(payload):
+        if number == 3 and isinstance(value, memoryview):
+            rest += payload[kept:position]
+            lines.append(value)
+            kept = after
+        position = after
+    rest += payload[kept:]
+    return lines, bytes(rest)
+
+
 def earliest_unix_ns(space: SpaceBytes) -> int | None:
     """The earliest line's time where lines carry UNIX time; None where they count from the start."""
     stamps = [stamp for payload in space.planes for stamp in _line_timestamps(payload)]
@@ -125,15 +140,20 @@ def _line_timestamps(payload: memoryview) -> Iterator[int]:
 
 def _fields(payload: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """(number, value) of the varint and length-delimited fields, up to the first that is neither."""
+    return ((number, value) for number, value, _ in _places(payload))
+
+
+def _places(payload: memoryview) -> Iterator[tuple[int, int | memoryview, int]]:
+    """The same, with where each field ends."""
     position = 0
     while position < len(payload):
         tag, after = _varint(payload, position)
         if tag & 7 == 0:
             value, position = _varint(payload, after)
-            yield tag >> 3, value
+            yield tag >> 3, value, position
             continue
         field = _next_field(payload, position)
         if field is None:
             return
         number, content, position = field
-        yield number, content
+        yield number, content, position
