@@ -69,7 +69,7 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
         try:
             events = _read_plane(plane, again, read, virtual, calls)
             if events is not None:
-                read.planes.append(replace(events, bytes=plane.payloads.nbytes))
+                read.planes.append(replace(events, bytes=sum(map(len, plane.payloads))))
         except DecodeError as error:
             message = f"{plane.name} is damaged and left out: {error}"
             read.issues.append(Issue("error", "damaged_plane", message, path))
