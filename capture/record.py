@@ -14,6 +14,7 @@ from xlahouse.capture.cache import bytes_per_token
 from xlahouse.capture.manifest import Manifest, RequestTiming
 from xlahouse.capture.pipeline import schedule
 from xlahouse.capture.reference import LOGITS_TOLERANCE, Comparison
+from xlahouse.capture.sources import notes_on
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +116,7 @@ def describe(
         stage_layers=experiment.stages.layers,
         tick_microbatch=schedule(experiment.mesh["pp"], experiment.microbatches) if piped else [],
         plan_entry=msgspec.to_builtins(experiment),
-        warnings=[*outcome.warnings, *(differences or [])],
+        warnings=[*notes_on(experiment), *outcome.warnings, *(differences or [])],
         profiler_cost_ratio=outcome.profiler_cost_ratio,
         scopes_cost_ratio=outcome.scopes_cost_ratio,
         logits_difference=comparison.logits,

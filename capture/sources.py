@@ -21,9 +21,8 @@ def open_weights(experiment: Experiment) -> WeightSource:
         CaptureError: there is no such checkpoint.
     """
     model = experiment.model
-    note = find_preset(model.preset).note
-    if note:
-        say("warning", f"{model.preset}: {note}")
+    for note in notes_on(experiment):
+        say("warning", note)
     if not model.weights:
         return RandomWeights(experiment.seed, model.sizes.get("n_routed_experts", 0))
     say("progress", f"opening {model.weights}")
@@ -34,3 +33,10 @@ def skeleton_of(experiment: Experiment) -> Any:
     """The experiment's transformers model, without data."""
     family = FAMILIES[experiment.model.family]
     return build_skeleton(family.model_class, family.name, experiment.model.sizes)
+
+
+def notes_on(experiment: Experiment) -> list[str]:
+    """What whoever runs the model should be told, a line each."""
+    preset = experiment.model.preset
+    note = find_preset(preset).note
+    return [f"{preset}: {note}"] if note else []
