@@ -6,12 +6,12 @@ import msgspec
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import chrome_host, chrome_tpu, frames
+from xlahouse.ingest import chrome_host, chrome_tpu, frames, kineto
 from xlahouse.ingest.chrome_columns import Trace, read_columns
 from xlahouse.ingest.chrome_events import FAILURES
 from xlahouse.ingest.chrome_files import host_of
 from xlahouse.ingest.chrome_rows import integer
-from xlahouse.ingest.chrome_spans import Spans, find_spans
+from xlahouse.ingest.chrome_spans import find_spans
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.read import FileEvents
 
@@ -37,7 +37,13 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
     read.issues += [*_damage(trace, path), *spans.issues]
     if trace.document.lost:
         read.planes.append(PlaneEvents(coverage=_lost(trace.document.lost, path)))
-    _read_processes(trace, spans, read)
+    rows, refused = _on_lines(trace, spans.rows), _on_lines(trace, spans.refused)
+    if kineto.is_kineto(trace):
+        planes, programs = kineto.read_kineto(trace, rows, refused, path, read.host)
+        read.planes += planes
+        read.programs |= {program.program_id: program for program in programs}
+    else:
+        _read_processes(trace, rows, refused, read)
     return read
 
 
@@ -77,7 +83,8 @@ def _damage(trace: Trace, path: str) -> list[Issue]:
 
 
 def _is_xla(trace: Trace) -> bool:
-    return any(name.startswith((_DEVICE, chrome_host.PROCESS)) for name in trace.processes.values())
+    names = trace.processes.values()
+    return any(name.startswith((_DEVICE, chrome_host.PROCESS)) for name in names)
 
 
 def _lost(count: int, path: str) -> pl.DataFrame:
@@ -85,18 +92,21 @@ def _lost(count: int, path: str) -> pl.DataFrame:
     return pl.DataFrame([row], schema=frames.COVERAGE, orient="row")
 
 
-def _read_processes(trace: Trace, spans: Spans, read: FileEvents) -> None:
+def _on_lines(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the pid and the thread of their line; a thread without a name is called by its tid."""
+    names = [
+        (number, pid, trace.threads.get((pid, tid), tid))
+        for number, (pid, tid) in enumerate(trace.lines)
+    ]
+    schema = {"line": pl.Int32, "pid": pl.String, "thread": pl.String}
+    lines = pl.DataFrame(names, schema=schema, orient="row")
+    return rows.join(lines, on="line", how="left", maintain_order="left")
+
+
+def _read_processes(
+    trace: Trace, rows: pl.DataFrame, refused: pl.DataFrame, read: FileEvents
+) -> None:
     """Every process of an XLA export to its reader."""
-    keys = pl.DataFrame(
-        [
-            (number, pid, trace.threads.get((pid, tid), tid))
-            for number, (pid, tid) in enumerate(trace.lines)
-        ],
-        schema={"line": pl.Int32, "pid": pl.String, "thread": pl.String},
-        orient="row",
-    )
-    rows = spans.rows.join(keys, on="line", how="left", maintain_order="left")
-    refused = spans.refused.join(keys, on="line", how="left")
     virtual = not any(name.startswith(_DEVICE) for name in trace.processes.values())
     for pid in dict.fromkeys(pid for pid, _ in trace.lines):
         mine, bad = rows.filter(pl.col("pid") == pid), refused.filter(pl.col("pid") == pid)

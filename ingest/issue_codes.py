@@ -21,6 +21,7 @@ bad_replica_groups | groups of a collective contradict themselves or the device 
 bad_time | events with an impossible time: negative, not finite, or beyond 26 days | those events are rejected, and counted in coverage
 category_inferred | no HLO says what an op is; its name or instruction text does | its category may be wrong, its payload is NULL where the text has none
 clocks_unknown | a file does not say when its profile started | times of different files cannot be compared, arrivals are NULL
+collective_kind_unknown | an NCCL kernel that sends and receives, which may be part of any collective | its kind is NULL
 collective_unseen | a program that ran holds a collective that no timeline shows | its traffic is missing
 collective_without_group | a collective's group is unknown | it has no axis, no wire bytes and no instance
 collective_without_payload | a collective's size is unknown | it has no bytes and no bandwidth
@@ -44,6 +45,7 @@ launch_unknown | calls that launched GPU kernels lie in no execution that can be
 marker_incomplete | step markers without request or step number | their requests have no latency
 mended_event | Chrome events with a damaged name or argument, whose times can be trusted | they are kept; damaged text may be wrong
 no_hlo | programs whose HLO neither the trace nor a dump holds | only what the names of ops say is known; fusions are opaque
+one_rank | a file of PyTorch's profiler is one rank of several | the other ranks' side of each transfer is unknown
 op_outside_launch | ops that no launch spans | they have no step and no phase
 sparsecore_ops | ops of SparseCores | they are in ops alone: no launch, no step, no part in the time split
 truncated | the file ends, or stops making sense, before its end | what follows is missing

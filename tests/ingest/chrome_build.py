@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from xlahouse.ingest.chrome import read_chrome
 from xlahouse.ingest.chrome_columns import read_columns
@@ -56,3 +59,10 @@ def coverage_of(raw: bytes) -> dict[tuple[str, str | None], tuple[int, int, int]
         for plane in read_chrome(raw, "f.trace.json").planes
         for line, table, *counts in plane.coverage.select(columns).iter_rows()
     }
+
+
+def run_of(warehouse: Any) -> dict[str, Any]:
+    """The row of the one run in a warehouse."""
+    (path,) = Path(warehouse).glob("tables/runs/*.parquet")
+    (row,) = pl.read_parquet(path).to_dicts()
+    return row
