@@ -108,37 +108,133 @@ AUDITS = (
         """,
     ),
     Audit(
-        "busy_intervals_hold_compute",
-        "the merged time of compute ops is not that of the compute intervals",
+        "busy_intervals_hold_ops",
+        "the merged time of a category's ops is not that of its intervals",
         """
-        with reached as (
-            select
-                run_id, device_id, request, step, start_ps, start_ps + duration_ps as end_ps,
-                max(start_ps + duration_ps) over (
-                    partition by run_id, device_id, request, step
-                    order by start_ps, duration_ps
+        with spans as (
+            select run_id, device_id, request, step, start_ps, start_ps + duration_ps as end_ps,
+                case
+                    when category in ('compute', 'collective') then category
+                    when category in ('copy', 'host_transfer') then 'copy_running'
+                    when op = 'barrier-cores' then 'sync_wait'
+                end as category
+            from ops
+            where duration_ps > 0 and line is distinct from 'Async XLA Ops'
+            union all
+            select run_id, device_id, request, step, start_ps, start_ps + duration_ps, 'collective'
+            from collectives
+            where duration_ps > 0
+        ),
+        reached as (
+            select *, max(end_ps) over (
+                    partition by run_id, device_id, request, step, category
+                    order by start_ps, end_ps
                     rows between unbounded preceding and 1 preceding
                 ) as reached_ps
-            from ops
-            where category = 'compute'
+            from spans
+            where category is not null
         ),
         recomputed as (
-            select run_id, device_id, request, step,
+            select run_id, device_id, request, step, category,
                 sum(greatest(end_ps - greatest(start_ps, coalesce(reached_ps, start_ps)), 0))
                     as busy_ps
-            from reached group by run_id, device_id, request, step
+            from reached group by run_id, device_id, request, step, category
         ),
         kept as (
-            select run_id, device_id, request, step, sum(duration_ps) as busy_ps
-            from busy_intervals where category = 'compute'
-            group by run_id, device_id, request, step
+            select run_id, device_id, request, step, category, sum(duration_ps) as busy_ps
+            from busy_intervals
+            group by run_id, device_id, request, step, category
         )
-        select r.run_id, r.device_id, r.request, r.step, r.busy_ps, k.busy_ps as kept_ps
+        select r.run_id, r.device_id, r.request, r.step, r.category, r.busy_ps, k.busy_ps as kept_ps
         from recomputed as r
         left join kept as k
-            on k.run_id = r.run_id and k.device_id = r.device_id
+            on k.run_id = r.run_id and k.device_id = r.device_id and k.category = r.category
             and k.request is not distinct from r.request and k.step is not distinct from r.step
         where coalesce(k.busy_ps, 0) <> r.busy_ps
+        """,
+    ),
+    Audit(
+        "self_time_fits_its_line",
+        "ops of a line have more time for themselves than the line lasts, or less than none",
+        """
+        select run_id, device_id, line, sum(self_ps) as self_ps,
+            max(start_ps + duration_ps) - min(start_ps) as line_ps
+        from ops
+        group by run_id, device_id, line
+        having sum(self_ps) > max(start_ps + duration_ps) - min(start_ps) or min(self_ps) < 0
+        """,
+    ),
+    Audit(
+        "roofline_holds_every_op",
+        "compute ops are lost or doubled in roofline",
+        """
+        with seen as (
+            select run_id, program_id, count(*) as executions, sum(duration_ps) as observed_ps
+            from ops
+            where category = 'compute' and line is distinct from 'Async XLA Ops'
+                and line is distinct from 'Steps' and program_id is not null
+                and coalesce(phase, 'none') not in ('warmup', 'compile')
+                and (kernel is not null or not regexp_matches(coalesce(opcode, ''), '-(start|update|done)$'))
+            group by run_id, program_id
+        ),
+        said as (
+            select run_id, program_id, sum(executions) as executions, sum(observed_ps) as observed_ps
+            from roofline_v1
+            where category = 'compute' and not regexp_matches(coalesce(opcode, ''), '-start$')
+            group by run_id, program_id
+        )
+        select s.run_id, s.program_id, s.executions, r.executions as in_roofline
+        from seen as s
+        left join said as r on r.run_id = s.run_id and r.program_id = s.program_id
+        where r.executions is distinct from s.executions
+            or r.observed_ps is distinct from s.observed_ps
+        """,
+    ),
+    Audit(
+        "breakdowns_hold_self_time",
+        "breakdowns by op, layer and program do not add up to the same self time",
+        """
+        with seen as (
+            select run_id, phase, sum(self_ps) as self_ps from ops
+            where coalesce(line, '') not in ('Steps', 'Async XLA Ops') group by run_id, phase
+        ),
+        by_op as (select run_id, phase, sum(self_ps) as self_ps from op_profile_v1 group by all),
+        by_layer as (
+            select run_id, phase, sum(self_ps) as self_ps from layer_breakdown_v1 group by all
+        ),
+        by_program as (
+            select run_id, phase,
+                sum(compute_ps + collective_ps + copy_ps + wait_ps + control_ps) as self_ps
+            from module_breakdown_v1 group by all
+        )
+        select s.run_id, s.phase, s.self_ps, o.self_ps as by_op_ps, l.self_ps as by_layer_ps,
+            p.self_ps as by_program_ps
+        from seen as s
+        left join by_op as o on o.run_id = s.run_id and o.phase is not distinct from s.phase
+        left join by_layer as l on l.run_id = s.run_id and l.phase is not distinct from s.phase
+        left join by_program as p on p.run_id = s.run_id and p.phase is not distinct from s.phase
+        where o.self_ps is distinct from s.self_ps or l.self_ps is distinct from s.self_ps
+            or p.self_ps is distinct from s.self_ps
+        """,
+    ),
+    Audit(
+        "mfu_takes_every_window",
+        "the windows of mfu are not those of comm_compute",
+        """
+        select c.run_id, c.phase, c.window_ps, m.window_ps as in_mfu_ps
+        from comm_compute_v1 as c
+        left join mfu_v1 as m on m.run_id = c.run_id and m.phase is not distinct from c.phase
+        where m.window_ps is distinct from c.window_ps
+        """,
+    ),
+    Audit(
+        "setups_hold_every_run",
+        "runs are lost or doubled in setup_summary",
+        """
+        with said as (select sum(runs) as runs from setup_summary_v1),
+        seen as (select count(*) as runs from runs)
+        select seen.runs, said.runs as in_setups from seen cross join said
+        where coalesce(said.runs, 0) <> seen.runs
         """,
     ),
     Audit(
