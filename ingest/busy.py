@@ -21,10 +21,11 @@ _RULES = {
     & ~_CATEGORY.is_in(["compute", "collective", "copy", "host_transfer"]),
     "masked": pl.col("masked") & (_CATEGORY == "compute"),
 }
+_CATEGORIES = pl.Enum(list(_RULES))
 
 
 def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
-    """The busy_intervals table without run_id.
+    """The busy_intervals table without run_id, by device and start.
 
     compute: compute ops. collective: transfers in flight, and ops of transfers whose other half was not
     seen. copy_running: copy and host-transfer ops that
@@ -41,7 +42,7 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     key = np.searchsorted(devices, ops.device_id) * width + steps.of_launch[ops.launch]
     on_core = ops.of_kinds(~pl.col("on_async_line")) & (ops.duration_ps > 0)
     parts = []
-    for category, rule in _RULES.items():
+    for number, (category, rule) in enumerate(_RULES.items()):
         rows = np.flatnonzero(on_core & ops.of_kinds(rule))
         spans = [key[rows], ops.start_ps[rows], ops.duration_ps[rows]]
         if category == "collective" and not transfers.is_empty():
@@ -51,12 +52,19 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
             others += [flights[name].to_numpy() for name in ("start_ps", "duration_ps")]
             spans = [np.concatenate(pair) for pair in zip(spans, others, strict=True)]
         merged, start, duration = merge_spans(*spans)
-        intervals = pl.DataFrame({"start_ps": start, "duration_ps": duration}).with_columns(
-            device_id=pl.Series(devices[merged // width], dtype=pl.Int64),
-            category=pl.lit(category),
-        )
-        parts.append(pl.concat([intervals, steps.distinct[merged % width]], how="horizontal"))
-    return pl.concat(parts)
+        parts.append((merged, np.full(len(merged), number), start, duration))
+    merged, which, start, duration = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+    place = merged // width
+    order = np.lexsort((start, place)) if len(devices) > 1 else np.argsort(start, kind="stable")
+    intervals = pl.DataFrame(
+        {
+            "device_id": pl.Series(devices[place[order]], dtype=pl.Int64),
+            "category": pl.Series(list(_RULES), dtype=_CATEGORIES).gather(which[order]),
+            "start_ps": start[order],
+            "duration_ps": duration[order],
+        }
+    )
+    return pl.concat([intervals, steps.distinct[merged[order] % width]], how="horizontal")
 
 
 class _Steps:

@@ -99,7 +99,7 @@ def finish_planes(
     transfers = find_transfers(candidates, *_working_and_barriers(ops))
     busy = busy_intervals(ops, transfers.rows)
     busy = busy.with_columns(pl.col("device_id") + shared.device_offset)
-    writer.write("busy_intervals", busy, part)
+    writer.write("busy_intervals", busy, part, in_order=True)
     return Finished(
         transfers,
         ops.kinds.filter(is_transfer).select("program_id", "op").unique(),

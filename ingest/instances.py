@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 
@@ -24,20 +25,38 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
             number=pl.struct(key).rank("dense"), end=pl.col("start_ps") + pl.col("duration_ps")
         )
         .sort("number", "start_ps", "device_id", "end")
+        .with_columns(latest=pl.col("end").cum_max().shift(1).over("number"))
     )
-    columns = (ordered[name].to_list() for name in ("number", "device_id", "start_ps", "end"))
-    numbers: list[int] = []
-    instance, current, earliest_end = -1, None, 0
+    # Where nothing of the key is left running, an instance begins for certain: between two such places
+    # mostly lies just one, and only where there may be more, rows are looked at one by one.
+    begins = pl.col("latest").is_null() | (pl.col("start_ps") >= pl.col("latest"))
+    heaps = ordered.with_columns(heap=begins.cum_sum())
+    several = heaps.group_by("heap").agg(
+        mixed=(pl.col("device_id").n_unique() < pl.len())
+        | (pl.col("start_ps").max() >= pl.col("end").min())
+    )
+    heaps = heaps.join(several, on="heap", how="left", maintain_order="left")
+    new = begins | _begins_in_heap(heaps)
+    return heaps.with_columns(instance=new.cum_sum().cast(pl.Int64) - 1).sort("row")["instance"]
+
+
+def _begins_in_heap(heaps: pl.DataFrame) -> pl.Series:
+    """Whether an instance begins at a row, of the heaps that are `mixed`; false elsewhere."""
+    mixed = heaps.with_row_index("place").filter("mixed")
+    names = ("place", "heap", "device_id", "start_ps", "end")
+    found: list[int] = []
+    current, earliest_end = None, 0
     seen: set[int] = set()
-    for number, device, start, end in zip(*columns, strict=True):
-        if number != current or device in seen or start >= earliest_end:
-            instance += 1
-            current, earliest_end = number, end
+    for place, heap, device, start, end in zip(*(mixed[n].to_list() for n in names), strict=True):
+        if heap != current or device in seen or start >= earliest_end:
+            found.append(place)
+            current, earliest_end = heap, end
             seen = set()
         seen.add(device)
         earliest_end = min(earliest_end, end)
-        numbers.append(instance)
-    return ordered.with_columns(instance=pl.Series(numbers, dtype=pl.Int64)).sort("row")["instance"]
+    begins = np.zeros(heaps.height, bool)
+    begins[found] = True
+    return pl.Series(begins)
 
 
 def by_first_start(rows: pl.DataFrame, instance: str) -> pl.DataFrame:

@@ -49,10 +49,18 @@ class RunWriter:
     lock: threading.Lock = field(default_factory=threading.Lock)
     leased_at: float = float("-inf")
 
-    def write(self, table: str, frame: pl.DataFrame, part: int = 0) -> None:
-        """Write a frame without run_id as a file of a table, sorted as the table asks; nothing if empty."""
+    def write(self, table: str, frame: pl.DataFrame, part: int = 0, in_order: bool = False) -> None:
+        """Write a frame without run_id as a file of a table, sorted as the table asks; nothing if empty.
+
+        Args:
+            table: the table.
+            frame: its rows; texts may be categorical.
+            part: number of the file among the table's.
+            in_order: whether the frame is sorted already.
+        """
         if not frame.is_empty():
-            self.write_pieces(table, pieces_of(frame, BY_NAME[table], self.run_id), part)
+            pieces = pieces_of(frame, BY_NAME[table], self.run_id, in_order)
+            self.write_pieces(table, pieces, part)
 
     def write_pieces(self, table: str, pieces: Iterable[pa.Table], part: int = 0) -> None:
         """Write pieces of a table as one file of it; nothing if there are none.
@@ -138,14 +146,24 @@ def _open(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def pieces_of(frame: pl.DataFrame, table: Table, run_id: str) -> Iterator[pa.Table]:
+def pieces_of(
+    frame: pl.DataFrame, table: Table, run_id: str, in_order: bool = False
+) -> Iterator[pa.Table]:
     """Exactly the table's columns, typed as its schema says and sorted as it asks; missing ones NULL."""
     present = set(frame.columns)
     schema = table.schema
     columns = [name for name in table.sort if name in present]
-    ordered = frame.sort(columns, nulls_last=True) if columns else frame
+    ordered = frame if in_order or not columns else frame.sort(columns, nulls_last=True)
     absent = {name: pl.lit(None) for name in schema.names if name not in present}
     absent["run_id"] = pl.lit(run_id)
     for start in range(0, ordered.height, ROW_GROUP):
         piece = ordered.slice(start, ROW_GROUP).with_columns(**absent)
-        yield piece.select(schema.names).to_arrow().cast(schema)
+        arrow = piece.select(schema.names).to_arrow()
+        yield arrow.cast(pa.schema(map(_kept_dictionary, schema, arrow.schema)))
+
+
+def _kept_dictionary(wanted: pa.Field, found: pa.Field) -> pa.Field:
+    """The field as the schema has it, but texts that come as a dictionary stay one until Parquet."""
+    if pa.types.is_dictionary(found.type):
+        return wanted.with_type(pa.dictionary(found.type.index_type, wanted.type))
+    return wanted

@@ -90,7 +90,7 @@ def test_masked_compute_is_an_interval_of_its_own_beside_compute():
         duration_ps=np.full(3, 10),
         self_ps=np.full(3, 10),
     )
-    busy = busy_intervals(ops, pl.DataFrame()).sort("category")
+    busy = busy_intervals(ops, pl.DataFrame()).sort(pl.col("category").cast(pl.String))
     assert busy.select("category", "start_ps", "duration_ps").rows() == [
         ("collective", 20, 10),
         ("compute", 0, 20),
