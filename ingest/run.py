@@ -13,6 +13,7 @@ from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.discover import RunFiles, find_runs
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
+from xlahouse.ingest.run_index import write_index
 from xlahouse.ingest.store import Store
 
 OnEvent = Callable[[str], None]
@@ -76,6 +77,8 @@ def ingest_paths(
         else:
             problems.append(outcome)
         on_progress(number, len(runs))
+    if results:
+        write_index(root)
     if strict:
         problems += [
             f"{result.name}: {_counted(result.issues)}, and --strict was given"

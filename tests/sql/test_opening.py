@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.synth.cases import CASES
+from tests.synth.write import write_run
 from tests.warehouse import write_warehouse
 from xlahouse.ingest import run_index
+from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.run_index import INDEX, write_index
 from xlahouse.sql import Warehouse
 
@@ -142,6 +146,17 @@ def test_an_index_leaves_damaged_rows_to_the_reader(tmp_path: Path) -> None:
     assert write_index(str(root)) == len(RUNS) - 1
     with pytest.warns(UserWarning, match=r"run05.parquet is damaged"), Warehouse(root) as warehouse:
         assert warehouse.query("select count(*) from runs").rows == [(len(RUNS) - 1,)]
+
+
+def test_ingest_keeps_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_index, "LEAST_NEW", 1)
+    write_run(CASES["tp4"], tmp_path / "t")
+    (result,) = ingest_paths([str(tmp_path / "t")], str(tmp_path / "w"))
+    index = pq.ParquetFile(tmp_path / "w" / INDEX).read()
+    assert index["run_id"].to_pylist() == [result.run_id]
+    ingest_paths([str(tmp_path / "t")], str(tmp_path / "w"), name="renamed")
+    with Warehouse(tmp_path / "w") as warehouse:
+        assert warehouse.query("select name from runs").rows == [("renamed",)]
 
 
 def test_few_new_rows_are_not_worth_an_index(
