@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlahouse.ingest.chrome import read_chrome
 from xlahouse.ingest.chrome_files import JSON, SNIFFED, is_chrome
 from xlahouse.ingest.read import FileEvents, read_xplane
+from xlahouse.ingest.trace_bytes import TraceBytes
 
 XPLANE = ".xplane.pb"
 XPLANES = (XPLANE, f"{XPLANE}.gz", f"{XPLANE}.zst")
@@ -36,10 +37,12 @@ def is_chrome_file(path: str, head: bytes) -> bool:
     return JSON.search(path) is not None or is_chrome(head[:SNIFFED])
 
 
-def read_trace(raw: bytes, path: str) -> FileEvents:
+def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     """Read a trace file of either kind.
 
     Raises:
         TraceFormatError: nothing can be had from it.
     """
-    return read_chrome(raw, path) if is_chrome_file(path, raw) else read_xplane(raw, path)
+    if is_chrome_file(path, raw[:SNIFFED]):
+        return read_chrome(bytes(raw), path)
+    return read_xplane(raw, path)

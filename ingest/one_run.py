@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-import fsspec
 import msgspec
 import polars as pl
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest import hlo_dumps
 from xlahouse.ingest.assemble import Run, assemble
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
-from xlahouse.ingest.formats import read_trace
+from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.hlo_dumps import Dump
 from xlahouse.ingest.pipeline import schedule_of
@@ -27,6 +26,7 @@ from xlahouse.ingest.run_tables import write_tables
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.settings import check_mesh, read_settings, write_settings
 from xlahouse.ingest.store import Store
+from xlahouse.ingest.trace_bytes import trace_bytes
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceForm
     """(files that could be read, errors of the others)."""
     files, refused = [], []
     for source in sources:
-        with fsspec.open(source.path, "rb") as file:
-            raw = file.read()
+        raw = trace_bytes(source.path, mapped=source.path.endswith(XPLANE))
         try:
             files.append(read_trace(raw, source.path))
         except TraceFormatError as error:

@@ -18,6 +18,7 @@ from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_names import OpTexts, launched_modules
+from xlahouse.ingest.trace_bytes import TraceBytes, release
 from xlahouse.ingest.unknown_fields import unknown_fields
 from xlahouse.ingest.wire import SpaceBytes
 from xlahouse.ingest.xspace import Plane
@@ -41,13 +42,13 @@ class FileEvents:
     format: str = "xplane"  # or "chrome"
 
 
-def read_xplane(raw: bytes, path: str) -> FileEvents:
+def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     """Read an xplane file.
 
     Raises:
         TraceFormatError: nothing can be had from it.
     """
-    raw, damage = unpack(raw) if raw[:4].startswith((GZIP, ZSTD)) else (raw, None)
+    raw, damage = unpack(bytes(raw)) if raw[:4].startswith((GZIP, ZSTD)) else (raw, None)
     space = wire.split_space(raw, path)
     stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
     read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
@@ -69,7 +70,8 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
         try:
             events = _read_plane(plane, again, read, virtual, calls)
             if events is not None:
-                read.planes.append(replace(events, bytes=sum(map(len, plane.payloads))))
+                size = sum(map(len, plane.payloads))
+                read.planes.append(replace(events, bytes=size, rest=_released(events.rest, raw)))
         except DecodeError as error:
             message = f"{plane.name} is damaged and left out: {error}"
             read.issues.append(Issue("error", "damaged_plane", message, path))
@@ -78,11 +80,28 @@ def read_xplane(raw: bytes, path: str) -> FileEvents:
                 f"{plane.name} makes no sense and is left out: {type(error).__name__}: {error}"
             )
             read.issues.append(Issue("error", "damaged_plane", message, path))
+    release(raw)
     _link(read)
     named, found = read.op_texts.programs(launched_modules(read.planes), read.programs, path)
     read.programs.update({program.program_id: program for program in named})
     read.issues += found
     return read
+
+
+def _released(
+    rest: Callable[[], PlaneEvents] | None, raw: TraceBytes
+) -> Callable[[], PlaneEvents] | None:
+    """What reads the rest of a plane, and lets go of the file's memory when it is done."""
+    if rest is None:
+        return None
+
+    def read_and_release() -> PlaneEvents:
+        try:
+            return rest()
+        finally:
+            release(raw)
+
+    return read_and_release
 
 
 def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None:

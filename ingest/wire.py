@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.trace_bytes import TraceBytes
 
 PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
 SPACE_FIELDS = range(1, 5)
@@ -27,7 +29,7 @@ class SpaceBytes:
     unknown: int = 0  # fields whose numbers XSpace lacks
 
 
-def split_space(raw: bytes, path: str) -> SpaceBytes:
+def split_space(raw: TraceBytes, path: str) -> SpaceBytes:
     """Cut an XSpace into its planes without decoding them.
 
     Raises:
@@ -60,8 +62,8 @@ def split_space(raw: bytes, path: str) -> SpaceBytes:
     return SpaceBytes(planes, hostnames, damaged_at, unknown)
 
 
-def _refuse_mangled(raw: bytes, path: str) -> None:
-    count = raw.count(REPLACEMENT)
+def _refuse_mangled(raw: TraceBytes, path: str) -> None:
+    count = len(re.findall(REPLACEMENT, raw))
     if count * 100 > len(raw):
         raise TraceFormatError(
             path,
