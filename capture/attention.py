@@ -1,4 +1,4 @@
-"""Attention and experts as transformers is told to compute them: forms that shard over heads and experts."""
+"""Attention as transformers is told to compute it: in forms that shard over heads and that XLA has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import torch
 
 ATTENTION = "xlahouse_grouped"  # name under which transformers finds grouped_attention
+_OWN_ROTATION = "_xlahouse_complex_rotation"  # where transformers' own function is kept
 
 
 def register_attention() -> None:
@@ -83,7 +84,8 @@ def rotate_pairs_as_reals(model: Any) -> None:
     import torch
     from transformers.models.deepseek_v2 import modeling_deepseek_v2
 
-    own = modeling_deepseek_v2.apply_rotary_emb
+    own = getattr(modeling_deepseek_v2, _OWN_ROTATION, modeling_deepseek_v2.apply_rotary_emb)
+    setattr(modeling_deepseek_v2, _OWN_ROTATION, own)
     rotary = model.model.rotary_emb
 
     def frequencies(hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

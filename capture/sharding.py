@@ -40,8 +40,8 @@ class Layout:
         return math.prod(self.sizes.get(name, 1) for name in names)
 
     def spec(self, spec: Spec) -> Spec:
-        """`spec` in this mesh's axes: `tp` by its name here, absent axes left out, and the names
-        `batch` and `others` not yet resolved."""
+        """`spec` in this mesh's axes: `tp` by its name here, `batch` as the axes that split the
+        batch, absent axes left out."""
         return tuple(self._axis(entry) for entry in spec)
 
     def _axis(self, entry: Any) -> Any:
