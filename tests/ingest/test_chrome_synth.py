@@ -1,0 +1,80 @@
+"""A synthetic run's Chrome export says of ops, transfers and phases what its xplane says."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tests.ingest.traces import rows
+from tests.synth.cases import CASES
+from tests.synth.chrome import write_chrome
+from tests.synth.write import write_run
+from xlahouse.ingest.run import ingest_paths
+
+TABLES = {
+    "ops": [
+        "device_id",
+        "program_id",
+        "op",
+        "line",
+        "category",
+        "start_ps",
+        "duration_ps",
+        "self_ps",
+    ],
+    "collectives": ["device_id", "op", "kind", "dtype", "payload_bytes", "group_size", "start_ps"],
+    "launches": [
+        "device_id",
+        "program_id",
+        "module",
+        "start_ps",
+        "duration_ps",
+        "phase",
+        "request",
+    ],
+    "phases": ["phase", "request", "step", "start_ps", "duration_ps"],
+    "counters": ["device_id", "name", "start_ps", "value"],
+}
+# One host, whose devices count from 0; nothing that only HLO tells (fused and wrapped collectives).
+SAME = (
+    "dp_tp_skewed_without_barriers", "ep_tp", "opens_in_a_barrier", "pp_overlapped", "pp_stages",
+    "sp", "tp4", "tp_loop", "tp_mesh_notation", "tp_overlapped", "unmarked", "warmed_up",
+)  # fmt: skip
+
+
+def ingest_both(name, folder):
+    """Ingest a case from its xplane into `x`, and from its export alone into `c`."""
+    (xplane,) = write_run(CASES[name], folder / "traces")
+    (export,) = write_chrome([xplane])
+    alone = folder / export.name
+    export.rename(alone)
+    ingest_paths([str(xplane)], str(folder / "x"))
+    ingest_paths([str(alone)], str(folder / "c"))
+
+
+def table(folder, name):
+    """A table's columns that JSON carries; none where no row was written."""
+    try:
+        found = rows(folder, name)
+    except ValueError:
+        return pl.DataFrame(schema=dict.fromkeys(TABLES[name], pl.Int64)).rows()
+    return found.select(TABLES[name]).sort(TABLES[name]).rows()
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_an_export_says_what_its_xplane_says(tmp_path, name):
+    ingest_both(name, tmp_path)
+    assert table(tmp_path / "x", "ops")
+    for each in TABLES:
+        assert table(tmp_path / "c", each) == table(tmp_path / "x", each), each
+
+
+def test_ops_outside_every_module_have_times_but_no_program(tmp_path):
+    ingest_both("tp_cut_at_both_ends", tmp_path)
+    exported, whole = (rows(tmp_path / root, "ops") for root in "cx")
+    key = ["device_id", "op", "line", "start_ps", "duration_ps"]
+    assert exported.select(key).sort(key).equals(whole.select(key).sort(key))
+    outside = exported.filter(pl.col("launch").is_null())
+    assert outside.height > 0
+    assert outside["program_id"].null_count() == outside.height
+    assert exported["program_id"].null_count() == outside.height
