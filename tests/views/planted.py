@@ -54,8 +54,14 @@ HARMLESS: dict[str, dict[str, str]] = {
         "placed: join without c.kind": "only a broadcast's wire bytes look at the position",
     },
     "scaling_v1": {
-        "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out"
+        "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out",
+        "placed: no w.": "a run has one model and one workload",
     },
+    "roofline_v1": {
+        "summed: GTE for o.executions": "an op that never ran has no row to begin with"
+    },
+    "run_comparison_v1": {"verdict: LTE for difference": "no difference is inconclusive before"},
+    "_group_chip_v1": {"on_one_chip: GTE": "a group of one sends nothing"},
     "traffic_volume_v1": {"instances: DISTINCT": "a device has an instance once"},
     "collective_bandwidth_v1": {"seen: DISTINCT": "a device has an instance once"},
     "traffic_matrix_v1": {
