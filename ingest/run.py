@@ -68,7 +68,7 @@ def ingest_paths(
     options = Options(tuple(mesh) if mesh else None, name, device_kind, hlo_dump)
     results: list[IngestResult] = []
     if runs:
-        Store(root).clear_leftovers()
+        _clear_leftovers(root, on_event)
         on_progress(0, len(runs))
     for number, outcome in enumerate(_each(runs, root, options, workers), start=1):
         if isinstance(outcome, IngestResult):
@@ -88,6 +88,14 @@ def ingest_paths(
     if problems:
         raise IngestError(problems, results)
     return results
+
+
+def _clear_leftovers(root: str, on_event: OnEvent) -> None:
+    """Remove what killed ingests left; what cannot be removed stands in nobody's way."""
+    try:
+        Store(root).clear_leftovers()
+    except OSError as error:
+        on_event(f"{root}: leftovers of an earlier ingest stay: {error.strerror or error}")
 
 
 def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:

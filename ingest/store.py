@@ -12,6 +12,7 @@ import os
 import socket
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +112,8 @@ class Store:
         """Remove files whose lease has run out and that no run lists; how many."""
         removed = 0
         for path in self._files_in("leases"):
+            if not path.endswith(".json"):
+                continue  # being written
             try:
                 lease = msgspec.json.decode(self.fs.cat_file(path), type=Lease)
             except (FileNotFoundError, msgspec.DecodeError):
@@ -160,7 +163,7 @@ class Store:
         path = f"{self.base}/{folder}"
         try:
             return [str(name) for name in self.fs.ls(path, detail=False, refresh=True)]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def _write(self, path: str, raw: bytes) -> None:
@@ -170,5 +173,10 @@ class Store:
             self.fs.pipe_file(path, raw)
             return
         beside = f"{path}.{uuid.uuid4().hex}.tmp"
-        self.fs.pipe_file(beside, raw)
-        os.replace(beside, path)
+        try:
+            self.fs.pipe_file(beside, raw)
+            os.replace(beside, path)
+        except OSError:
+            with suppress(OSError):
+                self.fs.rm_file(beside)
+            raise
