@@ -8,13 +8,13 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from xlahouse.ingest.protobuf import Messages
+from xlahouse.ingest.wire import split_plane
 
 _SHELLS = Messages(
     {
         "XPlane": """
             1 id int64*
             2 name bytes*
-            3 lines bytes*
             4 event_metadata bytes*
             5 stat_metadata bytes*
             6 stats bytes*
@@ -44,9 +44,10 @@ def unknown_fields(payload: memoryview) -> int:
     A plane or line that cannot be decoded has none: it is damaged, and found to be so elsewhere.
     """
     try:
-        plane = _SHELLS.message("XPlane").FromString(bytes(payload))
-        lines = (line for line in plane.lines if len(line) <= _LONGEST_LINE)
-        shells = [_SHELLS.message("XLine").FromString(line) for line in lines]
+        lines, rest = split_plane(payload)
+        plane = _SHELLS.message("XPlane").FromString(rest)
+        short = (bytes(line) for line in lines if len(line) <= _LONGEST_LINE)
+        shells = [_SHELLS.message("XLine").FromString(line) for line in short]
     except DecodeError:
         return 0
     return _odd(plane, _PLANE_ONCE) + sum(_odd(line, _LINE_ONCE) for line in shells)
