@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from xlahouse.ingest.containers import Unpacked
 from xlahouse.ingest.frames import LATEST_PS
 
 METADATA = "M"
+_AT_ONCE = 100_000
 # us and ps make up a time (ingest/chrome_times.py). id and args are JSON text.
 EVENTS: dict[str, Any] = {
     "line": pl.Int32,
@@ -65,7 +67,7 @@ def read_columns(raw: bytes) -> Trace:
     trace = Trace(Document(unpacked))
     numbers: dict[Any, int] = {}
     frames = []
-    for batch in trace.document.batches():
+    for batch in _gathered(trace.document.batches()):
         frame = _columns(batch, numbers)
         metadata = frame.filter(pl.col("ph") == METADATA)
         if not metadata.is_empty():
@@ -81,6 +83,17 @@ def read_columns(raw: bytes) -> Trace:
         events = events.with_columns(pl.col("line").replace_strict(range(len(same)), same))
     trace.events = events.with_columns(pl.col("line").cast(pl.Int32))
     return trace
+
+
+def _gathered(batches: Iterator[Events]) -> Iterator[Events]:
+    """Batches of one kind of event, joined up to _AT_ONCE: columns cost little once they are long."""
+    held: list[Any] = []
+    for batch in batches:
+        if held and (len(held) >= _AT_ONCE or (batch and type(batch[0]) is not type(held[0]))):
+            yield held
+            held = []
+        held = held + batch if held else list(batch)
+    yield held
 
 
 def _columns(events: Events, numbers: dict[Any, int]) -> pl.DataFrame:

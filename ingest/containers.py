@@ -9,7 +9,7 @@ from typing import Any
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BLOCK = 1 << 22
-_PIECE = 1 << 17  # of compressed data; unpacks to about a megabyte
+_PIECE = 1 << 18  # of compressed data; unpacks to some megabytes
 _GZIP_WINDOW = 31  # zlib: expect a gzip header
 
 

@@ -80,19 +80,32 @@ class _Place(msgspec.Struct):
 def _with_device(kernels: pl.DataFrame) -> pl.DataFrame:
     """Add `ordinal`, and the stream as `thread`: as the arguments say, else as pid and tid do."""
     placed = []
-    for args, pid, thread in kernels.select("args", "pid", "thread").iter_rows():
-        try:
-            told = msgspec.json.decode(args or "{}", type=_Place)
-        except FAILURES:
-            told = _Place()
-        ordinal = integer(told.device)
+    told = _places(kernels["args"].to_list())
+    for place, pid, thread in zip(told, kernels["pid"], kernels["thread"], strict=True):
+        ordinal = integer(place.device)
         if ordinal is None:
             ordinal = integer(pid)
-        stream = thread if told.stream is None else f"stream {told.stream}"
+        stream = thread if place.stream is None else f"stream {place.stream}"
         placed.append((0 if ordinal is None else ordinal, stream))
     schema = {"ordinal": pl.Int64, "thread": pl.String}
     places = pl.DataFrame(placed, schema=schema, orient="row")
     return pl.concat([kernels.drop("thread"), places], how="horizontal")
+
+
+def _places(args: list[str | None]) -> list[_Place]:
+    """Device and stream of each event; nothing where the arguments are no object."""
+    texts = [text or "{}" for text in args]
+    try:
+        return msgspec.json.decode(f"[{','.join(texts)}]", type=list[_Place])
+    except FAILURES:
+        return [_place(text) for text in texts]
+
+
+def _place(args: str) -> _Place:
+    try:
+        return msgspec.json.decode(args, type=_Place)
+    except FAILURES:
+        return _Place()
 
 
 def _device_kinds(trace: Trace) -> dict[int, str]:

@@ -1,0 +1,96 @@
+"""Reading Chrome JSON: a million events of XLA's profiler, and 109,000 of PyTorch's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import zlib
+from pathlib import Path
+from tempfile import mkdtemp
+
+import msgspec
+
+from tests.bench.registry import Benchmark, register
+from xlahouse.ingest.chrome import read_chrome
+
+SAMPLES = Path(os.environ.get("XLAHOUSE_TRACES", "../shared/traces"))
+XLA, XLA_EVENTS = SAMPLES / "cpu/torch_xla_mlp_4dev.trace.json.gz", 1_000_000
+KINETO, KINETO_EVENTS = SAMPLES / "kineto/sampled_rank1.json.gz", 109_000
+# A Python with HolisticTraceAnalysis, which is in no extra: pip install it into a venv of its own.
+HTA = os.environ.get("HTA_PYTHON", "")
+_HTA_PARSE = """
+import sys, time
+from hta.common.trace_parser import parse_trace_dataframe
+from hta.configs.parser_config import ParserConfig
+parse_trace_dataframe(sys.argv[1], ParserConfig.get_default_cfg()) if len(sys.argv) > 1 else None
+"""
+
+
+class _Event(msgspec.Struct, gc=False):
+    """What the bare decoder makes of an event."""
+
+    ph: str = ""
+    name: str = ""
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+    dur: float = 0.0
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Document(msgspec.Struct):
+    traceEvents: list[_Event]
+
+
+def grow(sample: Path, events: int) -> bytes | str:
+    """The sample's events again and again, each time later, as gzip; or why there is none."""
+    if not sample.is_file():
+        return f"no sample trace at {sample}"
+    document = json.loads(gzip.decompress(sample.read_bytes()))
+    own = [each for each in document["traceEvents"] if "ts" in each and each["ph"] != "M"]
+    names = [each for each in document["traceEvents"] if each.get("ph") == "M"]
+    first = min(each["ts"] for each in own)
+    span = max(each["ts"] + each.get("dur", 0) for each in own) - first + 1
+    grown = [
+        each | {"ts": each["ts"] + turn * span}
+        for turn in range(-(-events // len(own)))
+        for each in own
+    ]
+    document["traceEvents"] = [*names, *grown[:events]]
+    return gzip.compress(msgspec.json.encode(document), 6)
+
+
+def ours(raw: bytes) -> int:
+    read = read_chrome(raw, "f.trace.json.gz")
+    return sum(int(plane.coverage["rows_written"].sum()) for plane in read.planes)
+
+
+def bare(raw: bytes) -> int:
+    return len(msgspec.json.decode(zlib.decompress(raw, 31), type=_Document).traceEvents)
+
+
+def hta(raw: bytes) -> int:
+    path = Path(mkdtemp()) / "rank0.json.gz"
+    path.write_bytes(raw)
+    return subprocess.run([HTA, "-c", _HTA_PARSE, str(path)], check=True).returncode
+
+
+def million() -> bytes | str:
+    return grow(XLA, XLA_EVENTS)
+
+
+def kineto() -> bytes | str:
+    return grow(KINETO, KINETO_EVENTS)
+
+
+register(Benchmark("Chrome JSON, 1 M events", million, ours, {"gunzip and msgspec": bare}))
+register(
+    Benchmark(
+        "Kineto, 109,000 events",
+        kineto,
+        ours,
+        {"gunzip and msgspec": bare} | ({"HolisticTraceAnalysis": hta} if HTA else {}),
+    )
+)
