@@ -57,8 +57,14 @@ def register(session: Any, warehouse: Warehouse, names: set[str]) -> None:
     tables, views = warehouse.library.closure(names)
     for table in sorted(tables):
         rows(session, warehouse, TABLES[table]).createOrReplaceTempView(table)
+    lower = {name for view in views for name in view.dependencies}
     for view in views:
-        session.sql(to_spark(view.sql)).createOrReplaceTempView(view.name)
+        frame = session.sql(to_spark(view.sql))
+        if view.name in lower:
+            # What rests on it knows its rows only, computed once when they are needed: planned in
+            # full, the upper views repeat the lower ones hundreds of times.
+            frame = frame.localCheckpoint(eager=False)
+        frame.createOrReplaceTempView(view.name)
     for name in sorted(names & set(warehouse.library.pointers)):
         session.table(warehouse.library.pointers[name]).createOrReplaceTempView(name)
 

@@ -19,8 +19,8 @@ TOLERANCE = 1e-12
 class Answers:
     """Every view of a warehouse as DuckDB and as Spark give it, each computed when asked for.
 
-    On Spark a view is kept once it was computed, and views on top of it read what was kept:
-    written out in full, the upper views repeat the lower ones dozens of times.
+    On Spark a view is kept once it was computed, and views on top of it read what was kept and know
+    no more of it than its rows: planned in full, the upper views repeat the lower ones hundreds of times.
     """
 
     def __init__(self, session: Any, warehouse: Warehouse) -> None:
@@ -42,7 +42,7 @@ class Answers:
             self._known[table] = None
         for each in views:
             if each.name not in self._known:
-                frame = self._session.sql(to_spark(each.sql)).cache()
+                frame = self._session.sql(to_spark(each.sql)).localCheckpoint()
                 frame.createOrReplaceTempView(each.name)
                 self._known[each.name] = frame.toArrow()
         return self._known[view]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """One case: rows given per table -> rows that the view gives, in the columns named."""
+    """One case: rows given per table -> rows that the view gives, in the columns named.
+
+    only: column -> value; rows of the view with another value there are no matter of the case.
+    """
 
     view: str
     name: str
@@ -23,6 +26,7 @@ class Case:
     columns: list[str]
     rows: list[tuple[Any, ...]]
     tolerance: float
+    only: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.view}: {self.name}"
@@ -35,11 +39,18 @@ def cases() -> Iterator[Case]:
             unknown = set(raw) - {"case", "how", "given", "expect", "tolerance"}
             assert not unknown, f"{path.name}: {unknown}"
             given = {name: _rows(rows) for name, rows in raw["given"].items()}
-            columns = raw["expect"]["columns"]
+            columns, only = raw["expect"]["columns"], raw["expect"].get("only", {})
+            assert set(only) <= set(columns), f"{path.name}: {raw['case']}"
             expected = [tuple(row) for row in raw["expect"]["rows"]]
             assert all(len(row) == len(columns) for row in expected), f"{path.name}: {raw['case']}"
             yield Case(
-                path.stem, raw["case"], given, columns, expected, float(raw.get("tolerance", 0))
+                path.stem,
+                raw["case"],
+                given,
+                columns,
+                expected,
+                float(raw.get("tolerance", 0)),
+                only,
             )
 
 
@@ -59,7 +70,7 @@ def _rows(raw: Any) -> list[dict[str, Any]]:
 
 def differences(case: Case, found: list[tuple[Any, ...]]) -> list[str]:
     """What is missing and what is too much; empty where the rows agree."""
-    left = list(found)
+    left = [row for row in found if _concerns(case, row)]
     missing = []
     for want in case.rows:
         match = next((row for row in left if _same_row(row, want, case.tolerance)), None)
@@ -68,6 +79,10 @@ def differences(case: Case, found: list[tuple[Any, ...]]) -> list[str]:
         else:
             left.remove(match)
     return missing + [f"unexpected {row}" for row in left]
+
+
+def _concerns(case: Case, row: tuple[Any, ...]) -> bool:
+    return all(row[case.columns.index(name)] == value for name, value in case.only.items())
 
 
 def _same_row(found: tuple[Any, ...], want: tuple[Any, ...], tolerance: float) -> bool:
