@@ -22,13 +22,13 @@ wide as (
     select w.model, w.workload, a.run_id, a.axis, a.axis_index, a.size
     from _mesh_axis_v1 as a
     inner join workloads as w on w.run_id = a.run_id
-    where a.size > 1
 ),
 
 known_axes as (
     select model, workload, axis
     from wide
     group by model, workload, axis
+    having max(size) > 1
 ),
 
 placed as (
@@ -37,14 +37,38 @@ placed as (
         max(case when a.axis = k.axis then a.size else 1 end) as size,
         concat_ws(
             '.',
-            max(case when a.axis_index = 0 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
-            max(case when a.axis_index = 1 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
-            max(case when a.axis_index = 2 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
-            max(case when a.axis_index = 3 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
-            max(case when a.axis_index = 4 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
-            max(case when a.axis_index = 5 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
-            max(case when a.axis_index = 6 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end),
-            max(case when a.axis_index = 7 and a.axis <> k.axis then concat(a.axis, cast(a.size as varchar)) end)
+            max(
+                case when a.axis_index = 0 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            ),
+            max(
+                case when a.axis_index = 1 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            ),
+            max(
+                case when a.axis_index = 2 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            ),
+            max(
+                case when a.axis_index = 3 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            ),
+            max(
+                case when a.axis_index = 4 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            ),
+            max(
+                case when a.axis_index = 5 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            ),
+            max(
+                case when a.axis_index = 6 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            ),
+            max(
+                case when a.axis_index = 7 and a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end
+            )
         ) as other_axes
     from workloads as w
     inner join known_axes as k on k.model = w.model and k.workload = w.workload

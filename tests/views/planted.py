@@ -55,6 +55,7 @@ HARMLESS: dict[str, dict[str, str]] = {
     },
     "scaling_v1": {
         "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out",
+        "known_axes: GTE": "sizes of 1 alone are left out",
         "placed: no w.": "a run has one model and one workload",
     },
     "roofline_v1": {
