@@ -26,7 +26,7 @@ def main() -> int:
     if not chosen:
         print(f"no such benchmark; there are: {[b.name for b in REGISTERED]}", file=sys.stderr)
         return 2
-    table = Table("benchmark", "contender", "median s", "least s", "times ours")
+    table = Table("benchmark", "contender", "median s", "least s", "times ours", "peak MB")
     for benchmark in chosen:
         rows = measure(benchmark, options.rounds)
         if isinstance(rows, str):
@@ -34,7 +34,8 @@ def main() -> int:
             continue
         for row in rows:
             numbers = (f"{row.median_s:.3f}", f"{row.least_s:.3f}", f"{row.ratio:.2f}")
-            table.add_row(row.benchmark, row.contender, *numbers)
+            peak = "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f}"
+            table.add_row(row.benchmark, row.contender, *numbers, peak)
     Console().print(table)
     return 0
 

@@ -9,6 +9,13 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a contender that runs as a process of its own took besides time; it returns this."""
+
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """One comparison: ours against peers that do the same job on the same input.
 
@@ -25,13 +32,14 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Row:
-    """One contender's times in seconds, and its median over ours (1.0 is ours)."""
+    """One contender's times in seconds, its median over ours (1.0 is ours), and its peak memory if told."""
 
     benchmark: str
     contender: str
     median_s: float
     least_s: float
     ratio: float
+    peak_bytes: int | None = None
 
 
 REGISTERED: list[Benchmark] = []
@@ -50,11 +58,14 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
         return given
     contenders = {"xlahouse": benchmark.ours, **benchmark.peers}
     times: dict[str, list[float]] = {name: [] for name in contenders}
+    peaks: dict[str, int] = {}
     for _ in range(min(rounds, benchmark.most_rounds or rounds)):
         for name, run in contenders.items():
             start = time.perf_counter()
-            run(given)
+            cost = run(given)
             times[name].append(time.perf_counter() - start)
+            if isinstance(cost, Cost):
+                peaks[name] = max(peaks.get(name, 0), cost.peak_bytes)
     ours = statistics.median(times["xlahouse"])
     return [
         Row(
@@ -63,6 +74,7 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
             statistics.median(taken),
             min(taken),
             statistics.median(taken) / ours,
+            peaks.get(name),
         )
         for name, taken in times.items()
     ]

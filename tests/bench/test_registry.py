@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.bench.registry import Benchmark, measure
+import sys
+
+import pytest
+
+from tests.bench.grow import write_grown
+from tests.bench.ingest import child
+from tests.bench.registry import Benchmark, Cost, measure
+from tests.ingest.build import PlaneBuilder, space
+from xlahouse.ingest.wire import split_space
+from xlahouse.ingest.xspace import decode_planes
 
 
 def test_every_contender_runs_on_the_same_input_in_every_round():
@@ -22,13 +31,41 @@ def test_every_contender_runs_on_the_same_input_in_every_round():
     assert rows[0].ratio == 1.0
 
 
+def test_the_largest_peak_of_all_rounds_is_told():
+    peaks = iter([Cost(5), Cost(9), Cost(7)])
+    benchmark = Benchmark("b", lambda: 0, ours=lambda given: next(peaks), peers={"p": lambda _: 1})
+    assert [row.peak_bytes for row in measure(benchmark, rounds=3)] == [9, None]
+
+
+def test_a_grown_trace_has_each_event_so_often_and_its_planes_are_devices_of_their_own(tmp_path):
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"(\x04")
+    line = plane.line("XLA Ops", timestamp_ns=3)
+    plane.event(line, "a", 3_005, 7)
+    plane.event(line, "b", 3_020, 4, _p=1)
+    host = PlaneBuilder("/host:CPU")
+    host.event(host.line("t"), "c", 1, 1)
+    write_grown(space(host.plane, plane.plane), tmp_path / "g", times=3, planes=2)
+    planes = list(decode_planes(split_space((tmp_path / "g").read_bytes(), "g"), "g"))
+    assert [plane.name for plane in planes] == ["/host:CPU", "/device:TPU:0", "/device:TPU:1"]
+    # the period is the latest end since the line's timestamp, 24 ps, and 1 us
+    starts = [3_005, 3_020, 1_003_029, 1_003_044, 2_003_053, 2_003_068]
+    assert [plane.events["start_ps"].to_list() for plane in planes] == [[1], starts, starts]
+    assert planes[1].event_stats.numbers("_p")["_p"].n_unique() == 3
+    assert [plane.stat("core_details") for plane in planes[1:]] == [b"(\x04", b"(\x040\x80 "]
+
+
+def test_a_child_tells_its_peak():
+    assert child([sys.executable, "-c", "pass"]).peak_bytes > 1_000_000
+    with pytest.raises(RuntimeError, match="exit code 3"):
+        child([sys.executable, "-c", "raise SystemExit(3)"])
+
+
 def test_what_cannot_run_here_says_why():
     assert measure(Benchmark("b", lambda: "no sample", print), rounds=1) == "no sample"
 
 
 def test_decoders_of_the_benchmark_agree():
     from tests.bench.decode import columns, objects
-    from tests.ingest.build import PlaneBuilder, space
 
     plane = PlaneBuilder("/host:CPU")
     line = plane.line("python")

@@ -1,0 +1,109 @@
+"""Ingest of whole traces as processes: against xprof's events table and a loop over protobuf objects."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from tempfile import mkdtemp
+
+from tests.bench.decode import SAMPLES
+from tests.bench.grow import write_grown
+from tests.bench.registry import Benchmark, Cost, register
+
+TPU = SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb"
+CPU = SAMPLES / "cpu/torch_xla_mlp_4dev.xplane.pb"
+# xprof wants packages of other versions than ours: give the program of a venv of its own.
+XPROF = os.environ.get("XLAHOUSE_XPROF") or shutil.which("xprof")
+LOOP = """
+import sys
+from tests.bench.decode import objects
+objects(open(sys.argv[1], "rb").read())
+"""
+
+
+@dataclass(frozen=True)
+class Grown:
+    """How a sample is grown: all of its events so often, and each device so often."""
+
+    sample: Path
+    times: int
+    lines: str = "^/device:"
+    planes: int = 1
+
+
+@cache
+def folder() -> Path:
+    made = Path(mkdtemp())
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+@cache
+def grown(how: Grown) -> Path | str:
+    """The grown trace; or why there is none."""
+    if not how.sample.is_file():
+        return f"no sample trace at {how.sample}"
+    path = folder() / f"{how.sample.stem}_{how.times}_{how.planes}.xplane.pb"
+    write_grown(how.sample.read_bytes(), path, how.times, how.lines, how.planes)
+    return path
+
+
+def child(command: list[str]) -> Cost:
+    """Run a process to its end.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command[0]}: exit code {process.returncode}")
+    return Cost(usage.ru_maxrss * 1024)
+
+
+def ours(path: object) -> Cost:
+    """`xlahouse ingest` into a new warehouse."""
+    root = mkdtemp(dir=folder())
+    try:
+        return child(
+            [str(Path(sys.executable).with_name("xlahouse")), "ingest", str(path), "-w", root]
+        )
+    finally:
+        shutil.rmtree(root)
+
+
+def xprof(path: object) -> Cost:
+    """`xprof create_events_db`, which writes one Parquet file of events."""
+    given = [f"--session_id={path}", "--bypass_cache=True"]
+    return child([str(XPROF), "create_events_db", *given])
+
+
+def loop(path: object) -> Cost:
+    """A loop over protobuf objects that makes a tuple of each event, and writes nothing."""
+    return child([sys.executable, "-c", LOOP, str(path)])
+
+
+def other(how: Grown) -> Callable[[object], Cost]:
+    """Ours, on another trace than the one given."""
+    return lambda _: ours(grown(how))
+
+
+PEERS = {"protobuf objects": loop} | ({"xprof": xprof} if XPROF else {})
+LARGE = Grown(TPU, 250)  # 75 MB, 1.9 M events
+register(Benchmark("ingest TPU xplane", partial(grown, LARGE), ours, PEERS))
+VIRTUAL = Grown(CPU, 590, "^/host:CPU$")  # 65 MB, 2.7 M events
+register(Benchmark("ingest CPU xplane", partial(grown, VIRTUAL), ours, PEERS))
+# In the next two, the peer is ours on a smaller trace: 1 over the ratio is the growth.
+TENTH = Grown(TPU, 25)
+register(Benchmark("ingest ten times", partial(grown, LARGE), ours, {"a tenth": other(TENTH)}))
+WIDE = Grown(TPU, 60, planes=16)
+FEWER = {"a quarter of the planes": other(Grown(TPU, 60, planes=4))}
+register(Benchmark("ingest 64 planes", partial(grown, WIDE), ours, FEWER))
