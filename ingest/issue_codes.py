@@ -39,6 +39,7 @@ device_unknown | ops of virtual CPU devices that lead to no execution | they are
 devices_missing | programs name devices that the trace lacks | their side of each transfer is unknown; the run is partial
 events_capped | a Chrome export that reached its exporter's limit of events | later events are missing
 hlo_dump_ambiguous | several dumps or programs have one name, and no id tells which is which | none of these dumps is used
+hosts_missing | the manifest names more hosts than left a trace | their devices and transfers are missing
 kernel_without_op | GPU kernels that name no HLO op | they are ops by their own name, without layer and source
 kind_inferred | a GPU kernel's name alone says that it is a collective | kind by name; no payload, no group
 launch_unknown | calls that launched GPU kernels lie in no execution that can be told from others | those kernels have no launch and no step

@@ -11,7 +11,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
-from xlahouse.capture.manifest import MeshAxis
+from xlahouse.capture.manifest import Manifest, MeshAxis
 from xlahouse.ingest import hlo_dumps
 from xlahouse.ingest.assemble import Run, assemble
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
@@ -95,6 +95,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *_replacements(run),
             *from_dumps,
             *_missing_devices(row, run.name),
+            *_missing_hosts(manifest, built.hosts, run.name),
         ]
         issues = issue_rows([*tables.issues, *found])
         writer.write("coverage", tables.coverage)
@@ -174,6 +175,18 @@ def _missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
         "with --run NAME, to see the whole run"
     )
     return [Issue("warning", "devices_missing", message, source, expected - traced)]
+
+
+def _missing_hosts(manifest: Manifest | None, found: list[str], source: str) -> list[Issue]:
+    """Hosts that the capture ran on and that left no trace."""
+    expected = manifest.host_count if manifest else 0
+    if len(found) >= expected:
+        return []
+    message = (
+        f"{len(found)} of {expected} hosts of the capture left a trace ({', '.join(found)}); bring the "
+        "others' files into the capture's folder and ingest again"
+    )
+    return [Issue("warning", "hosts_missing", message, source, expected - len(found))]
 
 
 def check_coverage(coverage: pl.DataFrame) -> None:

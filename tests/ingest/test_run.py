@@ -132,6 +132,7 @@ def test_devices_that_only_the_manifest_names_are_rows(tmp_path):
         mesh_device_ids=[0, 1, 2, 3],
         device_kind="TPU v6 Lite",
         device_count=4,
+        host_count=2,
         warmup_requests=0,
         requests=[],
         tokens=[],
@@ -147,6 +148,8 @@ def test_devices_that_only_the_manifest_names_are_rows(tmp_path):
         (3, False),
     ]
     assert result.name == "n"
+    codes = rows(tmp_path / "wh", "issues")
+    assert codes.filter(code="hosts_missing")["count"].to_list() == [1]  # 2 in the manifest, 1 here
 
 
 def test_processes_that_share_device_numbers_are_worlds(tmp_path):
@@ -273,6 +276,19 @@ def test_files_of_one_named_call_are_one_run(tmp_path):
     (result,) = ingest_paths(paths, str(tmp_path / "wh"), name="both")
     assert (result.name, result.status) == ("both", "complete")
     assert rows(tmp_path / "wh", "collectives")["device_id"].sort().to_list() == [0, 1]
+
+
+def test_sessions_seconds_apart_are_one_run_of_one_capture_or_name(tmp_path):
+    for number, session in ((0, "2025_01_01_00_00_00"), (1, "2025_01_01_00_00_04")):
+        path = tmp_path / f"m/trace_1.trace/plugins/profile/{session}/h{number}.xplane.pb"
+        write(path, tpu_trace(number))
+        write(tmp_path / f"log/plugins/profile/{session}/h{number}.xplane.pb", tpu_trace(number))
+    (captured,) = ingest_paths([str(tmp_path / "m")], str(tmp_path / "wh"))
+    (named,) = ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh2"), name="both")
+    assert captured.run_id == named.run_id  # the same files
+    assert captured.status == "complete"
+    apart = ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh3"))
+    assert len(apart) == 2  # nothing says that they belong together
 
 
 def test_captures_are_never_thrown_together(tmp_path):
