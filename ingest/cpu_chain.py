@@ -131,11 +131,10 @@ def _region_slots(
         helper_slots, on="helper", how="left", maintain_order="left"
     ).with_columns(late=pl.col("region").is_in(starts.implode()) & pl.col("execution").is_null())
     anchored = (regions["execution"].is_not_null() | regions["late"]).to_numpy()
-    owner = _owners(regions["region"], regions["parent"], anchored)
+    parents = _rows_of(regions["parent"], regions["region"])
+    owner = _owners(parents, anchored)
     execution = regions["execution"].fill_null(-1).to_numpy().astype(np.int64)
     ordinal = regions["ordinal"].fill_null(-1).to_numpy().astype(np.int64)
-    row_of = dict(zip(regions["region"].to_list(), range(regions.height), strict=True))
-    parents = np.array([row_of.get(parent, -1) for parent in regions["parent"].to_list()])
     ambiguous = 0
     missing = _missing_slots(helper_slots, regions, events)
     late = iter(np.flatnonzero(regions["late"].to_numpy()).tolist())
@@ -204,11 +203,21 @@ def _assign(
     return len(waiting)
 
 
-def _owners(region: pl.Series, parent: pl.Series, anchored: np.ndarray) -> np.ndarray:
-    """Row of each region's nearest anchored ancestor, itself included; -1 where it has none."""
-    row_of = dict(zip(region.to_list(), range(len(region)), strict=True))
-    own = np.arange(len(region))
-    above = np.array([row_of.get(number, -1) for number in parent.to_list()], dtype=np.int64)
+def _rows_of(wanted: pl.Series, numbers: pl.Series) -> np.ndarray:
+    """Where each wanted number stands among different ones; -1 where it is NULL or does not."""
+    known = numbers.to_numpy().astype(np.int64)
+    order = np.argsort(known)
+    sought = wanted.fill_null(-1).cast(pl.Int64).to_numpy()
+    place = order[np.minimum(np.searchsorted(known, sought, sorter=order), len(known) - 1)]
+    return np.where(known[place] == sought, place, -1)
+
+
+def _owners(above: np.ndarray, anchored: np.ndarray) -> np.ndarray:
+    """Row of each region's nearest anchored ancestor, itself included; -1 where it has none.
+
+    above: row of each region's parent, -1 for none.
+    """
+    own = np.arange(len(above))
     above = np.where(above < 0, own, above)
     owner = np.where(anchored, own, -1)
     while True:  # each round looks twice as far up

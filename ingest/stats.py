@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
 
@@ -36,22 +37,38 @@ class Stats:
 
     def as_json(self, owners: pl.Series) -> pl.DataFrame:
         """(owner, args): all stats of each of these owners as a JSON object."""
-        number = pl.coalesce(
-            pl.col("double_value").cast(pl.String),
-            pl.col("uint64_value").cast(pl.String),
-            pl.col("int64_value").cast(pl.String),
+        wanted = self.frame.filter(pl.col("owner").is_in(owners.implode()))
+        names = wanted.select("name").unique()
+        keys = names.with_columns(
+            key=pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"))
         )
         words = pl.coalesce(
             pl.col("ref_text"), text(pl.col("str_value")), pl.col("bytes_value").bin.encode("hex")
         )
-        value = pl.coalesce(_finite(number), json_string(words), pl.lit('""'))
-        pair = pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"), value)
-        wanted = self.frame.join(owners.alias("owner").to_frame(), on="owner", how="semi")
-        pairs = wanted.select("owner", pair=pair).group_by("owner", maintain_order=True)
-        joined = pl.col("pair").list.join(",")
-        return pairs.agg("pair").select(
-            "owner", args=pl.concat_str(pl.lit("{"), joined, pl.lit("}"))
+        value = pl.coalesce(
+            _finite(pl.col("double_value")),
+            pl.col("uint64_value").cast(pl.String),
+            pl.col("int64_value").cast(pl.String),
+            json_string(words),
+            pl.lit('""'),
         )
+        pairs = wanted.join(
+            keys, on="name", how="left", nulls_equal=True, maintain_order="left"
+        ).select("owner", pair=pl.concat_str("key", value))
+        return _joined(pairs)
+
+
+def _joined(pairs: pl.DataFrame) -> pl.DataFrame:
+    """(owner, pair) with the pairs of an owner in a row -> (owner, args)."""
+    runs = pairs["owner"].rle().struct.unnest()
+    ends = runs["len"].cast(pl.Int64).cum_sum()
+    offsets = pa.array(pl.concat([pl.Series([0], dtype=pl.Int64), ends]).to_numpy())
+    values = pairs["pair"].to_arrow().cast(pa.large_string())
+    lists = pl.Series(
+        "pair", pa.LargeListArray.from_arrays(offsets, values), dtype=pl.List(pl.String)
+    )
+    args = pl.concat_str(pl.lit("{"), pl.col("pair").list.join(","), pl.lit("}"))
+    return pl.DataFrame({"owner": runs["value"], "pair": lists}).select("owner", args=args)
 
 
 def stats_of(owners: pl.DataFrame, names: pl.DataFrame) -> Stats:
@@ -91,8 +108,9 @@ def _cast(column: str, dtype: Any) -> pl.Expr:
 
 def _finite(number: pl.Expr) -> pl.Expr:
     """JSON has no word for inf and nan: they become strings."""
-    odd = number.is_in(["inf", "-inf", "NaN"])
-    return pl.when(odd).then(pl.concat_str(pl.lit('"'), number, pl.lit('"'))).otherwise(number)
+    written = number.cast(pl.String)
+    quoted = pl.concat_str(pl.lit('"'), written, pl.lit('"'))
+    return pl.when(number.is_finite()).then(written).otherwise(quoted)
 
 
 def json_string(words: pl.Expr) -> pl.Expr:
