@@ -38,8 +38,11 @@ PLAIN_NAMES = {
     "requests",
     "runs",
     "size",
+    "source_chip",
     "source_line",
+    "sources_seen",
     "step",
+    "target_chip",
     "world",
 }
 PLAIN_DOUBLES = {

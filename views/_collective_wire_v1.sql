@@ -36,6 +36,8 @@ select
     run_id,
     -- device
     device_id,
+    -- launch on the device; NULL outside every launch
+    launch,
     -- processes whose programs share device numbers
     world,
     -- the device's identity was deduced

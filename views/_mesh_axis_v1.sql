@@ -14,6 +14,13 @@ numbers as (
     select n from (values (0), (1), (2), (3), (4), (5), (6), (7)) as digits (n)
 ),
 
+-- The places of a mesh of each length, so that places are joined by equality.
+places as (
+    select a.n + b.n + 1 as axis_count, a.n
+    from numbers as a
+    cross join numbers as b
+),
+
 axes as (
     select
         c.run_id,
@@ -41,7 +48,9 @@ axes as (
             when n.n = 7 then c.mesh[8].size
         end as size
     from chosen as c
-    inner join numbers as n on n.n < array_length(c.mesh)
+    inner join places as n
+        on n.axis_count
+        = case when array_length(c.mesh) > 8 then 8 else array_length(c.mesh) end
 ),
 
 strided as (

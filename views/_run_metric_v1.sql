@@ -33,15 +33,16 @@ owned as (
     select v.*, coalesce(r.setup, concat('run ', v.run_id)) as setup_key
     from valued as v
     inner join runs as r on r.run_id = v.run_id
-    where v.value is not null
 ),
 
 -- Repeats of a setup give n, median (the value of row ceil(n / 2)) and spread.
 ranked as (
     select
         *,
-        row_number() over (partition by setup_key, metric order by value, run_id) as place,
-        count(*) over (partition by setup_key, metric) as places
+        row_number() over (
+            partition by setup_key, metric order by value nulls last, run_id
+        ) as place,
+        count(value) over (partition by setup_key, metric) as places
     from owned
 )
 
@@ -68,3 +69,4 @@ select
             - min(value) over (partition by setup_key, metric)
     end as spread
 from ranked
+where value is not null

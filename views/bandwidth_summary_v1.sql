@@ -1,0 +1,68 @@
+-- one row per run, axis, kind and size of collective
+-- The bus bandwidths of collective_bandwidth, over all phases. A size holds the payloads from a power
+-- of two up to the next. Left out, and counted: instances whose transfer is only bounded, and those
+-- whose bandwidth is not known (no bytes or time known, nothing sent by a seen participant, an
+-- asynchronous one whose done ops are missing). p50 and p95 are the values of rows ceil(p n) in order.
+with nearest as (
+    select
+        run_id, axis, kind, payload_bytes, busbw_bytes_per_s, utilization_ratio,
+        case
+            when is_bound then 'bound'
+            when is_bound = false and busbw_bytes_per_s > 0 then 'known'
+            else 'unknown'
+        end as state,
+        cast(
+            round(exp(round(ln(case when payload_bytes > 0 then payload_bytes end) / 0.6931471805599453e0)
+                * 0.6931471805599453e0)) as bigint
+        ) as nearest_bytes
+    from collective_bandwidth_v1
+),
+
+sized as (
+    select
+        run_id, axis, kind, state, busbw_bytes_per_s, utilization_ratio,
+        case
+            when payload_bytes <= 0 then 0
+            when nearest_bytes > payload_bytes then cast(nearest_bytes // 2 as bigint)
+            else nearest_bytes
+        end as size_bucket_bytes
+    from nearest
+),
+
+ranked as (
+    select
+        *,
+        row_number() over (
+            partition by run_id, axis, kind, size_bucket_bytes, state order by busbw_bytes_per_s
+        ) as place,
+        count(*) over (partition by run_id, axis, kind, size_bucket_bytes, state) as places
+    from sized
+)
+
+select
+    -- run
+    run_id,
+    -- mesh axes joined by +, or none, mixed or unclassified
+    axis,
+    -- kind of the collective
+    kind,
+    -- the largest power of two that is not above S; 0 for no bytes, NULL where S is unknown
+    size_bucket_bytes,
+    -- instances that the summary is over
+    cast(sum(case when state = 'known' then 1 else 0 end) as bigint) as count,
+    -- instances left out because their transfer ended before anything waited for it
+    cast(sum(case when state = 'bound' then 1 else 0 end) as bigint) as bound_count,
+    -- instances left out because their bandwidth is not known
+    cast(sum(case when state = 'unknown' then 1 else 0 end) as bigint) as unknown_count,
+    -- median
+    max(case when state = 'known' and place = (50 * places + 99) // 100 then busbw_bytes_per_s end)
+        as p50_busbw_bytes_per_s,
+    -- 95th percentile
+    max(case when state = 'known' and place = (95 * places + 99) // 100 then busbw_bytes_per_s end)
+        as p95_busbw_bytes_per_s,
+    -- most
+    max(case when state = 'known' then busbw_bytes_per_s end) as max_busbw_bytes_per_s,
+    -- most, over the peak of one ICI link, one way
+    max(case when state = 'known' then utilization_ratio end) as max_utilization_ratio
+from ranked
+group by run_id, axis, kind, size_bucket_bytes

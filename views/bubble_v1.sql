@@ -1,0 +1,103 @@
+-- one row per run, device, request, step and cause
+-- How much of a step's window a device was idle, by cause as in idle_gap (gaps under 100 ns are
+-- device): device, host, imbalance, pipeline and unattributed add up to the idle of device_time.
+-- between_steps is the idle time before the step, outside its window. Each step has all six rows; a
+-- device whose identity was deduced has idle_ps NULL for imbalance, pipeline and unattributed, since
+-- these need peers. What a pipeline costs stands in the row pipeline: idle_ps; masked_ps, the time
+-- spent on empty microbatches, measured where ticks are marked, else ideal; and fill_drain_ps, the
+-- time that the step was under way on other stages only, before and after the device's own window.
+-- Waits in barriers are no idle time: sync_wait has them by axis. SparseCores are left out.
+with windows as (
+    select
+        w.window_key, w.run_id, w.device_id, w.request, w.step, w.phase, w.start_ps, w.end_ps,
+        g.inferred, g.stages,
+        min(w.start_ps) over (partition by w.run_id, w.request, w.step, g.peer_group)
+            as group_start_ps,
+        max(w.end_ps) over (partition by w.run_id, w.request, w.step, g.peer_group)
+            as group_end_ps
+    from _step_window_v1 as w
+    inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
+),
+
+sums as (
+    select
+        window_key,
+        sum(device_ps) as device_ps,
+        sum(host_ps) as host_ps,
+        sum(imbalance_ps) as imbalance_ps,
+        sum(pipeline_ps) as pipeline_ps,
+        sum(unattributed_ps) as unattributed_ps,
+        sum(between_steps_ps) as between_steps_ps
+    from _idle_split_v1
+    group by window_key
+),
+
+causes as (
+    select cause
+    from (
+        values ('device'), ('host'), ('imbalance'), ('pipeline'), ('unattributed'),
+        ('between_steps')
+    ) as names (cause)
+),
+
+told as (
+    select
+        w.*, c.cause,
+        case
+            when c.cause = 'device' then coalesce(s.device_ps, 0)
+            when c.cause = 'host' then coalesce(s.host_ps, 0)
+            when c.cause = 'between_steps' then coalesce(s.between_steps_ps, 0)
+            when w.inferred then null
+            when c.cause = 'imbalance' then coalesce(s.imbalance_ps, 0)
+            when c.cause = 'pipeline' then coalesce(s.pipeline_ps, 0)
+            else coalesce(s.unattributed_ps, 0)
+        end as idle_ps,
+        case when c.cause = 'pipeline' then m.masked_ps else 0 end as masked_ps,
+        case when c.cause = 'pipeline' then m.masked_source end as masked_source,
+        case when c.cause = 'pipeline' then m.ideal_ratio end as ideal_ratio,
+        case
+            when c.cause <> 'pipeline' or w.stages = 1 then 0
+            when w.stages > 1 and not w.inferred
+                then w.start_ps - w.group_start_ps + w.group_end_ps - w.end_ps
+        end as fill_drain_ps
+    from windows as w
+    cross join causes as c
+    left join sums as s on s.window_key = w.window_key
+    left join _masked_work_v1 as m on m.window_key = w.window_key
+)
+
+select
+    -- run
+    run_id,
+    -- device
+    device_id,
+    -- request; NULL without a marker
+    request,
+    -- forward pass within the request; in a run without markers the launch instance
+    step,
+    -- phase of the step
+    phase,
+    -- device, host, imbalance, pipeline, unattributed or between_steps
+    cause,
+    -- idle time of that cause; NULL where it cannot be told
+    cast(idle_ps as bigint) as idle_ps,
+    -- length of the step's window
+    cast(end_ps - start_ps as bigint) as window_ps,
+    -- idle / window
+    cast(idle_ps as double) / nullif(cast(end_ps - start_ps as double), 0) as bubble_ratio,
+    -- compute time spent on empty microbatches, in the row pipeline; 0 in the others
+    cast(masked_ps as bigint) as masked_ps,
+    -- tick (measured) or ideal (compute x the ideal ratio); NULL where nothing is masked
+    masked_source,
+    -- the step under way on other stages only, outside the window, in the row pipeline; 0 in the
+    -- others, NULL where stages are not known
+    cast(fill_drain_ps as bigint) as fill_drain_ps,
+    -- (idle + masked + fill_drain) / (window + fill_drain), in the row pipeline
+    case
+        when cause = 'pipeline'
+            then cast(idle_ps + masked_ps + fill_drain_ps as double)
+            / nullif(cast(end_ps - start_ps + fill_drain_ps as double), 0)
+    end as pipeline_ratio,
+    -- the ideal beside it: (p-1)/(m+p-1) with p stages and m microbatches; 0 without a pipeline
+    ideal_ratio
+from told

@@ -1,0 +1,59 @@
+-- one row per run, device and idle gap of 100 ns or more
+-- A gap within a step is a time in its window when nothing of the step runs on the device (the idle
+-- of device_time). Each instant of it has one cause, so the parts add up to the duration:
+-- imbalance_ps (a peer of the same stage is busy), pipeline_ps (only peers of other stages are),
+-- device_ps (nobody is, and a launch of the step is open on the device), host_ps (nobody is, and
+-- none is open), unattributed_ps (others are busy of whom it is not known whether they are peers, or
+-- the device has no launches). Peers have equal coordinates on the data axes (dp, data, fsdp), the
+-- stage is the coordinate on pp, busy is not being in such a gap of the same step; only traced
+-- devices are seen. A device whose identity was deduced has no peers. A gap between two steps is
+-- between_steps_ps whole and names the step that follows; what runs there outside every step cuts
+-- it. Shorter gaps are in bubble as cause device, or between_steps. SparseCores are left out.
+with gaps as (
+    select
+        *,
+        greatest(
+            imbalance_ps, pipeline_ps, device_ps, host_ps, unattributed_ps, between_steps_ps
+        ) as most_ps
+    from _idle_split_v1
+    where duration_ps >= 100000
+)
+
+select
+    -- run
+    run_id,
+    -- device
+    device_id,
+    -- request; of a gap between steps, the following step's
+    request,
+    -- forward pass within the request; of a gap between steps, the following one
+    step,
+    -- phase of that step
+    phase,
+    -- start of the gap
+    start_ps,
+    -- length of the gap
+    duration_ps,
+    -- the cause of most of it: imbalance, pipeline, device, host, unattributed or between_steps; of
+    -- equals the first in this order
+    case
+        when imbalance_ps = most_ps then 'imbalance'
+        when pipeline_ps = most_ps then 'pipeline'
+        when device_ps = most_ps then 'device'
+        when host_ps = most_ps then 'host'
+        when unattributed_ps = most_ps then 'unattributed'
+        else 'between_steps'
+    end as cause,
+    -- nobody busy, a launch of the step open on the device
+    device_ps,
+    -- nobody busy, no launch of the step open on the device
+    host_ps,
+    -- a peer of the same stage busy
+    imbalance_ps,
+    -- only peers of other stages busy
+    pipeline_ps,
+    -- it cannot be told which
+    unattributed_ps,
+    -- between two steps
+    between_steps_ps
+from gaps

@@ -1,0 +1,271 @@
+-- one row per run, phase, algorithm and directed link between neighbouring chips
+-- What traffic_matrix puts on each link. Bytes go along x, then y, then z, each the shorter way; an
+-- exact half of an axis with links around it splits them both ways. Cores of one chip use no link.
+-- Only traced devices send: sources_seen says how many of them use the link. Of several algorithms
+-- one has to be chosen in a query.
+-- The time that bytes are taken over is the longest, over the link's sources, in which a source has
+-- transfers in flight of the axes that it sends over the link: the union of these, or the sum of
+-- their unions over several axes where that is less than all of the source's time in flight. So
+-- utilization is a mean over that time, and low where transfers are in flight and wait.
+-- Where links are not known, or a target is not, one row has no link and no bytes, and topology_problem
+-- says why.
+with edges as (
+    select
+        run_id, phase, algorithm, axis, source_device_id, target_device_id,
+        case when count(bytes) = count(*) then sum(bytes) end as bytes
+    from traffic_matrix_v1
+    group by run_id, phase, algorithm, axis, source_device_id, target_device_id
+),
+
+placed as (
+    select
+        e.run_id, e.phase, e.algorithm, e.axis, e.source_device_id, e.bytes,
+        case
+            when s.topology_problem is not null then s.topology_problem
+            when s.run_id is null or t.run_id is null
+                then 'the source or the target of a transfer is not known'
+        end as topology_problem,
+        s.x_size, s.y_size, s.z_size, s.x_wraps, s.y_wraps, s.z_wraps,
+        s.x, s.y, s.z, t.x as to_x, t.y as to_y, t.z as to_z
+    from edges as e
+    left join _chip_place_v1 as s on s.run_id = e.run_id and s.device_id = e.source_device_id
+    left join _chip_place_v1 as t on t.run_id = e.run_id and t.device_id = e.target_device_id
+),
+
+-- An edge's way along each axis, with the coordinates that stay: those along earlier axes are the
+-- target's by then.
+axes as (
+    select
+        run_id, phase, algorithm, axis, source_device_id, bytes, x_size, y_size,
+        x_size as size, x_wraps as wraps, x as origin, to_x as target,
+        1 as x_moves, 0 as y_moves, 0 as z_moves, 0 as x, y, z
+    from placed
+    where topology_problem is null
+    union all
+    select
+        run_id, phase, algorithm, axis, source_device_id, bytes, x_size, y_size,
+        y_size, y_wraps, y, to_y, 0, 1, 0, to_x, 0, z
+    from placed
+    where topology_problem is null
+    union all
+    select
+        run_id, phase, algorithm, axis, source_device_id, bytes, x_size, y_size,
+        z_size, z_wraps, z, to_z, 0, 0, 1, to_x, to_y, 0
+    from placed
+    where topology_problem is null
+),
+
+measured as (
+    select
+        *,
+        (target - origin + size) % nullif(size, 0) as ahead,
+        size - (target - origin + size) % nullif(size, 0) as behind
+    from axes
+    where target <> origin
+),
+
+ways as (
+    select
+        *,
+        1 as side,
+        ahead as steps,
+        case when wraps and ahead = behind then 0.5e0 else 1 end as share
+    from measured
+    where (wraps and ahead <= behind) or (not wraps and target > origin)
+    union all
+    select
+        *,
+        -1,
+        behind,
+        case when wraps and ahead = behind then 0.5e0 else 1 end
+    from measured
+    where (wraps and behind <= ahead) or (not wraps and target < origin)
+),
+
+digits as (
+    select n from (values (0), (1), (2), (3), (4), (5), (6), (7)) as eight (n)
+),
+
+numbers as (
+    select a.n * 8 + b.n as n
+    from digits as a
+    cross join digits as b
+    where a.n < 4
+),
+
+-- The hops of a way of each length up to 32, so that they are joined by equality.
+hops as (
+    select a.n + b.n + 1 as steps, a.n as hop
+    from numbers as a
+    cross join numbers as b
+),
+
+crossed as (
+    select
+        w.run_id, w.phase, w.algorithm, w.axis, w.source_device_id, w.bytes * w.share as bytes,
+        w.x_size, w.y_size, w.x_moves, w.y_moves, w.z_moves, w.x, w.y, w.z,
+        (w.origin + w.side * h.hop + w.size) % nullif(w.size, 0) as here,
+        (w.origin + w.side * (h.hop + 1) + w.size) % nullif(w.size, 0) as there
+    from ways as w
+    inner join hops as h on h.steps = w.steps
+),
+
+numbered as (
+    select
+        run_id, phase, algorithm, axis, source_device_id, bytes,
+        x + here * x_moves + x_size * (y + here * y_moves + y_size * (z + here * z_moves))
+            as source_chip,
+        x + there * x_moves + x_size * (y + there * y_moves + y_size * (z + there * z_moves))
+            as target_chip
+    from crossed
+),
+
+links as (
+    select
+        run_id, phase, algorithm, axis, source_device_id, source_chip, target_chip,
+        case when count(bytes) = count(*) then sum(bytes) end as bytes
+    from numbered
+    group by run_id, phase, algorithm, axis, source_device_id, source_chip, target_chip
+),
+
+sending as (
+    select
+        run_id, device_id, phase, axis, start_ps, start_ps + duration_ps as end_ps,
+        max(start_ps + duration_ps) over (
+            partition by run_id, device_id, phase, axis order by start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as axis_reached_ps,
+        max(start_ps + duration_ps) over (
+            partition by run_id, device_id, phase order by start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps
+    from _collective_wire_v1
+    where wire_bytes is distinct from 0
+),
+
+axis_times as (
+    select
+        run_id, device_id, phase, axis,
+        sum(greatest(end_ps - greatest(start_ps, coalesce(axis_reached_ps, start_ps)), 0))
+            as axis_ps,
+        sum(greatest(end_ps - greatest(start_ps, coalesce(reached_ps, start_ps)), 0)) as new_ps
+    from sending
+    group by run_id, device_id, phase, axis
+),
+
+times as (
+    select
+        run_id, device_id, phase, axis, axis_ps,
+        sum(new_ps) over (partition by run_id, device_id, phase) as device_ps
+    from axis_times
+),
+
+by_source as (
+    select
+        l.run_id, l.phase, l.algorithm, l.source_chip, l.target_chip, l.source_device_id,
+        case when count(l.bytes) = count(*) then sum(l.bytes) end as bytes,
+        least(sum(t.axis_ps), max(t.device_ps)) as in_flight_ps
+    from links as l
+    inner join times as t
+        on t.run_id = l.run_id and t.device_id = l.source_device_id
+        and t.phase is not distinct from l.phase and t.axis = l.axis
+    group by l.run_id, l.phase, l.algorithm, l.source_chip, l.target_chip, l.source_device_id
+),
+
+peaks as (
+    select run_id, min(peak_ici_bytes_per_s) as peak_ici_bytes_per_s
+    from hardware_peaks_v1
+    group by run_id
+),
+
+topologies as (
+    select
+        run_id,
+        min(x_size) as x_size,
+        min(y_size) as y_size,
+        min(z_size) as z_size
+    from _chip_place_v1
+    group by run_id
+),
+
+summed as (
+    select
+        run_id, phase, algorithm, source_chip, target_chip,
+        count(*) as sources_seen,
+        case when count(bytes) = count(*) then sum(bytes) end as bytes,
+        max(in_flight_ps) as in_flight_ps,
+        cast(null as varchar) as topology_problem
+    from by_source
+    group by run_id, phase, algorithm, source_chip, target_chip
+    union all
+    select
+        run_id, phase, algorithm, cast(null as bigint), cast(null as bigint),
+        count(distinct source_device_id), cast(null as double), cast(null as bigint),
+        topology_problem
+    from placed
+    where topology_problem is not null
+    group by run_id, phase, algorithm, topology_problem
+),
+
+compared as (
+    select
+        s.*,
+        max(s.bytes) over (partition by s.run_id, s.phase, s.algorithm) as most_bytes
+    from summed as s
+)
+
+select
+    -- run
+    c.run_id,
+    -- phase; NULL outside every marker
+    c.phase,
+    -- ring, bidirectional_ring or direct
+    c.algorithm,
+    -- shape of the chips, such as 2x4x1; NULL where links are not known
+    case
+        when c.topology_problem is null
+            then concat(
+                cast(t.x_size as varchar), 'x', cast(t.y_size as varchar), 'x',
+                cast(t.z_size as varchar)
+            )
+    end as topology,
+    -- number of the chip that the link leads from: x + X (y + Y z)
+    cast(c.source_chip as bigint) as source_chip,
+    -- number of the chip that it leads to
+    cast(c.target_chip as bigint) as target_chip,
+    -- place of the chip that it leads from, as (x,y,z)
+    case
+        when c.topology_problem is null
+            then concat(
+                '(', cast(c.source_chip % nullif(t.x_size, 0) as varchar), ',',
+                cast(c.source_chip // nullif(t.x_size, 0) % nullif(t.y_size, 0) as varchar), ',',
+                cast(c.source_chip // nullif(t.x_size * t.y_size, 0) as varchar), ')'
+            )
+    end as source_place,
+    -- place of the chip that it leads to
+    case
+        when c.topology_problem is null
+            then concat(
+                '(', cast(c.target_chip % nullif(t.x_size, 0) as varchar), ',',
+                cast(c.target_chip // nullif(t.x_size, 0) % nullif(t.y_size, 0) as varchar), ',',
+                cast(c.target_chip // nullif(t.x_size * t.y_size, 0) as varchar), ')'
+            )
+    end as target_place,
+    -- bytes sent over the link, this way
+    cast(c.bytes as double) as bytes,
+    -- traced devices whose bytes pass over it
+    cast(c.sources_seen as bigint) as sources_seen,
+    -- the time that bytes are taken over
+    cast(c.in_flight_ps as bigint) as in_flight_ps,
+    -- bytes / that time
+    c.bytes * 1e12 / nullif(cast(c.in_flight_ps as double), 0) as link_bytes_per_s,
+    -- bytes / that time, over the peak of one link, one way
+    c.bytes * 1e12 / nullif(cast(c.in_flight_ps as double), 0) / nullif(p.peak_ici_bytes_per_s, 0)
+        as utilization_ratio,
+    -- no link of the phase and algorithm has more bytes; NULL where bytes are
+    c.bytes = c.most_bytes as is_busiest,
+    -- why links are not known; NULL where they are
+    c.topology_problem
+from compared as c
+left join topologies as t on t.run_id = c.run_id
+left join peaks as p on p.run_id = c.run_id

@@ -1,0 +1,52 @@
+-- one row per collective on a device
+-- How long after the transfers of its axis before it a collective starts on its device: gap = start -
+-- latest end so far, in the order of (start, end, op) and then of what else is known; below zero they
+-- overlap. Axes none (the collective moves nothing between devices), mixed and unclassified are axes
+-- of their own.
+with ordered as (
+    select
+        *,
+        max(start_ps + duration_ps) over (
+            partition by run_id, device_id, axis
+            order by
+                start_ps, duration_ps, op, kind, program_id, instance, phase, request, step, launch
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps,
+        lag(launch) over (
+            partition by run_id, device_id, axis
+            order by
+                start_ps, duration_ps, op, kind, program_id, instance, phase, request, step, launch
+        ) as last_launch
+    from _collective_wire_v1
+)
+
+select
+    -- run
+    run_id,
+    -- device
+    device_id,
+    -- mesh axes joined by +, or none, mixed or unclassified
+    axis,
+    -- kind of the collective
+    kind,
+    -- compiled program
+    program_id,
+    -- name of the HLO instruction
+    op,
+    -- one number on every participant of one group's transfer
+    instance,
+    -- phase of the collective; NULL outside every marker
+    phase,
+    -- request; NULL without a marker
+    request,
+    -- forward pass within the request
+    step,
+    -- start
+    start_ps,
+    -- duration in flight
+    duration_ps,
+    -- start less the latest end so far; NULL on the first of the axis
+    start_ps - reached_ps as gap_ps,
+    -- the transfer before ran in another launch; NULL on the first, and outside every launch
+    launch <> last_launch as crosses_launch
+from ordered
