@@ -51,9 +51,11 @@ def _begins_in_heap(heaps: pl.DataFrame) -> pl.Series:
         if heap != current or device in seen or start >= earliest_end:
             found.append(place)
             current, earliest_end = heap, end
-            seen = set()
+            seen = {device}
+            continue
         seen.add(device)
-        earliest_end = min(earliest_end, end)
+        if end < earliest_end:
+            earliest_end = end
     begins = np.zeros(heaps.height, bool)
     begins[found] = True
     return pl.Series(begins)
