@@ -14,7 +14,7 @@ BEGIN, END = "<!-- views:begin -->", "<!-- views:end -->"
 
 def list_views(library: Library) -> Iterator[tuple[str, str]]:
     """Name and grain of each view that users query, by name."""
-    return ((view.name, view.grain) for view in library.public)
+    return ((view.name, _documented(view)[0]) for view in library.public)
 
 
 def list_tables() -> Iterator[tuple[str, str]]:
@@ -53,17 +53,37 @@ def find_table(name: str) -> Table:
 
 
 def describe_view(library: Library, view: View) -> str:
-    """A view's documentation and SQL, as text."""
+    """A view's documentation, where each column comes from, examples, and its SQL, as text."""
+    from xlahouse.sql.examples import examples_of
+    from xlahouse.sql.lineage import origins
+
     pointer = library.pointers.get(view.base)
-    also = f" (also as {view.base})" if pointer == view.name else ""
+    also = f" (also as {view.base})" if pointer == view.name != view.base else ""
     tables, views = library.closure({view.name})
-    parts = [f"{view.name}{also}: {view.grain}"]
+    grain, columns = _documented(view)
+    parts = [f"{view.name}{also}: {grain}"]
     if view.description:
         parts.append(view.description)
-    parts.append(_columns([(column.name, column.meaning) for column in view.columns]))
+    parts.append(_columns(columns))
     rests = [*sorted(tables), *(other.name for other in views if other is not view)]
     parts.append(f"rests on: {', '.join(rests)}")
-    return "\n\n".join([*parts, view.sql])
+    made = [
+        (name, ", ".join(found)) for name, found in origins(library, view.name).items() if found
+    ]
+    if made:
+        parts.append(f"made of:\n{_columns(made)}")
+    parts += [f"-- {example.question}\n{example.sql};" for example in examples_of(library, view)]
+    return "\n\n".join([*parts, view.sql.rstrip() + "\n"])
+
+
+def _documented(view: View) -> tuple[str, list[tuple[str, str]]]:
+    """Grain and columns with their meaning; what a user's own view leaves out is empty."""
+    try:
+        return view.grain, [(column.name, column.meaning) for column in view.columns]
+    except ViewError:
+        if not view.own:
+            raise
+        return "a view of this warehouse's own", [(name, "") for name in view.column_names]
 
 
 def describe_table(table: Table) -> str:

@@ -21,11 +21,13 @@ class CheckReport:
 
 
 def check_warehouse(warehouse: Warehouse) -> CheckReport:
-    """Run every audit and gather the issues, damaged runs, and meshes that cannot be used.
+    """Run every audit and gather the issues, damaged runs, own views' faults, and meshes of no use.
 
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.
     """
+    from xlahouse.sql.lint import lint
+
     audits = [
         f"error    audit {finding.audit.name}: {finding.audit.meaning}; "
         f"{finding.rows} rows, the first: {finding.example}"
@@ -49,7 +51,9 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
         order by name
         """
     ).dicts()
+    own = [fault for view in warehouse.library.views.values() if view.own for fault in lint(view)]
     lines = [
+        *(f"warning  {fault}" for fault in own),
         *(
             f"{row['severity']:8} {row['name']}: {row['code']}: {row['message']} "
             f"({row['source']}, {row['count']:,})"
@@ -62,5 +66,5 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
     return CheckReport(
         (*damaged, *audits, *lines),
         len(damaged) + len(audits) + counted.count("error"),
-        len(meshes) + counted.count("warning"),
+        len(own) + len(meshes) + counted.count("warning"),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql.blame import blame_file
+from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
 from xlahouse.sql.listing import Listing, read_listing, read_run_settings
 from xlahouse.sql.place import Place
@@ -29,6 +30,7 @@ class Database:
         self._place = place
         self._installed: set[str] = set()
         self._connection = _locked_connection(place)
+        self._described: duckdb.DuckDBPyConnection | None = None
 
     @cached_property
     def listing(self) -> Listing:
@@ -46,6 +48,8 @@ class Database:
     def close(self) -> None:
         """Release everything."""
         self._connection.close()
+        if self._described is not None:
+            self._described.close()
 
     def install(self, library: Library, names: set[str]) -> None:
         """Create the tables that the names rest on, and the views that they name.
@@ -62,6 +66,14 @@ class Database:
             self._install_table(table)
         for name in sorted(missing - tables):
             self._create(name, library.statement(name))
+
+    def describe_all(self, library: Library) -> duckdb.DuckDBPyConnection:
+        """A database that opens no file and holds all that `library` has, without rows."""
+        if self._described is None:
+            self._described = _locked_connection(self._place)
+            create_tables(self._described)
+            create_all(self._described, library)
+        return self._described.cursor()
 
     def _install_table(self, name: str) -> None:
         columns = TABLES[name].columns

@@ -16,6 +16,7 @@ from xlahouse.ingest.schema import BY_NAME, Column, Table
 # take longer than the query; the lint demands that DuckDB's and sqlglot's find the same.
 READS = re.compile(r"(?<!distinct )\b(?:from|join)\s+([a-z_][a-z0-9_]*)")
 OWN = re.compile(r"(?:\bwith|,)\s+([a-z_][a-z0-9_]*) as \(")
+SEPARATOR = ",\n"
 COMMENT = re.compile(r"--[^\n]*")
 STEM = re.compile(r"^(?P<base>_?[a-z][a-z0-9_]*)_v(?P<version>[1-9][0-9]*)$")
 GRAIN = re.compile(r"^-- (one row per .+)$")
@@ -46,20 +47,25 @@ class ViewColumn:
 
 @dataclass(frozen=True)
 class View:
-    """One view file: its name, what a row is, and its text."""
+    """One view file: its name, what a row is, and its text. own: it is a user's."""
 
     name: str
     sql: str
+    own: bool = False
 
     @property
     def base(self) -> str:
         """The name without its version, under which the newest version is found."""
-        return _stem(self.name)["base"]
+        return self.name if self._unversioned else _stem(self.name)["base"]
 
     @property
     def version(self) -> int:
         """The N of `_vN`."""
-        return int(_stem(self.name)["version"])
+        return 1 if self._unversioned else int(_stem(self.name)["version"])
+
+    @property
+    def _unversioned(self) -> bool:
+        return self.own and not STEM.match(self.name)
 
     @property
     def internal(self) -> bool:
@@ -89,6 +95,11 @@ class View:
         return " ".join(lines)
 
     @cached_property
+    def column_names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [str(selected.alias_or_name) for selected in parse_view(self).selects]
+
+    @cached_property
     def columns(self) -> tuple[ViewColumn, ...]:
         """Columns in order, each with the comment that stands above it.
 
@@ -99,7 +110,15 @@ class View:
 
     @cached_property
     def dependencies(self) -> frozenset[str]:
-        """Tables and views that it reads."""
+        """Tables and views that it reads.
+
+        Raises:
+            QueryError: a user's own does more than read tables and views, or does not parse.
+        """
+        if self.own:
+            from xlahouse.sql.guard import inspect_select
+
+            return frozenset(mention.name for mention in inspect_select(self.sql).mentions)
         code = COMMENT.sub("", self.sql)
         return frozenset(READS.findall(code)) - frozenset(OWN.findall(code))
 
@@ -117,7 +136,7 @@ def _columns(view: View) -> list[ViewColumn]:
     sqlglot moves comments to neighbouring tokens, so the text decides: each run of comment lines,
     indented by four, is followed by one column.
     """
-    names = [selected.alias_or_name for selected in parse_view(view).selects]
+    names = view.column_names
     comments: list[str] = []
     inside = False
     for line in view.sql.rpartition("\nselect\n")[2].splitlines():
@@ -200,10 +219,9 @@ class Library:
             if name in TABLES:
                 tables.add(name)
             elif name not in graph:
-                graph[name] = {
-                    found for found in self._reads(self.views[name]) if found not in TABLES
-                }
-                waiting += self.views[name].dependencies
+                read = {self.pointers.get(found, found) for found in self._reads(self.views[name])}
+                graph[name] = {found for found in read if found not in TABLES}
+                waiting += read
         try:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError as error:
@@ -219,12 +237,18 @@ class Library:
             ViewError: a view reads an unknown name, or views read each other in a circle.
         """
         _, views = self.closure({name})
-        parts = ",\n".join(f"{view.name} as (\n{view.sql}\n)" for view in views)
-        return f"with {parts}\nselect * from {views[-1].name}"
+        bare = {read for view in views if view.own for read in view.dependencies}
+        parts = []
+        for view in views:
+            parts.append(f"{view.name} as (\n{view.sql}\n)")
+            if view.base in bare and view.base not in self.views:  # as only a user's own views say
+                parts.append(f"{view.base} as (select * from {view.name})")
+        return f"with {SEPARATOR.join(parts)}\nselect * from {views[-1].name}"
 
     def _reads(self, view: View) -> frozenset[str]:
         for name in sorted(view.dependencies):
-            if name not in TABLES and name not in self.views:
+            known = name in TABLES or name in self.views or (view.own and name in self.pointers)
+            if not known:
                 raise ViewError(view.name, f"reads {name}, which is neither a table nor a view")
         return view.dependencies
 

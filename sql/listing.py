@@ -39,7 +39,7 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
     Raises:
         WarehouseError: the folder cannot be read.
     """
-    with _reading(place.root):
+    with reading(place.root):
         stamps = stamped_rows(place.root)
         rows = find_rows(connection, place, stamps)
     damaged: dict[str, str] = {}
@@ -80,7 +80,7 @@ def check_layout(place: Place) -> None:
 
 
 def _marker(place: Place) -> bytes | None:
-    with _reading(place.root):
+    with reading(place.root):
         try:
             return place.read("warehouse.json")
         except (FileNotFoundError, NotADirectoryError):
@@ -96,7 +96,7 @@ def _layout_version(text: bytes) -> int | None:
 
 
 @contextmanager
-def _reading(root: str) -> Iterator[None]:
+def reading(root: str) -> Iterator[None]:
     """Whatever a file system raises inside comes out as ours: each has its own errors."""
     try:
         yield
@@ -123,7 +123,7 @@ def read_run_settings(place: Place, run_ids: list[str]) -> list[tuple[Any, ...]]
         WarehouseError: a settings file is not valid, or cannot be read.
     """
     rows = []
-    with _reading(place.root):
+    with reading(place.root):
         kept = set(place.names("settings"))
         for run_id in run_ids:
             if f"{run_id}.json" in kept:

@@ -11,6 +11,7 @@ import typer
 from xlahouse.capture.errors import XlahouseError
 
 if TYPE_CHECKING:
+    from xlahouse.sql.library import Library
     from xlahouse.sql.warehouse import Warehouse
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
@@ -89,3 +90,23 @@ def open_warehouse(root: str) -> Warehouse:
     from xlahouse.sql.warehouse import Warehouse
 
     return Warehouse(root, lambda line: print(f"xlahouse: {line}", file=sys.stderr))
+
+
+def library_of(root: str, name: str | None = None) -> Library:
+    """The shipped views; with the warehouse's own where there is a warehouse and `name` is none of ours.
+
+    Raises:
+        WarehouseError: the warehouse cannot be read.
+    """
+    from xlahouse.sql.library import shipped
+    from xlahouse.sql.own_views import with_own_views
+    from xlahouse.sql.place import Place
+
+    library = shipped()
+    place = Place(root)
+    if (name is not None and library.find(name)) or not place.exists("warehouse.json"):
+        return library
+    found = with_own_views(place, library)
+    for line in found.problems:
+        print(f"xlahouse: {line}", file=sys.stderr)
+    return found.library

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FILES = """
     select
         f."table",
-        list(f.path order by captured_at nulls last, run_id),
+        list(f.path order by captured_at nulls last, run_id, f.path),
         bool_and(starts_with(f.path, 'tables/') and not contains('/' || f.path || '/', '/../'))
     from (select run_id, captured_at, unnest(files) as f from listed) where f.rows > 0 group by all
 """

@@ -14,6 +14,7 @@ from xlahouse.sql.options import (
     FormatOption,
     WarehouseOption,
     complete_view,
+    library_of,
     open_warehouse,
 )
 
@@ -108,21 +109,40 @@ def views(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", autocompletion=complete_view)
     ] = None,
+    warehouse: WarehouseOption = "./warehouse",
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            "--dialect", help="Print statements that create them: duckdb, spark or bigquery."
+        ),
+    ] = None,
 ) -> None:
-    """List the views, or print one's documentation and SQL.
+    """List the views, or print one's documentation, origins, examples and SQL.
+
+    A warehouse's own views, the .sql files in its folder user_views, are among them.
 
     \b
     Examples:
       xlahouse views
       xlahouse views traffic_volume
+      xlahouse views --dialect bigquery > views.sql
     """
     from xlahouse.sql.catalogue import describe_view, find_view, list_views
-    from xlahouse.sql.library import shipped
+    from xlahouse.sql.dialects import DIALECTS, write_ddl
 
-    if name is None:
-        _print_pairs(list(list_views(shipped())))
+    if dialect is not None and dialect not in DIALECTS:
+        raise typer.BadParameter(
+            f"{dialect} is not one of {', '.join(DIALECTS)}", param_hint="--dialect"
+        )
+    library = library_of(warehouse, name)
+    if dialect is not None:
+        names = {find_view(library, name).name, name} if name else set(library.pointers)
+        for statement in write_ddl(library, names, dialect):
+            print(f"{statement}\n")
+    elif name is None:
+        _print_pairs(list(list_views(library)))
     else:
-        print(describe_view(shipped(), find_view(shipped(), name)), end="")
+        print(describe_view(library, find_view(library, name)), end="")
 
 
 def tables(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,6 +63,44 @@ def chakra(
     from xlahouse.reports.chakra import write_chakra
 
     _export_each(runs, output, warehouse, "", write_chakra)
+
+
+@export_app.command()
+def duckdb(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file, such as runs.duckdb.")],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]…",
+            help="Id, prefix or name; default: all.",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Hold the rows, so that the file survives any move.")
+    ] = False,
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Write one file that any client of DuckDB opens, with tables, views and their documentation.
+
+    Without --copy it reads the files that the warehouse has now, in their place; the line that is
+    printed, run in the file, tells it of another place.
+
+    \b
+    Examples:
+      xlahouse export duckdb -o runs.duckdb --copy
+      xlahouse export duckdb tp4 dp2.tp2 -o two.duckdb
+    """
+    from xlahouse.sql.export_duckdb import write_duckdb
+    from xlahouse.sql.progress import progress
+
+    with open_warehouse(warehouse) as opened, progress("export") as say:
+        known = [run["run_id"] for run in opened.runs()]
+        ids = [opened.resolve_run(run) for run in runs] if runs else known
+        line = write_duckdb(opened, ids, output, copy, lambda name: say(name, passing=True))
+    print(output)
+    if line is not None:
+        print(f"if the warehouse moves, run in the file: {line}", file=sys.stderr)
 
 
 def _export_each(

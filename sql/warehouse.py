@@ -15,6 +15,7 @@ from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.library import Library, shipped
 from xlahouse.sql.listing import Listing, check_layout
 from xlahouse.sql.nearest import suggest
+from xlahouse.sql.own_views import with_own_views
 from xlahouse.sql.place import Place
 from xlahouse.sql.result import Result
 
@@ -52,7 +53,8 @@ class Warehouse:
 
     Args:
         root: the folder, or an fsspec URL.
-        on_damage: takes a line for each run that is left out because its row cannot be read.
+        on_damage: takes a line for each run that is left out because its row cannot be read, and for
+            each view of the user's that cannot be used.
 
     Raises:
         WarehouseError: there is no warehouse at `root`.
@@ -62,10 +64,9 @@ class Warehouse:
         self, root: str | os.PathLike[str], on_damage: Callable[[str], None] = warnings.warn
     ) -> None:
         self.root = os.fspath(root)
-        self.library: Library = shipped()
-        self._place, self._on_damage = Place(self.root), on_damage
-        check_layout(self._place)
-        self._database = Database(self._place)
+        self.place, self._on_damage = Place(self.root), on_damage
+        check_layout(self.place)
+        self._database = Database(self.place)
 
     def __enter__(self) -> Warehouse:
         return self
@@ -84,6 +85,14 @@ class Warehouse:
             self._on_damage(line)
         return listing
 
+    @cached_property
+    def library(self) -> Library:
+        """The views that come with xlahouse, and the user's own of this warehouse."""
+        found = with_own_views(self.place, shipped())
+        for line in found.problems:
+            self._on_damage(line)
+        return found.library
+
     @property
     def damaged(self) -> tuple[str, ...]:
         """A line for each run that is left out because its row cannot be read."""
@@ -99,13 +108,21 @@ class Warehouse:
         checked = check(sql, self._database.cursor())
         given = dict(params or {})
         _check_parameters(checked, given, sql)
-        if names := self._named(checked, sql):
-            assert self._listing  # tells of damaged runs before there are rows
-            self._database.install(self.library, names)
-        cursor = self._database.cursor()
+        cursor = self._prepare(checked, sql)
         with blame(sql):
             relation = _relation(cursor, sql, given)
         return Result(relation, sql, cursor)
+
+    def _prepare(self, checked: Checked, sql: str) -> duckdb.DuckDBPyConnection:
+        """A cursor on a database that holds what the query names."""
+        names = self._named(checked, sql)
+        if checked.lists_catalogue and not names:
+            return self._database.describe_all(self.library)
+        if names:
+            assert self._listing  # tells of damaged runs before there are rows
+            every = self.library.names() if checked.lists_catalogue else names
+            self._database.install(shipped() if every <= shipped().names() else self.library, every)
+        return self._database.cursor()
 
     def runs(self, **filters: object) -> list[dict[str, Any]]:
         """Rows of `runs` whose columns equal the filters: `runs(model="qwen3", parallelism="tp4")`.
@@ -161,9 +178,9 @@ class Warehouse:
         Raises:
             QueryError: it names one that there is not.
         """
-        names = self.library.names()
-        if checked.lists_catalogue:
-            return names
+        names = shipped().names()
+        if not {mention.name for mention in checked.mentions} <= names:
+            names = self.library.names()
         for mention in checked.mentions:
             if mention.name not in names:
                 hint = suggest(mention.name, [name for name in names if name[0] != "_"])

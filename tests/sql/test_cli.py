@@ -64,6 +64,7 @@ def test_the_verbs() -> None:
         "check",
         "report",
         "export chakra",
+        "export duckdb",
         "export perfetto",
         "tpu create",
         "tpu run",
