@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from xlahouse.capture.errors import QueryError, WarehouseError
+from xlahouse.sql.interrupt import Cancelled
 from xlahouse.sql.nearest import suggest
 
 
@@ -16,7 +17,7 @@ def blame(sql: str) -> Iterator[None]:
     """Whatever DuckDB raises inside comes out as ours.
 
     Raises:
-        QueryError: the query is at fault.
+        QueryError: the query is at fault, or was cancelled.
         WarehouseError: a file that the warehouse lists vanished or is damaged.
         KeyboardInterrupt: DuckDB noticed the interrupt first.
     """
@@ -24,6 +25,8 @@ def blame(sql: str) -> Iterator[None]:
 
     try:
         yield
+    except Cancelled:
+        raise QueryError("the query was cancelled", sql) from None
     except RuntimeError as error:
         if is_interrupt(error):
             raise KeyboardInterrupt from error

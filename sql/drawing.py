@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from html import escape
 from typing import IO, Any
 
 CELL_WIDTH = 80
+HTML_ROWS = 50  # a notebook shows these, and says so where there are more
 NUMERIC = {int, float, Decimal}
 
 
@@ -17,6 +19,19 @@ def draw(columns: list[str], rows: list[list[Any]], file: IO[str]) -> None:
         for at in range(len(columns))
     ]
     _write_lines(columns, cells, numeric, file)
+
+
+def draw_html(columns: list[str], rows: list[list[Any]]) -> str:
+    """The first HTML_ROWS rows as a table in HTML; numbers to the right."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows[:HTML_ROWS])
+    more = f"<p>the first {HTML_ROWS} rows</p>" if len(rows) > HTML_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _html_cell(value: Any) -> str:
+    right = ' style="text-align: right"' if type(value) in NUMERIC else ""
+    return f"<td{right}>{'NULL' if value is None else escape(_cut(short(value)))}</td>"
 
 
 def _write_lines(

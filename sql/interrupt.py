@@ -1,10 +1,12 @@
-"""Lets Ctrl-C end a call into DuckDB, which misses it where it comes before the query has begun."""
+"""Runs a call into DuckDB so that it can be watched, and ended by Ctrl-C or by another thread."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -14,23 +16,73 @@ RETRY_S = 0.05
 Answer = TypeVar("Answer")
 
 
-def interruptible(connection: duckdb.DuckDBPyConnection, call: Callable[[], Answer]) -> Answer:
-    """Give what `call` gives; on Ctrl-C end what `connection` runs for it.
+@dataclass(frozen=True)
+class Progress:
+    """How far a query is: seconds since it began, and rows that were read from it."""
 
-    The call runs beside the main thread, because signals reach no other. DuckDB is told again until
-    it has stopped: told before a query begins, it forgets.
+    seconds: float
+    rows: int
 
-    Raises:
-        KeyboardInterrupt: the user pressed Ctrl-C.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return call()
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(call)
-        try:
+
+OnProgress = Callable[[Progress], None]
+
+
+class Cancelled(Exception):
+    """The query was ended by `Watch.cancel`."""
+
+
+@dataclass
+class Watch:
+    """Follows one query: tells how far it is, and ends it when asked to, from whichever thread."""
+
+    connection: duckdb.DuckDBPyConnection
+    on_progress: OnProgress | None = None
+    rows: int = 0
+    started: float = field(default_factory=time.monotonic)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def cancel(self) -> None:
+        """End what runs, and refuse whatever would run next."""
+        self.cancelled.set()
+        self.connection.interrupt()
+
+    def count(self, rows: int) -> None:
+        """Note rows that were read."""
+        self.rows += rows
+        self.tell()
+
+    def tell(self) -> None:
+        """Report how far the query is."""
+        if self.on_progress is not None:
+            self.on_progress(Progress(time.monotonic() - self.started, self.rows))
+
+    def run(self, call: Callable[[], Answer]) -> Answer:
+        """Give what `call` gives.
+
+        It runs beside the calling thread, because signals reach the main thread only and DuckDB is
+        told again until it has stopped: told before a query begins, it forgets.
+
+        Raises:
+            KeyboardInterrupt: the user pressed Ctrl-C.
+            Cancelled: `cancel` was called.
+        """
+        if self.cancelled.is_set():
+            raise Cancelled
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(call)
+            try:
+                while not wait([future], RETRY_S).done:
+                    self.tell()
+                    if self.cancelled.is_set():
+                        self.connection.interrupt()
+            except BaseException:
+                self._end(future)
+                raise
+            if self.cancelled.is_set():
+                raise Cancelled
             return future.result()
-        except KeyboardInterrupt:
-            while not future.done():
-                connection.interrupt()
-                wait([future], RETRY_S)
-            raise
+
+    def _end(self, future: Future[Answer]) -> None:
+        while not future.done():
+            self.connection.interrupt()
+            wait([future], RETRY_S)

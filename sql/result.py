@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import blame
-from xlahouse.sql.interrupt import interruptible
+from xlahouse.sql.drawing import HTML_ROWS, draw_html
+from xlahouse.sql.interrupt import OnProgress, Watch
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,11 +41,13 @@ class Result:
         relation: duckdb.DuckDBPyRelation,
         sql: str,
         connection: duckdb.DuckDBPyConnection,
+        on_progress: OnProgress | None = None,
     ) -> None:
+        self._watch = Watch(connection, on_progress)
         self.columns: list[str] = _numbered(relation.columns)
         self.sql = sql
         relation = _as_text(relation)
-        self._relation, self._connection = relation, connection
+        self._relation = relation
         self._reader: pa.RecordBatchReader | None = None
         self._table: pa.Table | None = None
 
@@ -52,6 +55,10 @@ class Result:
     def types(self) -> list[str]:
         """DuckDB's name of each column's type."""
         return [str(kind) for kind in self._relation.types]
+
+    def cancel(self) -> None:
+        """End the query, from whichever thread; whoever waits for its rows gets a QueryError."""
+        self._watch.cancel()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow batches of at most BATCH_ROWS rows, computed while they are read.
@@ -64,7 +71,9 @@ class Result:
             yield from self._table.to_batches()
             return
         with blame(self.sql):
-            for batch in self._open():
+            reader = self._open()
+            while (batch := self._watch.run(lambda: next(reader, None))) is not None:
+                self._watch.count(batch.num_rows)
                 yield batch.rename_columns(self.columns)
 
     def head(self, count: int) -> list[list[Any]]:
@@ -102,7 +111,7 @@ class Result:
             first = self._relation.limit(count)
             if INSTANT in kinds:
                 first = first.project(", ".join(columns))
-            rows = [list(row) for row in interruptible(self._connection, first.fetchall)]
+            rows = [list(row) for row in self._watch.run(first.fetchall)]
         instants = [place for place, kind in enumerate(kinds) if kind == INSTANT]
         try:
             for row in rows:
@@ -123,15 +132,16 @@ class Result:
         """All rows as an Arrow table."""
         if self._table is None:
             with blame(self.sql):
-                self._table = self._open().read_all().rename_columns(self.columns)
+                reader = self._open()
+                found = self._watch.run(reader.read_all)
+                self._watch.count(found.num_rows)
+                self._table = found.rename_columns(self.columns)
         return self._table
 
     def _open(self) -> pa.RecordBatchReader:
         if self._reader is None:
             with blame(self.sql):
-                self._reader = interruptible(
-                    self._connection, lambda: self._relation.to_arrow_reader(BATCH_ROWS)
-                )
+                self._reader = self._watch.run(lambda: self._relation.to_arrow_reader(BATCH_ROWS))
         return self._reader
 
     def pl(self) -> polars.DataFrame:
@@ -161,6 +171,11 @@ class Result:
         """All rows as tuples of Python values; see `values` for those that Python has no type for."""
         columns = [values(column) for column in self.arrow().columns]
         return [tuple(plain(value) for value in row) for row in zip(*columns, strict=True)]
+
+    def _repr_html_(self) -> str:
+        """The first rows, as a notebook shows them."""
+        rows = self.head(HTML_ROWS + 1)
+        return draw_html(self.columns, rows)
 
     def dicts(self) -> list[dict[str, Any]]:
         """All rows as mappings from column to Python value."""

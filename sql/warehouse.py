@@ -12,6 +12,7 @@ from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql.blame import blame, place
 from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
+from xlahouse.sql.interrupt import OnProgress
 from xlahouse.sql.library import Library, shipped
 from xlahouse.sql.listing import Listing, check_layout
 from xlahouse.sql.nearest import suggest
@@ -98,8 +99,16 @@ class Warehouse:
         """A line for each run that is left out because its row cannot be read."""
         return self._listing.damaged
 
-    def query(self, sql: str, params: Mapping[str, object] | None = None) -> Result:
+    def query(
+        self,
+        sql: str,
+        params: Mapping[str, object] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
         """Run one reading statement; `$name` in it stands for `params["name"]`.
+
+        It runs when rows are asked for; then `on_progress` is called many times a second, and
+        `Result.cancel` ends it.
 
         Raises:
             QueryError: the statement is not allowed, does not parse, or names what there is not.
@@ -111,7 +120,7 @@ class Warehouse:
         cursor = self._prepare(checked, sql)
         with blame(sql):
             relation = _relation(cursor, sql, given)
-        return Result(relation, sql, cursor)
+        return Result(relation, sql, cursor, on_progress)
 
     def _prepare(self, checked: Checked, sql: str) -> duckdb.DuckDBPyConnection:
         """A cursor on a database that holds what the query names."""
