@@ -278,6 +278,17 @@ def test_roofline(ingested):
     assert_same(found, ingested.expected["roofline"], (*columns, "flops", "math_ps"))
 
 
+@pytest.mark.parametrize(
+    "view",
+    ["launch_overhead", "load_balance", "scheduling", "step_time", "straggler", "clock_offset"],
+)
+def test_times(ingested, view):
+    where = " where step is not null" if view in ("load_balance", "step_time") else ""
+    expected = ingested.expected[view]
+    columns = [name for name in expected[0] if name != "start"]
+    assert_same(ingested.rows(f"select * from {view}_v1{where}"), expected, columns)
+
+
 def test_audits_find_nothing(everything):
     warehouse = next(iter(everything.values())).warehouse
     assert [finding for finding in run_audits(warehouse) if finding.rows] == []

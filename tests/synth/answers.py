@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.synth.answers_efficiency import efficiency
+from tests.synth.answers_time import times
 from tests.synth.describe import Run
 from tests.synth.summaries import comm_compute, run_summary, step_latency
 from tests.synth.times import device_time, latency, row_counts
@@ -30,4 +31,5 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "run_summary": run_summary(run),
         "row_counts": row_counts(run),
         **efficiency(run),
+        **times(run),
     }

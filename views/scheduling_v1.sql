@@ -1,0 +1,253 @@
+-- one row per run and phase
+-- Overheads of launches (launch_overhead_v1), their percentiles the value of row ceil(p n) in order;
+-- how long hosts are blocked; what they compile. Blocked, of a step on a host: from its last enqueue
+-- to the end of its marker or of its last launch, whichever is earlier: all is handed over, and the
+-- host stays in the step while devices work. Steps without a marker, or with a launch that is linked
+-- to no enqueue, do not count. A compile is a stretch of time in which a host compiles: events that
+-- XLA, torch_xla and JAX name so, on any thread, and marked compile phases; those that overlap or
+-- touch are one. It belongs to the phase of the last marker of a step that opened on its host, if it
+-- starts before that one closes. A recompile is a compile that starts once the first marker of a
+-- measured step (prefill, decode or mixed) is open anywhere in the run, those in warm-up phases
+-- aside. Compiles are NULL where the trace holds nothing of a host, recompiles in a run without such
+-- markers.
+with measures as (
+    select
+        l.run_id, l.phase, m.measure,
+        case
+            when m.measure = 'queue' then l.queue_ps
+            when m.measure = 'dispatch' then l.dispatch_ps
+            else l.launch_gap_ps
+        end as value_ps
+    from launch_overhead_v1 as l
+    cross join (values ('queue'), ('dispatch'), ('gap')) as m (measure)
+),
+
+placed as (
+    select
+        *,
+        row_number() over (
+            partition by run_id, phase, measure order by value_ps nulls last
+        ) as place,
+        count(value_ps) over (partition by run_id, phase, measure) as places
+    from measures
+),
+
+percentiles as (
+    select
+        run_id, phase,
+        avg(case when measure = 'queue' then value_ps end) as mean_queue_ps,
+        max(case when measure = 'queue' and place = (50 * places + 99) // 100 then value_ps end)
+            as p50_queue_ps,
+        max(case when measure = 'queue' and place = (95 * places + 99) // 100 then value_ps end)
+            as p95_queue_ps,
+        avg(case when measure = 'dispatch' then value_ps end) as mean_dispatch_ps,
+        max(case when measure = 'dispatch' and place = (50 * places + 99) // 100 then value_ps end)
+            as p50_dispatch_ps,
+        max(case when measure = 'dispatch' and place = (95 * places + 99) // 100 then value_ps end)
+            as p95_dispatch_ps,
+        avg(case when measure = 'gap' then value_ps end) as mean_launch_gap_ps,
+        max(case when measure = 'gap' and place = (50 * places + 99) // 100 then value_ps end)
+            as p50_launch_gap_ps,
+        max(case when measure = 'gap' and place = (95 * places + 99) // 100 then value_ps end)
+            as p95_launch_gap_ps
+    from placed
+    group by run_id, phase
+),
+
+counted as (
+    select
+        run_id, phase,
+        count(*) as launches,
+        count(enqueue_ps) as linked_launches,
+        sum(case when starts_before_enqueue then 1 else 0 end) as early_launches
+    from launch_overhead_v1
+    group by run_id, phase
+),
+
+markers as (
+    select
+        run_id, host, phase, request, step, start_ps,
+        start_ps + duration_ps as end_ps
+    from phases
+    where source = 'marker' and phase in ('prefill', 'decode', 'mixed', 'warmup')
+),
+
+marked_steps as (
+    select run_id, host, phase, request, step, max(end_ps) as end_ps
+    from markers
+    group by run_id, host, phase, request, step
+),
+
+launched_steps as (
+    select
+        l.run_id, d.host, l.phase, l.request, l.step,
+        case when count(l.enqueue_ps) = count(*) then max(l.enqueue_ps) end as enqueue_ps,
+        max(l.start_ps + l.duration_ps) as end_ps
+    from launches as l
+    inner join devices as d on d.run_id = l.run_id and d.device_id = l.device_id
+    group by l.run_id, d.host, l.phase, l.request, l.step
+),
+
+blocked as (
+    select
+        m.run_id, m.phase,
+        avg(greatest(least(m.end_ps, l.end_ps) - l.enqueue_ps, 0)) as mean_host_blocked_ps
+    from marked_steps as m
+    inner join launched_steps as l
+        on l.run_id = m.run_id and l.host is not distinct from m.host and l.phase = m.phase
+        and l.request is not distinct from m.request and l.step is not distinct from m.step
+    where l.enqueue_ps is not null
+    group by m.run_id, m.phase
+),
+
+compiling as (
+    select run_id, host, start_ps, start_ps + duration_ps as end_ps
+    from host_events
+    where name = 'backend_compile' or name like '% backend_compile' or name = 'XlaCompile'
+        or name like '%::Compile' or name like '%::Compile (%' or name like '%::CompileAndLoad%'
+    union all
+    select run_id, host, start_ps, start_ps + duration_ps
+    from phases
+    where phase = 'compile'
+),
+
+reached as (
+    select
+        *,
+        max(end_ps) over (
+            partition by run_id, host order by start_ps, end_ps
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps
+    from compiling
+),
+
+-- A stretch begins where nothing before it reaches.
+stretches as (
+    select
+        run_id, host,
+        case when reached_ps is null or start_ps > reached_ps then 1 else 0 end as begins,
+        start_ps,
+        greatest(end_ps - greatest(start_ps, coalesce(reached_ps, start_ps)), 0) as added_ps
+    from reached
+),
+
+-- Markers open before compiles of the same time.
+opened as (
+    select run_id, host, phase, start_ps, end_ps, 1 as is_marker, 0 as begins, 0 as added_ps
+    from markers
+    union all
+    select run_id, host, null, start_ps, null, 0, begins, added_ps
+    from stretches
+),
+
+numbered as (
+    select
+        *,
+        sum(is_marker) over (
+            partition by run_id, host order by start_ps, is_marker desc, end_ps desc, phase
+            rows between unbounded preceding and current row
+        ) as marker
+    from opened
+),
+
+within as (
+    select
+        run_id, is_marker, begins, added_ps, start_ps,
+        max(phase) over (partition by run_id, host, marker) as marker_phase,
+        max(end_ps) over (partition by run_id, host, marker) as marker_end_ps,
+        min(
+            case when is_marker = 1 and phase <> 'warmup' then start_ps end
+        ) over (partition by run_id) as measured_from_ps
+    from numbered
+),
+
+labelled as (
+    select
+        *,
+        case when start_ps < marker_end_ps then marker_phase end as phase
+    from within
+    where is_marker = 0
+),
+
+compiles as (
+    select
+        run_id, phase,
+        sum(begins) as compiles,
+        sum(added_ps) as compile_ps,
+        sum(
+            case
+                when begins = 1 and start_ps >= measured_from_ps and coalesce(phase, '') <> 'warmup'
+                    then 1
+                else 0
+            end
+        ) as recompiles
+    from labelled
+    group by run_id, phase
+),
+
+-- What is known of a run's hosts.
+told as (
+    select run_id, 0 as marked from host_events
+    union all
+    select run_id, case when phase <> 'warmup' then 1 else 0 end from markers
+    union all
+    select run_id, 0 from compiles
+),
+
+hosts as (
+    select run_id, max(marked) as marked
+    from told
+    group by run_id
+),
+
+keys as (
+    select run_id, phase from counted
+    union
+    select run_id, phase from markers
+    union
+    select run_id, phase from compiles
+)
+
+select
+    -- run
+    k.run_id,
+    -- prefill, decode, mixed, warmup, compile or step; NULL outside every marker
+    k.phase,
+    -- launches over all devices
+    cast(coalesce(c.launches, 0) as bigint) as launches,
+    -- of these, launches linked to their enqueue on a host
+    cast(coalesce(c.linked_launches, 0) as bigint) as linked_launches,
+    -- of these, launches that seem to start before it, whose queue and dispatch are not known
+    cast(coalesce(c.early_launches, 0) as bigint) as early_launches,
+    -- from enqueue to start, mean
+    p.mean_queue_ps,
+    -- from enqueue to start, median
+    p.p50_queue_ps,
+    -- from enqueue to start, 95th percentile
+    p.p95_queue_ps,
+    -- from enqueue to start while the device is free, mean
+    p.mean_dispatch_ps,
+    -- from enqueue to start while the device is free, median
+    p.p50_dispatch_ps,
+    -- from enqueue to start while the device is free, 95th percentile
+    p.p95_dispatch_ps,
+    -- from the end of the launches before to the start, mean; negative = overlap
+    p.mean_launch_gap_ps,
+    -- from the end of the launches before to the start, median
+    p.p50_launch_gap_ps,
+    -- from the end of the launches before to the start, 95th percentile
+    p.p95_launch_gap_ps,
+    -- time that a host is blocked in a step, mean over hosts and steps
+    b.mean_host_blocked_ps,
+    -- stretches of time in which a host compiles
+    cast(case when h.run_id is not null then coalesce(x.compiles, 0) end as bigint) as compiles,
+    -- their length, added up over hosts
+    cast(case when h.run_id is not null then coalesce(x.compile_ps, 0) end as bigint) as compile_ps,
+    -- of the compiles, those after warm-up
+    cast(case when h.marked = 1 then coalesce(x.recompiles, 0) end as bigint) as recompiles
+from keys as k
+left join counted as c on c.run_id = k.run_id and c.phase is not distinct from k.phase
+left join percentiles as p on p.run_id = k.run_id and p.phase is not distinct from k.phase
+left join blocked as b on b.run_id = k.run_id and b.phase is not distinct from k.phase
+left join compiles as x on x.run_id = k.run_id and x.phase is not distinct from k.phase
+left join hosts as h on h.run_id = k.run_id
