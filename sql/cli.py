@@ -11,7 +11,14 @@ try:
     import typer
 
     from xlahouse.capture.errors import XlahouseError
-    from xlahouse.sql import verbs_ask, verbs_export, verbs_make, verbs_set, verbs_tpu
+    from xlahouse.sql import (
+        verbs_ask,
+        verbs_export,
+        verbs_make,
+        verbs_set,
+        verbs_shell,
+        verbs_tpu,
+    )
     from xlahouse.sql.blame import is_interrupt
 except KeyboardInterrupt:  # the user need not wait for the imports, nor see where they are
     sys.exit(130)
@@ -34,6 +41,7 @@ for verb in (
     verbs_make.ingest,
     verbs_ask.runs,
     verbs_ask.query,
+    verbs_shell.shell,
     verbs_ask.views,
     verbs_ask.tables,
     verbs_ask.check,

@@ -59,6 +59,7 @@ def test_the_verbs() -> None:
         "set peaks",
         "set device-kind",
         "query",
+        "shell",
         "views",
         "tables",
         "check",
