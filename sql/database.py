@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,13 @@ class Database:
 
     Args:
         place: the warehouse's folder.
+        limits: settings of DuckDB that bound what a query may take.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, place: Place, limits: Mapping[str, str] | None = None) -> None:
+        self._place, self._limits = place, dict(limits or {})
         self._installed: set[str] = set()
-        self._connection = _locked_connection(place)
+        self._connection = _locked_connection(place, self._limits)
         self._described: duckdb.DuckDBPyConnection | None = None
 
     @cached_property
@@ -70,7 +72,7 @@ class Database:
     def describe_all(self, library: Library) -> duckdb.DuckDBPyConnection:
         """A database that opens no file and holds all that `library` has, without rows."""
         if self._described is None:
-            self._described = _locked_connection(self._place)
+            self._described = _locked_connection(self._place, self._limits)
             create_tables(self._described)
             create_all(self._described, library)
         return self._described.cursor()
@@ -121,7 +123,7 @@ def empty_table(name: str) -> str:
     return f"create table {name} ({typed})"
 
 
-def _locked_connection(place: Place) -> duckdb.DuckDBPyConnection:
+def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyConnection:
     """A database in memory that can open the warehouse's files and nothing else, for good."""
     import duckdb
 
@@ -133,6 +135,7 @@ def _locked_connection(place: Place) -> duckdb.DuckDBPyConnection:
             "allow_community_extensions": False,
             "python_enable_replacements": False,
             "temp_directory": os.path.join(tempfile.gettempdir(), f"xlahouse-{os.getpid()}"),
+            **limits,
         },
     )
     if place.remote:

@@ -56,18 +56,28 @@ class Warehouse:
         root: the folder, or an fsspec URL.
         on_damage: takes a line for each run that is left out because its row cannot be read, and for
             each view of the user's that cannot be used.
+        memory_limit: what queries may take, such as `4GB`; None: most of the machine's. Beyond it they
+            use the folder for temporary files.
+        threads: as many at most; None: one a core.
 
     Raises:
         WarehouseError: there is no warehouse at `root`.
     """
 
     def __init__(
-        self, root: str | os.PathLike[str], on_damage: Callable[[str], None] = warnings.warn
+        self,
+        root: str | os.PathLike[str],
+        on_damage: Callable[[str], None] = warnings.warn,
+        *,
+        memory_limit: str | None = None,
+        threads: int | None = None,
     ) -> None:
         self.root = os.fspath(root)
         self.place, self._on_damage = Place(self.root), on_damage
         check_layout(self.place)
-        self._database = Database(self.place)
+        limits = {"memory_limit": memory_limit, "threads": threads}
+        given = {name: str(limit) for name, limit in limits.items() if limit is not None}
+        self._database = Database(self.place, given)
 
     def __enter__(self) -> Warehouse:
         return self

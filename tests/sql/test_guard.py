@@ -9,6 +9,7 @@ import pytest
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql import Warehouse
+from xlahouse.sql.guard import TABLE_FUNCTIONS
 
 
 @pytest.fixture(scope="module")
@@ -112,15 +113,25 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("sql", REFUSED)
+# More of them, one a line: every way in that DuckDB's list of functions and statements suggests.
+ATTEMPTS = [
+    line.encode().decode("unicode_escape") if "\\" in line else line
+    for line in Path(__file__).with_name("guard_attempts.txt").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize("sql", [*REFUSED, *ATTEMPTS])
 def test_refused(warehouse: Warehouse, sql: str) -> None:
     with pytest.raises(QueryError):
         warehouse.query(sql).arrow()
+    assert warehouse.query("select op from ops").rows == [("a",)]
 
 
 ALLOWED = {
     "select 1 as a": [(1,)],
     "select 1 as a;": [(1,)],
+    "select 1 as a;;": [(1,)],
+    "select 1 as a; -- done": [(1,)],
     "/* ; */ select ';' as a -- ; drop": [(";",)],
     "from ops select op": [("a",)],
     "(select op from ops)": [("a",)],
@@ -250,3 +261,68 @@ def test_parameters(warehouse: Warehouse) -> None:
             warehouse.query(positional)
     with pytest.raises(QueryError, match=r"no parameter \$devise; did you mean device"):
         warehouse.query(sql, {"device": 0, "devise": 1})
+
+
+def test_no_way_in_wrote_a_file() -> None:
+    assert not any(Path("/tmp", name).exists() for name in ("zz.csv", "exp", "y"))
+
+
+def test_every_table_function_of_duckdb_is_refused_or_known_to_read_nothing(
+    warehouse: Warehouse,
+) -> None:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        names = connection.execute(
+            "select distinct function_name from duckdb_functions() where function_type in "
+            "('table', 'pragma', 'table_macro') order by all"
+        ).fetchall()
+    assert len(names) > 50
+    for (name,) in names:
+        if name not in TABLE_FUNCTIONS:
+            with pytest.raises(QueryError):
+                warehouse.query(f"from {name}('/etc/passwd')")
+
+
+@pytest.mark.parametrize(
+    "name", ["ops", "'/etc/passwd'", "read_text('/etc/passwd')", "(delete from ops)", "nowhere"]
+)
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "select * from {}",
+        "with x as materialized (select * from {}) from x",
+        "select (select count(*) from {})",
+        "select exists (from {})",
+        "select 1 where 1 in (select 1 from {})",
+        "select array(select 1 from {})",
+        "from ops union all by name (from {})",
+        "from devices left join {} on true",
+        "from ops, lateral (from {})",
+        "select case when (select true from {} limit 1) then 1 end",
+        "select sum(1) filter (exists (from {})) over ()",
+        "describe (from {})",
+        "explain (from {})",
+    ],
+)
+def test_a_relation_is_checked_wherever_it_stands(
+    warehouse: Warehouse, frame: str, name: str
+) -> None:
+    sql = frame.format(name)
+    if name == "ops":
+        warehouse.query(sql).arrow()
+    else:
+        with pytest.raises(QueryError):
+            warehouse.query(sql).arrow()
+
+
+def test_limits_bound_what_queries_take(tmp_path: Path) -> None:
+    root = write_warehouse(tmp_path / "w", {})
+    with Warehouse(root, memory_limit="20MB", threads=1) as small:
+        limits = small._database.cursor().execute(
+            "select current_setting('memory_limit'), current_setting('threads')"
+        )
+        assert limits.fetchall() == [("19.0 MiB", 1)]
+        with pytest.raises(QueryError, match="memory"):
+            small.query("select length(list(range)) from range(20000000)").arrow()
+        assert small.query("select 1").rows == [(1,)]
