@@ -66,6 +66,8 @@ def explain_error(error: Exception, sql: str) -> QueryError:
     """DuckDB's error as a QueryError."""
     text = str(error)
     message = _headline(error)
+    if type(error).__name__ == "OutOfMemoryException":
+        message = f"not enough memory: {message}; filter or aggregate more, or give more memory"
     missing = re.search(r'column "([^"]+)"|column named "([^"]+)"', message)
     bindings = re.search(r"Candidate bindings: (.*)", text)
     if missing and bindings:
