@@ -4,14 +4,22 @@
 -- first and end with their last participant (device NULL). What moves nothing between devices
 -- (axis none, a device that is in no pair of a permute) is no transfer. Transfers of no known axis
 -- (mixed, unclassified) count as an axis of their own.
-with ordered as (
+-- Equal transfers have one order in all that follows.
+with placed as (
     select
         *,
-        lag(axis) over (
+        row_number() over (
             partition by run_id, scope, device_id
             order by start_ps, end_ps, op, axis, phase, payload_bytes
-        ) as last_axis
+        ) as place
     from _transfer_v1
+),
+
+ordered as (
+    select
+        *,
+        lag(axis) over (partition by run_id, scope, device_id order by place) as last_axis
+    from placed
 ),
 
 numbered as (
@@ -19,8 +27,7 @@ numbered as (
         *,
         case when axis is distinct from last_axis then 1 else 0 end as is_first,
         sum(case when axis is distinct from last_axis then 1 else 0 end) over (
-            partition by run_id, scope, device_id
-            order by start_ps, end_ps, op, axis, phase, payload_bytes
+            partition by run_id, scope, device_id order by place
             rows between unbounded preceding and current row
         ) - 1 as burst
     from ordered
