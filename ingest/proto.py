@@ -11,20 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from xlahouse.ingest.protobuf import Messages
 
-_PACKAGE = "xlahouse"
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {
-    "int64": _FIELD.TYPE_INT64,
-    "int32": _FIELD.TYPE_INT32,
-    "uint64": _FIELD.TYPE_UINT64,
-    "double": _FIELD.TYPE_DOUBLE,
-    "bool": _FIELD.TYPE_BOOL,
-    "bytes": _FIELD.TYPE_BYTES,
-}
-
-# message -> lines of `number name type`; `*` marks a repeated field, `?` one of the message's oneof.
 MESSAGES = {
     "XStat": """
         1 metadata_id int64
@@ -222,43 +210,15 @@ MESSAGES = {
 }
 
 
-@cache
-def _descriptors() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="xlahouse.proto", package=_PACKAGE, syntax="proto3"
-    )
-    for name, lines in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for number, field_name, kind in (
-            line.split() for line in lines.splitlines() if line.strip()
-        ):
-            field = message.field.add(name=field_name, number=int(number))
-            bare = kind.rstrip("*?")
-            field.label = _FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL
-            if bare in _SCALARS:
-                field.type = _SCALARS[bare]
-            else:
-                field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{_PACKAGE}.{bare}"
-            if kind.endswith("?"):
-                if not message.oneof_decl:
-                    message.oneof_decl.add(name="value")
-                field.oneof_index = 0
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return pool
+_TYPES = Messages(MESSAGES, "xlahouse.trace")
 
 
 def message_class(name: str) -> Any:
     """The protobuf class of a message in MESSAGES, to parse or to build one."""
-    return message_factory.GetMessageClass(
-        _descriptors().FindMessageTypeByName(f"{_PACKAGE}.{name}")
-    )
+    return _TYPES.message(name)
 
 
 @cache
 def arrow_decoder(name: str) -> Any:
     """Decodes many serialized messages at once: `.list_to_record_batch([bytes, …])`, in Rust."""
-    import ptars
-
-    descriptor = _descriptors().FindMessageTypeByName(f"{_PACKAGE}.{name}")
-    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+    return _TYPES.columns(name)
