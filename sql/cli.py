@@ -13,6 +13,7 @@ try:
     from xlahouse.capture.errors import XlahouseError
     from xlahouse.sql import (
         verbs_ask,
+        verbs_compare,
         verbs_export,
         verbs_make,
         verbs_set,
@@ -46,6 +47,7 @@ for verb in (
     verbs_ask.tables,
     verbs_ask.check,
     verbs_make.report,
+    verbs_compare.compare,
 ):
     app.command()(verb)
 set_app.command("mesh")(verbs_set.set_mesh_of)

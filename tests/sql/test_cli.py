@@ -64,6 +64,7 @@ def test_the_verbs() -> None:
         "tables",
         "check",
         "report",
+        "compare",
         "export chakra",
         "export duckdb",
         "export perfetto",

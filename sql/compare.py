@@ -1,0 +1,95 @@
+"""Holds one run against another: what differs between them, by how much, and whether it got worse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlahouse.sql.warehouse import Warehouse
+
+# What people wait for and pay for; the other metrics explain these.
+JUDGED = ("ttft_s", "tpot_s", "output_tokens_per_s")
+NO_REGRESSION, REGRESSION, INCONCLUSIVE = 0, 1, 3
+
+_SQL = """
+select
+    metric, median, other_median as other,
+    100 * (other_median / nullif(median, 0) - 1) as change_percent,
+    spread, runs, other_runs, verdict, differing_count, differing, name, other_name
+from run_comparison_v1
+where run_id = $base and other_run_id = $other
+order by metric
+"""
+COLUMNS = ("metric", "base", "other", "change_percent", "spread", "runs", "other_runs", "verdict")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs side by side.
+
+    rows: one a metric, as COLUMNS names their values: medians over the repeats of each run's setup, by
+    how much the other is above the base in percent, the larger spread, how many runs, and better or
+    worse (the other, that is) or inconclusive.
+    differing: what was chosen differently, joined by commas.
+    """
+
+    rows: list[tuple[Any, ...]]
+    differing: str
+    differing_count: int
+
+
+def compare_runs(warehouse: Warehouse, base: str, other: str) -> Comparison:
+    """Compare two runs, each named by id, prefix or name.
+
+    Raises:
+        WarehouseError: one of them is not there.
+    """
+    runs = {"base": warehouse.resolve_run(base), "other": warehouse.resolve_run(other)}
+    found = warehouse.query(_SQL, runs).dicts()
+    rows = [tuple(row["median" if name == "base" else name] for name in COLUMNS) for row in found]
+    first = found[0] if found else {"differing": "", "differing_count": 0}
+    return Comparison(rows, first["differing"], first["differing_count"])
+
+
+def judge(
+    comparison: Comparison, fail_over_percent: float, metrics: Sequence[str] = JUDGED
+) -> tuple[int, str]:
+    """Whether the other run is worse than the base by more than a percentage.
+
+    A metric is a regression where it is worse by more than that and by more than the spread of the
+    repeats. It is inconclusive where a setup has one run, or where the repeats spread by more than the
+    percentage and the difference lies within their spread.
+
+    Returns:
+        (NO_REGRESSION, REGRESSION or INCONCLUSIVE, a line that says why).
+    """
+    named = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in comparison.rows}
+    judged = [named[metric] for metric in metrics if metric in named]
+    worse = [row for row in judged if row["verdict"] == "worse" and _past(row, fail_over_percent)]
+    if worse:
+        changes = ", ".join(f"{row['metric']} {row['change_percent']:+.2f} %" for row in worse)
+        return REGRESSION, f"worse by more than {fail_over_percent:g} %: {changes}"
+    if not judged:
+        return INCONCLUSIVE, f"the runs share none of {', '.join(metrics)}"
+    single = [row["metric"] for row in judged if min(row["runs"], row["other_runs"]) < 2]
+    if single:
+        return INCONCLUSIVE, f"{', '.join(single)}: one run of a setup shows no spread; repeat it"
+    noisy = [
+        row["metric"]
+        for row in judged
+        if row["verdict"] == "inconclusive" and _spreads(row, fail_over_percent)
+    ]
+    if noisy:
+        return INCONCLUSIVE, (
+            f"{', '.join(noisy)}: repeats spread by more than {fail_over_percent:g} %; repeat more often"
+        )
+    return NO_REGRESSION, f"no regression above {fail_over_percent:g} %"
+
+
+def _past(row: dict[str, Any], percent: float) -> bool:
+    return row["change_percent"] is None or abs(row["change_percent"]) > percent
+
+
+def _spreads(row: dict[str, Any], percent: float) -> bool:
+    return row["spread"] is None or row["spread"] > percent / 100 * abs(row["base"])

@@ -1,0 +1,131 @@
+"""Runs side by side: medians over repeats, what differs, and the exit codes that CI relies on."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from tests.warehouse import write_warehouse
+from xlahouse.sql.cli import main
+from xlahouse.sql.compare import COLUMNS, Comparison, judge
+
+S = 1_000_000_000_000
+
+
+def row(metric, base, other, spread, runs, verdict):
+    change = 100 * (other / base - 1)
+    return (metric, base, other, change, spread, runs, runs, verdict)
+
+
+# Of 100: 110 is 10 % more.
+@pytest.mark.parametrize(
+    ("rows", "percent", "code", "why"),
+    [
+        ([row("tpot_s", 100, 110, 2, 3, "worse")], 5, 1, r"tpot_s \+10.00 %"),
+        ([row("tpot_s", 100, 110, 2, 3, "worse")], 10.5, 0, "no regression above 10.5 %"),
+        ([row("tpot_s", 100, 90, 2, 3, "better")], 5, 0, "no regression"),
+        (
+            [row("output_tokens_per_s", 100, 90, 2, 3, "worse")],
+            5,
+            1,
+            "output_tokens_per_s -10.00 %",
+        ),
+        # One run shows no spread, whatever it gave.
+        ([row("tpot_s", 100, 90, None, 1, "inconclusive")], 5, 3, "tpot_s: one run of a setup"),
+        # Within a spread of 2 of 100 nothing above 5 % can hide; within one of 20 it can.
+        ([row("tpot_s", 100, 101, 2, 3, "inconclusive")], 5, 0, "no regression"),
+        ([row("tpot_s", 100, 110, 20, 3, "inconclusive")], 5, 3, "repeats spread by more than 5 %"),
+        # A regression that is sure counts although another metric is not.
+        (
+            [
+                row("ttft_s", 100, 120, 1, 3, "worse"),
+                row("tpot_s", 100, 110, 20, 3, "inconclusive"),
+            ],
+            5,
+            1,
+            r"ttft_s \+20.00 %",
+        ),
+        # idle_ratio explains, and is not judged unless asked for.
+        ([row("idle_ratio", 100, 200, 1, 3, "worse")], 5, 3, "share none of ttft_s"),
+    ],
+)
+def test_codes(rows, percent, code, why):
+    found, line = judge(Comparison(rows, "", 0), percent)
+    assert found == code
+    assert re.search(why, line)
+
+
+def test_other_metrics_can_be_judged():
+    found = Comparison([row("idle_ratio", 100, 200, 1, 3, "worse")], "", 0)
+    assert judge(found, 5, ["idle_ratio"])[0] == 1
+    assert len(COLUMNS) == len(found.rows[0])
+
+
+def requests(run_id, seconds):
+    """Tables of a run with one request: the prefill ends after `seconds`, the decode as long again."""
+    steps = [(0, "prefill", 0), (1, "decode", seconds * S)]
+    return {
+        "phases": [
+            {"run_id": run_id, "host": "h", "phase": phase, "request": 0, "step": step}
+            | {"start_ps": start, "duration_ps": seconds * S, "source": "marker"}
+            for step, phase, start in steps
+        ],
+        "ops": [
+            {"run_id": run_id, "device_id": 0, "op": "f", "category": "compute", "phase": phase}
+            | {"request": 0, "step": step, "start_ps": start, "duration_ps": seconds * S}
+            for step, phase, start in steps
+        ],
+        "devices": [{"run_id": run_id, "device_id": 0, "logical_id": 0, "world": 0, "host": "h"}],
+    }
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Three repeats of a base (TTFT 10, 10, 11 s), three of a candidate (20, 20, 21), and a stranger."""
+    facts = {"batch_size": 1, "output_tokens": 2, "parallelism": "tp2", "dtype": "float32"}
+    tables: dict[str, list] = {"runs": []}
+    for name, seconds, setup, more in (
+        *((f"base{k}", s, "b", {}) for k, s in enumerate((10, 10, 11))),
+        *((f"new{k}", s, "n", {"dtype": "bfloat16"}) for k, s in enumerate((20, 20, 21))),
+        ("other", 10, "o", {"dtype": "bfloat16", "batch_size": 2}),
+    ):
+        tables["runs"].append({"run_id": name, "name": name, "setup": setup} | facts | more)
+        for table, rows in requests(name, seconds).items():
+            tables.setdefault(table, []).extend(rows)
+    return write_warehouse(tmp_path / "w", tables)
+
+
+def run(monkeypatch, root, *words):
+    monkeypatch.setattr(sys, "argv", ["xlahouse", "compare", *words, "-w", str(root)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code or 0
+
+
+def test_a_regression_fails_in_ci(root, monkeypatch, capsys):
+    assert run(monkeypatch, root, "base0", "new0", "--fail-over", "5") == 1
+    out, err = capsys.readouterr()
+    lines = {line.split()[0]: line.split() for line in out.splitlines()[2:]}
+    # Medians of three: 10 and 20 s.
+    assert lines["ttft_s"] == ["ttft_s", "10", "20", "100", "1", "3", "3", "worse"]
+    assert "they differ in dtype" in err
+    assert "worse by more than 5 %: ttft_s +100.00 %" in err
+    assert run(monkeypatch, root, "base0", "new0", "--fail-over", "150") == 0
+    assert run(monkeypatch, root, "new0", "base0", "--fail-over", "5") == 0
+    assert run(monkeypatch, root, "base0", "new0") == 0
+
+
+def test_one_run_is_inconclusive_and_several_differences_are_named(root, monkeypatch, capsys):
+    assert run(monkeypatch, root, "base0", "other", "--fail-over", "5") == 3
+    err = capsys.readouterr().err
+    assert "the setups differ in 2 things: dtype, batch_size" in err
+    assert "shows no spread; repeat it" in err
+
+
+def test_what_is_not_there_is_said(root, monkeypatch, capsys):
+    assert run(monkeypatch, root, "base0", "x") == 1
+    assert "no run 'x'" in capsys.readouterr().err
+    assert run(monkeypatch, root, "base0", "new0", "--metric", "speed", "--fail-over", "1") == 2
+    assert "no metric speed; the runs share" in capsys.readouterr().err
