@@ -91,6 +91,50 @@ AUDITS = (
         """,
     ),
     Audit(
+        "steps_hold_every_window",
+        "the windows or busy times of a step's devices do not add up to those of device_time",
+        """
+        with seen as (
+            select run_id, request, step, count(*) as devices,
+                sum(window_ps) as window_ps, sum(busy_ps) as busy_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, request, step
+        )
+        select s.run_id, s.request, s.step, s.devices, t.devices as in_step_time
+        from seen as s
+        left join step_time_v1 as t
+            on t.run_id = s.run_id and t.request is not distinct from s.request
+            and t.step is not distinct from s.step
+        left join load_balance_v1 as b
+            on b.run_id = s.run_id and b.request is not distinct from s.request
+            and b.step is not distinct from s.step
+        where t.devices is distinct from s.devices or b.devices is distinct from s.devices
+            or abs(t.mean_window_ps * s.devices - s.window_ps) > 1e-9 * s.window_ps
+            or abs(b.mean_busy_ps * s.devices - s.busy_ps) > 1e-9 * s.busy_ps
+            or t.longest_window_ps < t.mean_window_ps * (1 - 1e-12) or b.imbalance_ratio < -1e-12
+        """,
+    ),
+    Audit(
+        "scheduling_holds_every_launch",
+        "launches are lost or doubled in scheduling, or wait longer for a free device than in all",
+        """
+        with said as (
+            select run_id, sum(launches) as launches from scheduling_v1 group by run_id
+        ),
+        seen as (
+            select run_id, count(*) as launches,
+                sum(case when dispatch_ps > queue_ps or dispatch_ps < 0 then 1 else 0 end) as wrong
+            from launch_overhead_v1
+            group by run_id
+        )
+        select seen.run_id, seen.launches, said.launches as in_scheduling, seen.wrong
+        from seen
+        left join said on said.run_id = seen.run_id
+        where said.launches is distinct from seen.launches or seen.wrong > 0
+        """,
+    ),
+    Audit(
         "busy_intervals_are_merged",
         "intervals of one category overlap or are empty",
         """

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlahouse.sql.audits import run_audits
+from xlahouse.sql.findings import view_findings
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -21,7 +22,8 @@ class CheckReport:
 
 
 def check_warehouse(warehouse: Warehouse) -> CheckReport:
-    """Run every audit and gather the issues, damaged runs, own views' faults, and meshes of no use.
+    """Run every audit and gather the issues, damaged runs, own views' faults, meshes of no use,
+    and what views find in the data.
 
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.
@@ -51,6 +53,7 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
         order by name
         """
     ).dicts()
+    found = view_findings(warehouse)
     own = [fault for view in warehouse.library.views.values() if view.own for fault in lint(view)]
     lines = [
         *(f"warning  {fault}" for fault in own),
@@ -60,11 +63,12 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
             for row in issues
         ),
         *(f"warning  {row['name']}: mesh: {row['mesh_problem']}" for row in meshes),
+        *(f"warning  {line}" for line in found),
     ]
     counted = [row["severity"] for row in issues]
     damaged = [f"error    {line}" for line in warehouse.damaged]
     return CheckReport(
         (*damaged, *audits, *lines),
         len(damaged) + len(audits) + counted.count("error"),
-        len(own) + len(meshes) + counted.count("warning"),
+        len(own) + len(meshes) + len(found) + counted.count("warning"),
     )

@@ -10,7 +10,7 @@ with followed as (
     select
         *,
         start_ps - max(start_ps + duration_ps) over (
-            partition by run_id, device_id order by start_ps, launch
+            partition by run_id, device_id order by start_ps, launch, duration_ps
             rows between unbounded preceding and 1 preceding
         ) as launch_gap_ps,
         case when start_ps >= enqueue_ps then start_ps - enqueue_ps end as queue_ps

@@ -3,13 +3,9 @@
 -- how long hosts are blocked; what they compile. Blocked, of a step on a host: from its last enqueue
 -- to the end of its marker or of its last launch, whichever is earlier: all is handed over, and the
 -- host stays in the step while devices work. Steps without a marker, or with a launch that is linked
--- to no enqueue, do not count. A compile is a stretch of time in which a host compiles: events that
--- XLA, torch_xla and JAX name so, on any thread, and marked compile phases; those that overlap or
--- touch are one. It belongs to the phase of the last marker of a step that opened on its host, if it
--- starts before that one closes. A recompile is a compile that starts once the first marker of a
--- measured step (prefill, decode or mixed) is open anywhere in the run, those in warm-up phases
--- aside. Compiles are NULL where the trace holds nothing of a host, recompiles in a run without such
--- markers.
+-- to no enqueue, do not count. A compile is a stretch of time in which a host compiles, after warm-up
+-- a recompile (_compile_v1). Compiles are NULL where the trace holds nothing of a host, recompiles
+-- in a run without markers of measured steps.
 with measures as (
     select
         l.run_id, l.phase, m.measure,
@@ -100,88 +96,13 @@ blocked as (
     group by m.run_id, m.phase
 ),
 
-compiling as (
-    select run_id, host, start_ps, start_ps + duration_ps as end_ps
-    from host_events
-    where name = 'backend_compile' or name like '% backend_compile' or name = 'XlaCompile'
-        or name like '%::Compile' or name like '%::Compile (%' or name like '%::CompileAndLoad%'
-    union all
-    select run_id, host, start_ps, start_ps + duration_ps
-    from phases
-    where phase = 'compile'
-),
-
-reached as (
-    select
-        *,
-        max(end_ps) over (
-            partition by run_id, host order by start_ps, end_ps
-            rows between unbounded preceding and 1 preceding
-        ) as reached_ps
-    from compiling
-),
-
--- A stretch begins where nothing before it reaches.
-stretches as (
-    select
-        run_id, host,
-        case when reached_ps is null or start_ps > reached_ps then 1 else 0 end as begins,
-        start_ps,
-        greatest(end_ps - greatest(start_ps, coalesce(reached_ps, start_ps)), 0) as added_ps
-    from reached
-),
-
--- Markers open before compiles of the same time.
-opened as (
-    select run_id, host, phase, start_ps, end_ps, 1 as is_marker, 0 as begins, 0 as added_ps
-    from markers
-    union all
-    select run_id, host, null, start_ps, null, 0, begins, added_ps
-    from stretches
-),
-
-numbered as (
-    select
-        *,
-        sum(is_marker) over (
-            partition by run_id, host order by start_ps, is_marker desc, end_ps desc, phase
-            rows between unbounded preceding and current row
-        ) as marker
-    from opened
-),
-
-within as (
-    select
-        run_id, is_marker, begins, added_ps, start_ps,
-        max(phase) over (partition by run_id, host, marker) as marker_phase,
-        max(end_ps) over (partition by run_id, host, marker) as marker_end_ps,
-        min(
-            case when is_marker = 1 and phase <> 'warmup' then start_ps end
-        ) over (partition by run_id) as measured_from_ps
-    from numbered
-),
-
-labelled as (
-    select
-        *,
-        case when start_ps < marker_end_ps then marker_phase end as phase
-    from within
-    where is_marker = 0
-),
-
 compiles as (
     select
         run_id, phase,
-        sum(begins) as compiles,
-        sum(added_ps) as compile_ps,
-        sum(
-            case
-                when begins = 1 and start_ps >= measured_from_ps and coalesce(phase, '') <> 'warmup'
-                    then 1
-                else 0
-            end
-        ) as recompiles
-    from labelled
+        count(*) as compiles,
+        sum(end_ps - start_ps) as compile_ps,
+        sum(case when is_recompile then 1 else 0 end) as recompiles
+    from _compile_v1
     group by run_id, phase
 ),
 

@@ -51,7 +51,6 @@ HARMLESS: dict[str, dict[str, str]] = {
     },
     "scheduling_v1": {
         "percentiles: CAST(": "a divisor of 101 for 100 tells from 99 launches on",
-        "opened: 0 AS": "markers are left out where compiles are added up",
     },
     "collective_axis_v1": {
         "pair_axes: no s.": "index, name and size of an axis follow from each other",

@@ -1,0 +1,72 @@
+"""What views find wrong with the data, once it is all together: clocks that disagree, recompiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xlahouse.sql.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query for `run_id` and `found`, a text; a row is a warning. What it costs, what to do."""
+
+    code: str
+    advice: str
+    sql: str
+
+
+QUESTIONS = (
+    Question(
+        "starts_before_enqueue",
+        "clocks of host and device disagree: their queue and dispatch times are NULL",
+        """
+        select run_id, concat(sum(early_launches), ' of ', sum(linked_launches),
+            ' linked launches start before the host enqueues them') as found
+        from scheduling_v1
+        group by run_id
+        having sum(early_launches) > 0
+        """,
+    ),
+    Question(
+        "recompiles",
+        "the steps that they fall in count compile time; see `scheduling`",
+        """
+        select run_id, concat(sum(recompiles), ' compiles after warm-up') as found
+        from scheduling_v1
+        group by run_id
+        having sum(recompiles) > 0
+        """,
+    ),
+    Question(
+        "clocks_spread",
+        "skews between the two hosts are not known; see `clock_offset`",
+        """
+        select run_id, concat('the clock of host ', host, ' is off from that of ', reference_host,
+            ' by ', offset_ps, ' ps, give or take ', spread_ps, ', but skews are only ',
+            median_skew_ps) as found
+        from clock_offset_v1
+        where not is_usable
+        """,
+    ),
+)
+
+
+def view_findings(warehouse: Warehouse) -> list[str]:
+    """A line `<run>: <code>: <what>; <what it costs>` for each finding, by question and run.
+
+    Raises:
+        WarehouseError: a file of the warehouse vanished or is damaged.
+    """
+    lines = []
+    for question in QUESTIONS:
+        rows = warehouse.query(
+            f"select coalesce(r.name, f.run_id) as name, f.found from ({question.sql}) as f"
+            " left join runs as r on r.run_id = f.run_id order by name, f.found"
+        ).dicts()
+        lines += [
+            f"{row['name']}: {question.code}: {row['found']}; {question.advice}" for row in rows
+        ]
+    return lines
