@@ -6,7 +6,7 @@ import msgspec
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import chrome_host, chrome_tpu, frames, kineto
+from xlahouse.ingest import chrome_host, chrome_links, chrome_tpu, frames, kineto
 from xlahouse.ingest.chrome_columns import Trace, read_columns
 from xlahouse.ingest.chrome_events import FAILURES
 from xlahouse.ingest.chrome_files import host_of
@@ -107,7 +107,10 @@ def _read_processes(
     trace: Trace, rows: pl.DataFrame, refused: pl.DataFrame, read: FileEvents
 ) -> None:
     """Every process of an XLA export to its reader."""
+    devices = [pid for pid, name in trace.processes.items() if _DEVICE in name]
     virtual = not any(name.startswith(_DEVICE) for name in trace.processes.values())
+    hosts = [pid for pid, _ in trace.lines if pid not in devices]
+    rows = chrome_links.with_enqueue(rows, hosts)
     for pid in dict.fromkeys(pid for pid, _ in trace.lines):
         mine, bad = rows.filter(pl.col("pid") == pid), refused.filter(pl.col("pid") == pid)
         if mine.is_empty() and bad.is_empty():

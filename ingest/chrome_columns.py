@@ -17,7 +17,7 @@ from xlahouse.ingest.frames import LATEST_PS
 
 METADATA = "M"
 _AT_ONCE = 100_000
-# us and ps make up a time (ingest/chrome_times.py). id and args are JSON text.
+# us and ps make up a time (ingest/chrome_times.py). id, args and bind_id are JSON text.
 EVENTS: dict[str, Any] = {
     "line": pl.Int32,
     "ph": pl.String,
@@ -28,6 +28,10 @@ EVENTS: dict[str, Any] = {
     "duration_ps": pl.Int64,
     "id": pl.String,
     "args": pl.String,
+    "bp": pl.String,
+    "bind_id": pl.String,
+    "flow_in": pl.Boolean,
+    "flow_out": pl.Boolean,
 }
 Line = tuple[str, str]  # pid, tid
 
@@ -119,9 +123,24 @@ def _columns(events: Events, numbers: dict[Any, int]) -> pl.DataFrame:
             "duration_ps": length,
             "id": _texts([event.id for event in events]),
             "args": _texts([event.args for event in events]),
+            **_arrows(events),
         },
         schema=EVENTS,
     )
+
+
+def _arrows(events: Events) -> dict[str, pl.Series]:
+    """Columns of what links events; few traces have any, so they are looked for first."""
+    none = pl.Series([None], dtype=pl.String).new_from_index(0, len(events))
+    no = none == ""
+    bound = any(event.bind_id for event in events)
+    drawn = any(event.bp for event in events)
+    return {
+        "bp": _texts([event.bp for event in events]).str.strip_chars('" ') if drawn else none,
+        "bind_id": _texts([event.bind_id for event in events]) if bound else none,
+        "flow_in": _texts([event.flow_in for event in events]) == "true" if bound else no,
+        "flow_out": _texts([event.flow_out for event in events]) == "true" if bound else no,
+    }
 
 
 def _doubles(values: list[Any]) -> pl.Series:

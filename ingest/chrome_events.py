@@ -11,7 +11,7 @@ FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Event(msgspec.Struct, gc=False):
-    """An entry of traceEvents. ts, dur, id and args are JSON text, empty where they are absent."""
+    """An entry of traceEvents. What may be of several types is JSON text, empty where it is absent."""
 
     ph: str = ""
     name: str = ""
@@ -22,6 +22,10 @@ class Event(msgspec.Struct, gc=False):
     dur: msgspec.Raw = NOTHING
     id: msgspec.Raw = NOTHING
     args: msgspec.Raw = NOTHING
+    bp: msgspec.Raw = NOTHING
+    bind_id: msgspec.Raw = NOTHING
+    flow_in: msgspec.Raw = NOTHING
+    flow_out: msgspec.Raw = NOTHING
 
 
 class QuickEvent(msgspec.Struct, gc=False):
@@ -36,6 +40,10 @@ class QuickEvent(msgspec.Struct, gc=False):
     dur: float | None = None
     id: msgspec.Raw = NOTHING
     args: msgspec.Raw = NOTHING
+    bp: msgspec.Raw = NOTHING
+    bind_id: msgspec.Raw = NOTHING
+    flow_in: msgspec.Raw = NOTHING
+    flow_out: msgspec.Raw = NOTHING
 
 
 class AnyEvent(msgspec.Struct, gc=False):
@@ -50,6 +58,10 @@ class AnyEvent(msgspec.Struct, gc=False):
     dur: msgspec.Raw = NOTHING
     id: msgspec.Raw = NOTHING
     args: msgspec.Raw = NOTHING
+    bp: msgspec.Raw = NOTHING
+    bind_id: msgspec.Raw = NOTHING
+    flow_in: msgspec.Raw = NOTHING
+    flow_out: msgspec.Raw = NOTHING
 
 
 quick_decoder = msgspec.json.Decoder(list[QuickEvent])

@@ -35,7 +35,7 @@ def read_tpu_process(
 
     Args:
         name: of the process, which names the device.
-        rows: chrome_spans.Spans.rows of the process, with `thread`.
+        rows: chrome_spans.Spans.rows of the process, with `thread` and `enqueue_ps`.
         refused: (thread), events of the process that were refused.
         source: the file.
         host: its host.
@@ -89,6 +89,7 @@ def _launches(rows: pl.DataFrame, device_id: int) -> pl.DataFrame:
     return rows.select(
         "start_ps",
         "duration_ps",
+        "enqueue_ps",
         device_id=pl.lit(device_id, pl.Int64),
         program_id=pl.coalesce(pl.Series(own, dtype=pl.UInt64), fingerprint),
         module=pl.col("name").str.replace(r"\(\d+\)$", ""),

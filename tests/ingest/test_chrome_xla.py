@@ -176,3 +176,51 @@ def test_the_cpu_samples_export_has_the_ops_of_its_xplane(tmp_path):
     assert not Counter(ops) - theirs
     issues = {issue.code: issue.count for plane in export.planes for issue in plane.issues}
     assert issues == {"device_unknown": len(ops)}
+
+
+def arrow(ph, ts, pid, number=9, **fields):
+    return json.dumps(
+        {"ph": ph, "pid": pid, "tid": 2, "name": "f", "ts": ts, "id": number} | fields
+    )
+
+
+MODULES = (event("jit_f(77)", 100, 50, 3, 2), event("jit_f(77)", 200, 50, 3, 2))
+CALLS = (event("Enqueue", 10, 5, 1, 2), event("Enqueue", 20, 5, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("arrows", "enqueued"),
+    [
+        ([arrow("s", 12, 1), arrow("f", 120, 3, bp="e")], [10, None]),
+        ([arrow("s", 12, 1), arrow("f", 120, 3)], [None, 10]),
+        ([arrow("s", 17, 1), arrow("f", 100, 3)], [17, None]),
+        ([arrow("s", 22, 1), arrow("t", 130, 3, bp="e"), arrow("f", 200, 3)], [20, 20]),
+        ([arrow("s", 12, 1), arrow("f", 120, 3, number=8, bp="e")], [None, None]),
+        ([arrow("s", 120, 3), arrow("f", 200, 3)], [None, None]),
+        ([arrow("s", 140, 1), arrow("f", 120, 3, bp="e")], [None, None]),
+        ([arrow("s", 12, 1), arrow("f", 160, 3, bp="e")], [None, None]),
+    ],
+    ids=["around", "next", "no slice", "step", "other id", "device", "backwards", "between"],
+)
+def test_arrows_from_a_host_tell_when_a_launch_was_enqueued(arrows, enqueued):
+    raw = document(
+        *named(3, "/device:TPU:0", **LINES), *named(1, "/host:CPU"), *MODULES, *CALLS, *arrows
+    )
+    (launches,) = [p.launches for p in read_chrome(raw, "f").planes if not p.launches.is_empty()]
+    expected = [None if us is None else us * 1_000_000 for us in enqueued]
+    assert launches.sort("start_ps")["enqueue_ps"].to_list() == expected
+
+
+def test_a_bind_id_tells_when_a_launch_was_enqueued():
+    late, early = 2**63 + 5, 6
+    bound = [
+        event("Enqueue", 10, 5, 1, 2, bind_id=early, flow_out=True),
+        event("Enqueue", 20, 5, 1, 2, bind_id=late, flow_out=True),
+        event("Wait", 15, 5, 1, 2, bind_id=late, flow_in=True),
+        event("jit_f(77)", 100, 50, 3, 2, bind_id=late, flow_in=True),
+        event("jit_f(77)", 200, 50, 3, 2, bind_id=early, flow_in=True, flow_out=True),
+        event("jit_f(77)", 300, 50, 3, 2),
+    ]
+    raw = document(*named(3, "/device:TPU:0", **LINES), *named(1, "/host:CPU"), *bound)
+    (launches,) = [p.launches for p in read_chrome(raw, "f").planes if not p.launches.is_empty()]
+    assert launches["enqueue_ps"].to_list() == [20_000_000, 10_000_000, None]
