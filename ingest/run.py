@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -17,6 +17,8 @@ from xlahouse.ingest.run_index import write_index
 from xlahouse.ingest.store import Store
 
 OnEvent = Callable[[str], None]
+# Ingests runs into a warehouse with options and workers, and gives what became of each, in order.
+Each = Callable[[list[RunFiles], str, Options, int], Iterable[IngestResult | str]]
 
 
 class IngestError(XlahouseError):
@@ -44,6 +46,7 @@ def ingest_paths(
     strict: bool = False,
     on_event: OnEvent = lambda message: None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    each: Each | None = None,
 ) -> list[IngestResult]:
     """Ingest every run found under the paths.
 
@@ -59,6 +62,7 @@ def ingest_paths(
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
         on_progress: called with (runs done, runs in all).
+        each: what gets through the runs; None: processes on this machine.
 
     Raises:
         IngestError: files were refused, or `strict` found something; all other runs are ingested.
@@ -70,7 +74,7 @@ def ingest_paths(
     if runs:
         _clear_leftovers(root, on_event)
         on_progress(0, len(runs))
-    for number, outcome in enumerate(_each(runs, root, options, workers), start=1):
+    for number, outcome in enumerate((each or _each)(runs, root, options, workers), start=1):
         if isinstance(outcome, IngestResult):
             results.append(outcome)
             on_event(_describe(outcome))
@@ -133,11 +137,11 @@ def _each(
     """Outcomes in the order of the runs: a result, or the line that says what is wrong."""
     processes = min(workers, len(runs))
     if processes <= 1:
-        yield from (_ingest_run(run, root, options) for run in runs)
+        yield from (ingest_one(run, root, options) for run in runs)
         return
     spawn = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_ignore_interrupt) as pool:
-        futures = [pool.submit(_ingest_run, run, root, options) for run in runs]
+        futures = [pool.submit(ingest_one, run, root, options) for run in runs]
         for run, future in zip(runs, futures, strict=True):
             try:
                 yield future.result()
@@ -148,7 +152,7 @@ def _each(
                 )
 
 
-def _ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult | str:
+def ingest_one(run: RunFiles, root: str, options: Options) -> IngestResult | str:
     """Ingest one run; what is wrong with it costs it alone."""
     try:
         return ingest_run(run, root, options)

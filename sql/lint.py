@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xlahouse.capture.errors import QueryError, ViewError
@@ -99,11 +99,14 @@ def _shapes(tree: Any) -> Iterator[str]:
             yield "its last SELECT names its columns, never *"
 
 
-def portability(tree: Any) -> Iterator[str]:
-    """Whatever in a syntax tree is not on the list of sql/portable.py, or is and loses a digit."""
+def portability(tree: Any, besides: Mapping[str, frozenset[str]] | None = None) -> Iterator[str]:
+    """Whatever in a syntax tree is not on the list of sql/portable.py, or is and loses a digit.
+
+    besides: parts that may be there as well.
+    """
     from sqlglot import exp
 
-    found = [fault for node in tree.walk() if (fault := _off_the_list(node))]
+    found = [fault for node in tree.walk() if (fault := _off_the_list(node, besides or {}))]
     yield from dict.fromkeys(found)
     for literal in tree.find_all(exp.Literal):
         if not literal.is_string and "." in literal.name and "e" not in literal.name.lower():
@@ -113,20 +116,21 @@ def portability(tree: Any) -> Iterator[str]:
             yield f"{cast.sql()}: Spark truncates where DuckDB rounds; round() first"
 
 
-def _off_the_list(node: Any) -> str | None:
+def _off_the_list(node: Any, besides: Mapping[str, frozenset[str]]) -> str | None:
     name = type(node).__name__
     called = node.name.lower() if name in ("Anonymous", "AnonymousAggFunc") else name
     parts = {key.rstrip("_") for key, value in node.args.items() if value}
-    odd = parts - PORTABLE.get(name, parts)
+    known = PORTABLE.keys() | besides.keys()
+    odd = parts - PORTABLE.get(name, frozenset()) - besides.get(name, frozenset())
     said = [
         str(getattr(value, "name", value)).upper()
         for key, value in node.args.items()
         if value and (name, key) in SAID
         if str(getattr(value, "name", value)).upper() not in SAID[name, key]
     ]
-    if name in PORTABLE and not odd and not said:
+    if name in known and not odd and not said:
         return None
-    what = " ".join([called, *sorted(odd), *said])
+    what = " ".join([called, *(sorted(odd) if name in known else ()), *said])
     reason = REASONS.get(name, "no test shows that Spark means the same")
     return f"{what}: {reason} (sql/portable.py lists what carries over)"
 

@@ -79,6 +79,35 @@ FormatOption = Annotated[
 ]
 
 
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.master=spark://head:7077.",
+    ),
+]
+
+
+def check_engine(engine: str, known: tuple[str, ...], conf: list[str] | None) -> None:
+    """Refuse an engine that there is not, and Spark's settings without Spark."""
+    if engine not in known:
+        raise typer.BadParameter(
+            f"{engine} is not one of {', '.join(known)}", param_hint="--engine"
+        )
+    if conf and engine != "spark":
+        raise typer.BadParameter("it is for --engine spark", param_hint="--conf")
+
+
+def spark_settings(conf: list[str] | None) -> dict[str, str]:
+    """Settings of Spark by name."""
+    pairs = [setting.partition("=") for setting in conf or ()]
+    for name, equals, _ in pairs:
+        if not equals or not name.startswith("spark."):
+            raise typer.BadParameter("write spark.NAME=VALUE", param_hint="--conf")
+    return {name: value for name, _, value in pairs}
+
+
 def open_warehouse(root: str) -> Warehouse:
     """The warehouse at `root`; runs that are left out are said on stderr.
 

@@ -102,8 +102,23 @@ PORTABLE: dict[str, frozenset[str]] = {
     }.items()
 }
 
+# What a query may hold besides, since its rows come in an order.
+QUERIES: dict[str, frozenset[str]] = {
+    name: frozenset(parts.split())
+    for name, parts in {
+        "Select": "limit offset order",
+        "Union": "limit offset order",
+        "Limit": "expression",
+        "Offset": "expression",
+        "Join": "using",
+        "Group": "all",
+        "Var": "this",
+    }.items()
+}
+
 # Parts whose text matters: (node, part) -> what it may say.
 SAID: dict[tuple[str, str], frozenset[str]] = {
+    ("Var", "this"): frozenset({"ALL"}),
     ("Join", "side"): frozenset({"LEFT"}),
     ("Join", "kind"): frozenset({"INNER", "CROSS"}),
     ("WindowSpec", "kind"): frozenset({"ROWS"}),

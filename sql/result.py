@@ -51,6 +51,16 @@ class Result:
         self._reader: pa.RecordBatchReader | None = None
         self._table: pa.Table | None = None
 
+    @classmethod
+    def of_table(cls, table: pa.Table, sql: str) -> Result:
+        """A result that is here already, from another engine."""
+        import duckdb
+
+        connection = duckdb.connect(":memory:")
+        found = cls(connection.from_arrow(table), sql, connection)
+        found._table = table.rename_columns(found.columns)
+        return found
+
     @property
     def types(self) -> list[str]:
         """DuckDB's name of each column's type."""

@@ -74,7 +74,7 @@ def rows(session: Any, warehouse: Warehouse, table: Table) -> Any:
     schema = ", ".join(f"{column.name} {SPARK_TYPES[column.type]}" for column in table.columns)
     files = warehouse.files(table.name)
     if files:
-        return session.read.schema(schema).parquet(*map(_literal_path, files))
+        return session.read.schema(schema).parquet(*map(literal_path, files))
     found = []
     if table.name == RUN_SETTINGS.name:
         run_ids = [run["run_id"] for run in warehouse.runs()]
@@ -82,7 +82,8 @@ def rows(session: Any, warehouse: Warehouse, table: Table) -> Any:
     return session.createDataFrame(found, schema)
 
 
-def _literal_path(file: str) -> str:
+def literal_path(file: str) -> str:
     """The file and no other: Spark takes every path for a pattern, and a bare one for HDFS."""
     path = file if "://" in file else f"file://{os.path.abspath(file)}"
+    path = re.sub(r"^s3://", "s3a://", path)  # what Hadoop calls it
     return re.sub(r"([][{}*?\\])", r"\\\1", path)

@@ -12,10 +12,13 @@ import typer
 from xlahouse.sql.options import (
     FORMATS,
     FormatOption,
+    SparkConfOption,
     WarehouseOption,
+    check_engine,
     complete_view,
     library_of,
     open_warehouse,
+    spark_settings,
 )
 
 
@@ -46,17 +49,25 @@ def query(
     limit: Annotated[
         int | None, typer.Option("--limit", min=0, help="At most so many rows.")
     ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="duckdb, or spark.")] = "duckdb",
+    conf: SparkConfOption = None,
 ) -> None:
     """Answer one query over tables and views.
+
+    On Spark it runs where spark.master says, and is refused where a construct is not known to mean the
+    same there.
 
     \b
     Examples:
       xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by axis"
       xlahouse query "from latency where run_id = \\$run" -p run=579c542a5ddd
       xlahouse query - --format csv -o volume.csv < volume.sql
+      xlahouse query "from run_summary" --engine spark --conf spark.master=spark://head:7077
     """
+    check_engine(engine, ("duckdb", "spark"), conf)
     text = _stdin() if sql == "-" else _utf8(sql)
-    _answer(warehouse, text, _parameters(param or []), format, output, limit)
+    settings = spark_settings(conf) if engine == "spark" else None
+    _answer(warehouse, text, _parameters(param or []), format, output, limit, settings)
 
 
 def _stdin() -> str:
@@ -89,6 +100,7 @@ def _answer(
     format: str | None,
     output: Path | None,
     limit: int | None,
+    spark: dict[str, str] | None = None,
 ) -> None:
     from xlahouse.sql.formats import format_for, write_result
 
@@ -100,7 +112,13 @@ def _answer(
     if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
         raise typer.BadParameter(f"{chosen} is not for a terminal; give -o FILE")
     with open_warehouse(root) as opened:
-        rows = write_result(opened.query(sql, params), chosen, output, limit)
+        if spark is None:
+            result = opened.query(sql, params)
+        else:
+            from xlahouse.sql.spark_query import query_spark, start_session
+
+            result = query_spark(opened, start_session(spark), sql, params, limit)
+        rows = write_result(result, chosen, output, limit)
     if output is not None:
         print(f"{output}: {rows:,} row{'' if rows == 1 else 's'}", file=sys.stderr)
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from os.path import abspath
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from xlahouse.sql.options import WarehouseOption, complete_run, open_warehouse
+from xlahouse.sql.options import (
+    SparkConfOption,
+    WarehouseOption,
+    check_engine,
+    complete_run,
+    open_warehouse,
+    spark_settings,
+)
 
 
 def demo(
@@ -120,6 +128,10 @@ def ingest(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", help="local; or spark: one task a run on its executors.")
+    ] = "local",
+    conf: SparkConfOption = None,
 ) -> None:
     """Read traces into the warehouse; the same trace twice is one run.
 
@@ -128,12 +140,22 @@ def ingest(
       xlahouse ingest traces
       xlahouse ingest host0.xplane.pb -w wh --mesh dp=2,tp=4 --run baseline
       xlahouse ingest traces --hlo-dump /tmp/xla_dump
+      xlahouse ingest gs://b/traces -w gs://b/wh --engine spark --conf spark.master=spark://head:7077
     """
+    check_engine(engine, ("local", "spark"), conf)
     from xlahouse.capture.manifest import parse_mesh
     from xlahouse.ingest.run import ingest_paths
     from xlahouse.sql.progress import progress
 
     axes = parse_mesh(mesh) if mesh is not None else None
+    each = None
+    if engine == "spark":
+        from xlahouse.ingest.on_spark import each_on
+        from xlahouse.sql.spark_query import start_session
+
+        each = each_on(start_session(spark_settings(conf)))
+        paths, warehouse = [_anywhere(path) for path in paths], _anywhere(warehouse)
+        hlo_dump = hlo_dump and _anywhere(hlo_dump)
     with progress("ingest") as say:
         results = ingest_paths(
             paths,
@@ -146,9 +168,15 @@ def ingest(
             strict=strict,
             on_event=say,
             on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),
+            each=each,
         )
     for result in results:
         print(result.run_id)
+
+
+def _anywhere(path: str) -> str:
+    """A path that means the same on executors, which work in folders of their own."""
+    return path if "://" in path else abspath(path)
 
 
 def report(

@@ -126,7 +126,7 @@ class Warehouse:
         """
         checked = check(sql, self._database.cursor())
         given = dict(params or {})
-        _check_parameters(checked, given, sql)
+        self.check_parameters(checked, given, sql)
         cursor = self._prepare(checked, sql)
         with blame(sql):
             relation = _relation(cursor, sql, given)
@@ -134,7 +134,7 @@ class Warehouse:
 
     def _prepare(self, checked: Checked, sql: str) -> duckdb.DuckDBPyConnection:
         """A cursor on a database that holds what the query names."""
-        names = self._named(checked, sql)
+        names = self.names_in(checked, sql)
         if checked.lists_catalogue and not names:
             return self._database.describe_all(self.library)
         if names:
@@ -191,7 +191,22 @@ class Warehouse:
         """The files that hold a table's rows."""
         return list(self._listing.files.get(table, ()))
 
-    def _named(self, checked: Checked, sql: str) -> set[str]:
+    @staticmethod
+    def check_parameters(checked: Checked, given: Mapping[str, object], sql: str) -> None:
+        """Hold the values that were given against the parameters that a query names.
+
+        Raises:
+            QueryError: one is missing, or too much.
+        """
+        for name in sorted(checked.parameters - set(given)):
+            if name.isdecimal():
+                raise QueryError("a parameter is written $name, not ? or $1 (-p name=VALUE)", sql)
+            raise QueryError(f"the query needs a value for ${name} (-p {name}=VALUE)", sql)
+        for name in sorted(set(given) - checked.parameters):
+            hint = suggest(name, checked.parameters)
+            raise QueryError(f"the query has no parameter ${name}{hint}", sql)
+
+    def names_in(self, checked: Checked, sql: str) -> set[str]:
         """The tables and views that a query names.
 
         Raises:
@@ -207,16 +222,6 @@ class Warehouse:
                 line, column = place(sql, mention.offset)
                 raise QueryError(f"no table or view {mention.name}{hint}", sql, line, column)
         return {mention.name for mention in checked.mentions} & names
-
-
-def _check_parameters(checked: Checked, given: dict[str, object], sql: str) -> None:
-    for name in sorted(checked.parameters - set(given)):
-        if name.isdecimal():
-            raise QueryError("a parameter is written $name, not ? or $1 (-p name=VALUE)", sql)
-        raise QueryError(f"the query needs a value for ${name} (-p {name}=VALUE)", sql)
-    for name in sorted(set(given) - checked.parameters):
-        hint = suggest(name, checked.parameters)
-        raise QueryError(f"the query has no parameter ${name}{hint}", sql)
 
 
 def _relation(
