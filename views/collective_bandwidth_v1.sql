@@ -2,7 +2,8 @@
 -- Only participants that were traced are seen, so participants_seen stands beside group_size.
 -- transfer of a synchronous instance: the shortest duration among participants; of an asynchronous
 -- one: latest start to latest end. skew: latest less earliest arrival among those seen; NULL with
--- one of several seen, and where the ends of a synchronous instance lie more than 1 us apart.
+-- one of several seen, where the ends of a synchronous instance lie more than 1 us apart, and across
+-- hosts where the clock of one is not usable (clock_offset_v1).
 -- payload is the largest participant's (a permute's receivers have 0). utilization is busbw over
 -- the peak of one ICI link, one way, so a transfer over several links can exceed 1; NULL within one
 -- chip, where that cannot be told, and on devices whose identity was deduced.
@@ -55,15 +56,26 @@ chips as (
     group by g.run_id, g.world, g.program_id, g.op, g.group_index
 ),
 
+-- Instances whose devices' clocks leave more open than they are late.
+unclear as (
+    select m.run_id, m.instance
+    from _meeting_v1 as m
+    inner join clock_offset_v1 as o on o.run_id = m.run_id and o.host = m.host
+    where m.hosts > 1 and not o.is_usable
+    group by m.run_id, m.instance
+),
+
 timed as (
     select
         s.*,
+        u.run_id is not null as is_unclear,
         case when is_async = 1 then last_end_ps - last_start_ps else shortest_ps end as transfer_ps,
         case when c.on_one_chip = 0 and s.inferred = 0 then c.peak_ici_bytes_per_s end as peak
     from seen as s
     left join chips as c
         on c.run_id = s.run_id and c.world = s.world and c.program_id = s.program_id
         and c.op = s.op and c.group_index = s.group_index
+    left join unclear as u on u.run_id = s.run_id and u.instance = s.instance
 )
 
 select
@@ -107,6 +119,7 @@ select
     case
         when participants_seen < 2 and group_size is distinct from 1 then null
         when is_async = 0 and last_end_ps - first_end_ps > 1000000 then null
+        when is_unclear then null
         else last_arrival_ps - first_arrival_ps
     end as skew_ps,
     -- time that the transfer takes
