@@ -14,7 +14,7 @@ from xlahouse.ingest.chrome_events import (
     Event,
     QuickEvent,
     array_end,
-    exact_decoder,
+    exact_events,
     quick_decoder,
 )
 from xlahouse.ingest.chrome_salvage import salvage
@@ -116,13 +116,15 @@ class Document:
     def _plain(self, chunk: bytes) -> Events:
         """Events of well-formed text. Raises: FAILURES."""
         text = b"[" + chunk + b"]"
+        if not text.isascii():
+            text.decode()
         if not self._exact:
             try:
                 quick = quick_decoder.decode(text)
             except msgspec.ValidationError:
-                return exact_decoder.decode(text)
+                return exact_events(text)
             self._exact = max((event.ts for event in quick if event.ts), default=0.0) >= EXACT_US
-        return exact_decoder.decode(text) if self._exact else quick
+        return exact_events(text) if self._exact else quick
 
 
 def _cuts(text: bytes) -> Iterator[tuple[int, int]]:

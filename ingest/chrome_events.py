@@ -75,6 +75,17 @@ _CLOSED = re.compile(r"trailing (characters|comma in array) \(byte (\d+)\)")
 BETWEEN = b", \t\r\n"
 
 
+def exact_events(text: bytes) -> list[Event]:
+    """Events of a JSON array. The decoder looks at no more of keys and values than it needs: that the rest
+    is UTF-8 is checked here, lest a damaged key costs its value without a word.
+
+    Raises: FAILURES.
+    """
+    if not text.isascii():
+        text.decode()
+    return exact_decoder.decode(text)
+
+
 def array_end(error: Exception, text: bytes) -> tuple[list[Event], int] | None:
     """(events, place of the bracket) where `[…]` closes before text does; None where it does not.
 
@@ -90,7 +101,7 @@ def array_end(error: Exception, text: bytes) -> tuple[list[Event], int] | None:
     if close < 1 or close == len(text) - 1 or not AFTER_ARRAY.match(text[close:-1]):
         return None
     try:
-        events = exact_decoder.decode(text[:close].rstrip(BETWEEN) + b"]")
+        events = exact_events(text[:close].rstrip(BETWEEN) + b"]")
     except FAILURES:
         return None
     return (events, close) if all(event.ph or event == Event() for event in events) else None

@@ -48,17 +48,18 @@ def first_whole(text: bytes) -> tuple[Event, bytes, bytes, bool] | None:
 def _prefix(text: bytes) -> tuple[Event | None, int]:
     """(event that text begins with, its length); (None, 0) where none does."""
     try:
-        return _typed(any_decoder.decode(text)), len(text)
+        any_decoder.decode(text)
     except FAILURES as error:
         trailing = _TRAILING.search(str(error))
-    if trailing is None:
-        return None, 0
-    length = text.rfind(b"}", 0, int(trailing[1]) - 1) + 1
-    return _whole(text[:length]), length
+        if trailing is None:
+            return None, 0
+        text = text[: text.rfind(b"}", 0, int(trailing[1]) - 1) + 1]
+    return _whole(text), len(text)
 
 
 def _whole(text: bytes) -> Event | None:
     try:
+        text.decode()
         return _typed(any_decoder.decode(text))
     except FAILURES:
         return None

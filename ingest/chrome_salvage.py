@@ -15,11 +15,12 @@ from xlahouse.ingest.chrome_events import (
     FAILURES,
     Event,
     array_end,
-    exact_decoder,
+    exact_events,
 )
 from xlahouse.ingest.chrome_mend import by_fields, clean, first_whole
 
 _LAST = re.compile(rb"\}\s*,?\s*\]")
+_PHASE = re.compile(rb'"ph"\s*:')
 _ANY_KEY = re.compile(rb'"(?:ph|ts|dur|pid|tid)"\s*:')
 _SPACES = bytes.maketrans(b"\t\n\r", b"   ")
 _MOST_PARTS = 8  # boundaries that may stand inside of one event's values
@@ -52,7 +53,7 @@ def salvage(chunk: bytes) -> Salvage:
     cleaned = clean(chunk)
     if cleaned != chunk:
         try:
-            found.events = exact_decoder.decode(b"[" + cleaned + b"]")
+            found.events = exact_events(b"[" + cleaned + b"]")
         except FAILURES:
             pass
         else:
@@ -73,7 +74,7 @@ def _group(
 ) -> int:
     """Take the pieces from first to stop; halve where they do not decode. Returns the next piece."""
     try:
-        found.events += exact_decoder.decode(b"[" + chunk[starts[first] : ends[stop - 1]] + b"]")
+        found.events += exact_events(b"[" + chunk[starts[first] : ends[stop - 1]] + b"]")
     except FAILURES:
         if stop - first == 1:
             return _piece(chunk, starts, ends, first, found)
@@ -93,7 +94,7 @@ def _piece(chunk: bytes, starts: list[int], ends: list[int], at: int, found: Sal
         piece = chunk[starts[at] : ends[stop - 1]]
         text = b"[" + (clean(piece) if mended else piece) + b"]"
         try:
-            events = exact_decoder.decode(text)
+            events = exact_events(text)
         except FAILURES as error:
             ended = array_end(error, text)
             if ended is None:
@@ -113,7 +114,7 @@ def _mend(piece: bytes, found: Salvage) -> None:
     while (next_one := first_whole(rest)) is not None:
         event, before, rest, mended = next_one
         found.is_open = False
-        found.lost += bool(before.strip(BETWEEN))
+        found.lost += _events_in(before)
         found.repaired += mended
         found.events.append(event)
     rest = rest.strip(BETWEEN)
@@ -130,8 +131,13 @@ def _mend(piece: bytes, found: Salvage) -> None:
         found.events.append(guessed)
         found.repaired += 1
     elif not found.is_open or _ANY_KEY.search(rest):
-        found.lost += 1
+        found.lost += _events_in(rest)
     found.is_open = True
+
+
+def _events_in(damaged: bytes) -> int:
+    """How many events text was that none can be had from: each has a phase."""
+    return max(len(_PHASE.findall(damaged)), bool(damaged.strip(BETWEEN)))
 
 
 def _ends_document(text: bytes) -> bool:
