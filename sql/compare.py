@@ -48,8 +48,9 @@ def compare_runs(warehouse: Warehouse, base: str, other: str) -> Comparison:
     runs = {"base": warehouse.resolve_run(base), "other": warehouse.resolve_run(other)}
     found = warehouse.query(_SQL, runs).dicts()
     rows = [tuple(row["median" if name == "base" else name] for name in COLUMNS) for row in found]
-    first = found[0] if found else {"differing": "", "differing_count": 0}
-    return Comparison(rows, first["differing"], first["differing_count"])
+    if not found:
+        return Comparison([], "", 0)
+    return Comparison(rows, found[0]["differing"], found[0]["differing_count"])
 
 
 def judge(
