@@ -24,6 +24,8 @@ _NAMED = (
     (r"(?i)reduce_?scatter", "reduce-scatter"),
     (r"(?i)all_?to_?all", "all-to-all"),
     (r"(?i)broadcast", "collective-broadcast"),
+    # PyTorch's own names of single transfers; NCCL's SendRecv kernel may be part of an all-to-all.
+    (r"(?i)^(?:nccl:)?i?(?:send|recv)(?:_any_source)?(?![a-z_])", "send-recv"),
 )
 _DTYPES = {
     "float": "f32", "float32": "f32", "double": "f64", "float64": "f64",
@@ -64,10 +66,10 @@ class Transfer:
     @property
     def instruction(self) -> str | None:
         """The transfer as an HLO instruction, whose result or operand may be missing where its size is not
-        known; None where kind or payload are unknown."""
+        known; None where kind or payload are unknown, and for what passes between two ranks."""
         payload = self.elements_out if self.kind == "all-gather" else self.elements_in
-        if self.kind is None or self.dtype is None or payload is None:
-            return None
+        if self.kind in (None, "send-recv") or self.dtype is None or payload is None:
+            return None  # which of two ranks sends is not told
         operand = "" if self.elements_in is None else f"{self.dtype}[{self.elements_in}] %input"
         result = "()" if self.elements_out is None else f"{self.dtype}[{self.elements_out}]"
         members = ",".join(str(rank) for rank in self.members or ())

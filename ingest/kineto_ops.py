@@ -77,7 +77,9 @@ def read_kernels(
         kernel=pl.when(is_kernel).then("name"),
         line="thread",
         on_async_line=pl.lit(False),
-        hlo_category="cat",
+        hlo_category=pl.when(pl.col("opcode_text") == "send-recv")
+        .then("opcode_text")
+        .otherwise("cat"),
         traced_category=pl.when(is_unknown)
         .then(pl.lit("collective"))
         .when(pl.col("op").is_null())

@@ -109,6 +109,28 @@ def test_what_a_kernel_records_is_believed(tmp_path, collective, elements, kind,
     assert row["device_id"] == 1
 
 
+@pytest.mark.parametrize("collective", ["send", "recv"])
+def test_what_passes_between_two_ranks_is_send_recv_of_unknown_size(tmp_path, collective):
+    (tmp_path / "a.json").write_bytes(of_rank(1, nccl(10, 8, collective)))
+    ingest_paths([str(tmp_path / "a.json")], str(tmp_path / "wh"))
+    (row,) = rows(tmp_path / "wh", "collectives").to_dicts()
+    assert (row["kind"], row["payload_bytes"]) == ("send-recv", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("nccl:send 0->1", "send-recv"),
+        ("nccl:recv 1<-0", "send-recv"),
+        ("nccl:recv_any_source", "send-recv"),
+        ("sendrecv", None),
+        ("ncclDevKernel_SendRecv(x)", None),
+    ],
+)
+def test_names_of_send_and_recv(name, kind):
+    assert kind_of(name) == kind
+
+
 def test_ranks_that_are_listed_in_part_come_from_the_file_or_stay_unknown():
     args = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 4,
             "Process Group Name": "3", "Group size": 3, "Process Group Ranks": "[0, 1, ...]"}  # fmt: skip
