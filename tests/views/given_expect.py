@@ -70,7 +70,7 @@ def _rows(raw: Any) -> list[dict[str, Any]]:
 
 def differences(case: Case, found: list[tuple[Any, ...]]) -> list[str]:
     """What is missing and what is too much; empty where the rows agree."""
-    left = [row for row in found if _concerns(case, row)]
+    left = [row for row in found if concerns(case, row)]
     missing = []
     for want in case.rows:
         match = next((row for row in left if _same_row(row, want, case.tolerance)), None)
@@ -81,7 +81,8 @@ def differences(case: Case, found: list[tuple[Any, ...]]) -> list[str]:
     return missing + [f"unexpected {row}" for row in left]
 
 
-def _concerns(case: Case, row: tuple[Any, ...]) -> bool:
+def concerns(case: Case, row: tuple[Any, ...]) -> bool:
+    """Whether a row of the view matters to the case."""
     return all(row[case.columns.index(name)] == value for name, value in case.only.items())
 
 
