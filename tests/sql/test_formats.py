@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -280,3 +281,30 @@ def test_the_first_rows_are_those_of_the_whole_result(warehouse: Warehouse) -> N
 def test_first_rows_that_python_has_no_value_for(warehouse: Warehouse, value: str) -> None:
     sql = f"select {value} as v"
     assert warehouse.query(sql).head(1) == [list(row) for row in warehouse.query(sql).rows]
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow", "csv"])
+def test_what_is_written_is_never_held_whole(tmp_path: Path, format: str) -> None:
+    """Texts of 600 MB in all (60 MB as csv, which is slower), by a process of its own."""
+    root = write_warehouse(tmp_path / "w", {})
+    rows = 600_000 if format == "csv" else 6_000_000
+    script = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from xlahouse.sql import Warehouse\n"
+        "from xlahouse.sql.formats import write_result\n"
+        "root, out, format, rows = sys.argv[1:]\n"
+        "with Warehouse(root) as warehouse:\n"
+        "    def write(count):\n"
+        "        sql = f\"select range as a, repeat('x', 100) as t from range({count})\"\n"
+        "        write_result(warehouse.query(sql), format, Path(out))\n"
+        "    write(70_000)\n"
+        "    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "    write(int(rows))\n"
+        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    arguments = [str(root), str(tmp_path / "out"), format, str(rows)]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) * 1024 < rows * 100 / (1 if format == "csv" else 4)
