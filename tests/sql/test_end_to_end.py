@@ -84,6 +84,20 @@ def test_the_v6e_trace(
     )
     assert [(row["a"], row["b"]) for row in matrix] == [(4, 0), (5, 1), (6, 2), (7, 3)]
     assert {row["bytes"] for row in matrix} == {3 * 5368709120.0}
+    # 8 chips are 2 x 4: 4 = (0,2) to 0 = (0,0) and 6 = (0,3) to 2 = (0,1) share (0,2)->(0,1), and
+    # 5 to 1 and 7 to 3 the link beside it: 88.2 GB/s, 98 % of 9e10.
+    links = answer(
+        monkeypatch,
+        capsys,
+        root,
+        """select source_chip as a, target_chip as b, bytes, round(link_bytes_per_s / 1e9, 1) as rate,
+            round(utilization_ratio, 2) as utilization
+        from link_traffic where algorithm = 'ring' and is_busiest order by all""",
+    )
+    assert links == [
+        {"a": 4, "b": 2, "bytes": 6 * 5368709120.0, "rate": 88.2, "utilization": 0.98},
+        {"a": 5, "b": 3, "bytes": 6 * 5368709120.0, "rate": 88.2, "utilization": 0.98},
+    ]
     capsys.readouterr()
     assert run(monkeypatch, "check", "-w", root) == 0
     assert "audit" not in capsys.readouterr().out
