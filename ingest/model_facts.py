@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlahouse.capture.manifest import Manifest
+from xlahouse.ingest.weight_matrices import Weights, matrix_weights
 
 # One fact under the names that configurations of transformers give it.
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
@@ -17,12 +18,54 @@ _MATRICES = 3  # of a gated feed-forward network: gate, up and down
 
 def model_facts(manifest: Manifest) -> dict[str, Any]:
     """Columns of the runs table; None where manifest and configuration do not tell."""
+    config, expert_layers = manifest.model_config, _layers_of_experts(manifest)
+    weights = matrix_weights(manifest, expert_layers)
     return {
         "parameters": manifest.parameters,
         "active_parameters": _active_parameters(manifest),
         "weight_bytes": manifest.weight_bytes,
         "kv_bytes_per_token": manifest.kv_bytes_per_token,
         "attention_pair_flops": _attention_pair_flops(manifest),
+        "vocab_size": _first(config, ("vocab_size",)),
+        "expert_layers": expert_layers,
+        "experts": _first(config, _EXPERTS),
+        "experts_per_token": _first(config, _CHOSEN),
+        "capacity_factor": _capacity_factor(manifest),
+        "stage_layers": _stage_layers(manifest),
+        **_matrices(weights),
+    }
+
+
+def _layers_of_experts(manifest: Manifest) -> int | None:
+    """0 for a model without experts; None where there is no configuration."""
+    if not manifest.model_config:
+        return None
+    return _expert_layers(manifest) if _first(manifest.model_config, _EXPERTS) else 0
+
+
+def _capacity_factor(manifest: Manifest) -> float | None:
+    """Without a bound an expert has a place for every token, which is experts / chosen of its share."""
+    experts, chosen = (_first(manifest.model_config, names) for names in (_EXPERTS, _CHOSEN))
+    if not experts or not chosen or "capacity_factor" not in manifest.plan_entry:
+        return None
+    factor = manifest.plan_entry["capacity_factor"]
+    if factor is None:
+        return experts / chosen
+    return float(factor) if isinstance(factor, int | float) and factor > 0 else None
+
+
+def _stage_layers(manifest: Manifest) -> int | None:
+    """Layers of a stage, where all stages hold as many."""
+    counts = {len(layers) for layers in manifest.stage_layers}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _matrices(weights: Weights | None) -> dict[str, int | None]:
+    return {
+        "tensor_weights": weights.split if weights else None,
+        "whole_weights": weights.whole if weights else None,
+        "expert_weights": weights.experts if weights else None,
+        "weight_matrices": weights.matrices if weights else None,
     }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LAYOUT_VERSION = 1
-INGEST_VERSION = 2
+INGEST_VERSION = 3
 
 
 @lru_cache(maxsize=1)
@@ -145,6 +145,16 @@ active_parameters int of these, the ones a token passes through; NULL where the 
 weight_bytes int bytes of all weights, each counted once
 kv_bytes_per_token int bytes of keys and values of one token of one sequence
 attention_pair_flops float FLOPs of attention for one token and one token of its context, over all layers
+vocab_size int tokens of the vocabulary
+expert_layers int layers whose feed-forward network is experts; 0: the model has none
+experts int experts of such a layer, the shared ones left out
+experts_per_token int of these, the ones that a token is sent to
+capacity_factor float places of an expert over its fair share; experts / experts_per_token: none is dropped
+stage_layers int layers that a stage of a stacked pipeline holds; NULL without one
+tensor_weights int weights of matrices that a tensor axis splits, but the experts'; a tied head counts again
+whole_weights int weights of matrices that no tensor axis splits; vectors and routers left out
+expert_weights int weights of experts
+weight_matrices int matrices that these are in, all experts' gate with up being one, and their down
 """),
     ),
     Table(

@@ -59,6 +59,7 @@ PLAIN_DOUBLES = {
     "median",
     "other_median",
     "other_value",
+    "ratio",
     "spread",
     "value",
 }

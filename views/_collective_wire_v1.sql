@@ -58,6 +58,8 @@ select
     group_index,
     -- members of that group, traced or not
     group_size,
+    -- element type
+    dtype,
     -- S, logical bytes of the instruction
     payload_bytes,
     -- bytes that the device sends

@@ -1,0 +1,290 @@
+-- one row per run, phase, axis and kind of collective that is expected or measured
+-- What model, mesh, batch and lengths alone let a forward pass move, beside what was measured, both as
+-- sums over traced devices and passes: a ratio other than 1 is a compiler (or a program) that moves
+-- something else. rows = a device's sequences x tokens of the pass; L layers; a device moves in a pass
+--   tp: all-reduces of [rows, hidden], 1 for the embedding and 2 a layer, and an all-gather of
+--     [sequences, vocabulary], the logits of the last position;
+--   sp: in decode the same; in prefill reduce-scatters for these all-reduces, and as many all-gathers:
+--     2 a layer and 1 after the last norm, beside that of the logits;
+--   ep: 2 all-to-alls a layer with experts, of [experts, places, hidden]: places = rows x chosen /
+--     experts x capacity factor, rounded up, at most rows;
+--   fsdp: an all-gather of every matrix, of which tp and ep leave a device its part; one that is
+--     embedding and head is gathered for each;
+--   pp, stacked: m + p - 1 permutes of a microbatch's activations (of its part of them in a prefill
+--     under sp), and its layers' collectives as often, on a microbatch's rows; layers ahead of the
+--     first stage, embedding and head once on all rows;
+--   dp: nothing.
+-- Embedding and head are taken to be split over the vocabulary, as xlahouse capture splits them.
+-- Warm-up passes count as what they are, step 0 a prefill. Elements have the width of the run's type;
+-- XLA computes 2-byte collectives of the CPU in f32, so there they have 4 bytes where f32 was measured.
+with axes as (
+    select
+        run_id,
+        max(case when axis = 'dp' then size else 1 end) as dp,
+        max(case when axis = 'ep' then size else 1 end) as ep,
+        max(case when axis = 'fsdp' then size else 1 end) as fsdp,
+        max(case when axis = 'pp' then size else 1 end) as pp,
+        max(case when axis = 'tp' then size else 1 end) as tp,
+        max(case when axis = 'sp' then size else 1 end) as sp,
+        max(
+            case when size > 1 and axis not in ('dp', 'ep', 'fsdp', 'pp', 'tp', 'sp') then axis end
+        ) as other_axis
+    from _mesh_axis_v1
+    group by run_id
+),
+
+cores as (
+    select run_id, min(core) as core, max(core) as last_core
+    from devices
+    group by run_id
+),
+
+-- What cannot be told of the whole run; the division by microbatches is one of a pipeline's.
+judged as (
+    select
+        r.run_id, r.dtype, r.layers, r.hidden_size, r.vocab_size, r.prompt_tokens, r.expert_layers,
+        r.experts, r.experts_per_token, r.capacity_factor, r.stage_layers, r.tensor_weights,
+        r.whole_weights, r.expert_weights, r.weight_matrices,
+        a.ep, a.fsdp, a.pp, a.tp, a.sp,
+        a.tp * a.sp as parts,
+        r.batch_size // nullif(a.dp * a.ep * a.fsdp, 0) as sequences,
+        case when a.pp > 1 then r.microbatches else 1 end as microbatches,
+        case when c.core = 'cpu' and c.last_core = 'cpu' then 1 else 0 end as is_cpu,
+        case
+            when r.dtype in ('float32', 'f32') then 4
+            when r.dtype in ('bfloat16', 'bf16', 'float16', 'f16') then 2
+        end as element_bytes,
+        case
+            when s.mesh_problem is not null then s.mesh_problem
+            when a.other_axis is not null
+                then concat('what axis ', a.other_axis, ' of the mesh splits is not known')
+            when a.tp > 1 and a.sp > 1 then 'tp and sp split the same weights'
+            when r.layers is null or r.hidden_size is null or r.vocab_size is null
+                then 'no manifest tells the model''s layers, hidden size and vocabulary'
+            when r.batch_size is null or r.prompt_tokens is null
+                then 'no manifest tells the batch size and the length of prompts'
+            when r.batch_size % nullif(a.dp * a.ep * a.fsdp, 0) <> 0
+                then 'dp, ep and fsdp do not divide the batch'
+            when a.pp > 1 and (r.stage_layers is null or r.microbatches is null)
+                then 'no manifest tells the layers of a stage and the microbatches'
+            when a.pp > 1
+                and r.batch_size // nullif(a.dp * a.ep * a.fsdp, 0) % nullif(r.microbatches, 0) <> 0
+                then 'microbatches do not divide a device''s sequences'
+        end as problem
+    from runs as r
+    inner join _mesh_state_v1 as s on s.run_id = r.run_id
+    left join axes as a on a.run_id = r.run_id
+    left join cores as c on c.run_id = r.run_id
+),
+
+-- Doubles hold the products of whole numbers exactly up to 2^53, and never overflow.
+shaped as (
+    select
+        *,
+        cast(microbatches + pp - 1 as double) as ticks,
+        cast(sequences as double) / nullif(microbatches, 0) as tick_sequences,
+        cast(case when pp > 1 then stage_layers else 0 end as double) as tick_layers,
+        cast(layers - case when pp > 1 then pp * stage_layers else 0 end as double) as lead_layers
+    from judged
+    where problem is null
+),
+
+windows as (
+    select run_id, phase, case when step = 0 then 1 else 0 end as is_prefill
+    from _step_window_v1
+    where phase in ('prefill', 'decode', 'warmup') and step is not null
+        and core is distinct from 'sparsecore'
+),
+
+passes as (
+    select run_id, phase, is_prefill, cast(count(*) as double) as passes
+    from windows
+    group by run_id, phase, is_prefill
+),
+
+sized as (
+    select
+        s.*,
+        p.phase, p.passes, p.is_prefill,
+        case when p.is_prefill = 1 then cast(s.prompt_tokens as double) else 1 end as tokens,
+        case when p.is_prefill = 1 and s.sp > 1 then 1 else 0 end as is_split
+    from shaped as s
+    inner join passes as p on p.run_id = s.run_id
+),
+
+-- Blocks: what follows the embedding, attention and MLP of each layer. Places: of an expert for the
+-- rows of a microbatch, rounded up below.
+counted as (
+    select
+        *,
+        1 + 2 * (lead_layers + ticks * tick_layers) as blocks,
+        tokens * hidden_size * (
+            sequences + 2 * (lead_layers * sequences + ticks * tick_layers * tick_sequences)
+        ) as block_elements,
+        tick_sequences * tokens as tick_rows,
+        tick_sequences * tokens * experts_per_token / nullif(experts, 0) * capacity_factor as places,
+        case
+            when pp = 1 then cast(expert_layers as double)
+            -- The stages have to hold all of them, and nothing else.
+            when expert_layers in (0, pp * stage_layers)
+                then ticks * cast(expert_layers as double) / nullif(pp, 0)
+        end as dispatches
+    from sized
+),
+
+moves as (
+    select
+        run_id, phase, passes, case when sp > 1 then 'sp' else 'tp' end as axis,
+        case when is_split = 1 then 'reduce-scatter' else 'all-reduce' end as kind,
+        blocks as moves,
+        block_elements as elements,
+        cast(null as varchar) as problem
+    from counted
+    where parts > 1
+    union all
+    select
+        run_id, phase, passes, case when sp > 1 then 'sp' else 'tp' end, 'all-gather',
+        1 + is_split * blocks,
+        cast(sequences as double) * vocab_size + is_split * block_elements,
+        cast(null as varchar)
+    from counted
+    where parts > 1
+    union all
+    select
+        run_id, phase, passes, 'ep', 'all-to-all',
+        2 * dispatches,
+        2 * dispatches * experts * hidden_size * least(
+            case when round(places) < places then round(places) + 1 else round(places) end,
+            tick_rows
+        ),
+        'no manifest tells the layers with experts, their number and their capacity'
+    from counted
+    where ep > 1 and expert_layers is distinct from 0
+    union all
+    select
+        run_id, phase, passes, 'fsdp', 'all-gather',
+        case when pp = 1 then cast(weight_matrices as double) end,
+        case
+            when pp = 1
+                then cast(tensor_weights as double) / nullif(parts, 0) + whole_weights
+                + cast(expert_weights as double) / nullif(ep * parts, 0)
+        end,
+        case
+            when pp > 1 then 'how often fsdp gathers in a pipeline is not known'
+            else 'the matrices of this model are not known'
+        end
+    from counted
+    where fsdp > 1
+    union all
+    select
+        run_id, phase, passes, 'pp', 'collective-permute',
+        ticks,
+        ticks * tick_rows * hidden_size / nullif(case when is_split = 1 then sp else 1 end, 0),
+        cast(null as varchar)
+    from counted
+    where pp > 1
+),
+
+rows_of_both as (
+    select
+        run_id, phase, axis, kind, 1 as is_expected, 0 as is_measured,
+        case when count(elements) = count(*) then sum(passes * elements) end as elements,
+        case when count(moves) = count(*) then sum(passes * moves) end as moves,
+        max(case when elements is null then problem end) as problem,
+        cast(null as bigint) as payload_bytes,
+        cast(null as bigint) as collectives,
+        cast(null as varchar) as dtype,
+        cast(null as varchar) as last_dtype
+    from moves
+    group by run_id, phase, axis, kind
+    union all
+    select
+        run_id, phase, axis, kind, 0, 1,
+        cast(null as double),
+        cast(null as double),
+        cast(null as varchar),
+        cast(case when count(payload_bytes) = count(*) then sum(payload_bytes) end as bigint),
+        count(*),
+        min(dtype),
+        max(dtype)
+    from _collective_wire_v1
+    group by run_id, phase, axis, kind
+),
+
+beside as (
+    select
+        run_id, phase, axis, kind,
+        max(is_expected) as is_expected,
+        max(is_measured) as is_measured,
+        max(elements) as elements,
+        max(moves) as moves,
+        max(problem) as problem,
+        max(payload_bytes) as payload_bytes,
+        max(collectives) as collectives,
+        max(dtype) as dtype,
+        max(last_dtype) as last_dtype
+    from rows_of_both
+    group by run_id, phase, axis, kind
+),
+
+weighed as (
+    select
+        b.run_id, b.phase, b.axis, b.kind, b.is_measured, b.payload_bytes, b.collectives,
+        b.dtype, b.last_dtype,
+        coalesce(
+            j.problem,
+            b.problem,
+            case
+                when b.phase is null or b.phase not in ('prefill', 'decode', 'warmup')
+                    then 'the passes of this phase are not marked'
+                when b.axis in ('unclassified', 'mixed') then 'the axis is not known'
+                when b.is_expected = 1 and j.element_bytes is null
+                    then 'the width of the run''s type is not known'
+            end
+        ) as problem,
+        case when b.is_expected = 1 then b.moves else 0 end as moves,
+        case
+            when b.is_expected = 0 then 0
+            when j.is_cpu = 1 and j.element_bytes = 2 and b.dtype = 'f32' and b.last_dtype = 'f32'
+                then 4 * b.elements
+            else j.element_bytes * b.elements
+        end as bytes
+    from beside as b
+    left join judged as j on j.run_id = b.run_id
+),
+
+answered as (
+    select
+        *,
+        -- Beyond what a BIGINT holds a manifest is wrong.
+        case when problem is null and bytes < 9e18 then cast(round(bytes) as bigint) end
+            as expected_payload_bytes,
+        case when is_measured = 1 then payload_bytes else 0 end as measured_payload_bytes
+    from weighed
+)
+
+select
+    -- run
+    run_id,
+    -- prefill, decode, mixed, warmup, compile or step; NULL outside every marker
+    phase,
+    -- mesh axes joined by +, or none, mixed or unclassified
+    axis,
+    -- kind of the collective
+    kind,
+    -- collectives expected, a device's own each; a compiler that combines some moves the same bytes
+    case when problem is null and moves < 9e18 then cast(round(moves) as bigint) end
+        as expected_count,
+    -- collectives on traced devices
+    cast(coalesce(collectives, 0) as bigint) as measured_count,
+    -- sum of S as expected; 0: this model on this mesh needs no such collective
+    expected_payload_bytes,
+    -- sum of S as measured; NULL where a part is unknown
+    measured_payload_bytes,
+    -- measured / expected; NULL where none is expected
+    cast(measured_payload_bytes as double) / nullif(expected_payload_bytes, 0) as ratio,
+    -- element type that was measured; NULL for none and for several
+    case when dtype = last_dtype then dtype end as measured_dtype,
+    -- why nothing can be expected; NULL where something is
+    problem as expected_problem
+from answered
