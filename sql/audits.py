@@ -116,6 +116,31 @@ AUDITS = (
         """,
     ),
     Audit(
+        "idle_has_causes",
+        "the causes of a step's idle time do not add up to that of device_time, or one is negative",
+        """
+        with told as (
+            select run_id, device_id, request, step, sum(idle_ps) as idle_ps,
+                min(idle_ps) as least_ps, min(masked_ps) as least_masked_ps
+            from bubble_v1
+            where cause <> 'between_steps'
+            group by run_id, device_id, request, step
+        ),
+        seen as (
+            select run_id, device_id, request, step, sum(idle_ps) as idle_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, device_id, request, step
+        )
+        select s.run_id, s.device_id, s.request, s.step, s.idle_ps, t.idle_ps as in_bubble_ps
+        from seen as s
+        left join told as t
+            on t.run_id = s.run_id and t.device_id = s.device_id
+            and t.request is not distinct from s.request and t.step is not distinct from s.step
+        where t.idle_ps is distinct from s.idle_ps or t.least_ps < 0 or t.least_masked_ps < 0
+        """,
+    ),
+    Audit(
         "scheduling_holds_every_launch",
         "launches are lost or doubled in scheduling, or wait longer for a free device than in all",
         """

@@ -289,6 +289,13 @@ def test_times(ingested, view):
     assert_same(ingested.rows(f"select * from {view}_v1{where}"), expected, columns)
 
 
+@pytest.mark.parametrize("view", ["bubble", "idle_gap", "sync_wait"])
+def test_idleness(ingested, view):
+    expected = ingested.expected[view]
+    found = ingested.rows(f"select * from {view}_v1 where step is not null")
+    assert_same(found, expected, list(expected[0]) if expected else ["device_id"])
+
+
 def test_audits_find_nothing(everything):
     warehouse = next(iter(everything.values())).warehouse
     assert [finding for finding in run_audits(warehouse) if finding.rows] == []

@@ -1,9 +1,9 @@
 -- one row per step's window on a device
 -- A stage-stacked pipeline computes on empty microbatches where it has none. With tick markers the
 -- time is measured: compute of the ticks in which the device's stage holds no microbatch. Without,
--- it is the ideal share (p-1)/(m+p-1) of the compute time, for steps whose launches run, for most of
--- their time, programs that are on all p stages. A pipeline with programs of its own for each stage
--- masks nothing. NULL where coordinates, microbatches or stages are not known.
+-- it is the ideal share (p-1)/(m+p-1) of the compute time, for steps in which a program runs on all p
+-- stages. A step in which each stage has a program that runs on no other masks nothing. NULL where
+-- coordinates, microbatches or stages are not known.
 with windows as (
     select
         w.window_key, w.run_id, w.device_id, w.request, w.step, w.start_ps, w.end_ps,
@@ -40,55 +40,54 @@ reaches as (
     select
         l.run_id, l.request, l.step, l.program_id,
         count(distinct g.stage) as stages_seen,
-        sum(l.duration_ps) as duration_ps
+        min(g.stage) as stage
     from launches as l
     inner join _device_group_v1 as g on g.run_id = l.run_id and g.device_id = l.device_id
     where g.stages > 1
     group by l.run_id, l.request, l.step, l.program_id
 ),
 
+shapes as (
+    select
+        run_id, request, step,
+        max(stages_seen) as widest,
+        count(distinct case when stages_seen = 1 then stage end) as stages_on_their_own
+    from reaches
+    group by run_id, request, step
+),
+
 traced as (
-    select run_id, count(distinct stage) as stages_traced
+    select run_id, request, step, count(distinct stage) as stages_traced
     from windows
-    group by run_id
+    group by run_id, request, step
 ),
 
 joined as (
     select
-        w.window_key, w.run_id, w.request, w.step, w.stages, w.microbatches,
-        t.stages_traced,
+        w.window_key, w.stages, w.microbatches, s.widest, s.stages_on_their_own, t.stages_traced,
         coalesce(k.masked_ps, 0) as masked_ps,
         coalesce(k.compute_ps, 0) as compute_ps,
         max(k.masked_ps) over (partition by w.run_id, w.request, w.step) as most_masked_ps
     from windows as w
-    inner join traced as t on t.run_id = w.run_id
+    left join traced as t
+        on t.run_id = w.run_id and t.request is not distinct from w.request
+        and t.step is not distinct from w.step
+    left join shapes as s
+        on s.run_id = w.run_id and s.request is not distinct from w.request
+        and s.step is not distinct from w.step
     left join worked as k on k.window_key = w.window_key
-),
-
-shapes as (
-    select
-        r.run_id, r.request, r.step,
-        sum(case when r.stages_seen = t.stages_traced then r.duration_ps else -r.duration_ps end)
-            as stacked_less_staged_ps
-    from reaches as r
-    inner join traced as t on t.run_id = r.run_id
-    group by r.run_id, r.request, r.step
 ),
 
 judged as (
     select
-        j.*,
+        *,
         case
-            when j.stages = 1 then 'none'
-            when j.most_masked_ps > 0 then 'tick'
-            when s.stacked_less_staged_ps <= 0 then 'none'
-            when s.stacked_less_staged_ps > 0 and j.stages_traced = j.stages
-                and j.microbatches is not null then 'ideal'
+            when stages = 1 then 'none'
+            when most_masked_ps > 0 then 'tick'
+            when stages_traced > 1 and stages_on_their_own = stages_traced then 'none'
+            when widest = stages and microbatches is not null then 'ideal'
         end as judgement
-    from joined as j
-    left join shapes as s
-        on s.run_id = j.run_id and s.request is not distinct from j.request
-        and s.step is not distinct from j.step
+    from joined
 )
 
 select

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.synth.answers_efficiency import efficiency
+from tests.synth.answers_idle import idleness
 from tests.synth.answers_time import times
 from tests.synth.describe import Run
 from tests.synth.summaries import comm_compute, run_summary, step_latency
@@ -32,4 +33,5 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "row_counts": row_counts(run),
         **efficiency(run),
         **times(run),
+        **idleness(run),
     }

@@ -74,9 +74,7 @@ class Run:
     # how the program is written down
     device_ids: tuple[int, ...] = ()  # device of each mesh position; () = 0, 1, …
     replicas: int = 1  # of the device assignment; the rest are partitions
-    ids: str = (
-        "flattened"  # what groups of all-reduces and the like hold: or replicas, all_partitions
-    )
+    ids: str = "flattened"  # what groups of reductions hold: or replicas, all_partitions
     notations: tuple[str, ...] = ("iota",)  # of NOTATIONS, which collectives cycle through
     loop: bool = False  # layers are the iterations of a while
     copies: bool = False  # a prefetch into VMEM and one from host memory in each step
@@ -86,6 +84,7 @@ class Run:
     opens_with_collective: bool = False  # or before it, so that a launch starts in a barrier
     overlapped: bool = False  # tp all-reduces and pp permutes are async, with compute meanwhile
     appended_scalar: bool = False  # all-reduces carry the extra scalar of torch_xla
+    scheduled_ticks: bool = False  # the manifest says what a stacked pipeline holds at which tick
     wrapped_async: bool = False  # async-start with a called computation, not all-gather-start
     # times
     embedding: Cost = Cost(703_125, 1_009)

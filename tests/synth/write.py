@@ -67,7 +67,19 @@ def manifest(run: Run) -> Manifest:
         warmup_requests=0,
         requests=[RequestTiming(request=r, ttft_s=0.5, step_s=[0.25]) for r in range(run.requests)],
         tokens=[],
+        **(tick_schedule(run) if run.scheduled_ticks else {}),
     )
+
+
+def tick_schedule(run: Run) -> dict[str, list]:
+    """Layers of each stage, and the microbatch that it holds at each tick: stage s holds m at s + m."""
+    stages, count = run.size("pp"), run.layers // run.size("pp")
+    ticks = range(run.microbatches + stages - 1)
+    held = [
+        [t - s if 0 <= t - s < run.microbatches else None for s in range(stages)] for t in ticks
+    ]
+    layers = [list(range(s * count, (s + 1) * count)) for s in range(stages)]
+    return {"stage_layers": layers, "tick_microbatch": held}
 
 
 def write_run(run: Run, folder: Path) -> list[Path]:

@@ -41,6 +41,31 @@ HARMLESS: dict[str, dict[str, str]] = {
         "window_key: n.run_number": "any factor above the windows of a run",
     },
     "device_time_v1": {"reached: LTE": "an empty interval adds nothing"},
+    "_between_steps_v1": {
+        "from: join without w.run_id": "another run's windows have numbers far away",
+        "from: GTE": "a piece of no length adds nothing",
+    },
+    "_device_group_v1": {
+        "coordinates: join without a.run_id": "other runs' strides only stretch the numbers",
+        "peer_group: -1 with": "any number that no place has",
+        "peer_group: -2 with": "any numbers that no place has",
+    },
+    "_idle_cause_v1": {
+        "from: GTE": "a gap of no length adds nothing",
+        "pieces: GTE": "a piece of no length adds nothing",
+        "pieces: is_first = 1 with 2": "a launch's edge is there, or the window starts busy",
+        "levels: GTE": "with one stage the level is not looked at",
+        "levels: 2 *": "any numbers that keep groups and stages apart",
+        "marks: SELECT": "edges of no length may stand twice; only the sign of an edge counts",
+    },
+    "_masked_work_v1": {
+        "worked: join without b.request": "what lies outside the window is cut off",
+        "worked: join without b.step": "what lies outside the window is cut off",
+        "worked: GTE": "with one stage nothing is masked",
+        "reaches: GTE": "with one stage nothing is masked",
+        "judged: most_masked_ps > 0 with": "a tick is longer",
+    },
+    "bubble_v1": {"told: GTE": "with one stage it is the branch before"},
     "latency_v1": {
         "percentiles: CAST(": "a divisor of 101 for 100 tells from 99 steps on",
         "percentiles: 99 * places": "tells from 100 steps on",

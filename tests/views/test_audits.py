@@ -76,6 +76,18 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
     "self_time_fits_its_line": {
         "ops": [{**STEP, "line": "XLA Ops", "start_ps": 0, "duration_ps": 5, "self_ps": 6}]
     },
+    # Two rows of one device make its steps count twice, and their gaps once more.
+    "idle_has_causes": {
+        "devices": [{"device_id": 0}, {"device_id": 0}],
+        "ops": [
+            {**STEP, "start_ps": 0, "duration_ps": 5},
+            {**STEP, "start_ps": 8, "duration_ps": 5},
+        ],
+        "busy_intervals": [
+            {**STEP, "start_ps": 0, "duration_ps": 5},
+            {**STEP, "start_ps": 8, "duration_ps": 5},
+        ],
+    },
     # Two rows of one device make its ops count twice.
     "roofline_holds_every_op": {
         "devices": [{"device_id": 0, "kind": "TPU v4"}, {"device_id": 0, "kind": "TPU v5e"}],
