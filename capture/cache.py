@@ -101,13 +101,12 @@ class StaticCache:
     def place(self, layout: Layout) -> None:
         """Make the tensors, all zero, on the devices of `layout`."""
         import torch
-        import torch_xla
 
         for key, entry in self.entries.items():
             stages = self.stages[key[0]]
             shape = entry.shape if stages == 1 else (stages, *entry.shape)
             spec = entry.spec if stages == 1 else ("pp", *entry.spec)
-            zeros = torch.zeros(shape, dtype=self.dtype, device=torch_xla.device())
+            zeros = torch.zeros(shape, dtype=self.dtype, device=layout.device)
             self.whole[key] = layout.place(zeros, spec)
 
     @contextmanager

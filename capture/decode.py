@@ -56,12 +56,11 @@ class Generator:
     def begin(self, prompt: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The prompt and its positions on the mesh."""
         import torch
-        import torch_xla
 
-        layout, device = self.sharded.layout, torch_xla.device()
+        layout = self.sharded.layout
         copies = prompt[None].expand(layout.size("pp"), -1, -1).contiguous()
-        positions = torch.arange(prompt.shape[1]).to(device)
-        return layout.place(copies.to(device), TOKENS), layout.place(positions, (None,))
+        positions = torch.arange(prompt.shape[1]).to(layout.device)
+        return layout.place(copies.to(layout.device), TOKENS), layout.place(positions, (None,))
 
     def _step(
         self, tokens: torch.Tensor, positions: torch.Tensor

@@ -55,7 +55,41 @@ def check_feasible(experiment: Experiment) -> None:
         raise ManifestError(f"mesh: axes are {', '.join(AXES)}, not {', '.join(unknown)}")
     if not experiment.mesh:
         raise ManifestError("mesh: no axes; for a single device write {tp: 1}")
-    cell = Cell(
+    cell = _cell_of(experiment)
+    problem = next(_problems(cell), None)
+    if problem is None:
+        return
+    near = nearest(cell)
+    hint = "" if near is None else f"; the nearest that can run is {_told(near, cell)}"
+    raise ManifestError(problem + hint)
+
+
+def parts_of(experiment: Experiment) -> list[str]:
+    """What each axis of a feasible experiment divides, and into how much: a line an axis."""
+    cell = _cell_of(experiment)
+    parts: dict[str, list[str]] = {axis: [] for axis in cell.mesh if cell.size(axis) > 1}
+    batch = math.prod(cell.size(axis) for axis in BATCH_AXES)
+    stages = stages_of(cell.mesh, cell.family, cell.config)
+    for axis, found in parts.items():
+        if axis in BATCH_AXES:
+            found.append(f"batch_size {cell.batch_size} into {cell.batch_size // batch} a device")
+        if axis == "ep":
+            experts = cell.config["n_routed_experts"]
+            found.append(f"n_routed_experts {experts} into {experts // cell.size('ep')}")
+        if axis == "pp":
+            found.append(f"{stages.count * stages.per_stage} layers into {stages.per_stage}")
+        if axis == "sp":
+            found.append(
+                f"prompt {cell.prompt_tokens} into {cell.prompt_tokens // cell.size(axis)}"
+            )
+    for axis, field, size in _splits(cell):
+        if axis in parts:
+            parts[axis].append(f"{field} {size} into {size // cell.size(axis)}")
+    return [f"{axis}{cell.size(axis)} divides {', '.join(found)}" for axis, found in parts.items()]
+
+
+def _cell_of(experiment: Experiment) -> Cell:
+    return Cell(
         FAMILIES[find_preset(experiment.model.preset).family],
         experiment.model.sizes,
         experiment.mesh,
@@ -63,12 +97,6 @@ def check_feasible(experiment: Experiment) -> None:
         experiment.prompt_tokens,
         experiment.microbatches,
     )
-    problem = next(_problems(cell), None)
-    if problem is None:
-        return
-    near = nearest(cell)
-    hint = "" if near is None else f"; the nearest that can run is {_told(near, cell)}"
-    raise ManifestError(problem + hint)
 
 
 def nearest(cell: Cell) -> Cell | None:
@@ -137,17 +165,20 @@ def _model_problems(cell: Cell) -> Iterator[str]:
 def _tensor_problems(cell: Cell) -> Iterator[str]:
     if cell.size("tp") > 1 and cell.size("sp") > 1:
         yield "mesh: tp and sp split the same weights; sp alone does what tp does, and splits the sequence"
-    for axis in ("tp", "sp"):
-        for field in (*cell.family.heads, *_SPLIT):
-            size = cell.config.get(field)
-            if size and size % cell.size(axis):
-                yield f"mesh: {axis}={cell.size(axis)} does not divide the model's {field} {size}"
+    for axis, field, size in _splits(cell):
+        if size % cell.size(axis):
+            yield f"mesh: {axis}={cell.size(axis)} does not divide the model's {field} {size}"
     if cell.prompt_tokens % cell.size("sp"):
         yield f"prompt_tokens: {cell.prompt_tokens} is not a multiple of sp={cell.size('sp')}"
-    for field in _GATHERED:
-        size = cell.config.get(field)
-        if size and size % cell.size("fsdp"):
-            yield f"mesh: fsdp={cell.size('fsdp')} does not divide the model's {field} {size}"
+
+
+def _splits(cell: Cell) -> Iterator[tuple[str, str, int]]:
+    """Axis, field and size of what `tp`, `sp` and `fsdp` split of the model."""
+    heads = (*cell.family.heads, *_SPLIT)
+    for axis, fields in (("tp", heads), ("sp", heads), ("fsdp", _GATHERED)):
+        for field in fields:
+            if cell.config.get(field):
+                yield axis, field, cell.config[field]
 
 
 def _batch_problems(cell: Cell) -> Iterator[str]:

@@ -47,7 +47,6 @@ def run_pipeline(
     Shapes: tokens [batch, tokens], positions [tokens], stage [1] (the device's own).
     """
     import torch
-    import torch_xla.debug.profiler as xp
 
     base = model.model
     hidden = base.embed_tokens(tokens)
@@ -63,7 +62,7 @@ def run_pipeline(
     inputs = hidden.chunk(microbatches)
     arriving, finished = torch.zeros_like(inputs[0]), []
     for tick in range(microbatches + stages.count - 1):
-        with xp.Trace(f"{TICK}.{tick}"):
+        with collectives.layout.scope(f"{TICK}.{tick}"):
             entering = inputs[min(tick, microbatches - 1)]
             passing = torch.where(stage == 0, entering, arriving)
             _choose_rows(cache, tick - stage, microbatches, inputs[0].shape[0])

@@ -80,7 +80,6 @@ def place_weights(
 ) -> Placed:
     """Put every tensor of the skeleton `model` onto the mesh, from `source`."""
     import torch
-    import torch_xla
 
     placed = Placed()
     done: dict[int, torch.Tensor] = {}
@@ -93,7 +92,7 @@ def place_weights(
             kept = stored_dtype(model, name, empty, dtype)
             parts = [source.tensor(each, empty).to(kept) for each in names]
             whole, spec = _laid_out(family, layout, name, parts, stages)
-            done[id(empty)] = layout.place(whole.to(torch_xla.device()), spec)
+            done[id(empty)] = layout.place(whole.to(layout.device), spec)
             if id(empty) in parameters:
                 placed.parameters += whole.numel()
                 placed.weight_bytes += whole.numel() * whole.element_size()
@@ -102,7 +101,7 @@ def place_weights(
             placed.stacked.add(name)
     for name, frequencies in _frequencies(model):
         placed.tensors[name] = layout.place(
-            torch.clone(frequencies).to(torch_xla.device()), (None,) * frequencies.dim()
+            torch.clone(frequencies).to(layout.device), (None,) * frequencies.dim()
         )
     return placed
 

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 import yaml
 
-from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.errors import CaptureError, ManifestError
 from xlahouse.capture.families import FAMILIES
 from xlahouse.capture.feasible import check_feasible, stages_of
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.capture.placing import Stages
 from xlahouse.capture.plan_forms import expand, parallelism_label
 from xlahouse.capture.presets import find_preset, model_config
+from xlahouse.capture.tpu_types import parse_slice
 from xlahouse.capture.yaml_lines import line_of
 
 # Module paths that become scopes of the profile; `*` stands for one segment of a path.
@@ -86,6 +87,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # Places an expert has for tokens, as a multiple of its fair share; tokens beyond are dropped.
     # None: places for all of them.
     capacity_factor: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    slice: str = (
+        ""  # the TPU that it is meant for, such as v6e-8; virtual devices run it all the same
+    )
     compare: bool = True  # hold the tokens to the unsharded model's, which runs on the host
 
     @property
@@ -214,9 +218,23 @@ def check_experiment(experiment: Experiment) -> None:
     """
     sizes = experiment.model.sizes
     check_feasible(experiment)
+    if experiment.slice:
+        _check_slice(experiment)
     length = experiment.prompt_tokens + experiment.output_tokens
     if length > sizes["max_position_embeddings"]:
         raise ManifestError(
             f"prompt_tokens: prompt and output are {length} tokens, more than the model's "
             f"max_position_embeddings {sizes['max_position_embeddings']}"
+        )
+
+
+def _check_slice(experiment: Experiment) -> None:
+    try:
+        chips = parse_slice(experiment.slice).chips
+    except CaptureError as error:
+        raise ManifestError(f"slice: {error}") from error
+    if chips != experiment.device_count:
+        raise ManifestError(
+            f"slice: {experiment.slice} has {chips} chips, the mesh {experiment.device_count} "
+            "devices; change one of the two"
         )

@@ -21,6 +21,7 @@ SWEPT = {
     "repeat": "r",
     "seed": "seed",
     "microbatches": "m",
+    "slice": "",
 }
 # The older form: a strategy, the field that holds its size, and the mesh axis that it is.
 STRATEGIES = {

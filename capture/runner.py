@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import importlib.util
 import os
 from collections.abc import Callable
@@ -48,7 +50,7 @@ def run_plan(
     Args:
         plan_path: the plan file.
         traces_dir: captures go to <model>/<parallelism>/batch_<b>_seq_<s>/ under it.
-        experiments: names of those to run; none: all.
+        experiments: names of those to run, `*` for any letters; none: all.
         device: `cpu` (virtual devices), `tpu`, or `auto`: a TPU where there is one.
         devices: how many devices there are; a mesh may be smaller. None: as many as it takes.
         fresh: capture again what was captured before.
@@ -93,7 +95,7 @@ def _passing_on(tell: Callable[[str, str], None]) -> Callable[[Note], None]:
 def choose_experiments(
     plan_path: Path, names: tuple[str, ...] = (), devices: int | None = None
 ) -> list[Experiment]:
-    """The plan's experiments of those names, or all; also what `--dry-run` lists.
+    """The plan's experiments of those names (`*` stands for any letters), or all.
 
     Raises:
         ManifestError: the plan is not valid, has no such experiment, or a mesh has more than
@@ -102,9 +104,13 @@ def choose_experiments(
     plan = read_plan(plan_path)
     known = [experiment.name for experiment in plan.experiments]
     for name in names:
-        if name not in known:
-            raise ManifestError(f"{plan_path}: no experiment {name!r}; it has {', '.join(known)}")
-    chosen = [entry for entry in plan.experiments if not names or entry.name in names]
+        if not fnmatch.filter(known, name):
+            raise ManifestError(f"{plan_path}: no experiment {name!r}; {_some_of(known, name)}")
+    chosen = [
+        entry
+        for entry in plan.experiments
+        if not names or any(fnmatch.fnmatchcase(entry.name, name) for name in names)
+    ]
     for experiment in chosen:
         if devices is not None and experiment.device_count > devices:
             raise ManifestError(
@@ -112,6 +118,14 @@ def choose_experiments(
                 f"{experiment.device_count} devices, more than {devices}; change one of the two"
             )
     return chosen
+
+
+def _some_of(known: list[str], name: str) -> str:
+    """The names there are, or of many those nearest."""
+    if len(known) <= 10:
+        return f"it has {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=5, cutoff=0)
+    return f"of its {len(known)} the nearest are {', '.join(near)}"
 
 
 def resolve_device(device: str) -> str:

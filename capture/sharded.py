@@ -28,14 +28,19 @@ if TYPE_CHECKING:
 class ShardedModel:
     """One experiment's model; torch_xla is in SPMD mode."""
 
-    def __init__(self, experiment: Experiment, source: WeightSource) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        source: WeightSource,
+        collectives: Collectives | None = None,
+    ) -> None:
+        """`collectives` are those of another layout than the experiment's mesh on real devices."""
         import torch
-        import torch_xla
 
         self.family = FAMILIES[experiment.model.family]
         config = experiment.model.sizes
-        self.layout = Layout(experiment.mesh)
-        self.collectives = Collectives(self.layout)
+        self.collectives = collectives or Collectives(Layout(experiment.mesh))
+        self.layout = self.collectives.layout
         self.stages, self.microbatches = experiment.stages, experiment.microbatches
         register_attention()
         register_experts(self.collectives, experiment.capacity_factor)
@@ -53,7 +58,7 @@ class ShardedModel:
         self.cache.place(self.layout)
         self.places: dict[str, torch.Tensor] = {}
         for axis in self.layout.sizes:
-            order = torch.arange(self.layout.sizes[axis]).to(torch_xla.device())
+            order = torch.arange(self.layout.sizes[axis]).to(self.layout.device)
             self.places[axis] = self.layout.place(order, (axis,))
         self.parallel = Parallel(
             self.model, self.family, self.layout, self.collectives, self.own_place

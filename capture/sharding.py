@@ -8,6 +8,8 @@ the region's inputs and outputs, so no collective appears that the plan does not
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.families import Spec
@@ -24,15 +26,34 @@ class Layout:
     """A mesh (axis -> size, major to minor) over the devices 0..n-1; torch_xla is in SPMD mode."""
 
     def __init__(self, mesh: dict[str, int]) -> None:
-        import numpy as np
-        import torch_xla.distributed.spmd as xs
-
+        self.axes = dict(mesh)
         self.sizes = {axis: size for axis, size in mesh.items() if size > 1}
         self.device_ids = list(range(math.prod(mesh.values())))
-        self.mesh = xs.Mesh(np.array(self.device_ids), tuple(mesh.values()), tuple(mesh))
         tensor = [axis for axis in TENSOR_AXES if axis in self.sizes]
         self.tensor_axis: str | None = tensor[0] if tensor else None
         self.batch: tuple[str, ...] = tuple(a for a in self.sizes if a in BATCH_AXES)
+
+    @cached_property
+    def mesh(self) -> Any:
+        """torch_xla's own mesh."""
+        import numpy as np
+        import torch_xla.distributed.spmd as xs
+
+        return xs.Mesh(np.array(self.device_ids), tuple(self.axes.values()), tuple(self.axes))
+
+    @property
+    def device(self) -> Any:
+        """Where tensors are before they are placed."""
+        import torch_xla
+
+        return torch_xla.device()
+
+    def scope(self, name: str) -> AbstractContextManager[Any]:
+        """What is traced inside carries `name` into the profile."""
+        import torch_xla.debug.profiler as xp
+
+        trace: AbstractContextManager[Any] = xp.Trace(name)
+        return trace
 
     def size(self, axes: Any) -> int:
         """Devices along an axis, or along several."""

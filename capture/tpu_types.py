@@ -14,7 +14,7 @@ class Generation:
 
     prefix: of its accelerator types. numbers_per_chip: by how much the number in an accelerator
     type grows a chip (2 where it counts TensorCores). alone: sizes that have one host; larger
-    slices have chips_per_host chips on each.
+    slices have chips_per_host chips on each. hbm_gib: memory of a chip, which is one device.
     """
 
     name: str
@@ -24,15 +24,16 @@ class Generation:
     alone: tuple[int, ...]
     chips_per_host: int
     runtime: str
+    hbm_gib: int
 
 
 _FLAT = (1, 4, 8, 16, 32, 64, 128, 256)
 _CUBES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 GENERATIONS = (
-    Generation("v4", "v4", 2, _CUBES, (4,), 4, "tpu-ubuntu2204-base"),
-    Generation("v5e", "v5litepod", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv5-lite"),
-    Generation("v5p", "v5p", 2, _CUBES, (4,), 4, "v2-alpha-tpuv5"),
-    Generation("v6e", "v6e", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv6e"),
+    Generation("v4", "v4", 2, _CUBES, (4,), 4, "tpu-ubuntu2204-base", 32),
+    Generation("v5e", "v5litepod", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv5-lite", 16),
+    Generation("v5p", "v5p", 2, _CUBES, (4,), 4, "v2-alpha-tpuv5", 95),
+    Generation("v6e", "v6e", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv6e", 32),
 )
 NAMES = tuple(generation.name for generation in GENERATIONS)
 

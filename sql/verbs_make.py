@@ -42,7 +42,8 @@ def demo(
 def capture(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="What to run.")],
     experiment: Annotated[
-        list[str] | None, typer.Option("--experiment", help="Only this one; may be repeated.")
+        list[str] | None,
+        typer.Option("--experiment", help="Only those of this name, * for any letters."),
     ] = None,
     traces: Annotated[Path, typer.Option("--traces", help="Folder for the traces.")] = Path(
         "traces"
@@ -55,7 +56,9 @@ def capture(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Capture again what was captured before.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the experiments only.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what each experiment would take; run none.")
+    ] = False,
     stamp: Annotated[
         str | None,
         typer.Option("--stamp", help="Name of the captures; the hosts of one run must share it."),
@@ -69,6 +72,7 @@ def capture(
       xlahouse capture plan.yaml --experiment tp4 --device cpu
       xlahouse capture plan.yaml --dry-run
     """
+    from xlahouse.capture.dry_run import describe_plan
     from xlahouse.capture.runner import choose_experiments, run_plan
     from xlahouse.sql.progress import progress
 
@@ -76,8 +80,8 @@ def capture(
         raise typer.BadParameter(f"{device} is not one of auto, cpu, tpu", param_hint="--device")
     names = tuple(experiment or ())
     if dry_run:
-        for chosen in choose_experiments(plan, names, devices):
-            print(f"{chosen.name}  {traces / chosen.cell}")
+        for line in describe_plan(choose_experiments(plan, names, devices), traces):
+            print(line)
         return
     with progress("capture") as say:
         folders = run_plan(

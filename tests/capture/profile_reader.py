@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +90,20 @@ def collectives(module) -> list[tuple[str, str, tuple[int, ...], tuple[tuple[int
         for instruction in computation.instructions
         if instruction.opcode.startswith(COLLECTIVES)
     )
+
+
+def payloads(module) -> Counter[tuple[str, int]]:
+    """(opcode, numbers in its payload) of every collective instruction -> how many there are."""
+    found = Counter()
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.opcode.startswith(COLLECTIVES):
+                parts = instruction.shape.tuple_shapes or [instruction.shape]
+                numbers = sum(math.prod(part.dimensions) for part in parts)
+                if instruction.opcode == "reduce-scatter":  # its operand is what is sent
+                    numbers *= len(_groups(instruction)[0])
+                found[instruction.opcode, numbers] += 1
+    return found
 
 
 def _groups(instruction) -> tuple[tuple[int, ...], ...]:

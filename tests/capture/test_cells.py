@@ -7,13 +7,16 @@ those of the model that was saved.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.capture.profile_reader import collectives, read_profile
+from tests.capture.profile_reader import collectives, payloads, read_profile
+from xlahouse.capture.forecast import forecast
 from xlahouse.capture.manifest import decode_manifest, manifest_path
 from xlahouse.capture.plan import read_plan
+from xlahouse.capture.record import DTYPE_BYTES
 from xlahouse.capture.runner import run_plan
 
 torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
@@ -203,6 +206,24 @@ def test_pp_passes_a_microbatch_on_at_every_tick(cells, phase, tokens):
     assert [shape[-3:] for shape in passed] == [(2, tokens, HIDDEN)] * 3
     ticks = [(2 * tokens, HIDDEN)] * 6
     assert shapes(found, "all-reduce") == sorted([*ticks, (BATCH * tokens, HIDDEN)])
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_the_dry_run_foretells_the_collectives(cells, name, phase):
+    """Kind, payload and count of every collective of the captured step's program, from shapes alone.
+
+    In numbers, not bytes: XLA widens bfloat16 on CPUs.
+    """
+    experiment, manifest, profile, _ = cells[name]
+    share = forecast(experiment)
+    foretold = Counter()
+    for each, count in getattr(share, phase).items():
+        foretold[each.kind, each.payload_bytes // DTYPE_BYTES[experiment.dtype]] += count
+    op = profile.during(profile.markers(phase)[0])[0]
+    captured = payloads(profile.programs[op.stats["program_id"]])
+    assert captured == foretold
+    assert share.parameters == manifest.parameters
 
 
 def test_the_manifest_tells_stages_and_ticks(cells):

@@ -73,6 +73,16 @@ def test_the_demo_plan_is_good():
 
 BAD = (
     # (what the good plan says, what it says instead, what the error says)
+    (
+        "seed: 3",
+        "slice: v6e-8",
+        "line 13: experiment b: slice: v6e-8 has 8 chips, the mesh 4 devices; change one of the two",
+    ),
+    (
+        "seed: 3",
+        "slice: v7x-8",
+        "line 13: experiment b: slice: no TPU type 'v7x-8'; types are such as",
+    ),
     ("mesh: {tp: 4}", "mesh: {tp: 3}", "line 9: experiment a: mesh: tp=3 does not divide"),
     (
         "mesh: {tp: 4}",

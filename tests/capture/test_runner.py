@@ -132,6 +132,18 @@ def test_choice_by_name_and_device_count():
         choose_experiments(DEMO_PLAN, (), 2)
 
 
+def test_choice_by_pattern_and_the_nearest_of_many():
+    study = DEMO_PLAN.with_name("study.yaml")
+    chosen = choose_experiments(study, ("qwen3-v4-16-*", "qwen3-v5e-8-tp8-r0"))
+    assert {each.slice for each in chosen} == {"v4-16", "v5e-8"}
+    assert len(chosen) == 3 * 3 + 1
+    with pytest.raises(ManifestError) as caught:
+        choose_experiments(study, ("qwen3-v4-16-tp9-r0",))
+    count = len(choose_experiments(study))
+    start = f"{study}: no experiment 'qwen3-v4-16-tp9-r0'; of its {count} the nearest are qwen3-v4-16-tp8-r0"
+    assert str(caught.value).startswith(start)
+
+
 def test_without_torch_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CaptureError, match=r"needs torch, .*pip install 'xlahouse\[capture\]'"):
