@@ -59,6 +59,12 @@ def test_volume_is_what_the_sizes_predict(warehouse, parallelism):
         assert mine == expected_volume(parallelism)
 
 
+def test_traffic_is_what_model_and_mesh_expect(warehouse):
+    """All-reduces and all-gathers along tp, in prefill and decode, of both runs, and nothing else."""
+    found = warehouse.query("select axis, kind, ratio from expected_traffic_v1").rows
+    assert sorted(found) == [("tp", "all-gather", 1.0)] * 4 + [("tp", "all-reduce", 1.0)] * 4
+
+
 def test_example_by_hand(warehouse):
     """tp4, decode: 198 all-reduces of f32[4,512] = 8192 bytes among 4: wire 2 x 3/4 x 8192 = 12288 each."""
     assert expected_volume("tp4")["decode", "all-reduce"] == (198, 1_622_016, 2_433_024.0)

@@ -89,17 +89,29 @@ shaped as (
     where problem is null
 ),
 
-windows as (
-    select run_id, phase, case when step = 0 then 1 else 0 end as is_prefill
-    from _step_window_v1
+-- A pass: a step of a device with a launch, or, where launches are not known, with a collective.
+device_steps as (
+    select
+        run_id, device_id, phase, request, step,
+        case when step = 0 then 1 else 0 end as is_prefill
+    from launches
     where phase in ('prefill', 'decode', 'warmup') and step is not null
-        and core is distinct from 'sparsecore'
+    union
+    select
+        run_id, device_id, phase, request, step,
+        case when step = 0 then 1 else 0 end
+    from collectives
+    where phase in ('prefill', 'decode', 'warmup') and step is not null
 ),
 
 passes as (
-    select run_id, phase, is_prefill, cast(count(*) as double) as passes
-    from windows
-    group by run_id, phase, is_prefill
+    select
+        p.run_id, p.phase, p.is_prefill,
+        cast(count(*) as double) as passes
+    from device_steps as p
+    left join devices as d on d.run_id = p.run_id and d.device_id = p.device_id
+    where d.core is distinct from 'sparsecore'
+    group by p.run_id, p.phase, p.is_prefill
 ),
 
 sized as (
@@ -126,7 +138,7 @@ counted as (
         case
             when pp = 1 then cast(expert_layers as double)
             -- The stages have to hold all of them, and nothing else.
-            when expert_layers in (0, pp * stage_layers)
+            when expert_layers = pp * stage_layers
                 then ticks * cast(expert_layers as double) / nullif(pp, 0)
         end as dispatches
     from sized

@@ -18,6 +18,8 @@ from xlahouse.capture.manifest import decode_manifest, manifest_path
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.record import DTYPE_BYTES
 from xlahouse.capture.runner import run_plan
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.warehouse import Warehouse
 
 torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
 pytest.importorskip("torch_xla", reason="install xlahouse[capture]")
@@ -76,8 +78,8 @@ def generate(model, experiment):
 
 
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory):
-    """name -> (experiment, manifest, profile, tokens of the model that was saved or None)."""
+def captured(tmp_path_factory):
+    """The plan, its traces, and name -> tokens of the model that was saved."""
     base = tmp_path_factory.mktemp("cells")
     plan = base / "cells.yaml"
     text = Path(__file__).with_name("cells.yaml").read_text()
@@ -94,7 +96,13 @@ def cells(tmp_path_factory):
                         loaded.state_dict()[name].copy_(weight)
         if folder:
             expected[experiment.name] = generate(models[folder], experiment)
-    traces = run_plan(plan, base / "traces", device="cpu")
+    return plan, run_plan(plan, base / "traces", device="cpu"), expected
+
+
+@pytest.fixture(scope="module")
+def cells(captured):
+    """name -> (experiment, manifest, profile, tokens of the model that was saved or None)."""
+    plan, traces, expected = captured
     found = {}
     for experiment, trace in zip(read_plan(plan).experiments, traces, strict=True):
         path = manifest_path(trace)
@@ -132,6 +140,29 @@ def test_observing_has_a_price_that_the_manifest_names(cells, name):
 def test_deepseek_4_1_says_what_it_is(cells):
     (note,) = cells["tp2"][1].warnings
     assert note.startswith("deepseek-4.1: no checkpoint named DeepSeek 4.1 is known")
+
+
+def test_each_cell_moves_what_its_model_and_mesh_let_it_expect(captured, tmp_path):
+    """In number and in bytes, bfloat16 included, which XLA's CPU moves as f32."""
+    _, traces, _ = captured
+    ingest_paths([str(trace) for trace in traces], str(tmp_path / "warehouse"))
+    with Warehouse(str(tmp_path / "warehouse")) as warehouse:
+        rows = warehouse.query(
+            "select name, axis, kind, ratio, expected_count, measured_count"
+            " from expected_traffic_v1 join runs using (run_id)"
+        ).rows
+    assert [row for row in rows if row[3] != 1 or row[4] != row[5]] == []
+    assert {row[:3] for row in rows} == {
+        ("fsdp2", "fsdp", "all-gather"),
+        *(("sp2", "sp", kind) for kind in ("all-reduce", "reduce-scatter", "all-gather")),
+        *(("pp2.tp2", "tp", kind) for kind in ("all-reduce", "all-gather")),
+        ("pp2.tp2", "pp", "collective-permute"),
+        ("dp2.ep2", "ep", "all-to-all"),
+        *(("ep2.tp2", "tp", kind) for kind in ("all-reduce", "all-gather")),
+        ("ep2.tp2", "ep", "all-to-all"),
+        ("pp2", "pp", "collective-permute"),
+        *(("tp2", "tp", kind) for kind in ("all-reduce", "all-gather")),
+    }
 
 
 def step_collectives(profile, phase):
