@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.sharded import ShardedModel
 
+ELSEWHERE = -(2**20)  # stands for tokens and logits that are on another host's devices only
 TOKENS = ("pp", "batch", None)  # [stages, batch, tokens]; a pipeline's tokens are stage 0's
 
 
@@ -129,17 +131,27 @@ def prefill_logits(sharded: ShardedModel, prompt: torch.Tensor) -> torch.Tensor:
 def fetch(tokens: torch.Tensor) -> torch.Tensor:
     """Wait for [stages, batch, n] and copy stage 0's shards to the host: [batch, n].
 
+    Sequences on the devices of another host are ELSEWHERE.
+
     Never `tokens.cpu()`: for a sharded tensor torch_xla compiles and runs a program with an
     all-gather at every call, which no plan asked for.
     """
-    import torch
     from torch_xla.distributed.spmd import wrap_if_sharded
 
-    sharded = wrap_if_sharded(tokens)
-    rows = {}
-    for shard in sharded.local_shards:
+    _, *shape = tokens.shape
+    return join_shards(wrap_if_sharded(tokens).local_shards, shape)
+
+
+def join_shards(shards: Iterable[Any], shape: Sequence[int]) -> torch.Tensor:
+    """Stage 0's of the shards of this host, each at its place in [batch, n]."""
+    import torch
+
+    found: torch.Tensor | None = None
+    for shard in shards:
         whole = not isinstance(shard.indices, list)
         stage, place = (slice(0, None),) * 2 if whole else shard.indices[:2]
         if not stage.start:
-            rows[place.start or 0] = shard.data[0]
-    return torch.cat([rows[start] for start in sorted(rows)])
+            if found is None:
+                found = torch.full(tuple(shape), ELSEWHERE, dtype=shard.data.dtype)
+            found[place] = shard.data[0]
+    return torch.full(tuple(shape), ELSEWHERE) if found is None else found

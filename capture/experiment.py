@@ -15,10 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from xlahouse.capture.errors import CaptureError, XlahouseError
-from xlahouse.capture.job import Job, partial_dir, say
+from xlahouse.capture.job import Job, partial_dir, receive, say
 from xlahouse.capture.manifest import (
     DECODE,
     PREFILL,
@@ -188,7 +186,7 @@ def step_marker(first: str, later: str, request: int, step: int) -> AbstractCont
 def main() -> int:
     """Read the job, run it; 1 after an error that the parent was told about."""
     try:
-        capture(msgspec.json.decode(sys.stdin.buffer.read(), type=Job))
+        capture(receive())
     except XlahouseError as error:
         say("error", str(error))
         return 1

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -36,3 +40,18 @@ def partial_dir(trace_dir: Path) -> Path:
 def say(kind: str, message: str, limit_s: float | None = None) -> None:
     """Tell the parent process; with a limit, it ends this one if it hears no more for that long."""
     print(msgspec.json.encode(Note(kind, message, limit_s)).decode(), flush=True)
+
+
+def receive() -> Job:
+    """The job that the parent process sends as a line. The parent keeps the pipe open: when it ends,
+    even by SIGKILL, this process ends too and leaves nothing half-written."""
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    threading.Thread(target=_end_with_parent, args=[job], daemon=True).start()
+    return job
+
+
+def _end_with_parent(job: Job) -> None:
+    while os.read(sys.stdin.fileno(), 4096):  # nothing more is sent
+        pass
+    shutil.rmtree(partial_dir(Path(job.trace_dir)), ignore_errors=True)
+    os._exit(1)

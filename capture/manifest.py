@@ -76,7 +76,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     repeat: Count = 0
     warmup_requests: Count
     requests: list[RequestTiming]
-    tokens: list[list[int]]  # of the last profiled request: batch x output_tokens
+    # Of the last profiled request: batch x output_tokens; [] for a sequence on another host's devices.
+    tokens: list[list[int]]
     tokens_match_unsharded: bool | None = None
     flags: dict[str, str] = {}  # XLA_FLAGS and other environment that shaped the run
     parameters: int | None = None

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.cache import StaticCache
     from xlahouse.capture.collectives import Collectives
-    from xlahouse.capture.placing import Stages
+    from xlahouse.capture.placing import Placed, Stages
 
 
+MASKED_POINTS = 0.05  # by which measured and ideal share may differ without a word
 TICK = f"{MARKER_PREFIX}tick"  # scope of a tick, with its number after a dot
 
 
@@ -30,6 +31,39 @@ def schedule(stages: int, microbatches: int) -> list[list[int | None]]:
         [tick - stage if 0 <= tick - stage < microbatches else None for stage in range(stages)]
         for tick in range(microbatches + stages - 1)
     ]
+
+
+def masked_shares(
+    stage: float, outside: float, stages: int, microbatches: int
+) -> tuple[float, float]:
+    """Masked share of the ticks, (p-1)/(m+p-1), and about that of a whole step.
+
+    The step's compute goes by the weights that it reads: `stage`, bytes of one stage, at every tick;
+    `outside`, bytes of dense layers and head, once, and never masked.
+    """
+    ticks = microbatches + stages - 1
+    ideal = (stages - 1) / ticks
+    return ideal, ideal * ticks * stage / (ticks * stage + outside)
+
+
+def masked_note(placed: Placed, stages: Stages, microbatches: int, virtual: bool) -> str | None:
+    """Why the measured masked share of a step will not be (p-1)/(m+p-1), if so."""
+    read = {
+        id(tensor): (name in placed.stacked, tensor.numel() * tensor.element_size())
+        for name, tensor in placed.tensors.items()
+        if not name.endswith("embed_tokens.weight")  # of which a step reads some rows
+    }
+    stacked = sum(size for is_stacked, size in read.values() if is_stacked)
+    outside = sum(size for is_stacked, size in read.values() if not is_stacked)
+    ideal, step = masked_shares(stacked / stages.count, outside, stages.count, microbatches)
+    if ideal - step <= MASKED_POINTS and not virtual:
+        return None
+    apart = f"{stages.dense} dense layers and the head run" if stages.dense else "the head runs"
+    cores = "; virtual devices share cores, so a single one strays further" if virtual else ""
+    return (
+        f"pipeline: {apart} outside the ticks, so about {step:.0%} of a step's compute "
+        f"is masked and not (p-1)/(m+p-1) = {ideal:.0%}, which holds within the ticks{cores}"
+    )
 
 
 def run_pipeline(

@@ -77,8 +77,8 @@ def _run_child(
         assert child.stdout is not None
         watch = Watch(child.kill)
         try:
-            child.stdin.write(msgspec.json.encode(job))
-            child.stdin.close()
+            child.stdin.write(msgspec.json.encode(job) + b"\n")
+            child.stdin.flush()  # and not closed: its end tells the child that this process is gone
             for line in child.stdout:
                 note = _decode_note(line)
                 if note is None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from xlahouse.capture.cache import bytes_per_token
+from xlahouse.capture.decode import ELSEWHERE
 from xlahouse.capture.manifest import Manifest, RequestTiming
-from xlahouse.capture.pipeline import schedule
+from xlahouse.capture.pipeline import masked_note, schedule
 from xlahouse.capture.reference import LOGITS_TOLERANCE, Comparison
 from xlahouse.capture.sources import notes_on
 
@@ -79,6 +80,10 @@ def describe(
     sizes, placed = experiment.model.sizes, sharded.placed
     width, differences = DTYPE_BYTES[experiment.dtype], comparison.differences
     piped = experiment.mesh.get("pp", 1) > 1
+    virtual = os.environ.get("PJRT_DEVICE") == "CPU"
+    masked = (
+        masked_note(placed, sharded.stages, experiment.microbatches, virtual) if piped else None
+    )
     kind = str(xr.global_runtime_device_attributes()[0].get("device_kind", xr.device_type()))
     return Manifest(
         name=experiment.name,
@@ -104,10 +109,11 @@ def describe(
         mesh_device_ids=sharded.layout.device_ids,
         device_kind=kind.lower() if kind.upper() == "CPU" else kind,
         device_count=experiment.device_count,
+        host_count=xr.process_count(),
         repeat=experiment.repeat,
         warmup_requests=experiment.warmup_requests,
         requests=outcome.timings,
-        tokens=outcome.tokens[-1].tolist(),
+        tokens=[[] if ELSEWHERE in row else row for row in outcome.tokens[-1].tolist()],
         tokens_match_unsharded=None if differences is None else not differences,
         flags={name: os.environ[name] for name in FLAGS if name in os.environ},
         parameters=placed.parameters,
@@ -116,7 +122,12 @@ def describe(
         stage_layers=experiment.stages.layers,
         tick_microbatch=schedule(experiment.mesh["pp"], experiment.microbatches) if piped else [],
         plan_entry=msgspec.to_builtins(experiment),
-        warnings=[*notes_on(experiment), *outcome.warnings, *(differences or [])],
+        warnings=[
+            *notes_on(experiment),
+            *outcome.warnings,
+            *(differences or []),
+            *([masked] if masked else []),
+        ],
         profiler_cost_ratio=outcome.profiler_cost_ratio,
         scopes_cost_ratio=outcome.scopes_cost_ratio,
         logits_difference=comparison.logits,

@@ -137,6 +137,7 @@ def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Say) -
     script = (
         f"cd {HOME} && PJRT_DEVICE=TPU venv/bin/xlahouse capture {shlex.quote(errand.plan.name)}"
         f" --experiment {shlex.quote(experiment.name)} --traces traces --device tpu --stamp {stamp}"
+        " --fresh"  # a host that skipped what it has would leave the others waiting for it
     )
     gcloud.follow(
         lambda line: say(f"  {line}"),

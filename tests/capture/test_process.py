@@ -17,7 +17,7 @@ EXPERIMENT = read_plan(DEMO_PLAN).experiments[0]
 # Each stand-in reads the job as the real child does, then grows a partial capture.
 START = """
 import json, os, pathlib, signal, sys
-job = json.load(sys.stdin)
+job = json.loads(sys.stdin.readline())
 trace = pathlib.Path(job["trace_dir"])
 growing = trace.with_name("." + trace.name + ".partial")
 growing.mkdir()

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -157,3 +162,32 @@ def test_device_is_the_environments_else_what_there_is(monkeypatch):
     assert resolve_device("auto") == "tpu"
     with pytest.raises(CaptureError, match="no device 'gpu'; choose auto, cpu or tpu"):
         resolve_device("gpu")
+
+
+@pytest.mark.parametrize("victim", ["parent", "child"])
+def test_a_run_that_is_killed_resumes_without_repeating_or_losing_a_cell(tmp_path, victim):
+    """SIGKILL in the middle of the second of two experiments, then the same command again."""
+    traces, stop, fifo = tmp_path / "traces", tmp_path / "stop", tmp_path / "fifo"
+    stop.write_text(victim)
+    os.mkfifo(fifo)
+    ended = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    command = [sys.executable, "-m", "tests.capture.killed_run", str(traces), str(stop)]
+    places = {"cwd": Path(__file__).parents[2], "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **places) as killed:
+        for line in killed.stdout:
+            if line.startswith("progress dp2.tp2 in the middle"):
+                killed.kill()
+    os.set_blocking(ended, True)
+    assert os.read(ended, 1) == b""  # no stand-in for a capture is left
+    os.close(ended)
+    assert killed.returncode == (-signal.SIGKILL if victim == "parent" else 1)
+    (first,) = traces.rglob("trace_*.trace")
+    assert first.parent == traces / TP4.cell
+    assert list(traces.rglob("*.partial")) == []
+
+    stop.unlink()
+    again = subprocess.run(command, **places, check=True)
+    told = [line.split(" ", 2) for line in again.stdout.splitlines()]
+    assert told[0] == ["skipped", "tp4", str(first)]
+    assert [words[:2] for words in told[1:]] == [["started", "dp2.tp2"], ["captured", "dp2.tp2"]]
+    assert sorted(traces.rglob("trace_*.trace")) == sorted([first, Path(told[2][2])])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xlahouse.capture.overhead import cost
-from xlahouse.capture.pipeline import schedule
-from xlahouse.capture.placing import Stages
+from xlahouse.capture.pipeline import masked_note, masked_shares, schedule
+from xlahouse.capture.placing import Placed, Stages
 
 
 def test_ticks_pass_each_microbatch_through_every_stage():
@@ -50,3 +50,45 @@ def test_cost_is_the_median_over_pairs_of_steps():
     assert cost([[1.1, 2.4], [3.0, 1.05]], [[1.0, 2.0], [3.0, 1.0]]) == pytest.approx(0.075)
     assert cost([], []) is None
     assert cost([[]], [[]]) is None  # one output token: no decode step
+
+
+class Weight:
+    """Some bytes of weights; numel and element_size are all that is asked of it."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def numel(self):
+        return self.size
+
+    def element_size(self):
+        return 2
+
+
+def test_the_masked_share_of_a_step_is_less_by_what_runs_outside_the_ticks():
+    # 2 ticks read 600 each, and 300 once: 1200 of 1500; half of the ticks is masked: 0.4.
+    assert masked_shares(600, 300, stages=2, microbatches=1) == (0.5, pytest.approx(0.4))
+    assert masked_shares(600, 0, stages=4, microbatches=2) == (0.6, pytest.approx(0.6))
+
+
+def pipeline_of(outside):
+    layers, head, embedding = Weight(600), Weight(outside), Weight(9999)
+    return Placed(
+        tensors={
+            "model.layers.0.mlp.up_proj.weight": layers,  # both stages': 300 numbers each
+            "lm_head.weight": head,
+            "model.embed_tokens.weight": embedding,
+        },
+        stacked={"model.layers.0.mlp.up_proj.weight"},
+    )
+
+
+def test_a_pipeline_says_why_its_masked_share_is_less():
+    stages = Stages(count=2, dense=0, per_stage=1)
+    assert masked_note(pipeline_of(outside=150), stages, 1, virtual=False) == (
+        "pipeline: the head runs outside the ticks, so about 40% of a step's compute is masked and "
+        "not (p-1)/(m+p-1) = 50%, which holds within the ticks"
+    )
+    assert masked_note(pipeline_of(outside=10), stages, 1, virtual=False) is None
+    note = masked_note(pipeline_of(outside=10), stages, 1, virtual=True)
+    assert note.endswith("; virtual devices share cores, so a single one strays further")

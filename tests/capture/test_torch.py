@@ -82,3 +82,31 @@ def test_logits_are_held_to_their_tolerance_in_standard_deviations():
     near[1] = want[1] + scale
     with pytest.raises(CaptureError, match="1 standard deviations"):
         logits_difference(near, want, experts=True)
+
+
+class Shard:
+    def __init__(self, indices, data):
+        self.indices, self.data = indices, torch.tensor(data)
+
+
+def test_a_host_fetches_what_its_own_devices_have():
+    """[2 stages, 4 sequences, 1 token] over pp x dp; this host has the second half of stage 0."""
+    from xlahouse.capture.decode import ELSEWHERE, join_shards
+
+    every = slice(None)
+    shards = [
+        Shard([slice(0, 1), slice(2, 4), every], [[[7], [8]]]),
+        Shard([slice(1, 2), slice(2, 4), every], [[[0], [0]]]),
+    ]
+    got = join_shards(shards, (4, 1))
+    assert got.tolist() == [[ELSEWHERE], [ELSEWHERE], [7], [8]]
+    assert join_shards(shards[1:], (4, 1)).tolist() == [[ELSEWHERE]] * 4
+    assert join_shards([Shard(..., [[[1], [2]]])], (2, 1)).tolist() == [[1], [2]]
+    # What is elsewhere is not compared; what is here still is.
+    want = torch.tensor([[1], [2], [7], [8]])
+    assert compare_tokens([got], [want], exact=True) == []
+    with pytest.raises(CaptureError, match="sequence 3, step 0"):
+        compare_tokens([got], [want + (want == 8)], exact=True)
+    logits = torch.tensor([[1.0, -1.0], [1.0, -1.0]])
+    partly = torch.tensor([[float(ELSEWHERE)] * 2, [1.0, -1.0]])
+    assert logits_difference(partly, logits) == 0
