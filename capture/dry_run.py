@@ -78,10 +78,11 @@ def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
         f"{count} device{'' if count == 1 else 's'}"
     )
     yield from (f"  {line}" for line in parts_of(experiment))
+    unit, size = ("GiB", GIB) if share.total_bytes >= GIB / 10 else ("MiB", GIB / 1024)
     yield (
-        f"  a device holds {share.total_bytes / GIB:.2f} GiB: weights "
-        f"{share.weight_bytes / GIB:.2f}, cache {share.cache_bytes / GIB:.2f}, temporary about "
-        f"{share.temporary_bytes / GIB:.2f}{_verdict(experiment, share)}"
+        f"  a device holds {share.total_bytes / size:.2f} {unit}: weights "
+        f"{share.weight_bytes / size:.2f}, cache {share.cache_bytes / size:.2f}, temporary about "
+        f"{share.temporary_bytes / size:.2f}{_verdict(experiment, share)}"
     )
     yield from _collectives(share)
 

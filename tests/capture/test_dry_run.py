@@ -232,6 +232,19 @@ def test_a_single_device_has_no_collectives():
     assert last == "  no collectives"
 
 
+def test_small_models_are_told_in_mib():
+    (demo, _) = read_plan(DEMO_PLAN).experiments
+    told = [line for line in dry_run.describe_plan([demo], Path("traces")) if "holds" in line]
+    # 4 layers of 512 x (512 + 256 + 256 + 512 + 3 x 1536), 2 x 4096 x 512, float32, in 4 parts, and
+    # norms of 4 x (2 x 512 + 2 x 64) + 512 and two tables of 32 whole; keys and values of 4 layers,
+    # 1 head of 64, 4 sequences of 76 slots.
+    weights = (4 * 512 * (512 + 256 + 256 + 512 + 3 * 1536) + 2 * 4096 * 512) + 4 * 5120
+    (line,) = told
+    assert (
+        f" MiB: weights {weights / 2**20:.2f}, cache {4 * 2 * 64 * 4 * 76 * 4 / 2**20:.2f}," in line
+    )
+
+
 def test_what_does_not_fit_is_an_error_after_all_else():
     small = real("qwen3-32b", {"tp": 1}, slice="v6e-1")
     lines = []
