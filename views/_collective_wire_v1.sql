@@ -18,7 +18,13 @@ placed as (
         coalesce(
             a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
         ) as axis,
-        g.position
+        g.position,
+        cast(
+            round(exp(
+                round(ln(case when c.payload_bytes > 0 then c.payload_bytes end)
+                    / 0.6931471805599453e0) * 0.6931471805599453e0
+            )) as bigint
+        ) as nearest_bytes
     from collectives as c
     left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
     left join instruction_axes as a
@@ -62,6 +68,12 @@ select
     dtype,
     -- S, logical bytes of the instruction
     payload_bytes,
+    -- the largest power of two that is not above S; 0 for no bytes, NULL where S is unknown
+    case
+        when payload_bytes <= 0 then 0
+        when nearest_bytes > payload_bytes then cast(nearest_bytes // 2 as bigint)
+        else nearest_bytes
+    end as size_bucket_bytes,
     -- bytes that the device sends
     case
         when group_size = 1 then cast(0 as double)

@@ -3,30 +3,15 @@
 -- of two up to the next. Left out, and counted: instances whose transfer is only bounded, and those
 -- whose bandwidth is not known (no bytes or time known, nothing sent by a seen participant, an
 -- asynchronous one whose done ops are missing). p50 and p95 are the values of rows ceil(p n) in order.
-with nearest as (
+with stated as (
     select
-        run_id, axis, kind, payload_bytes, busbw_bytes_per_s, utilization_ratio,
+        run_id, axis, kind, size_bucket_bytes, busbw_bytes_per_s, utilization_ratio,
         case
             when is_bound then 'bound'
             when is_bound = false and busbw_bytes_per_s > 0 then 'known'
             else 'unknown'
-        end as state,
-        cast(
-            round(exp(round(ln(case when payload_bytes > 0 then payload_bytes end) / 0.6931471805599453e0)
-                * 0.6931471805599453e0)) as bigint
-        ) as nearest_bytes
+        end as state
     from collective_bandwidth_v1
-),
-
-sized as (
-    select
-        run_id, axis, kind, state, busbw_bytes_per_s, utilization_ratio,
-        case
-            when payload_bytes <= 0 then 0
-            when nearest_bytes > payload_bytes then cast(nearest_bytes // 2 as bigint)
-            else nearest_bytes
-        end as size_bucket_bytes
-    from nearest
 ),
 
 ranked as (
@@ -36,7 +21,7 @@ ranked as (
             partition by run_id, axis, kind, size_bucket_bytes, state order by busbw_bytes_per_s
         ) as place,
         count(*) over (partition by run_id, axis, kind, size_bucket_bytes, state) as places
-    from sized
+    from stated
 )
 
 select

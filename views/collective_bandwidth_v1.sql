@@ -26,6 +26,7 @@ with seen as (
         max(case when is_async then 1 else 0 end) as is_async,
         max(case when inferred then 1 else 0 end) as inferred,
         max(payload_bytes) as payload_bytes,
+        max(size_bucket_bytes) as size_bucket_bytes,
         max(wire_bytes) as wire_bytes,
         min(start_ps) as first_start_ps,
         max(start_ps) as last_start_ps,
@@ -38,22 +39,6 @@ with seen as (
     from _collective_wire_v1
     where instance is not null
     group by run_id, instance
-),
-
-chips as (
-    select
-        g.run_id, g.world, g.program_id, g.op, g.group_index,
-        -- 1: all on one chip, 0: on several, NULL: not known
-        case
-            when max(p.devices_per_chip) = 1 and count(*) > 1 then 0
-            when min(d.chip_id) < max(d.chip_id) then 0
-            when count(d.chip_id) = count(*) then 1
-        end as on_one_chip,
-        min(p.peak_ici_bytes_per_s) as peak_ici_bytes_per_s
-    from replica_groups as g
-    left join devices as d on d.run_id = g.run_id and d.device_id = g.device_id
-    left join hardware_peaks_v1 as p on p.run_id = g.run_id and p.device_id = g.device_id
-    group by g.run_id, g.world, g.program_id, g.op, g.group_index
 ),
 
 -- Instances whose devices' clocks leave more open than they are late.
@@ -72,7 +57,7 @@ timed as (
         case when is_async = 1 then last_end_ps - last_start_ps else shortest_ps end as transfer_ps,
         case when c.on_one_chip = 0 and s.inferred = 0 then c.peak_ici_bytes_per_s end as peak
     from seen as s
-    left join chips as c
+    left join _group_chip_v1 as c
         on c.run_id = s.run_id and c.world = s.world and c.program_id = s.program_id
         and c.op = s.op and c.group_index = s.group_index
     left join unclear as u on u.run_id = s.run_id and u.instance = s.instance
@@ -109,6 +94,8 @@ select
     is_async = 1 as is_async,
     -- S
     payload_bytes,
+    -- the largest power of two that is not above S; 0 for no bytes, NULL where S is unknown
+    size_bucket_bytes,
     -- bytes that the largest participant sends
     wire_bytes,
     -- earliest start

@@ -4,30 +4,9 @@
 -- p50, p95 and p99 are the values of rows ceil(p n) in order. Steps are those of the device in the
 -- phase that have launches, whether or not such a collective is among them; a step lasts from its
 -- first launch's start to its last launch's end.
-with nearest as (
+with ranked as (
     select
-        *,
-        cast(
-            round(exp(round(ln(case when payload_bytes > 0 then payload_bytes end) / 0.6931471805599453e0)
-                * 0.6931471805599453e0)) as bigint
-        ) as nearest_bytes
-    from _collective_wire_v1
-),
-
-sized as (
-    select
-        run_id, device_id, phase, axis, kind, duration_ps,
-        case
-            when payload_bytes <= 0 then 0
-            when nearest_bytes > payload_bytes then cast(nearest_bytes // 2 as bigint)
-            else nearest_bytes
-        end as size_bucket_bytes
-    from nearest
-),
-
-ranked as (
-    select
-        *,
+        run_id, device_id, phase, axis, kind, size_bucket_bytes, duration_ps,
         row_number() over (
             partition by run_id, device_id, phase, axis, kind, size_bucket_bytes
             order by duration_ps
@@ -35,7 +14,7 @@ ranked as (
         count(*) over (
             partition by run_id, device_id, phase, axis, kind, size_bucket_bytes
         ) as places
-    from sized
+    from _collective_wire_v1
 ),
 
 summed as (
