@@ -10,43 +10,42 @@ NOTHING = msgspec.Raw(b"")
 FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Event(msgspec.Struct, gc=False):
-    """An entry of traceEvents. What may be of several types is JSON text, empty where it is absent."""
+class _Beside(msgspec.Struct, gc=False):
+    """Fields of an entry that are JSON text in every form of it, empty where they are absent."""
+
+    id: msgspec.Raw = NOTHING
+    args: msgspec.Raw = NOTHING
+    bp: msgspec.Raw = NOTHING
+    bind_id: msgspec.Raw = NOTHING
+    flow_in: msgspec.Raw = NOTHING
+    flow_out: msgspec.Raw = NOTHING
+
+
+class _Named(_Beside, gc=False):
+    """An entry whose name and place are of their proper types."""
 
     ph: str = ""
     name: str = ""
     cat: str = ""
     pid: int | float | str | None = None
     tid: int | float | str | None = None
+
+
+class Event(_Named, gc=False):
+    """An entry of traceEvents, its times as JSON text."""
+
     ts: msgspec.Raw = NOTHING
     dur: msgspec.Raw = NOTHING
-    id: msgspec.Raw = NOTHING
-    args: msgspec.Raw = NOTHING
-    bp: msgspec.Raw = NOTHING
-    bind_id: msgspec.Raw = NOTHING
-    flow_in: msgspec.Raw = NOTHING
-    flow_out: msgspec.Raw = NOTHING
 
 
-class QuickEvent(msgspec.Struct, gc=False):
+class QuickEvent(_Named, gc=False):
     """An Event whose times are doubles: exact in picoseconds as long as they are small."""
 
-    ph: str = ""
-    name: str = ""
-    cat: str = ""
-    pid: int | float | str | None = None
-    tid: int | float | str | None = None
     ts: float | None = None
     dur: float | None = None
-    id: msgspec.Raw = NOTHING
-    args: msgspec.Raw = NOTHING
-    bp: msgspec.Raw = NOTHING
-    bind_id: msgspec.Raw = NOTHING
-    flow_in: msgspec.Raw = NOTHING
-    flow_out: msgspec.Raw = NOTHING
 
 
-class AnyEvent(msgspec.Struct, gc=False):
+class AnyEvent(_Beside, gc=False):
     """An Event whose fields are of any type."""
 
     ph: msgspec.Raw = NOTHING
@@ -56,12 +55,6 @@ class AnyEvent(msgspec.Struct, gc=False):
     tid: msgspec.Raw = NOTHING
     ts: msgspec.Raw = NOTHING
     dur: msgspec.Raw = NOTHING
-    id: msgspec.Raw = NOTHING
-    args: msgspec.Raw = NOTHING
-    bp: msgspec.Raw = NOTHING
-    bind_id: msgspec.Raw = NOTHING
-    flow_in: msgspec.Raw = NOTHING
-    flow_out: msgspec.Raw = NOTHING
 
 
 quick_decoder = msgspec.json.Decoder(list[QuickEvent])

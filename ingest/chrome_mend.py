@@ -69,12 +69,12 @@ def _typed(found: AnyEvent) -> Event:
     """An event of any types as one of the right types: what is no text becomes its JSON text."""
     words = {name: _word(getattr(found, name)) for name in ("ph", "name", "cat", "pid", "tid")}
     return Event(
-        words["ph"] or "",
-        words["name"] or "",
-        words["cat"] or "",
-        words["pid"],
-        words["tid"],
-        *(getattr(found, name).copy() for name in _RAW),
+        ph=words["ph"] or "",
+        name=words["name"] or "",
+        cat=words["cat"] or "",
+        pid=words["pid"],
+        tid=words["tid"],
+        **{name: getattr(found, name).copy() for name in _RAW},
     )
 
 

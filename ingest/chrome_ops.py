@@ -10,6 +10,7 @@ import polars as pl
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.chrome_events import FAILURES
+from xlahouse.ingest.chrome_rows import number
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_text import program_of_instructions
@@ -82,20 +83,12 @@ def _facts(args: str) -> tuple[Any, ...]:
     except FAILURES:
         told = _Args()
     words = (_word(value) for value in (told.hlo_category, told.long_name, told.tf_op, told.source))
-    numbers = (_number(value) for value in (told.flops, told.model_flops, told.bytes_accessed))
+    numbers = (number(value) for value in (told.flops, told.model_flops, told.bytes_accessed))
     return *words, *numbers, _identity(told.program_id)
 
 
 def _word(value: Any) -> str | None:
     return None if value is None or value == "" else str(value)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if abs(number) < float("inf") else None
 
 
 def _identity(value: Any) -> int | None:

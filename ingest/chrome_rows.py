@@ -66,7 +66,7 @@ def counter_rows(rows: pl.DataFrame, device_id: int | None) -> pl.DataFrame:
     """A row for each number of a counter event; a counter of several series names each of them."""
     found = []
     for name, args, start in rows.select("name", "args", "start_ps").iter_rows():
-        told = {series: _number(value) for series, value in arguments(args).items()}
+        told = {series: number(value) for series, value in arguments(args).items()}
         for series, value in told.items():
             named = name if len(told) == 1 else f"{name} {series}"
             found.append((device_id, named, start, value))
@@ -75,12 +75,13 @@ def counter_rows(rows: pl.DataFrame, device_id: int | None) -> pl.DataFrame:
     return pl.DataFrame(found, schema=frames.COUNTERS, orient="row")
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A finite number, which exports may write as text; None where it is none."""
     try:
-        number = float(value)
+        found = float(value)
     except (TypeError, ValueError):
         return None
-    return number if abs(number) < float("inf") else None
+    return found if abs(found) < float("inf") else None
 
 
 def coverage_of(source: str, plane: str, rows: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
