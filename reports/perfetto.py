@@ -10,15 +10,17 @@ from typing import IO, Any
 import polars as pl
 
 from xlahouse.reports.perfetto_proto import (
+    ANNOTATIONS,
     CLEARED,
     COUNTER,
     EXPLICIT,
     MESSAGES,
     NEEDED,
+    event,
     event_bytes,
     packet,
 )
-from xlahouse.reports.perfetto_slices import ANNOTATIONS, edges, lanes
+from xlahouse.reports.perfetto_slices import edges, lanes
 from xlahouse.reports.perfetto_sources import NUMBERS, Source, sources
 from xlahouse.sql.warehouse import Warehouse
 
@@ -193,14 +195,8 @@ def _write_counters(writer: Writer, warehouse: Warehouse, run_id: str) -> None:
 
 
 def _samples(samples: pl.DataFrame, uuid: int, shift_ns: int) -> pl.DataFrame:
-    event = pl.struct(
-        pl.lit([], pl.List(pl.UInt64)).alias("category_iids"),
-        pl.lit([], ANNOTATIONS).alias("debug_annotations"),
-        pl.lit(COUNTER, pl.Int32).alias("type"),
-        pl.lit(0, pl.UInt64).alias("name_iid"),
-        pl.lit(uuid, pl.UInt64).alias("track_uuid"),
-        pl.col("value").alias("double_counter_value"),
-        pl.lit([], pl.List(pl.UInt64)).alias("flow_ids"),
+    track = pl.lit(uuid, pl.UInt64)
+    return samples.select(
+        timestamp=(pl.col("start_ps") // 1000 + shift_ns).cast(pl.UInt64),
+        track_event=event(COUNTER, track, double_counter_value=pl.col("value")),
     )
-    at = (pl.col("start_ps") // 1000 + shift_ns).cast(pl.UInt64)
-    return samples.select(timestamp=at, track_event=event)

@@ -79,6 +79,24 @@ MESSAGES = Messages(
 )
 
 
+ANNOTATIONS = pl.List(
+    pl.Struct({"name_iid": pl.UInt64, "int_value": pl.Int64, "string_value_iid": pl.UInt64})
+)
+_UNSET: dict[str, pl.Expr] = {
+    "category_iids": pl.lit([], pl.List(pl.UInt64)),
+    "debug_annotations": pl.lit([], ANNOTATIONS),
+    "name_iid": pl.lit(0, pl.UInt64),
+    "double_counter_value": pl.lit(None, pl.Float64),
+    "flow_ids": pl.lit([], pl.List(pl.UInt64)),
+}
+
+
+def event(kind: int, track_uuid: pl.Expr, **fields: pl.Expr) -> pl.Expr:
+    """The struct of an event of a track; of `Event`'s other fields, those not given are unset."""
+    told = _UNSET | {"type": pl.lit(kind, pl.Int32), "track_uuid": track_uuid} | fields
+    return pl.struct(value.alias(name) for name, value in told.items())
+
+
 def packet(**fields: Any) -> bytes:
     """A trace of one packet; a file of such one after the other is a trace too."""
     made = MESSAGES.message("Packet")(trusted_packet_sequence_id=SEQUENCE, **fields)

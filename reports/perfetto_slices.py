@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
 
 import polars as pl
 
-from xlahouse.reports.perfetto_proto import BEGIN, END
+from xlahouse.reports.perfetto_proto import BEGIN, END, event
 
 
 def lanes(slices: pl.DataFrame, nested: bool) -> pl.Series:
@@ -70,8 +69,13 @@ def edges(slices: pl.DataFrame, shift_ns: int) -> pl.DataFrame:
         timestamp (ns, UInt64; times are cut to whole nanoseconds) and track_event.
     """
     start, end = pl.col("start_ps"), pl.col("start_ps") + pl.col("duration_ps")
+    track = pl.col("track_uuid")
+    named = ("name_iid", "category_iids", "debug_annotations", "flow_ids")
     begins = slices.select(
-        at=start, rank=pl.lit(1), order=-pl.col("duration_ps"), track_event=_event(BEGIN)
+        at=start,
+        rank=pl.lit(1),
+        order=-pl.col("duration_ps"),
+        track_event=event(BEGIN, track, **{name: pl.col(name) for name in named}),
     )
     # An end comes before the begins of its instant, but for that of its own empty slice.
     empty = pl.col("duration_ps") == 0
@@ -79,39 +83,9 @@ def edges(slices: pl.DataFrame, shift_ns: int) -> pl.DataFrame:
         at=end,
         rank=pl.when(empty).then(2).otherwise(0),
         order=-start,
-        track_event=_event(END),
+        track_event=event(END, track),
     )
     both = pl.concat([begins, ends]).sort("at", "rank", "order", maintain_order=True)
     return both.select(
         timestamp=(pl.col("at") // 1000 + shift_ns).cast(pl.UInt64), track_event="track_event"
     )
-
-
-def _event(kind: int) -> pl.Expr:
-    """The struct of an event; all but the begin of a slice have no name and nothing beside it."""
-    begin = kind == BEGIN
-    empty: dict[str, tuple[Any, Any]] = {
-        "category_iids": ([], pl.List(pl.UInt64)),
-        "debug_annotations": ([], ANNOTATIONS),
-        "name_iid": (0, pl.UInt64),
-        "flow_ids": ([], pl.List(pl.UInt64)),
-    }
-    beside = [
-        pl.col(name) if begin else pl.lit(value, kind_of).alias(name)
-        for name, (value, kind_of) in empty.items()
-    ]
-    category, annotations, name, flows = beside
-    return pl.struct(
-        category,
-        annotations,
-        pl.lit(kind, pl.Int32).alias("type"),
-        name,
-        pl.col("track_uuid"),
-        pl.lit(None, pl.Float64).alias("double_counter_value"),
-        flows,
-    )
-
-
-ANNOTATIONS = pl.List(
-    pl.Struct({"name_iid": pl.UInt64, "int_value": pl.Int64, "string_value_iid": pl.UInt64})
-)
