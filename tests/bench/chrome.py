@@ -15,9 +15,9 @@ from tempfile import mkdtemp
 import msgspec
 
 from tests.bench.registry import Benchmark, register
+from tests.samples import SAMPLES
 from xlahouse.ingest.chrome import read_chrome
 
-SAMPLES = Path(os.environ.get("XLAHOUSE_TRACES", "../shared/traces"))
 XLA, XLA_EVENTS = SAMPLES / "cpu/torch_xla_mlp_4dev.trace.json.gz", 1_000_000
 KINETO, KINETO_EVENTS = SAMPLES / "kineto/sampled_rank1.json.gz", 109_000
 # A Python with HolisticTraceAnalysis, which is in no extra: pip install it into a venv of its own.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from tests.bench.registry import Benchmark, register
+from tests.samples import SAMPLES
 from xlahouse.ingest.proto import message_class
 from xlahouse.ingest.wire import split_space
 from xlahouse.ingest.xspace import decode_planes
 
-SAMPLES = Path(os.environ.get("XLAHOUSE_TRACES", "../shared/traces"))
 SAMPLE = SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb"
 
 

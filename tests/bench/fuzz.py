@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import PurePosixPath
 
-from tests.bench.decode import SAMPLES
 from tests.bench.registry import Benchmark, register
 from tests.ingest.damage import damage, outcome, silent_loss
 from tests.ingest.traces import tpu_trace
+from tests.samples import SAMPLES
 
 CASES = 10_000
 # Share of the cases that each sample gets; the small trace of one launch has the rest.

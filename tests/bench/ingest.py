@@ -13,9 +13,9 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
-from tests.bench.decode import SAMPLES
 from tests.bench.grow import write_grown
 from tests.bench.registry import Benchmark, Cost, register
+from tests.samples import SAMPLES
 
 TPU = SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb"
 CPU = SAMPLES / "cpu/torch_xla_mlp_4dev.xplane.pb"

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.command import run_command
 from xlahouse.capture import tpu_run, tpu_vm
 from xlahouse.capture.errors import CaptureError, ManifestError
 from xlahouse.capture.gcloud import Gcloud, failure
 from xlahouse.capture.tpu_package import source_folder
 from xlahouse.capture.tpu_quota import check_quota, read_quota
 from xlahouse.capture.tpu_types import parse_slice
-from xlahouse.sql.cli import main
 
 ZONE = "us-east1-d"
 PLAN = """
@@ -321,10 +321,7 @@ def test_without_gcloud_the_error_says_what_to_install(zone, monkeypatch):
 
 
 def command(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["xlahouse", "tpu", *words])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return caught.value.code or 0
+    return run_command(monkeypatch, "tpu", *words)
 
 
 def test_a_dry_run_prints_the_commands_and_runs_none(zone, monkeypatch, capsys):

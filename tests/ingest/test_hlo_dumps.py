@@ -5,8 +5,8 @@ import json
 import polars as pl
 import pytest
 
-from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
-from tests.ingest.traces import rows, tpu_trace, write
+from tests.ingest.build import PlaneBuilder, space
+from tests.ingest.traces import all_reduce_module, rows, tpu_trace, write
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.ingest.hlo_dumps import list_dumps, match_dumps
 from xlahouse.ingest.run import ingest_paths
@@ -22,20 +22,8 @@ ENTRY %main (x: f32[256]) -> f32[256] {
 
 def proto(name="jit_f", number=0):
     """The all-reduce of tests.ingest.traces.tpu_trace, in devices 1 and 0 for partitions 0 and 1."""
-    module = ModuleBuilder(name, devices=[[1], [0]])
+    module = all_reduce_module(name, devices=[[1], [0]])
     module.module.id = number
-    entry = module.computation("main")
-    x = module.add(entry, "x", "parameter", shape("f32", 256))
-    module.add(
-        entry,
-        "all-reduce.1",
-        "all-reduce",
-        shape("f32", 256),
-        x,
-        channel_id=1,
-        use_global_device_ids=True,
-        groups=[[0, 1]],
-    )
     return module.serialize()
 
 

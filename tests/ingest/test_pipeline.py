@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import polars as pl
 
-from xlahouse.capture.manifest import Manifest, MeshAxis
+from tests.capture.test_manifest import MANIFEST as ANY
+from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.busy import busy_intervals
 from xlahouse.ingest.pipeline import Schedule, place_in_pipeline, schedule_of
 from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.scopes import layer_of, tick_of
 
 # Layer 0 runs before stage 0; two stages of two layers; two microbatches take three ticks.
-MANIFEST = Manifest(
-    name="a",
-    captured_at="2026-01-01T00:00:00+00:00",
-    framework="torch_xla",
-    framework_versions={},
-    model="tiny",
-    model_family="deepseek_v2",
-    model_config={},
-    weights="random:0",
-    layers=5,
-    hidden_size=8,
-    dtype="float32",
-    batch_size=2,
-    microbatches=2,
-    prompt_tokens=4,
-    output_tokens=3,
-    parallelism="pp2.tp2",
+MANIFEST = msgspec.structs.replace(
+    ANY,
     mesh=[MeshAxis("pp", 2), MeshAxis("tp", 2)],
     mesh_device_ids=[0, 2, 1, 3],
-    device_kind="cpu",
-    device_count=4,
-    warmup_requests=1,
-    requests=[],
-    tokens=[],
     stage_layers=[[1, 2], [3, 4]],
     tick_microbatch=[[0, None], [1, 0], [None, 1]],
 )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
+import msgspec
 import polars as pl
 import pytest
 
+from tests.capture.test_manifest import MANIFEST
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import rows, tpu_trace, write
-from xlahouse.capture.manifest import Manifest, MeshAxis, write_manifest
+from tests.samples import SAMPLES
+from xlahouse.capture.manifest import MeshAxis, write_manifest
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.ingest.settings import read_settings
 from xlahouse.ingest.store import Store
 
-SAMPLES = Path(os.environ.get("XLAHOUSE_TRACES", "../shared/traces"))
 needs_samples = pytest.mark.skipif(
     not SAMPLES.is_dir(), reason=f"no sample traces at {SAMPLES}; set XLAHOUSE_TRACES"
 )
@@ -112,30 +111,13 @@ def test_hosts_of_a_session_are_one_run_on_one_clock(tmp_path):
 def test_devices_that_only_the_manifest_names_are_rows(tmp_path):
     folder = tmp_path / "m"
     write(folder / "trace_1.trace/plugins/profile/s/a.xplane.pb", tpu_trace())
-    manifest = Manifest(
+    manifest = msgspec.structs.replace(
+        MANIFEST,
         name="n",
-        captured_at="2026-01-01T00:00:00+00:00",
-        framework="f",
-        framework_versions={},
-        model="m",
-        model_family="m",
-        model_config={},
-        weights="w",
-        layers=1,
-        hidden_size=1,
-        dtype="float32",
-        batch_size=1,
-        prompt_tokens=1,
-        output_tokens=1,
-        parallelism="dp2.tp2",
         mesh=[MeshAxis("dp", 2), MeshAxis("tp", 2)],
         mesh_device_ids=[0, 1, 2, 3],
-        device_kind="TPU v6 Lite",
         device_count=4,
         host_count=2,
-        warmup_requests=0,
-        requests=[],
-        tokens=[],
     )
     write_manifest(manifest, folder / "metadata_1.json")
     (result,) = ingest_paths([str(tmp_path)], str(tmp_path / "wh"))

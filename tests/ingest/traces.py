@@ -14,9 +14,9 @@ def rows(root, table):
     return pl.concat([pl.read_parquet(file, hive_partitioning=False) for file in files])
 
 
-def tpu_trace(number=0, hlo=True):
-    """One launch with one all-reduce between devices 0 and 1, seen on device `number`."""
-    module = ModuleBuilder("jit_f", devices=[[0], [1]])
+def all_reduce_module(name="jit_f", devices=((0,), (1,))):
+    """A module of one all-reduce over partitions 0 and 1, which are on the devices given."""
+    module = ModuleBuilder(name, devices=[list(row) for row in devices])
     entry = module.computation("main")
     x = module.add(entry, "x", "parameter", shape("f32", 256))
     module.add(
@@ -29,6 +29,11 @@ def tpu_trace(number=0, hlo=True):
         use_global_device_ids=True,
         groups=[[0, 1]],
     )
+    return module
+
+
+def tpu_trace(number=0, hlo=True):
+    """One launch with one all-reduce between devices 0 and 1, seen on device `number`."""
     plane = PlaneBuilder(
         f"/device:TPU:{number}",
         core_details=b"\x28" + bytes([number]) + b"\x30" + bytes([number]),
@@ -39,7 +44,7 @@ def tpu_trace(number=0, hlo=True):
     meta = {"program_id": 77, "hlo_category": "all-reduce"}
     plane.event(plane.line("XLA Ops"), text, 2000, 1000, "all-reduce.1", meta)
     metadata = PlaneBuilder("/host:metadata")
-    metadata.metadata("jit_f(77)", meta={"Hlo Proto": module.serialize()})
+    metadata.metadata("jit_f(77)", meta={"Hlo Proto": all_reduce_module().serialize()})
     return space(*([metadata.plane] if hlo else []), plane.plane)
 
 

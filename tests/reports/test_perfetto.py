@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -12,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
+from tests.command import run_command
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.reports.perfetto import write_perfetto
 from xlahouse.reports.perfetto_slices import lanes
 from xlahouse.sql import Warehouse
-from xlahouse.sql.cli import main
 
 NS = 1000  # ps
 
@@ -245,12 +244,8 @@ def test_the_command_writes_a_file_or_a_folder(tmp_path, monkeypatch, capsys):
     root = write_warehouse(tmp_path / "w", {"runs": runs})
 
     def command(*words):
-        monkeypatch.setattr(
-            sys, "argv", ["xlahouse", "export", "perfetto", *words, "-w", str(root)]
-        )
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return caught.value.code or 0, capsys.readouterr()
+        code = run_command(monkeypatch, "export", "perfetto", *words, "-w", root)
+        return code, capsys.readouterr()
 
     out = tmp_path / "out"
     assert command("ab1", "-o", str(out / "one.pftrace"))[0] == 0

@@ -5,11 +5,9 @@ Mark its users `@pytest.mark.xdist_group("spark")`: every worker that uses it st
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-
 import pytest
 
+from tests.spark.engines import require_spark
 from xlahouse.sql.spark import SESSION
 
 SETTINGS = {
@@ -34,10 +32,7 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """A local SparkSession with two threads."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("needs pyspark: install xlahouse[spark]")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs java, version 17 or newer, and there is none on PATH")
+    require_spark()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("xlahouse tests")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import shutil
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import TABLES
@@ -14,6 +17,14 @@ from xlahouse.sql.spark import rows, to_spark
 
 # Sums of doubles depend on the order of their parts, which no engine promises.
 TOLERANCE = 1e-12
+
+
+def require_spark() -> None:
+    """Skip, with the reason, where Spark cannot run."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("needs pyspark: install xlahouse[spark]")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs java, version 17 or newer, and there is none on PATH")
 
 
 class Answers:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.engines import require_spark
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
 from xlahouse.ingest.run import ingest_paths
@@ -32,10 +31,7 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """The master's URL; each worker has one core, so two tasks at once need both."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("needs pyspark: install xlahouse[spark]")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs java, version 17 or newer, and there is none on PATH")
+    require_spark()
     import pyspark
 
     home, folder = Path(pyspark.__file__).parent, tmp_path_factory.mktemp("cluster")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
+from tests.samples import sample
 from tests.spark.engines import Answers, differences
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
@@ -16,7 +14,6 @@ from xlahouse.sql.library import shipped
 
 pytestmark = pytest.mark.xdist_group("spark")
 VIEWS = sorted(shipped().views)
-TRACES = Path(os.environ.get("XLAHOUSE_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
 # One run of each way to shard, with what else is special about it.
 SYNTHETIC = ("dp_tp", "sp_fused", "pp_tp_stacked", "ep_tp", "fsdp_exposed", "unmarked")
 SAMPLES = ("tpu/v6e_4dev_jax_psum_offload.xplane.pb", "cpu/torch_xla_mlp_4dev.xplane.pb")
@@ -35,10 +32,7 @@ def synthetic(spark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def samples(spark, tmp_path_factory):
-    traces = [str(TRACES / name) for name in SAMPLES]
-    for trace in traces:
-        if not Path(trace).exists():
-            pytest.skip(f"no sample trace {trace}")
+    traces = [str(sample(name)) for name in SAMPLES]
     root = str(tmp_path_factory.mktemp("samples") / "warehouse")
     ingest_paths(traces, root)
     with Warehouse(root) as warehouse:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import typer
 
+from tests.command import run_command as run
 from tests.warehouse import write_warehouse
 from xlahouse.sql import options
-from xlahouse.sql.cli import app, main
+from xlahouse.sql.cli import app
 
 GIVEN = {
     "runs": [{"run_id": "ab12", "name": "base"}],
@@ -29,15 +30,6 @@ GIVEN = {
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return write_warehouse(tmp_path / "w", GIVEN)
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """Call main as the console script does, and give its exit code."""
-    monkeypatch.setattr(sys, "argv", ["xlahouse", *map(str, arguments)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    code = caught.value.code
-    return 0 if code is None else int(code)
 
 
 def commands() -> list[tuple[str, ...]]:

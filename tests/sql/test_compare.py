@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 
+from tests.command import run_command
 from tests.warehouse import write_warehouse
-from xlahouse.sql.cli import main
 from xlahouse.sql.compare import COLUMNS, Comparison, judge
 
 S = 1_000_000_000_000
@@ -98,10 +97,7 @@ def root(tmp_path):
 
 
 def run(monkeypatch, root, *words):
-    monkeypatch.setattr(sys, "argv", ["xlahouse", "compare", *words, "-w", str(root)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return caught.value.code or 0
+    return run_command(monkeypatch, "compare", *words, "-w", root)
 
 
 def test_a_regression_fails_in_ci(root, monkeypatch, capsys):

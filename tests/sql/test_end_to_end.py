@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.command import run_command as run
+from tests.samples import SAMPLES
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
-from xlahouse.sql.cli import main
 from xlahouse.sql.demo import SESSION
 
-TRACES = Path(os.environ.get("XLAHOUSE_TRACES") or Path(__file__).parents[3] / "shared" / "traces")
-PSUM = TRACES / "tpu" / "v6e_4dev_jax_psum_offload.xplane.pb"
-MANGLED = TRACES / "tpu" / "v6e_4dev_utf8_mangled.xplane.pb"
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["xlahouse", *map(str, arguments)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return int(caught.value.code or 0)
+PSUM = SAMPLES / "tpu" / "v6e_4dev_jax_psum_offload.xplane.pb"
+MANGLED = SAMPLES / "tpu" / "v6e_4dev_utf8_mangled.xplane.pb"
 
 
 def answer(

@@ -29,17 +29,12 @@ def meetings(run: Run) -> Iterator[Meeting]:
                 if visit.segment.what not in ("sync", "done"):
                     continue
                 arrivals = visit.start_late if visit.segment.what == "done" else visit.late
-                for group in times.program.groups(visit.segment):
-                    if not set(group) <= set(visit.stay):
-                        continue
-                    for each in times.passes or (None,):
-                        traced = filter(run.traced, group)
-                        seen = [p for p in traced if each is None or run.saw(p, each.index)]
-                        late = {p: arrivals[p] for p in seen}
-                        kind = visit.segment.transfer.kind
-                        if len(seen) > 1:
-                            meeting = Meeting(late, visit.segment.what == "sync", kind)
-                            yield from [meeting] * times.per_step
+                for _, _, seen in times.seen(run, visit):
+                    late = {p: arrivals[p] for p in seen}
+                    kind = visit.segment.transfer.kind
+                    if len(seen) > 1:
+                        meeting = Meeting(late, visit.segment.what == "sync", kind)
+                        yield from [meeting] * times.per_step
 
 
 def straggler(run: Run) -> list[Row]:

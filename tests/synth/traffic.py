@@ -140,16 +140,11 @@ def collective_bandwidth(run: Run) -> list[Row]:
 
 def _instances(run: Run, times: Times, visit: Visit) -> list[Row]:
     rows = []
-    for group in times.program.groups(visit.segment):
-        if not set(group) <= set(visit.stay):
-            continue
-        for each in times.passes or (None,):
-            traced = filter(run.traced, group)
-            seen = [p for p in traced if each is None or run.saw(p, each.index)]
-            if seen:
-                at = {"request": each and each.request, "step": each and each.step}
-                row = _described(run, times, visit, group, seen) | at
-                rows += [row] * times.per_step
+    for group, each, seen in times.seen(run, visit):
+        if seen:
+            at = {"request": each and each.request, "step": each and each.step}
+            row = _described(run, times, visit, group, seen) | at
+            rows += [row] * times.per_step
     return rows
 
 

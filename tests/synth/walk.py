@@ -122,6 +122,17 @@ class Times:
         for members in meeting_groups(run, self.program):
             yield members, walk(run, self.program, members)[self.cut]
 
+    def seen(
+        self, run: Run, visit: Visit
+    ) -> Iterator[tuple[tuple[int, ...], Pass | None, list[int]]]:
+        """(group, pass, its members that the trace holds) of each time that a group of a visit meets."""
+        for group in self.program.groups(visit.segment):
+            if not set(group) <= set(visit.stay):
+                continue
+            for each in self.passes or (None,):
+                traced = filter(run.traced, group)
+                yield group, each, [p for p in traced if each is None or run.saw(p, each.index)]
+
 
 @lru_cache(maxsize=64)
 def schedule(run: Run) -> tuple[Times, ...]:
