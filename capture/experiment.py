@@ -120,7 +120,7 @@ def profile_requests(
         CaptureError: a profiled step compiled, or the profiler left no trace.
     """
     from xlahouse.capture.decode import Generator
-    from xlahouse.capture.overhead import Bare, cost
+    from xlahouse.capture.overhead import Bare, cost, profiler_warnings
     from xlahouse.capture.profile import session
 
     generator = Generator(sharded, experiment.output_tokens)
@@ -135,15 +135,17 @@ def profile_requests(
     spent = counts() - before
     bare += [Bare.measure(generator, prompts[-1])] if experiment.warmup_requests else []
     profiled = [runs[0][1].step_s, runs[-1][1].step_s]
+    profiler_cost = cost(profiled, [each.scoped_s for each in bare])
     return Outcome(
         captured_at=started.isoformat(timespec="milliseconds"),
         tokens=[tokens for tokens, _ in runs],
         timings=[timing for _, timing in runs],
-        warnings=check_counts(spent, experiment.requests * experiment.output_tokens),
-        profiler_cost_ratio=cost(profiled, [each.scoped_s for each in bare]),
-        scopes_cost_ratio=cost(
-            [each.scoped_s for each in bare], [each.unscoped_s for each in bare]
-        ),
+        warnings=[
+            *check_counts(spent, experiment.requests * experiment.output_tokens),
+            *profiler_warnings(profiler_cost, virtual=os.environ["PJRT_DEVICE"] == "CPU"),
+        ],
+        profiler_cost=profiler_cost,
+        scopes_cost=cost([each.scoped_s for each in bare], [each.unscoped_s for each in bare]),
     )
 
 

@@ -91,6 +91,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     # host's clock: the profiler, and the debug scopes that put module paths into op names.
     profiler_cost_ratio: float | None = None
     scopes_cost_ratio: float | None = None
+    # Lower and upper quartile of the same ratios: where 0 lies between them, the cost is noise.
+    profiler_cost_quartiles: list[float] = []
+    scopes_cost_quartiles: list[float] = []
+    cost_pairs: Count = 0  # decode steps compared
     # bfloat16: how far the prefill's logits are from the unsharded model's (root mean square over
     # the vocabulary, in standard deviations of these), and how far they may be.
     logits_difference: float | None = None

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.decode import Generator
 
+PROFILER_LIMIT = 0.05  # of a step: what the profiler may cost
+
 
 @dataclass(frozen=True)
 class Bare:
@@ -34,8 +36,17 @@ class Bare:
         return cls(scoped[1:], unscoped[1:])
 
 
-def cost(with_it: list[list[float]], without: list[list[float]]) -> float | None:
-    """Median over steps of (with - without) / without; None without pairs.
+@dataclass(frozen=True)
+class Cost:
+    """(with - without) / without over pairs of decode steps: their median and quartiles."""
+
+    ratio: float | None  # None without pairs
+    quartiles: list[float]  # lower and upper; [] with fewer than two pairs
+    pairs: int
+
+
+def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:
+    """What observing costs a step.
 
     Each list of `with_it` is paired with that of the same place in `without`, step by step.
     """
@@ -44,4 +55,20 @@ def cost(with_it: list[list[float]], without: list[list[float]]) -> float | None
         for ones, others in zip(with_it, without, strict=False)
         for one, other in zip(ones, others, strict=False)
     ]
-    return statistics.median(ratios) if ratios else None
+    if len(ratios) < 2:
+        return Cost(ratios[0] if ratios else None, [], len(ratios))
+    lower, middle, upper = statistics.quantiles(ratios, n=4, method="inclusive")
+    return Cost(middle, [lower, upper], len(ratios))
+
+
+def profiler_warnings(profiler: Cost, virtual: bool) -> list[str]:
+    """A line where the profiler slows steps by more than it may, and not by chance.
+
+    Virtual devices share cores with everything else that runs: what differs there is chance.
+    """
+    if virtual or not profiler.quartiles or profiler.quartiles[0] <= PROFILER_LIMIT:
+        return []
+    return [
+        f"the profiler slows a decode step by {profiler.ratio:.0%}, more than {PROFILER_LIMIT:.0%}: "
+        "times of this capture are longer than without it"
+    ]

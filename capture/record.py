@@ -13,6 +13,7 @@ import msgspec
 from xlahouse.capture.cache import bytes_per_token
 from xlahouse.capture.decode import ELSEWHERE
 from xlahouse.capture.manifest import Manifest, RequestTiming
+from xlahouse.capture.overhead import Cost
 from xlahouse.capture.pipeline import masked_note, schedule
 from xlahouse.capture.reference import LOGITS_TOLERANCE, Comparison
 from xlahouse.capture.sources import notes_on
@@ -43,8 +44,8 @@ class Outcome:
     tokens: list[torch.Tensor]  # [batch, output_tokens] each
     timings: list[RequestTiming]
     warnings: list[str]
-    profiler_cost_ratio: float | None
-    scopes_cost_ratio: float | None
+    profiler_cost: Cost
+    scopes_cost: Cost
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,11 @@ def describe(
             *(differences or []),
             *([masked] if masked else []),
         ],
-        profiler_cost_ratio=outcome.profiler_cost_ratio,
-        scopes_cost_ratio=outcome.scopes_cost_ratio,
+        profiler_cost_ratio=outcome.profiler_cost.ratio,
+        scopes_cost_ratio=outcome.scopes_cost.ratio,
+        profiler_cost_quartiles=outcome.profiler_cost.quartiles,
+        scopes_cost_quartiles=outcome.scopes_cost.quartiles,
+        cost_pairs=outcome.profiler_cost.pairs,
         logits_difference=comparison.logits,
         logits_tolerance=None if comparison.logits is None else LOGITS_TOLERANCE,
     )

@@ -133,8 +133,12 @@ def test_tokens_are_those_of_the_unsharded_model(cells, name):
 @pytest.mark.parametrize("name", CELLS)
 def test_observing_has_a_price_that_the_manifest_names(cells, name):
     _, manifest, _, _ = cells[name]
-    assert manifest.scopes_cost_ratio is not None
-    assert manifest.profiler_cost_ratio is not None
+    for ratio, (lower, upper) in (
+        (manifest.scopes_cost_ratio, manifest.scopes_cost_quartiles),
+        (manifest.profiler_cost_ratio, manifest.profiler_cost_quartiles),
+    ):
+        assert lower <= ratio <= upper
+    assert manifest.cost_pairs == 2 * (manifest.output_tokens - 1)
 
 
 def test_deepseek_4_1_says_what_it_is(cells):

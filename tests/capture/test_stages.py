@@ -1,10 +1,9 @@
-"""Pipelines on paper: stages, ticks and scopes; and the median that tells what observing costs."""
+"""Pipelines on paper: stages, ticks and scopes."""
 
 from __future__ import annotations
 
 import pytest
 
-from xlahouse.capture.overhead import cost
 from xlahouse.capture.pipeline import masked_note, masked_shares, schedule
 from xlahouse.capture.placing import Placed, Stages
 
@@ -43,13 +42,6 @@ def test_without_a_pipeline_nothing_is_stacked():
 )
 def test_scopes_of_stacked_layers_are_local(path, scope):
     assert Stages(count=2, dense=1, per_stage=2).scope(path) == scope
-
-
-def test_cost_is_the_median_over_pairs_of_steps():
-    # Pairs: 1.1/1.0, 2.4/2.0, 3.0/3.0 and 1.05/1.0 -> 0.10, 0.20, 0, 0.05.
-    assert cost([[1.1, 2.4], [3.0, 1.05]], [[1.0, 2.0], [3.0, 1.0]]) == pytest.approx(0.075)
-    assert cost([], []) is None
-    assert cost([[]], [[]]) is None  # one output token: no decode step
 
 
 class Weight:

@@ -1,0 +1,42 @@
+"""What observing costs a decode step: median and quartiles over pairs, and when it is too much."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlahouse.capture.overhead import Cost, cost, profiler_warnings
+
+
+def test_cost_is_the_median_and_the_quartiles_over_pairs_of_steps():
+    # Pairs: 1.1/1.0, 2.4/2.0, 3.0/3.0, 1.05/1.0, 1.4/1.0 -> 0, 0.05, 0.10, 0.20, 0.40 in order.
+    found = cost([[1.1, 2.4], [3.0, 1.05, 1.4]], [[1.0, 2.0], [3.0, 1.0, 1.0]])
+    assert found.ratio == pytest.approx(0.10)
+    assert found.quartiles == pytest.approx([0.05, 0.20])
+    assert found.pairs == 5
+
+
+@pytest.mark.parametrize("steps", [[], [[]]])  # not measured; one output token: no decode step
+def test_without_pairs_nothing_is_known(steps):
+    assert cost(steps, steps) == Cost(None, [], 0)
+
+
+def test_one_pair_has_no_quartiles():
+    assert cost([[3.0]], [[2.0]]) == Cost(0.5, [], 1)
+
+
+def test_a_profiler_that_slows_steps_beyond_chance_is_warned_of():
+    assert profiler_warnings(Cost(0.12, [0.06, 0.2], 14), virtual=False) == [
+        "the profiler slows a decode step by 12%, more than 5%: times of this capture are longer "
+        "than without it"
+    ]
+
+
+@pytest.mark.parametrize(
+    "noise", [Cost(0.12, [-0.1, 0.3], 14), Cost(0.04, [0.01, 0.2], 14), Cost(None, [], 0)]
+)
+def test_what_may_be_chance_is_not(noise):
+    assert profiler_warnings(noise, virtual=False) == []
+
+
+def test_virtual_devices_share_their_cores_with_all_else():
+    assert profiler_warnings(Cost(0.12, [0.06, 0.2], 14), virtual=True) == []
