@@ -46,9 +46,10 @@ def _stamp(info: dict[str, Any]) -> str | None:
     return None if tag is None else f"{info.get('size')}-{tag}"
 
 
-def write_index(root: str) -> int:
+def write_index(root: str, always: bool = False) -> int:
     """Write the index anew where many runs are not in it; the number of runs that it then holds.
 
+    With `always` it is written where any run is not in it, or one that is was dropped.
     Rows that cannot be read are left out: whoever opens the warehouse says what is wrong with them.
     """
     import pyarrow as pa
@@ -60,16 +61,22 @@ def write_index(root: str) -> int:
     base = path.rstrip("/")
     stamps = stamped_rows(root)
     kept = _read_index(system, f"{base}/{INDEX}")
+    indexed = len(kept)
     kept = {
         run_id: row for run_id, row in kept.items() if row[STAMP][0].as_py() == stamps.get(run_id)
     }
     new = [run_id for run_id, stamp in stamps.items() if stamp is not None and run_id not in kept]
-    if len(new) < max(LEAST_NEW, LEAST_NEW_SHARE * len(kept)):
+    few = 1 if always else max(LEAST_NEW, LEAST_NEW_SHARE * len(kept))
+    if len(new) < few and not (always and len(kept) < indexed):
         return len(kept)
     for run_id in new:
         row = _read_row(system, f"{base}/tables/runs/{run_id}.parquet", run_id)
         if row is not None:
             kept[run_id] = row.append_column(STAMP, pa.array([stamps[run_id]]))
+    if not kept:
+        if system.exists(f"{base}/{INDEX}"):
+            system.rm_file(f"{base}/{INDEX}")
+        return 0
     sink = pa.BufferOutputStream()
     table = pa.concat_tables([kept[run_id] for run_id in sorted(kept)])
     pq.write_table(table, sink, compression="zstd")

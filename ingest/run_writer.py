@@ -93,17 +93,18 @@ class RunWriter:
             counts[table] = counts.get(table, 0) + rows
         return counts
 
-    def commit(self, row: dict[str, Any]) -> None:
+    def commit(self, row: dict[str, Any], kept: Iterable[dict[str, Any]] = ()) -> None:
         """Make what was written the run.
 
         Args:
-            row: the runs row without `files`.
+            row: the runs row; its `files`, if any, count no more.
+            kept: entries of `files`, of an earlier attempt, that stay part of the run.
         """
         replaced = self.store.run_row(self.run_id)
         files = [
             {"table": table, "path": path, "rows": rows}
             for path, (table, rows) in sorted(self.files.items())
-        ]
+        ] + list(kept)
         self._renew()
         self.store.write_row(row | {"files": files})
         if replaced is not None:

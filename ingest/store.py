@@ -111,39 +111,46 @@ class Store:
     def clear_leftovers(self) -> int:
         """Remove files whose lease has run out and that no run lists; how many."""
         removed = 0
-        for path in self._files_in("leases"):
-            if not path.endswith(".json"):
-                continue  # being written
-            try:
-                lease = msgspec.json.decode(self.fs.cat_file(path), type=Lease)
-            except (FileNotFoundError, msgspec.DecodeError):
-                continue  # another ingest cleared it, or is about to finish writing it
+        for token, lease in self.leases().items():
             if lease.until > time.time():
                 continue
             row = self.run_row(lease.run_id)
             listed = {file["path"] for file in row["files"]} if row else set()
-            token = path.rpartition("/")[2].removesuffix(".json")
             removed += self.remove(self.files_of_attempt(lease.run_id, token) - listed)
             removed += self.remove(set(lease.paths) - listed)
-            self.fs.rm_file(path)
+            self.remove({f"leases/{token}.json"})
         return removed
+
+    def leases(self) -> dict[str, Lease]:
+        """Token -> lease; those that are being written, or were cleared meanwhile, are left out."""
+        found = {}
+        for path in self.files_in("leases"):
+            if not path.endswith(".json"):
+                continue
+            try:
+                lease = msgspec.json.decode(self.fs.cat_file(f"{self.base}/{path}"), type=Lease)
+            except (FileNotFoundError, msgspec.DecodeError):
+                continue
+            found[path.rpartition("/")[2].removesuffix(".json")] = lease
+        return found
 
     def files_of_attempt(self, run_id: str, token: str) -> set[str]:
         """Paths of an attempt's files, relative to the warehouse."""
-        folders = [f"tables/{table}/run_id={run_id}" for table in BY_NAME]
-        names = (
-            (folder, path.rpartition("/")[2])
-            for folder in folders
-            for path in self._files_in(folder)
-        )
-        return {f"{folder}/{name}" for folder, name in names if name.startswith(token)}
+        return {
+            path
+            for table in BY_NAME
+            for path in self.files_in(f"tables/{table}/run_id={run_id}")
+            if path.rpartition("/")[2].startswith(token)
+        }
 
     def remove(self, paths: set[str]) -> int:
         """Remove those of the files that are there; how many."""
-        found = [path for path in paths if self.fs.exists(f"{self.base}/{path}")]
-        for path in found:
-            self.fs.rm_file(f"{self.base}/{path}")
-        return len(found)
+        removed = 0
+        for path in paths:
+            with suppress(FileNotFoundError):  # another process may be clearing up, too
+                self.fs.rm_file(f"{self.base}/{path}")
+                removed += 1
+        return removed
 
     def lease(self, token: str, run_id: str, paths: list[str]) -> str:
         """Say that files are in use, for LEASE_S from now; the lease's own path.
@@ -158,13 +165,13 @@ class Store:
         self._write(path, msgspec.json.encode(Lease(who, time.time() + LEASE_S, run_id, paths)))
         return path
 
-    def _files_in(self, folder: str) -> list[str]:
-        """Files in a folder of the warehouse, which need not be there."""
-        path = f"{self.base}/{folder}"
+    def files_in(self, folder: str) -> list[str]:
+        """Files in a folder of the warehouse, which need not be there; relative to the warehouse."""
         try:
-            return [str(name) for name in self.fs.ls(path, detail=False, refresh=True)]
+            found = self.fs.ls(f"{self.base}/{folder}", detail=False, refresh=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
+        return [f"{folder}/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]
 
     def _write(self, path: str, raw: bytes) -> None:
         """Write whole or not at all: object stores do; elsewhere by renaming."""

@@ -15,6 +15,7 @@ try:
         verbs_ask,
         verbs_compare,
         verbs_export,
+        verbs_keep,
         verbs_make,
         verbs_set,
         verbs_shell,
@@ -48,6 +49,8 @@ for verb in (
     verbs_ask.check,
     verbs_make.report,
     verbs_compare.compare,
+    verbs_keep.compact,
+    verbs_keep.drop,
 ):
     app.command()(verb)
 set_app.command("mesh")(verbs_set.set_mesh_of)
