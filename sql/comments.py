@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from xlahouse.capture.errors import ViewError
 from xlahouse.ingest.schema import Table
-from xlahouse.sql.library import View
-from xlahouse.sql.types import quote
+from xlahouse.sql.library import GRAIN, View, column_comments
+from xlahouse.sql.types import quote, quote_name
 
 
 def comment_table(table: Table, kind: str) -> Iterator[str]:
@@ -17,12 +16,16 @@ def comment_table(table: Table, kind: str) -> Iterator[str]:
         yield f"comment on column {table.name}.{column.name} is {quote(column.meaning)}"
 
 
-def comment_view(view: View, name: str) -> Iterator[str]:
-    """COMMENT statements for a view under a name; a user's own may lack what they would say."""
-    try:
-        yield f"comment on view {name} is {quote(f'{view.grain}. {view.description}'.strip())}"
-        for column in view.columns:
-            yield f"comment on column {name}.{column.name} is {quote(column.meaning)}"
-    except ViewError:
-        if not view.own:
-            raise
+def comment_view(view: View, name: str, columns: Sequence[str]) -> Iterator[str]:
+    """COMMENT statements for a view under a name; a user's own may lack what they would say.
+
+    columns: their names, as the database has them.
+    """
+    if view.own and not GRAIN.match(view.sql.partition("\n")[0]):
+        return
+    yield f"comment on view {name} is {quote(f'{view.grain}. {view.description}'.strip())}"
+    comments = column_comments(view)
+    if view.own and len(comments) != len(columns):
+        return
+    for column, comment in zip(columns, comments, strict=True):
+        yield f"comment on column {name}.{quote_name(column)} is {quote(comment)}"

@@ -12,27 +12,42 @@ from xlahouse.sql.library import TABLES, Library, View
 if TYPE_CHECKING:
     import duckdb
 
+COLUMNS = """
+    select table_name, list(column_name order by column_index) from duckdb_columns()
+    where not internal group by all
+"""
+
 
 def create_all(connection: duckdb.DuckDBPyConnection, library: Library) -> None:
-    """Create every view over tables that are there, in order, and bare names; all with comments.
+    """Create every view over tables that are there, and bare names; all with comments.
 
     Raises:
         ViewError: DuckDB refuses a view.
     """
-    import duckdb
-
     _, views = library.closure(set(library.views))
     named: list[tuple[str, View, str]] = []
     for view in views:
         named.append((view.name, view, view.sql))
         if library.pointers.get(view.base) == view.name != view.base:
             named.append((view.base, view, f"select * from {view.name}"))
-    for name, view, sql in named:
-        try:
-            connection.execute(f"create view {name} as {sql}")
-        except duckdb.Error as error:
-            raise ViewError(name, str(error).splitlines()[0]) from error
-        run_all(connection, comment_view(view, name))
+    # A view binds all that it rests on, down to the tables: over tables of the same names and
+    # columns it binds itself alone.
+    for name, _, sql in named:
+        _create(connection, name, f"create table {name} as {sql}\nwith no data")
+    for name, _, sql in reversed(named):  # what it reads is a table still
+        _create(connection, name, f"drop table {name}", f"create view {name} as {sql}")
+    columns = dict(connection.execute(COLUMNS).fetchall())
+    for name, view, _ in named:
+        run_all(connection, comment_view(view, name, columns[name]))
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str, *statements: str) -> None:
+    import duckdb
+
+    try:
+        run_all(connection, statements)
+    except duckdb.Error as error:
+        raise ViewError(name, str(error).splitlines()[0]) from error
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:

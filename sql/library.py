@@ -131,12 +131,23 @@ def _stem(name: str) -> re.Match[str]:
 
 
 def _columns(view: View) -> list[ViewColumn]:
-    """Pair the comments of the final SELECT with its columns.
+    """Pair the comments of the final SELECT with its columns."""
+    names, comments = view.column_names, column_comments(view)
+    if len(comments) != len(names):
+        raise ViewError(
+            view.name,
+            f"{len(names)} columns but {len(comments)} comments in its last SELECT; "
+            "put a comment above every column",
+        )
+    return [ViewColumn(name, comment) for name, comment in zip(names, comments, strict=True)]
+
+
+def column_comments(view: View) -> list[str]:
+    """What stands above the columns of the final SELECT, in order.
 
     sqlglot moves comments to neighbouring tokens, so the text decides: each run of comment lines,
     indented by four, is followed by one column.
     """
-    names = view.column_names
     comments: list[str] = []
     inside = False
     for line in view.sql.rpartition("\nselect\n")[2].splitlines():
@@ -149,13 +160,7 @@ def _columns(view: View) -> list[ViewColumn]:
             else:
                 comments.append(text)
         inside = line.startswith("    -- ")
-    if len(comments) != len(names):
-        raise ViewError(
-            view.name,
-            f"{len(names)} columns but {len(comments)} comments in its last SELECT; "
-            "put a comment above every column",
-        )
-    return [ViewColumn(name, comment) for name, comment in zip(names, comments, strict=True)]
+    return comments
 
 
 def parse_view(view: View) -> Any:

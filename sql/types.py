@@ -35,3 +35,8 @@ SPARK_TYPES = {
 def quote(text: str) -> str:
     """A text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def quote_name(name: str) -> str:
+    """A column's name as SQL writes it, whatever it is made of."""
+    return '"' + name.replace('"', '""') + '"'

@@ -67,6 +67,23 @@ def test_own_views_are_documented_like_ours(root: Path) -> None:
     assert comments == [("run",), ("devices of it",)]
 
 
+def test_a_catalogue_takes_own_views_as_they_are_written(root: Path) -> None:
+    odd = DOCUMENTED.replace("as device_count", 'as "how many?"')
+    warehouse, said = own(root, odd=odd, ends="select run_id from odd -- as a comment")
+    found = warehouse.query(
+        "select table_name, column_name, comment from duckdb_columns() "
+        "where table_name in ('odd', 'ends') order by all"
+    ).rows
+    assert found == [
+        ("ends", "run_id", None),
+        ("odd", "how many?", "devices of it"),
+        ("odd", "run_id", "run"),
+    ]
+    kinds = warehouse.query("select distinct table_type from information_schema.tables").rows
+    assert {kind for (kind,) in kinds} == {"BASE TABLE", "VIEW"}
+    assert said == []
+
+
 def test_versions_of_own_views_have_a_bare_name(root: Path) -> None:
     warehouse, _ = own(
         root,
