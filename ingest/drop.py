@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from xlahouse.ingest.run_index import dropped_path, row_path
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.settings import settings_path
 from xlahouse.ingest.store import Store
@@ -21,14 +22,15 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
         at_once: remove the files now; a query that is reading them fails.
     """
     paths = _files_of(store, run_id)
+    goes = paths | {row_path(run_id), dropped_path(run_id)}
     # The lease comes first: killed in between, the run is still there, and the lease harms nothing.
     token = uuid.uuid4().hex
-    store.lease(token, run_id, sorted(paths))
-    store.remove({f"tables/runs/{run_id}.parquet"})
+    store.lease(token, run_id, sorted(goes))
+    store.drop_row(run_id)
     store.remove({settings_path("", run_id).lstrip("/")})
     if at_once:
-        store.remove(paths)
-        store.remove({f"leases/{token}.json"})
+        store.remove({row_path(run_id)})
+        store.remove(goes | {f"leases/{token}.json"})
     return len(paths)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Collection
 from typing import Any
 
 INDEX = "index/runs.parquet"
@@ -34,11 +35,23 @@ def stamped_rows(root: str) -> dict[str, str | None]:
             for entry in os.scandir(folder):
                 facts = entry.stat()
                 named[entry.name] = f"{facts.st_size}-{facts.st_mtime_ns}"
-    return {
-        name.removesuffix(".parquet"): stamp
-        for name, stamp in sorted(named.items())
-        if name.endswith(".parquet")
-    }
+    return {run_id: named[f"{run_id}.parquet"] for run_id in present_runs(named)}
+
+
+def row_path(run_id: str) -> str:
+    """Where a run's row is, relative to the warehouse."""
+    return f"tables/runs/{run_id}.parquet"
+
+
+def dropped_path(run_id: str) -> str:
+    """What says that the row beside it counts no more, relative to the warehouse."""
+    return f"tables/runs/{run_id}.dropped"
+
+
+def present_runs(names: Collection[str]) -> list[str]:
+    """Ids of the runs that were not dropped, sorted, from the names of the files in tables/runs."""
+    rows = sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+    return [run_id for run_id in rows if f"{run_id}.dropped" not in names]
 
 
 def _stamp(info: dict[str, Any]) -> str | None:

@@ -106,10 +106,10 @@ class RunWriter:
             for path, (table, rows) in sorted(self.files.items())
         ] + list(kept)
         self._renew()
-        self.store.write_row(row | {"files": files})
-        if replaced is not None:
+        if replaced is not None:  # before the row: killed after it, nobody would know of them
             old = [file["path"] for file in replaced["files"]]
             self.store.lease(uuid.uuid4().hex, self.run_id, old)
+        self.store.write_row(row | {"files": files})
         self.store.remove({f"leases/{self.token}.json"})
 
     def abandon(self) -> None:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.run_index import dropped_path, present_runs, row_path
 from xlahouse.ingest.run_writer import RunWriter
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
 
@@ -71,8 +72,8 @@ class Store:
 
     def run_row(self, run_id: str) -> dict[str, Any] | None:
         """The run's row; None where there is no such run, or its row cannot be read."""
-        path = f"{self.base}/tables/runs/{run_id}.parquet"
-        if not self.fs.exists(path):
+        path = f"{self.base}/{row_path(run_id)}"
+        if not self.fs.exists(path) or self.fs.exists(f"{self.base}/{dropped_path(run_id)}"):
             return None
         try:
             with self.fs.open(path, "rb") as file:
@@ -101,12 +102,21 @@ class Store:
         return RunWriter(self, run_id)
 
     def write_row(self, row: dict[str, Any]) -> None:
-        """Write a run's row: from now on readers find the files that it lists."""
+        """Write a run's row: from now on readers find the files that it lists, even if it was dropped."""
         runs = pa.Table.from_pylist([row], schema=BY_NAME["runs"].schema)
         sink = pa.BufferOutputStream()
         pq.write_table(runs, sink, compression="zstd")
-        path = f"{self.base}/tables/runs/{row['run_id']}.parquet"
-        self._write(path, sink.getvalue().to_pybytes())
+        self._write(f"{self.base}/{row_path(row['run_id'])}", sink.getvalue().to_pybytes())
+        self.remove({dropped_path(row["run_id"])})
+
+    def run_ids(self) -> list[str]:
+        """Ids of the runs there are, those with damaged rows among them."""
+        names = {path.rpartition("/")[2] for path in self.files_in("tables/runs")}
+        return present_runs(names)
+
+    def drop_row(self, run_id: str) -> None:
+        """Let new readers find the run no more; its row stays for those who opened before."""
+        self._write(f"{self.base}/{dropped_path(run_id)}", b"")
 
     def clear_leftovers(self) -> int:
         """Remove files whose lease has run out and that no run lists; how many."""
@@ -115,7 +125,10 @@ class Store:
             if lease.until > time.time():
                 continue
             row = self.run_row(lease.run_id)
-            listed = {file["path"] for file in row["files"]} if row else set()
+            # A dropped run's row goes with its files, unless the run is back.
+            listed = (
+                {file["path"] for file in row["files"]} | {row_path(lease.run_id)} if row else set()
+            )
             removed += self.remove(self.files_of_attempt(lease.run_id, token) - listed)
             removed += self.remove(set(lease.paths) - listed)
             self.remove({f"leases/{token}.json"})

@@ -20,6 +20,8 @@ def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
     for run_id in run_ids:
         try:
             _check_row(system, f"{path.rstrip('/')}/tables/runs/{run_id}.parquet", run_id, schema)
+        except FileNotFoundError:
+            continue  # dropped this moment: gone, not damaged
         except WarehouseError as error:
             found[run_id] = str(error)
     return found
@@ -34,6 +36,8 @@ def _check_row(system: Any, name: str, run_id: str, schema: pa.Schema) -> None:
     try:
         with system.open(name, "rb") as file:
             row = pq.ParquetFile(file).read()
+    except FileNotFoundError:
+        raise
     except Exception as error:  # those of Parquet, and of whatever store it lies in
         said = error.strerror if isinstance(error, OSError) else None
         said = (said or str(error).strip() or type(error).__name__).splitlines()[0]

@@ -12,7 +12,7 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql.blame import blame_file
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
-from xlahouse.sql.listing import Listing, read_listing, read_run_settings
+from xlahouse.sql.listing import READINGS, Listing, read_listing, read_run_settings
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
 
@@ -85,18 +85,19 @@ class Database:
             for row in read_run_settings(self._place, list(self.listing.names)):
                 self._connection.execute(f"insert into {name} values ({places})", list(row))
         elif name == "runs" and self.listing.runs_sql:
-            self._create(name, self.listing.runs_sql)
+            self._create(name, self.listing.runs_sql, "table")
         elif files := self.listing.files.get(name):
             self._create(name, table_sql(name, files))
         else:
             self._connection.execute(empty_table(name))
         self._installed.add(name)
 
-    def _create(self, name: str, sql: str) -> None:
+    def _create(self, name: str, sql: str, kind: str = "view") -> None:
+        """A view; or a table, of what may be written anew under the same file name: rows of runs."""
         import duckdb
 
         try:
-            self._connection.execute(f"create view {name} as {sql}")
+            self._execute(f"create {kind} {name} as {sql}", READINGS if kind == "table" else 1)
         except duckdb.BinderException as error:
             text = str(error).partition("\n")[0]
             raise WarehouseError(
@@ -105,6 +106,18 @@ class Database:
         except duckdb.Error as error:
             raise blame_file(error) from error
         self._installed.add(name)
+
+    def _execute(self, sql: str, times: int) -> None:
+        """Execute a statement, again where a file that it reads was replaced meanwhile."""
+        import duckdb
+
+        for left in reversed(range(times)):
+            try:
+                self._connection.execute(sql)
+                return
+            except duckdb.Error:
+                if not left:
+                    raise
 
 
 def table_sql(name: str, files: list[str]) -> str:

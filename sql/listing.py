@@ -17,6 +17,8 @@ from xlahouse.sql.run_rows import RunRows, find_rows, read_facts
 if TYPE_CHECKING:
     import duckdb
 
+READINGS = 5  # of rows that ingests and drops may replace while they are read
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -39,20 +41,21 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
     Raises:
         WarehouseError: the folder cannot be read.
     """
-    with reading(place.root):
-        stamps = stamped_rows(place.root)
-        rows = find_rows(connection, place, stamps)
-    damaged: dict[str, str] = {}
-    facts = read_facts(connection, rows)
-    if facts is None:
-        from xlahouse.sql.damage import damaged_rows
+    for _ in range(READINGS):
+        with reading(place.root):
+            stamps = stamped_rows(place.root)
+            rows = find_rows(connection, place, stamps)
+        damaged: dict[str, str] = {}
+        facts = read_facts(connection, rows)
+        if facts is None:
+            from xlahouse.sql.damage import damaged_rows
 
-        damaged = damaged_rows(place.root, list(stamps))
-        whole = tuple(run_id for run_id in stamps if run_id not in damaged)
-        facts = read_facts(connection, RunRows(place, whole))
-    if facts is None:
-        raise WarehouseError(f"{place.root}: its runs changed while they were read; try again")
-    return Listing(facts.names, facts.files, facts.sql, tuple(damaged.values()))
+            damaged = damaged_rows(place.root, list(stamps))
+            whole = tuple(run_id for run_id in stamps if run_id not in damaged)
+            facts = read_facts(connection, RunRows(place, whole))
+        if facts is not None:
+            return Listing(facts.names, facts.files, facts.sql, tuple(damaged.values()))
+    raise WarehouseError(f"{place.root}: its runs changed while they were read; try again")
 
 
 def check_layout(place: Place) -> None:

@@ -125,9 +125,7 @@ def _chosen(store: Store, runs: list[str], root: str) -> dict[str, str | None]:
     Raises:
         WarehouseError: no such run.
     """
-    there = {
-        path.rpartition("/")[2].removesuffix(".parquet") for path in store.files_in("tables/runs")
-    }
+    there = store.run_ids()
     names = _names(root)
     with open_warehouse(root) as opened:
         return {

@@ -189,7 +189,8 @@ from xlahouse.ingest.run_writer import RunWriter
 from xlahouse.ingest.store import Store
 from xlahouse.ingest import compact, drop
 root, verb, where = sys.argv[1:]
-kind, name = {"tables": (RunWriter, "commit"), "row": (Store, "write_row"),
+row = "write_row" if verb == "compact" else "drop_row"
+kind, name = {"tables": (RunWriter, "commit"), "row": (Store, row),
               "lease": (Store, "remove")}[where]
 setattr(kind, name, lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL))
 compact.compact_run(Store(root), "r") if verb == "compact" else drop.drop_run(Store(root), "r")
@@ -202,7 +203,8 @@ compact.compact_run(Store(root), "r") if verb == "compact" else drop.drop_run(St
         ("compact", "tables", 2),
         ("compact", "row", 2),
         ("compact", "lease", 2),
-        ("drop", "lease", 2),
+        ("drop", "row", 2),
+        ("drop", "lease", 0),
     ],
 )
 def test_killed_it_leaves_the_old_state_or_the_new(tmp_path, monkeypatch, verb, where, rows):
@@ -214,9 +216,14 @@ def test_killed_it_leaves_the_old_state_or_the_new(tmp_path, monkeypatch, verb, 
     assert died.returncode == -signal.SIGKILL
     after_leases(monkeypatch)
     store.clear_leftovers()
+    assert not list(tmp_path.glob("leases/*"))
+    if rows == 0:
+        assert store.run_row("r") is None
+        assert not list(tmp_path.glob("tables/runs/*"))
+        assert files_there(tmp_path) == set()
+        return
     assert files_there(tmp_path) == listed(store)
     assert len(rows_of(store, "ops", ("device_id",))) == rows
-    assert not list(tmp_path.glob("leases/*"))
 
 
 def test_a_dropped_run_is_gone_and_its_files_follow(tmp_path, monkeypatch):
@@ -226,14 +233,28 @@ def test_a_dropped_run_is_gone_and_its_files_follow(tmp_path, monkeypatch):
     with Warehouse(str(tmp_path)) as before:
         assert before.query("select count(*) from runs").rows == [(2,)]
         assert drop_run(store, "r") == 2
+        assert before.query("select count(*) from runs").rows == [(2,)]
         assert before.query("select count(*) from ops where run_id = 'r'").rows == [(2,)]
     assert store.run_row("r") is None
+    assert store.run_ids() == ["other"]
     assert not list(tmp_path.glob("settings/*"))
     with Warehouse(str(tmp_path)) as after:
         assert after.query("select run_id from runs").rows == [("other",)]
     after_leases(monkeypatch)
-    assert store.clear_leftovers() == 2
+    store.clear_leftovers()
     assert files_there(tmp_path) == listed(store, "other")
+    assert [path.name for path in tmp_path.glob("tables/runs/*")] == ["other.parquet"]
+
+
+def test_a_dropped_run_that_comes_back_is_not_cleared_away(tmp_path, monkeypatch):
+    store = write_run(tmp_path, {"ops": [ops([0], [1])]})
+    drop_run(store, "r")
+    write_run(tmp_path, {"ops": [ops([0], [1, 2])]})
+    after_leases(monkeypatch)
+    store.clear_leftovers()
+    assert files_there(tmp_path) == listed(store)
+    assert len(rows_of(store, "ops", ("device_id",))) == 2
+    assert [path.name for path in tmp_path.glob("tables/runs/*")] == ["r.parquet"]
 
 
 def test_a_run_dropped_at_once_frees_its_space_and_comes_back_by_ingest(tmp_path):

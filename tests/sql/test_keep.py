@@ -8,6 +8,7 @@ from tests.command import run_command as run
 from tests.ingest.traces import tpu_trace, write
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.run_index import INDEX
+from xlahouse.ingest.store import Store
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def root(tmp_path):
 
 
 def runs(root):
-    return sorted(path.stem for path in root.glob("tables/runs/*.parquet"))
+    return Store(str(root)).run_ids()
 
 
 def test_compact_says_what_it_did_and_writes_the_index(root, monkeypatch, capsys):
