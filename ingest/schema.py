@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LAYOUT_VERSION = 1
-INGEST_VERSION = 3
+INGEST_VERSION = 5
 
 
 @lru_cache(maxsize=1)
@@ -155,6 +155,9 @@ tensor_weights int weights of matrices that a tensor axis splits, but the expert
 whole_weights int weights of matrices that no tensor axis splits; vectors and routers left out
 expert_weights int weights of experts
 weight_matrices int matrices that these are in, all experts' gate with up being one, and their down
+workload str training, inference or serving: as the workload card says; a capture's is inference
+iterations int forward passes that were profiled, or what a workload card counts as iterations
+card str the workload card that facts were taken from, as JSON; NULL without one
 """),
     ),
     Table(
@@ -264,6 +267,28 @@ step int forward pass within the request; in a run without markers the launch in
 category str compute, collective, copy_running, sync_wait; masked: compute of empty pipeline ticks, again
 start_ps int start
 duration_ps int duration
+"""),
+        ("device_id", "start_ps"),
+    ),
+    Table(
+        "device_steps",
+        "step on a device, from its first op's start to its last op's end, cut where the next one starts",
+        _columns("""
+run_id str run
+device_id int device
+request int number of the request; NULL without a marker
+step int forward pass; NULL on a device without any, all of whose ops are one row
+phase str phase of the step's ops; mixed where they fall under several
+start_ps int start of the first op, control ops such as while loops aside
+duration_ps int length of the window
+compute_ps int a compute op runs
+collective_ps int a collective is in flight
+overlapped_ps int a collective is in flight while a compute op runs
+copy_ps int a copy or host transfer runs
+exposed_copy_ps int a copy or host transfer runs, no compute op does and no collective is in flight
+sync_wait_ps int only a barrier wait
+pass_start_ps int start of the first op under a marker of prefill, decode or mixed; NULL without
+pass_end_ps int end of the last such op, be it cut from the window or not; NULL without
 """),
         ("device_id", "start_ps"),
     ),

@@ -223,6 +223,110 @@ AUDITS = (
         """,
     ),
     Audit(
+        "device_steps_hold_intervals",
+        "the split of a step is not that of its ops and busy intervals; where an older xlahouse ingested"
+        " the run, ingest it again",
+        """
+        with spans as (
+            select run_id, device_id, request, step, min(start_ps) as start_ps,
+                max(start_ps + duration_ps) as end_ps,
+                min(case when phase in ('prefill', 'decode', 'mixed') then start_ps end)
+                    as pass_start_ps,
+                max(case when phase in ('prefill', 'decode', 'mixed') then start_ps + duration_ps end)
+                    as pass_end_ps
+            from ops
+            where category <> 'control'
+            group by run_id, device_id, request, step
+        ),
+        weighed as (
+            select *, max(case when step is null then 0 else 1 end) over (
+                    partition by run_id, device_id
+                ) as has_steps
+            from spans
+        ),
+        followed as (
+            select *, lead(start_ps) over (
+                    partition by run_id, device_id order by start_ps, end_ps, request, step
+                ) as next_ps
+            from weighed
+            where step is not null or has_steps = 0
+        ),
+        windows as (
+            select run_id, device_id, request, step, start_ps, pass_start_ps, pass_end_ps,
+                case when next_ps < end_ps then next_ps else end_ps end as end_ps
+            from followed
+        ),
+        clipped as (
+            select w.run_id, w.device_id, w.request, w.step,
+                greatest(b.start_ps, w.start_ps) as start_ps,
+                least(b.start_ps + b.duration_ps, w.end_ps) as end_ps,
+                case
+                    when b.category = 'compute' then 1
+                    when b.category = 'collective' then 2
+                    when b.category = 'copy_running' then 3
+                    when b.category = 'sync_wait' then 4
+                end as class
+            from windows as w
+            inner join busy_intervals as b
+                on b.run_id = w.run_id and b.device_id = w.device_id
+                and b.request is not distinct from w.request and b.step is not distinct from w.step
+        ),
+        reached as (
+            select *,
+                max(case when class <= 2 then end_ps end) over before as transfer_end_ps,
+                max(case when class <= 3 then end_ps end) over before as copy_end_ps,
+                max(end_ps) over before as wait_end_ps
+            from clipped
+            where start_ps < end_ps and class is not null
+            window before as (
+                partition by run_id, device_id, request, step order by start_ps
+                rows between unbounded preceding and 1 preceding
+            )
+        ),
+        unions as (
+            select run_id, device_id, request, step,
+                sum(case when class = 1 then end_ps - start_ps else 0 end) as compute_ps,
+                sum(case when class = 2 then end_ps - start_ps else 0 end) as collective_ps,
+                sum(case when class = 3 then end_ps - start_ps else 0 end) as copy_ps,
+                sum(case
+                    when class <= 2
+                        then greatest(end_ps - greatest(start_ps, coalesce(transfer_end_ps, start_ps)), 0)
+                    else 0
+                end) as to_transfer_ps,
+                sum(case
+                    when class <= 3
+                        then greatest(end_ps - greatest(start_ps, coalesce(copy_end_ps, start_ps)), 0)
+                    else 0
+                end) as to_copy_ps,
+                sum(greatest(end_ps - greatest(start_ps, coalesce(wait_end_ps, start_ps)), 0))
+                    as to_wait_ps
+            from reached
+            group by run_id, device_id, request, step
+        )
+        select w.run_id, w.device_id, w.request, w.step, w.end_ps - w.start_ps as window_ps,
+            s.duration_ps as kept_ps, u.compute_ps, s.compute_ps as kept_compute_ps,
+            u.to_wait_ps, s.sync_wait_ps as kept_wait_ps
+        from windows as w
+        left join unions as u
+            on u.run_id = w.run_id and u.device_id = w.device_id
+            and u.request is not distinct from w.request and u.step is not distinct from w.step
+        left join device_steps as s
+            on s.run_id = w.run_id and s.device_id = w.device_id
+            and s.request is not distinct from w.request and s.step is not distinct from w.step
+        where s.start_ps is distinct from w.start_ps
+            or s.pass_start_ps is distinct from w.pass_start_ps
+            or s.pass_end_ps is distinct from w.pass_end_ps
+            or s.duration_ps is distinct from w.end_ps - w.start_ps
+            or s.compute_ps is distinct from coalesce(u.compute_ps, 0)
+            or s.collective_ps is distinct from coalesce(u.collective_ps, 0)
+            or s.overlapped_ps
+            is distinct from coalesce(u.compute_ps + u.collective_ps - u.to_transfer_ps, 0)
+            or s.copy_ps is distinct from coalesce(u.copy_ps, 0)
+            or s.exposed_copy_ps is distinct from coalesce(u.to_copy_ps - u.to_transfer_ps, 0)
+            or s.sync_wait_ps is distinct from coalesce(u.to_wait_ps - u.to_copy_ps, 0)
+        """,
+    ),
+    Audit(
         "self_time_fits_its_line",
         "ops of a line have more time for themselves than the line lasts, or less than none",
         """

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.device_steps import with_device_steps
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -19,11 +20,13 @@ def write_warehouse(root: Path, tables: Rows) -> Path:
     """A warehouse at `root` that holds the rows, laid out as ingest does.
 
     `run_id` is `r` where a row has none; every run that a row names gets a row in `runs`. The
-    pseudo-table `run_settings` becomes the settings files.
+    pseudo-table `run_settings` becomes the settings files. The table `device_steps` is made from ops
+    and busy intervals, as ingest makes it, unless it is given.
     """
     root.mkdir(parents=True, exist_ok=True)
     marker = {"layout_version": LAYOUT_VERSION, "xlahouse_version": "0"}
     (root / "warehouse.json").write_text(json.dumps(marker))
+    tables = with_device_steps(tables)
     rows = {name: [{"run_id": "r", **row} for row in given] for name, given in tables.items()}
     for row in rows.pop("run_settings", []):
         _write_settings(root, row)

@@ -38,11 +38,10 @@ excluded as (
 ends as (
     select
         run_id, request, step,
-        min(start_ps) as first_op_ps,
-        max(start_ps + duration_ps) as end_ps
-    from ops
-    where category <> 'control' and phase in ('prefill', 'decode', 'mixed')
-        and request is not null and step is not null
+        min(pass_start_ps) as first_op_ps,
+        max(pass_end_ps) as end_ps
+    from device_steps
+    where pass_end_ps is not null and request is not null and step is not null
     group by run_id, request, step
 ),
 

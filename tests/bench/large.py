@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xlahouse.ingest.device_steps import device_steps
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
 
 DP, TP = 2, 4
@@ -30,8 +32,8 @@ def write_large(root: Path, collectives: int, ops: bool = True) -> Path:
     """A warehouse with one run of 8 devices, `collectives` collectives and ten times as many ops.
 
     Each step computes, meets over tp 48 times and over dp twice; what a device does starts at times
-    that are drawn, so that hardly two intervals are of one length. Without `ops`, the tables `ops`
-    and `busy_intervals` are empty.
+    that are drawn, so that hardly two intervals are of one length. Without `ops`, the tables `ops`,
+    `busy_intervals` and `device_steps` are empty.
     """
     steps = collectives // DEVICES // A_STEP
     files: list[dict[str, Any]] = []
@@ -88,8 +90,10 @@ def _parts(steps: int, ops: bool) -> Iterator[tuple[str, int, dict[str, Any]]]:
         collectives = _collectives(steps, device, drawn)
         yield "collectives", device, collectives
         if ops:
-            yield "ops", device, _ops(collectives, drawn)
-            yield "busy_intervals", device, _busy(collectives, drawn)
+            every, busy = _ops(collectives, drawn), _busy(collectives, drawn)
+            yield "ops", device, every
+            yield "busy_intervals", device, busy
+            yield "device_steps", device, _device_steps(every, busy)
 
 
 def _steps(steps: int) -> dict[str, Any]:
@@ -186,3 +190,12 @@ def _busy(collectives: dict[str, Any], drawn: np.random.Generator) -> dict[str, 
         "device_id": collectives["device_id"], "category": np.tile(kinds, count),
         "start_ps": starts.ravel(), "duration_ps": lengths.ravel(),
     }  # fmt: skip
+
+
+def _device_steps(ops: dict[str, Any], busy: dict[str, Any]) -> dict[str, Any]:
+    """What ingest makes of the ops and the busy intervals of a device."""
+    spans = pl.DataFrame({name: ops[name] for name in ("request", "step", "phase", "start_ps")})
+    spans = spans.with_columns(
+        end_ps=pl.col("start_ps") + ops["duration_ps"], device_id=ops["device_id"]
+    )
+    return device_steps(spans, pl.DataFrame(busy)).to_dict(as_series=False)

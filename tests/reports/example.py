@@ -10,6 +10,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
+from tests.device_steps import with_device_steps
 from xlahouse.reports.facts import FACTS_SQL, RunFacts, read_facts
 from xlahouse.reports.headline import SUMMARY_SQL
 from xlahouse.sql.library import TABLES, shipped
@@ -44,6 +45,7 @@ class Store:
     asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.tables = with_device_steps(self.tables)
         self.connection = duckdb.connect()
         for name, table in TABLES.items():
             self._create(name, table.schema)

@@ -73,6 +73,32 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
             {**STEP, "category": "collective", "start_ps": 20, "duration_ps": 8},
         ],
     },
+    # Compute from 0 to 6, a collective from 4 to 9: 2 of its 5 overlap, and all is said to be exposed.
+    "device_steps_hold_intervals": {
+        "ops": [
+            {**STEP, "start_ps": 0, "duration_ps": 6},
+            {**STEP, "category": "collective", "start_ps": 4, "duration_ps": 5},
+        ],
+        "busy_intervals": [
+            {**STEP, "start_ps": 0, "duration_ps": 6},
+            {**STEP, "category": "collective", "start_ps": 4, "duration_ps": 5},
+        ],
+        "device_steps": [
+            {
+                "device_id": 0,
+                "request": 0,
+                "step": 0,
+                "start_ps": 0,
+                "duration_ps": 9,
+                "compute_ps": 6,
+                "collective_ps": 5,
+                "overlapped_ps": 0,
+                "copy_ps": 0,
+                "exposed_copy_ps": 0,
+                "sync_wait_ps": 0,
+            }
+        ],
+    },
     "self_time_fits_its_line": {
         "ops": [{**STEP, "line": "XLA Ops", "start_ps": 0, "duration_ps": 5, "self_ps": 6}]
     },

@@ -1,0 +1,118 @@
+"""Splits each step of a device into what ran in it, once, so that summaries need no window over intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from xlahouse.ingest.placed_ops import PlacedOps
+from xlahouse.ingest.spans import Integers, merge_spans
+
+_STEP = ["device_id", "request", "step"]
+# In the order in which an instant of several belongs to one of them.
+_CLASSES = ("compute", "collective", "copy_running", "sync_wait")
+
+_MARKED = ("prefill", "decode", "mixed")  # phases of the markers around a forward pass
+
+
+def launch_spans(ops: PlacedOps) -> pl.DataFrame:
+    """From the first op's start to the last one's end, on each device in each launch.
+
+    Control ops such as while loops aside: a loop that is nothing but open does no work.
+
+    Returns:
+        device_id, request, step, phase, start_ps, end_ps; what is in no launch is a row too.
+    """
+    rows = np.flatnonzero(ops.of_kinds(pl.col("category") != "control"))
+    start = ops.start_ps[rows]
+    spans = (
+        pl.DataFrame(
+            {
+                "device_id": ops.device_id[rows],
+                "launch": ops.launch[rows],
+                "start_ps": start,
+                "end_ps": start + ops.duration_ps[rows],
+            }
+        )
+        .group_by("device_id", "launch")
+        .agg(pl.col("start_ps").min(), pl.col("end_ps").max())
+    )
+    of_launch = ops.launches.select("request", "step", pl.col("phase").cast(pl.String))
+    return pl.concat([spans.drop("launch"), of_launch[spans["launch"]]], how="horizontal")
+
+
+def device_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
+    """The device_steps table without run_id, by device and start.
+
+    Args:
+        spans: as launch_spans gives them; those of one step are joined.
+        busy: the devices' busy_intervals.
+    """
+    steps = _windows(spans)
+    inside = _inside(steps, busy)
+    number, start, duration = (
+        inside[name].to_numpy() for name in ("number", "start_ps", "duration_ps")
+    )
+    kinds = {
+        name: inside.select(pl.col("category") == name).to_series().to_numpy() for name in _CLASSES
+    }
+    alone = {name: _sums(number[of], duration[of], steps.height) for name, of in kinds.items()}
+    reached = np.zeros(len(number), np.bool_)
+    unions = []  # time in which one of the classes up to this one runs
+    for of in kinds.values():
+        reached = reached | of
+        merged, _, lengths = merge_spans(number[reached], start[reached], duration[reached])
+        unions.append(_sums(merged, lengths, steps.height))
+    _, to_transfer, to_copy, to_wait = unions
+    return steps.drop("number", "end_ps").with_columns(
+        compute_ps=pl.Series(alone["compute"]),
+        collective_ps=pl.Series(alone["collective"]),
+        overlapped_ps=pl.Series(alone["compute"] + alone["collective"] - to_transfer),
+        copy_ps=pl.Series(alone["copy_running"]),
+        exposed_copy_ps=pl.Series(to_copy - to_transfer),
+        sync_wait_ps=pl.Series(to_wait - to_copy),
+    )
+
+
+def _windows(spans: pl.DataFrame) -> pl.DataFrame:
+    """The steps with their windows, each cut where the device's next step starts.
+
+    Ops outside every step make no window, unless the device has no step at all.
+    """
+    start, end, phase = pl.col("start_ps"), pl.col("end_ps"), pl.col("phase")
+    has_steps = pl.col("step").is_not_null().any().over("device_id")
+    several = phase.min() != phase.max()
+    marked = phase.is_in(_MARKED)
+    return (
+        spans.group_by(_STEP)
+        .agg(pl.when(several).then(pl.lit("mixed")).otherwise(phase.min()).alias("phase"),
+             start.min(), end.max(),
+             start.filter(marked).min().alias("pass_start_ps"),
+             end.filter(marked).max().alias("pass_end_ps"))
+        .filter(pl.col("step").is_not_null() | ~has_steps)
+        .sort("device_id", "start_ps", "end_ps", "request", "step", nulls_last=True)
+        .with_columns(end_ps=pl.min_horizontal(end, start.shift(-1).over("device_id")))
+        .with_columns(duration_ps=end - start)
+        .with_row_index("number")
+    )  # fmt: skip
+
+
+def _inside(steps: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
+    """number (of the step), category, start_ps, duration_ps: what of each interval is in its window."""
+    window = steps.select(*_STEP, "number", from_ps="start_ps", to_ps="end_ps")
+    start = pl.max_horizontal("start_ps", "from_ps")
+    end = pl.min_horizontal(pl.col("start_ps") + pl.col("duration_ps"), "to_ps")
+    return (
+        busy.join(window, on=_STEP, nulls_equal=True)
+        .select(
+            pl.col("number").cast(pl.Int64), "category", start_ps=start, duration_ps=end - start
+        )
+        .filter(pl.col("duration_ps") > 0)
+    )
+
+
+def _sums(number: Integers, duration: Integers, count: int) -> Integers:
+    """The durations of each number from 0 to `count`, added up exactly."""
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, number, duration)
+    return sums
