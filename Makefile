@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PEERS  := .venv-peers
 FOLDERS := capture ingest views sql reports
 
 .PHONY: help install demo test check format bench clean
@@ -32,8 +33,14 @@ format: $(STAMP)  ## rewrite the code as `make check` wants it
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## run the registered benchmarks
-	$(BIN)/python -m tests.bench
+bench: $(STAMP) $(PEERS)/.installed  ## run the quick benchmarks; ARGS=--full all of them
+	$(BIN)/python -m tests.bench $(ARGS)
+
+# What we are measured against: its packages are of other versions than ours.
+$(PEERS)/.installed:
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet xprof HolisticTraceAnalysis
+	@touch $@
 
 # xlahouse.<folder> is a mapped namespace; type checkers need to see it as folders.
 .types/xlahouse: Makefile
@@ -41,4 +48,4 @@ bench: $(STAMP)  ## run the registered benchmarks
 	@for folder in $(FOLDERS); do ln -s ../../$$folder $@/$$folder; done
 
 clean:  ## remove what the targets made, .venv included
-	rm -rf $(VENV) .types demo build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) .types demo build dist *.egg-info

@@ -1,4 +1,4 @@
-"""`make bench`: run every registered benchmark and print one table."""
+"""`make bench`: run benchmarks, print one table, and hold it against the baseline."""
 
 from __future__ import annotations
 
@@ -6,38 +6,108 @@ import argparse
 import importlib
 import pkgutil
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 import tests.bench
-from tests.bench.registry import REGISTERED, measure
+from tests.bench.outcome import (
+    BASELINE,
+    Outcome,
+    against,
+    markdown,
+    merged,
+    outcome_of,
+    read_outcome,
+    save,
+    show_in_readme,
+    slowness,
+)
+from tests.bench.registry import REGISTERED, Row, choose, measure
+
+EXAMPLES = """examples:
+  make bench                            the quick mode, under 3 minutes
+  make bench ARGS=--full                all of them, under 30
+  make bench ARGS="Kineto questions"    those whose names hold a word
+  make bench ARGS="--full --save"       the table becomes the baseline, and README's
+"""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="times that each contender runs")
-    parser.add_argument("names", nargs="*", help="benchmarks to run; none: all")
-    options = parser.parse_args()
+    options = _options()
+    load_all()
+    try:
+        chosen = choose(options.words, options.full)
+    except KeyError as error:
+        names = "\n  ".join(benchmark.name for benchmark in REGISTERED)
+        print(f"no benchmark has {error} in its name; there are:\n  {names}", file=sys.stderr)
+        return 2
+    rows: list[Row] = []
+    for benchmark in chosen:
+        print(f"{benchmark.name} …", file=sys.stderr, flush=True)
+        found = measure(benchmark, options.rounds or (5 if options.full else 3))
+        if isinstance(found, str):
+            print(f"{benchmark.name}: skipped, {found}", file=sys.stderr)
+        else:
+            rows += found
+    outcome = outcome_of(rows)
+    baseline = read_outcome(BASELINE) if BASELINE.exists() else None
+    if options.markdown:
+        print(markdown(outcome))
+    else:
+        Console(width=None if sys.stdout.isatty() else 120).print(table(outcome, baseline))
+    if options.json:
+        save(outcome, options.json)
+    if options.save:
+        kept = merged(baseline, outcome) if baseline else outcome
+        save(kept, BASELINE)
+        show_in_readme(kept)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("words", nargs="*", help="benchmarks whose names hold one of them")
+    parser.add_argument("--full", action="store_true", help="all benchmarks, not the quick ones")
+    parser.add_argument("--rounds", type=int, help="times that each runs; 3, with --full 5")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome as JSON")
+    parser.add_argument("--save", action="store_true", help="make it the baseline, in README too")
+    return parser.parse_args()
+
+
+def load_all() -> None:
+    """Import every module that registers benchmarks."""
     for module in pkgutil.iter_modules(tests.bench.__path__):
         if not module.name.startswith(("_", "test_")):
             importlib.import_module(f"tests.bench.{module.name}")
-    chosen = [b for b in REGISTERED if not options.names or b.name in options.names]
-    if not chosen:
-        print(f"no such benchmark; there are: {[b.name for b in REGISTERED]}", file=sys.stderr)
-        return 2
-    table = Table("benchmark", "contender", "median s", "least s", "times ours", "peak MB")
-    for benchmark in chosen:
-        rows = measure(benchmark, options.rounds)
-        if isinstance(rows, str):
-            print(f"{benchmark.name}: skipped, {rows}", file=sys.stderr)
-            continue
-        for row in rows:
-            numbers = (f"{row.median_s:.3f}", f"{row.least_s:.3f}", f"{row.ratio:.2f}")
-            peak = "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f}"
-            table.add_row(row.benchmark, row.contender, *numbers, peak)
-    Console().print(table)
-    return 0
+
+
+def table(outcome: Outcome, baseline: Outcome | None) -> Table:
+    """The outcome for a terminal."""
+    shown = Table(
+        "benchmark", "contender", "median s", "least s", "times ours", "peak MB", "to baseline"
+    )
+    slower = slowness(outcome.rows, baseline) if baseline else 1.0
+    for row in outcome.rows:
+        numbers = (f"{row.median_s:.3f}", f"{row.least_s:.3f}", f"{row.ratio:.2f}")
+        peak = "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f}"
+        change = against(row, baseline, slower) if baseline else None
+        shown.add_row(
+            row.benchmark, row.contender, *numbers, peak, "" if change is None else f"{change:.2f}"
+        )
+    if baseline:
+        shown.caption = (
+            f"to baseline: ours over {baseline.measured_on}'s; by the peers' times this machine is now "
+            f"{slower:.2f} times as slow"
+        )
+    return shown
 
 
 if __name__ == "__main__":

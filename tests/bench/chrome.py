@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import gzip
 import json
-import os
 import subprocess
 import zlib
 from functools import cache
@@ -14,18 +13,18 @@ from tempfile import mkdtemp
 
 import msgspec
 
+from tests.bench.peers import PYTHON, has
 from tests.bench.registry import Benchmark, register
 from tests.samples import SAMPLES
 from xlahouse.ingest.chrome import read_chrome
 
 XLA, XLA_EVENTS = SAMPLES / "cpu/torch_xla_mlp_4dev.trace.json.gz", 1_000_000
 KINETO, KINETO_EVENTS = SAMPLES / "kineto/sampled_rank1.json.gz", 109_000
-# A Python with HolisticTraceAnalysis, which is in no extra: pip install it into a venv of its own.
-HTA = os.environ.get("HTA_PYTHON", "")
 _HTA_PARSE = """
 import logging, sys
 from hta.common.trace import parse_trace_file
 logging.disable(logging.CRITICAL)
+print("ready", flush=True)
 for path in sys.stdin:
     print(len(parse_trace_file(path.strip())[1]), flush=True)
 """
@@ -78,8 +77,9 @@ def bare(raw: bytes) -> int:
 def _hta_process() -> subprocess.Popen[str]:
     """Started once, so that its imports are not timed."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([HTA, "-c", _HTA_PARSE], stderr=subprocess.DEVNULL, **pipes)
+    process = subprocess.Popen([str(PYTHON), "-c", _HTA_PARSE], stderr=subprocess.DEVNULL, **pipes)
     atexit.register(process.kill)
+    process.stdout.readline()
     return process
 
 
@@ -97,15 +97,21 @@ def million() -> bytes | str:
 
 
 def kineto() -> bytes | str:
+    if has("HolisticTraceAnalysis"):
+        _hta_process()
     return grow(KINETO, KINETO_EVENTS)
 
 
-register(Benchmark("Chrome JSON, 1 M events", million, ours, {"gunzip and msgspec": bare}))
+register(
+    Benchmark("Chrome JSON, 1 M events", million, ours, {"gunzip and msgspec": bare}, quick=True)
+)
 register(
     Benchmark(
         "Kineto, 109,000 events",
         kineto,
         ours,
-        {"gunzip and msgspec": bare} | ({"HolisticTraceAnalysis": hta} if HTA else {}),
+        {"gunzip and msgspec": bare}
+        | ({"HolisticTraceAnalysis": hta} if has("HolisticTraceAnalysis") else {}),
+        quick=True,
     )
 )

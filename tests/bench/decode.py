@@ -33,4 +33,13 @@ def objects(raw: bytes) -> int:
     return len(rows)
 
 
-register(Benchmark("decode xplane", read_sample, columns, {"protobuf objects": objects}))
+register(
+    Benchmark(
+        "decode xplane",
+        read_sample,
+        columns,
+        {"protobuf objects": objects},
+        quick=True,
+        same=frozenset({"protobuf objects"}),
+    )
+)

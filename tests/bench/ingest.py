@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
 import subprocess
 import sys
@@ -14,17 +13,26 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from tests.bench.grow import write_grown
+from tests.bench.peers import XPROF, has
 from tests.bench.registry import Benchmark, Cost, register
 from tests.samples import SAMPLES
 
 TPU = SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb"
 CPU = SAMPLES / "cpu/torch_xla_mlp_4dev.xplane.pb"
-# xprof wants packages of other versions than ours: give the program of a venv of its own.
-XPROF = os.environ.get("XLAHOUSE_XPROF") or shutil.which("xprof")
 LOOP = """
 import sys
 from tests.bench.decode import objects
 objects(open(sys.argv[1], "rb").read())
+"""
+
+# A process's peak starts at that of the one that made it, so a small one does.
+LAUNCHER = """
+import os, sys
+null = os.open(os.devnull, os.O_RDWR)
+quiet = [(os.POSIX_SPAWN_DUP2, null, number) for number in (1, 2)]
+child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet)
+_, status, usage = os.wait4(child, 0)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 """
 
 
@@ -61,12 +69,12 @@ def child(command: list[str]) -> Cost:
     Raises:
         RuntimeError: it failed.
     """
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{command[0]}: exit code {process.returncode}")
-    return Cost(usage.ru_maxrss * 1024)
+    given = [sys.executable, "-S", "-c", LAUNCHER, *command]
+    told = subprocess.run(given, capture_output=True, check=True).stdout.split()
+    code, kilobytes = map(int, told)
+    if code:
+        raise RuntimeError(f"{command[0]}: exit code {code}")
+    return Cost(kilobytes * 1024)
 
 
 def ours(path: object) -> Cost:
@@ -96,13 +104,14 @@ def other(how: Grown) -> Callable[[object], Cost]:
     return lambda _: ours(grown(how))
 
 
-PEERS = {"protobuf objects": loop} | ({"xprof": xprof} if XPROF else {})
+PEERS = {"protobuf objects": loop} | ({"xprof": xprof} if has("xprof") else {})
 LARGE = Grown(TPU, 250)  # 75 MB, 1.9 M events
-register(Benchmark("ingest TPU xplane", partial(grown, LARGE), ours, PEERS))
-VIRTUAL = Grown(CPU, 590, "^/host:CPU$")  # 65 MB, 2.7 M events
-register(Benchmark("ingest CPU xplane", partial(grown, VIRTUAL), ours, PEERS))
-# In the next two, the peer is ours on a smaller trace: 1 over the ratio is the growth.
 TENTH = Grown(TPU, 25)
+register(Benchmark("ingest TPU xplane, 7.5 MB", partial(grown, TENTH), ours, PEERS, quick=True))
+register(Benchmark("ingest TPU xplane, 75 MB", partial(grown, LARGE), ours, PEERS))
+VIRTUAL = Grown(CPU, 590, "^/host:CPU$")  # 65 MB, 2.7 M events
+register(Benchmark("ingest CPU xplane, 65 MB", partial(grown, VIRTUAL), ours, PEERS))
+# In the next two, the peer is ours on a smaller trace: 1 over the ratio is the growth.
 register(Benchmark("ingest ten times", partial(grown, LARGE), ours, {"a tenth": other(TENTH)}))
 WIDE = Grown(TPU, 60, planes=16)
 FEWER = {"a quarter of the planes": other(Grown(TPU, 60, planes=4))}

@@ -14,6 +14,7 @@ from tempfile import mkdtemp
 
 import yaml
 
+from tests.bench.peers import WHY_NOT, XPROF, has
 from tests.bench.registry import Benchmark, register
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
@@ -35,8 +36,8 @@ class Traced:
 
 def prepare() -> Traced | str:
     """Write and ingest the run, and check that both give the same answers; or why xprof is not there."""
-    if shutil.which("xprof") is None:
-        return "there is no xprof on PATH; it is in no extra: pip install xprof"
+    if not has("xprof"):
+        return WHY_NOT
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (trace,) = write_run(RUN, folder / "traces")
@@ -83,7 +84,7 @@ def ask_xprof(traced: Traced) -> list[list[list[str]] | None]:
             found.append(None)
             continue
         command = [
-            "xprof",
+            str(XPROF),
             "query_events_db",
             f"--session_id={traced.trace}",
             "--bypass_cache=True",
@@ -113,5 +114,6 @@ register(
         prepare,
         ask_xlahouse,
         {f"xprof, {answered('xprof')} of them in {lines('xprof')} lines": ask_xprof},
+        quick=True,
     )
 )

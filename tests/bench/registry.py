@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+
+import msgspec
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Benchmark:
 
     prepare: returns what every contender is called with, or a string that says why it cannot run here.
     most_rounds: rounds that are enough, where one takes long.
+    quick: part of the quick mode, whose benchmarks take under 3 minutes together.
+    same: contenders whose results have to be equal to ours.
     """
 
     name: str
@@ -28,10 +32,11 @@ class Benchmark:
     ours: Callable[[object], object]
     peers: dict[str, Callable[[object], object]] = field(default_factory=dict)
     most_rounds: int | None = None
+    quick: bool = False
+    same: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One contender's times in seconds, its median over ours (1.0 is ours), and its peak memory if told."""
 
     benchmark: str
@@ -42,6 +47,7 @@ class Row:
     peak_bytes: int | None = None
 
 
+OURS = "xlahouse"
 REGISTERED: list[Benchmark] = []
 
 
@@ -56,7 +62,7 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
     given = benchmark.prepare()
     if isinstance(given, str):
         return given
-    contenders = {"xlahouse": benchmark.ours, **benchmark.peers}
+    contenders = {OURS: benchmark.ours, **benchmark.peers}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     peaks: dict[str, int] = {}
     for _ in range(min(rounds, benchmark.most_rounds or rounds)):
@@ -66,7 +72,7 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
             times[name].append(time.perf_counter() - start)
             if isinstance(cost, Cost):
                 peaks[name] = max(peaks.get(name, 0), cost.peak_bytes)
-    ours = statistics.median(times["xlahouse"])
+    ours = statistics.median(times[OURS])
     return [
         Row(
             benchmark.name,
@@ -77,4 +83,38 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
             peaks.get(name),
         )
         for name, taken in times.items()
+    ]
+
+
+def check(benchmark: Benchmark) -> str | None:
+    """Run ours once, and the peers that have to give the same; a string says why it cannot run here.
+
+    Raises:
+        AssertionError: a peer gives something else.
+    """
+    given = benchmark.prepare()
+    if isinstance(given, str):
+        return given
+    found = benchmark.ours(given)
+    for name in benchmark.same & benchmark.peers.keys():
+        other = benchmark.peers[name](given)
+        assert found == other, f"{benchmark.name}: {name} gives {other!r}, ours {found!r}"
+    return None
+
+
+def choose(names: Iterable[str], full: bool) -> list[Benchmark]:
+    """Benchmarks whose names contain one of the words; without words those of the mode.
+
+    Raises:
+        KeyError: a word is in no name.
+    """
+    words = list(names)
+    for word in words:
+        if not any(word in benchmark.name for benchmark in REGISTERED):
+            raise KeyError(word)
+    return [
+        benchmark
+        for benchmark in REGISTERED
+        if any(word in benchmark.name for word in words)
+        or (not words and (full or benchmark.quick))
     ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import json
 import shutil
+import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
+from tests.bench.peers import PYTHON, WHY_NOT, has
 from tests.bench.registry import Benchmark, register
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
@@ -22,6 +23,18 @@ select run_id, program_id, op, count(*) as occurrences, sum(self_ps) as self_ps
 from ops where line = 'XLA Ops' group by run_id, program_id, op
 """
 NEAR_US = 1e-6  # xprof tells microseconds as doubles: a picosecond
+
+_HLO_STATS = """
+import json, os, sys
+out = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # whatever it logs
+from xprof.convert.raw_to_tool_data import xspace_to_tool_data
+tables = {}
+for name, paths in json.load(sys.stdin).items():
+    raw, _ = xspace_to_tool_data(paths, "hlo_stats", {})
+    tables[name] = raw if isinstance(raw, str) else raw.decode()
+json.dump(tables, out)
+"""
 
 OpTimes = dict[tuple[int, str], tuple[int, float]]  # (program, op) -> occurrences, self time in us
 
@@ -36,8 +49,8 @@ class Traces:
 
 def write_traces() -> Traces | str:
     """Every named run, after a check that both tell the same of each; or why xprof is not there."""
-    if importlib.util.find_spec("xprof") is None:
-        return "xprof is not installed; it is in no extra: pip install xprof"
+    if not has("xprof"):
+        return WHY_NOT
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     written = {name: write_run(run, folder / "traces" / name) for name, run in CASES.items()}
@@ -78,16 +91,20 @@ def op_times(traces: Traces) -> dict[str, OpTimes]:
 
 def op_stats(traces: Traces) -> dict[str, OpTimes]:
     """xprof's table of HLO ops."""
-    from xprof.convert.raw_to_tool_data import xspace_to_tool_data
-
-    found: dict[str, OpTimes] = {}
+    sessions = {}
     for name, paths in traces.paths.items():
         session = Path(mkdtemp(dir=traces.folder))  # it keeps results beside the files
-        copies = [str(shutil.copy(path, session)) for path in paths]
-        raw, _ = xspace_to_tool_data(copies, "hlo_stats", {})
-        found[name] = _op_times(json.loads(raw))
-        shutil.rmtree(session)
-    return found
+        sessions[name] = [str(shutil.copy(path, session)) for path in paths]
+    raw = subprocess.run(
+        [str(PYTHON), "-c", _HLO_STATS],
+        input=json.dumps(sessions),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for paths in sessions.values():
+        shutil.rmtree(Path(paths[0]).parent)
+    return {name: _op_times(json.loads(table)) for name, table in json.loads(raw).items()}
 
 
 def _op_times(table: dict) -> OpTimes:

@@ -1,0 +1,100 @@
+"""The table of the benchmarks: chosen, kept, compared and shown; its numbers are made up here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench import registry
+from tests.bench.__main__ import load_all
+from tests.bench.outcome import (
+    BASELINE,
+    Outcome,
+    against,
+    markdown,
+    merged,
+    read_outcome,
+    save,
+    shown_in_readme,
+    slowness,
+)
+from tests.bench.registry import REGISTERED, Benchmark, Row, check, choose
+
+
+def outcome(*rows):
+    return Outcome("2026-01-02", "2 cores", {"xlahouse": "1"}, list(rows))
+
+
+def pair(benchmark, ours, theirs, peak=None):
+    return (
+        Row(benchmark, "xlahouse", ours, ours, 1.0, peak),
+        Row(benchmark, "peer", theirs, theirs, theirs / ours),
+    )
+
+
+def test_ours_is_held_to_the_baseline_on_a_machine_that_is_slower():
+    baseline = outcome(*pair("a", 1.0, 10.0), *pair("b", 2.0, 4.0))
+    now = [*pair("a", 3.0, 20.0), *pair("b", 4.0, 8.0), *pair("new", 1.0, 5.0)]
+    assert slowness(now, baseline) == 2.0  # both peers take twice as long
+    assert against(now[0], baseline, 2.0) == 1.5  # 3 s where 2 s would be as before
+    assert against(now[2], baseline, 2.0) == 1.0
+    assert against(now[1], baseline, 2.0) is None  # a peer is not ours
+    assert against(now[4], baseline, 2.0) is None  # not in the baseline
+
+
+def test_without_peers_in_common_the_clock_counts_as_it_is():
+    assert slowness([Row("a", "xlahouse", 1, 1, 1)], outcome(*pair("b", 1, 1))) == 1.0
+
+
+def test_an_outcome_is_kept_whole_and_another_adds_to_it(tmp_path):
+    old = outcome(*pair("a", 1.0, 2.0), *pair("b", 1.0, 2.0))
+    save(old, tmp_path / "o.json")
+    assert read_outcome(tmp_path / "o.json") == old
+    new = outcome(*pair("b", 5.0, 2.0, peak=7))
+    assert merged(old, new).rows == [*pair("a", 1.0, 2.0), *pair("b", 5.0, 2.0, peak=7)]
+
+
+def test_as_markdown():
+    shown = markdown(outcome(*pair("a", 0.0123, 1.5, peak=2_000_000)))
+    assert shown.splitlines()[2:] == [
+        "| a | xlahouse | 12.3 ms | 1.00 | 2 MB |",
+        "|  | peer | 1.50 s | 121.95 |  |",
+        "",
+        "Measured on 2026-01-02: 2 cores; xlahouse 1.",
+    ]
+
+
+def test_modes_and_words_choose(monkeypatch):
+    made = [Benchmark(name, int, print, quick=name == "fast") for name in ("fast", "slow one", "x")]
+    monkeypatch.setattr(registry, "REGISTERED", made)
+    names = [[b.name for b in choose(*given)] for given in (([], False), (["slow", "x"], False))]
+    assert names == [["fast"], ["slow one", "x"]]
+    assert choose([], full=True) == made
+    with pytest.raises(KeyError, match="nothing"):
+        choose(["nothing"], full=False)
+
+
+def test_a_peer_that_has_to_agree_and_does_not_is_an_error():
+    def benchmark(theirs):
+        return Benchmark("b", lambda: 3, lambda given: given, {"p": theirs}, same=frozenset({"p"}))
+
+    assert check(benchmark(lambda given: 3)) is None
+    with pytest.raises(AssertionError, match="b: p gives 4, ours 3"):
+        check(benchmark(lambda given: 4))
+    assert check(Benchmark("b", lambda: "no sample", print)) == "no sample"
+
+
+def test_names_are_unique_and_the_quick_mode_is_not_empty():
+    load_all()
+    names = [benchmark.name for benchmark in REGISTERED]
+    assert len(names) == len(set(names))
+    assert choose([], full=False)
+
+
+def test_the_readme_shows_the_baseline():
+    assert shown_in_readme() == markdown(read_outcome(BASELINE))
+
+
+def test_the_baseline_is_of_benchmarks_that_there_are():
+    load_all()
+    known = {benchmark.name for benchmark in REGISTERED}
+    assert {row.benchmark for row in read_outcome(BASELINE).rows} <= known
