@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from xlahouse.sql.types import DUCKDB_TYPES, quote
 
 if TYPE_CHECKING:
     import duckdb
+
+FILES_OF = "xlahouse_files_of_"  # variables of a connection: a query reads its own list of files
 
 
 class Database:
@@ -43,9 +45,16 @@ class Database:
         """
         return read_listing(self._connection, self._place)
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor for one query."""
-        return self._connection.cursor()
+    def cursor(
+        self, tables: Iterable[str] = (), runs: frozenset[str] | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A cursor for one query on tables that are installed, with the files of some runs; None: of all."""
+        cursor = self._connection.cursor()
+        for table in tables:
+            if files := self.listing.files.get(table):
+                mine = files if runs is None else [file for file in files if run_of(file) in runs]
+                _point(cursor, table, mine or files[:1])  # without any, DuckDB knows no columns
+        return cursor
 
     def close(self) -> None:
         """Release everything."""
@@ -53,21 +62,19 @@ class Database:
         if self._described is not None:
             self._described.close()
 
-    def install(self, library: Library, names: set[str]) -> None:
-        """Create the tables that the names rest on, and the views that they name.
+    def install(self, library: Library, names: set[str]) -> set[str]:
+        """Create the tables that the names rest on, and the views that they name; give the tables.
 
         Raises:
             WarehouseError: a file vanished, is damaged, or was written by an older ingest.
             ViewError: a view is at fault.
         """
-        missing = names - self._installed
-        if not missing:
-            return
-        tables, _ = library.closure(missing)
+        tables, _ = library.closure(names)
         for table in sorted(tables - self._installed):
             self._install_table(table)
-        for name in sorted(missing - tables):
+        for name in sorted(names - tables - self._installed):
             self._create(name, library.statement(name))
+        return tables
 
     def describe_all(self, library: Library) -> duckdb.DuckDBPyConnection:
         """A database that opens no file and holds all that `library` has, without rows."""
@@ -87,7 +94,8 @@ class Database:
         elif name == "runs" and self.listing.runs_sql:
             self._create(name, self.listing.runs_sql, "table")
         elif files := self.listing.files.get(name):
-            self._create(name, table_sql(name, files))
+            _point(self._connection, name, files)
+            self._create(name, table_sql(name))
         else:
             self._connection.execute(empty_table(name))
         self._installed.add(name)
@@ -120,13 +128,25 @@ class Database:
                     raise
 
 
-def table_sql(name: str, files: list[str]) -> str:
-    """A table over its files. A filter on run_id, which their folders name, opens no other run's."""
+def table_sql(name: str) -> str:
+    """A table over the files that a query's cursor points it to.
+
+    A filter on run_id, which their folders name, opens no other run's.
+    """
     names = ", ".join(column.name for column in TABLES[name].columns)
     return (
-        f"select {names} from read_parquet([{', '.join(map(quote, files))}], "
+        f"select {names} from read_parquet(getvariable('{FILES_OF}{name}'), "
         "hive_partitioning = true, hive_types = {'run_id': varchar})"
     )
+
+
+def _point(connection: duckdb.DuckDBPyConnection, table: str, files: list[str]) -> None:
+    connection.execute(f"set variable {FILES_OF}{table} = $1", [files])
+
+
+def run_of(file: str) -> str:
+    """The run whose rows a table's file holds, by its folder."""
+    return file.split("/")[-2].removeprefix("run_id=")
 
 
 def empty_table(name: str) -> str:

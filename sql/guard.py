@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import explain_error, place
+from xlahouse.sql.narrowing import RunFilter, find_filters
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,6 +92,7 @@ class Checked:
     mentions: tuple[Mention, ...]  # its own common table expressions are left out
     lists_catalogue: bool  # SHOW TABLES and its like: every relation has to be there
     parameters: frozenset[str] = frozenset()
+    filters: tuple[RunFilter, ...] = ()  # which runs it asks for
 
 
 def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
@@ -112,7 +114,8 @@ def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
         tree = _tree(sql[explain.end() :], parser) if explain else None
     if tree is None:
         raise QueryError(READS_ONLY, sql)
-    return replace(_inspect(tree, sql, located), parameters=parameters)
+    filters = find_filters(tree) if located else ()
+    return replace(_inspect(tree, sql, located), parameters=parameters, filters=filters)
 
 
 def _is_text(sql: str) -> bool:

@@ -15,6 +15,7 @@ from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.interrupt import OnProgress
 from xlahouse.sql.library import Library, shipped
 from xlahouse.sql.listing import Listing, check_layout
+from xlahouse.sql.narrowing import across_runs, runs_asked
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.own_views import with_own_views
 from xlahouse.sql.place import Place
@@ -127,21 +128,28 @@ class Warehouse:
         checked = check(sql, self._database.cursor())
         given = dict(params or {})
         self.check_parameters(checked, given, sql)
-        cursor = self._prepare(checked, sql)
+        cursor = self._prepare(checked, sql, given)
         with blame(sql):
             relation = _relation(cursor, sql, given)
         return Result(relation, sql, cursor, on_progress)
 
-    def _prepare(self, checked: Checked, sql: str) -> duckdb.DuckDBPyConnection:
+    def _prepare(
+        self, checked: Checked, sql: str, given: Mapping[str, object]
+    ) -> duckdb.DuckDBPyConnection:
         """A cursor on a database that holds what the query names."""
         names = self.names_in(checked, sql)
         if checked.lists_catalogue and not names:
             return self._database.describe_all(self.library)
-        if names:
-            assert self._listing  # tells of damaged runs before there are rows
-            every = self.library.names() if checked.lists_catalogue else names
-            self._database.install(shipped() if every <= shipped().names() else self.library, every)
-        return self._database.cursor()
+        if not names:
+            return self._database.cursor()
+        assert self._listing  # tells of damaged runs before there are rows
+        every = self.library.names() if checked.lists_catalogue else names
+        library = shipped() if every <= shipped().names() else self.library
+        tables = self._database.install(library, every)
+        runs = None
+        if library is shipped() and every == names and not across_runs(library, names):
+            runs = runs_asked(checked.filters, given, self._listing.names)
+        return self._database.cursor(tables, runs)
 
     def runs(self, **filters: object) -> list[dict[str, Any]]:
         """Rows of `runs` whose columns equal the filters: `runs(model="qwen3", parallelism="tp4")`.

@@ -103,6 +103,10 @@ def test_a_query_reads_the_files_of_the_tables_that_it_names(store: type[Counted
     [
         "select op from ops where run_id = 'run07'",
         "select o.op from ops as o join ops as p using (run_id) where o.run_id = 'run07'",
+        "select op from ops join runs using (run_id) where name = 'name run07'",
+        "select op from ops where run_id in (select run_id from runs where name = 'name run07')",
+        "from op_profile where run_id = 'run07'",
+        "from op_profile join runs using (run_id) where name = 'name run07'",
     ],
 )
 def test_a_filter_on_the_run_opens_no_other_runs_files(store: type[Counted], sql: str) -> None:
@@ -110,6 +114,15 @@ def test_a_filter_on_the_run_opens_no_other_runs_files(store: type[Counted], sql
     # The first file tells the columns.
     assert opened <= {f"tables/ops/run_id={run}/part-0.parquet" for run in ("run00", "run07")}
     assert "tables/ops/run_id=run07/part-0.parquet" in opened
+
+
+def test_each_query_reads_the_runs_that_it_asks_for(tmp_path: Path) -> None:
+    with Warehouse(write_warehouse(tmp_path / "w", GIVEN)) as warehouse:
+        one = warehouse.query("select run_id from ops where run_id = 'run07'")
+        none = warehouse.query("select run_id from ops where run_id = 'nowhere'")
+        every = warehouse.query("select count(*) from ops")
+        assert warehouse.query("select count(*) from ops where run_id = 'run08'").rows == [(1,)]
+        assert (one.rows, none.rows, every.rows) == ([("run07",)], [], [(len(RUNS),)])
 
 
 def test_the_index_stands_for_the_rows_that_it_has(store: type[Counted]) -> None:

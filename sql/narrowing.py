@@ -1,0 +1,160 @@
+"""Finds the runs that a query asks for, so that it opens no other run's files.
+
+Filters reach the files of a table by DuckDB's own optimizer, but not through a view whose parts are
+shared. Where a query joins its relations by run and its WHERE names runs, files of others cannot matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xlahouse.sql.library import Library
+
+# Views that hold runs against each other: rows of one run need those of others.
+ACROSS_RUNS = frozenset({"run_comparison_v1", "scaling_v1", "setup_summary_v1"})
+NAMED = frozenset({"runs", "run_summary", "run_summary_v1"})  # their `name` is the run's
+JOINS = {"INNER", "LEFT"}
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """A condition that rows meet: the run's id, or its name, is one of some texts and parameters."""
+
+    by_name: bool
+    texts: frozenset[str]
+    parameters: frozenset[str] = frozenset()
+
+
+def find_filters(tree: Any) -> tuple[RunFilter, ...]:
+    """What the WHERE of a statement's tree demands of all its relations' runs; none where it is not sure."""
+    node = tree.get("node", {})
+    relations: dict[str, str] = {}
+    if _queries(tree) != 1 or "sample" in node or not _joined(node.get("from_table"), relations):
+        return ()
+    found = (_filter(part, relations) for part in _conjuncts(node.get("where_clause")))
+    return tuple(part for part in found if part is not None)
+
+
+def runs_asked(
+    filters: Collection[RunFilter],
+    given: Mapping[str, object],
+    names: Mapping[str, str | None],
+) -> frozenset[str] | None:
+    """The runs that meet all filters, of those in `names` (run_id -> name); None: any may."""
+    asked: set[str] | None = None
+    for one in filters:
+        values = [given.get(name) for name in one.parameters]
+        if not all(isinstance(value, str) for value in values):
+            continue
+        wanted = {*one.texts, *values}
+        meant = {run for run, name in names.items() if (name if one.by_name else run) in wanted}
+        asked = meant if asked is None else asked & meant
+    return None if asked is None else frozenset(asked)
+
+
+def across_runs(library: Library, names: set[str]) -> bool:
+    """Whether a run's rows of some of the names may come from other runs' too."""
+    _, views = library.closure(names)
+    internal = any(name.startswith("_") for name in names)
+    return internal or not ACROSS_RUNS.isdisjoint(view.name for view in views)
+
+
+def _queries(tree: Any) -> int:
+    """How many SELECTs a tree holds, itself among them, whatever kind they are."""
+    waiting, count = [tree], 0
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            count += str(node.get("type", "")).endswith("_NODE")
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return count
+
+
+def _joined(node: Any, relations: dict[str, str]) -> bool:
+    """Whether all relations below a FROM are joined by run; their names by alias go to `relations`."""
+    kind = node.get("type") if node else None
+    if kind == "BASE_TABLE":
+        path = node.get("qualified_name", {}).get("path", [])
+        alias = str(node.get("alias") or (path or [""])[-1]).lower()
+        if (
+            len(path) != 1
+            or "sample" in node
+            or node.get("column_name_alias")
+            or alias in relations
+        ):
+            return False
+        relations[alias] = str(path[0]).lower()
+        return True
+    if kind != "JOIN" or node["join_type"] not in JOINS or node["ref_type"] != "REGULAR":
+        return False
+    right: dict[str, str] = {}
+    if not (_joined(node["left"], relations) and _joined(node["right"], right)):
+        return False
+    using = {str(name).lower() for name in node.get("using_columns", ())}
+    if "run_id" not in using and not _meet(node.get("condition"), set(relations), set(right)):
+        return False
+    fresh = not set(relations) & set(right)
+    relations.update(right)
+    return fresh
+
+
+def _meet(condition: Any, left: set[str], right: set[str]) -> bool:
+    """Whether an ON demands one run_id of both sides."""
+    for part in _conjuncts(condition):
+        if part.get("type") == "COMPARE_EQUAL":
+            sides = [_column(part["left"]), _column(part["right"])]
+            tables = [names[0] for names in sides if len(names) == 2 and names[1] == "run_id"]
+            if len(tables) == 2 and len(set(tables) & left) == len(set(tables) & right) == 1:
+                return True
+    return False
+
+
+def _filter(part: Any, relations: dict[str, str]) -> RunFilter | None:
+    if part.get("type") == "COMPARE_EQUAL":
+        column, values = part["left"], [part["right"]]
+        if not _column(column):
+            column, values = part["right"], [part["left"]]
+    elif part.get("type") == "COMPARE_IN":
+        column, *values = part["children"]
+    else:
+        return None
+    by_name = _by_name(_column(column), relations)
+    literals = [value.get("literal", {}) for value in values]
+    texts = [literal["text"] for literal in literals if literal.get("kind") == "STRING"]
+    parameters = [v["identifier"] for v in values if v.get("type") == "VALUE_PARAMETER"]
+    if by_name is None or len(texts) + len(parameters) != len(values):
+        return None
+    return RunFilter(by_name, frozenset(texts), frozenset(parameters))
+
+
+def _by_name(column: list[str], relations: dict[str, str]) -> bool | None:
+    """Whether a column is the run's name, or its id; None: neither."""
+    *table, name = column or [""]
+    if len(table) > 1 or (table and table[0] not in relations):
+        return None
+    if name == "run_id":
+        return False
+    named = {relations[table[0]]} if table else set(relations.values())
+    return True if name == "name" and named & NAMED else None
+
+
+def _column(node: Any) -> list[str]:
+    """`o.run_id` -> [o, run_id], in lower case; nothing where it is no column."""
+    if node.get("type") != "COLUMN_REF":
+        return []
+    return [str(part).lower() for part in node["column_names"]]
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if not condition:
+        return
+    if condition.get("type") == "CONJUNCTION_AND":
+        for child in condition["children"]:
+            yield from _conjuncts(child)
+    else:
+        yield condition
