@@ -45,7 +45,7 @@ def is_interrupt(error: RuntimeError) -> bool:
 
 def blame_file(error: Exception) -> WarehouseError:
     """The error for a file that the warehouse lists and cannot give."""
-    text = _headline(error)
+    text = headline(error)
     missing = re.match(r'No files found that match the pattern "([^"]+)"', text)
     if missing:
         text = f"{missing[1]} is missing"
@@ -65,7 +65,7 @@ def place(sql: str, offset: int | None) -> tuple[int | None, int | None]:
 def explain_error(error: Exception, sql: str) -> QueryError:
     """DuckDB's error as a QueryError."""
     text = str(error)
-    message = _headline(error)
+    message = headline(error)
     if type(error).__name__ == "OutOfMemoryException":
         message = f"not enough memory: {message}; filter or aggregate more, or give more memory"
     missing = re.search(r'column "([^"]+)"|column named "([^"]+)"', message)
@@ -79,7 +79,7 @@ def explain_error(error: Exception, sql: str) -> QueryError:
     return QueryError(message, sql, line, column)
 
 
-def _headline(error: Exception) -> str:
+def headline(error: Exception) -> str:
     """The first line, without the name of DuckDB's class."""
     first = str(error).partition("\n")[0]
     return re.sub(r"^[A-Z][A-Za-z ]*(?:Error|Exception): ", "", first).rstrip("!")

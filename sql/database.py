@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.sql.blame import blame_file
+from xlahouse.sql.blame import blame_file, headline
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
 from xlahouse.sql.listing import READINGS, Listing, read_listing, read_run_settings
@@ -107,9 +107,8 @@ class Database:
         try:
             self._execute(f"create {kind} {name} as {sql}", READINGS if kind == "table" else 1)
         except duckdb.BinderException as error:
-            text = str(error).partition("\n")[0]
             raise WarehouseError(
-                f"{name}: {text}; an older ingest wrote it, ingest again"
+                f"{name}: {headline(error)}; an older ingest wrote it, ingest again"
             ) from error
         except duckdb.Error as error:
             raise blame_file(error) from error

@@ -52,10 +52,12 @@ TABLE_FUNCTIONS = {
     "pragma_table_info",
     "pragma_version",
 }
-# They tell of this machine, change something, wait, or hide a query in a string.
+# They tell of this machine, change something, wait, or hide a query in a string. Variables name the
+# files that tables are read from.
 REFUSED_FUNCTIONS = {
     "current_setting",
     "getenv",
+    "getvariable",
     "json_serialize_plan",
     "nextval",
     "pg_postmaster_start_time",
