@@ -6,13 +6,13 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.facts import RunFacts
-from xlahouse.reports.palette import axis_colours
+from xlahouse.reports.log_axes import size_log
+from xlahouse.reports.palette import axis_colours, kind_shapes
 from xlahouse.reports.panel import Column, Figure, Panel, inline
 from xlahouse.reports.sums import total
-from xlahouse.reports.theme import colour, finish, legend_columns
+from xlahouse.reports.theme import INK, colour, finish, legend_columns
 from xlahouse.reports.units import (
     BANDWIDTH,
-    BYTES,
     plural,
     show_bandwidth,
     show_bytes,
@@ -31,6 +31,7 @@ with instances as (
         *,
         case when not is_bound then transfer_ps end as time_ps,
         case when not is_bound then busbw_bytes_per_s end as busbw,
+        case when not is_bound then algbw_bytes_per_s end as algbw,
         case when not is_bound then utilization_ratio end as utilization
     from collective_bandwidth_v1
     where run_id = $run
@@ -47,7 +48,11 @@ select
     quantile_disc(busbw, 0.05) as p05_busbw_bytes_per_s,
     quantile_disc(busbw, 0.5) as p50_busbw_bytes_per_s,
     quantile_disc(busbw, 0.95) as p95_busbw_bytes_per_s,
-    quantile_disc(utilization, 0.5) as p50_utilization_ratio
+    quantile_disc(algbw, 0.05) as p05_algbw_bytes_per_s,
+    quantile_disc(algbw, 0.5) as p50_algbw_bytes_per_s,
+    quantile_disc(algbw, 0.95) as p95_algbw_bytes_per_s,
+    quantile_disc(utilization, 0.5) as p50_utilization_ratio,
+    max(busbw / nullif(utilization, 0)) as peak_bytes_per_s
 from instances
 group by axis, kind, payload_bytes, group_size
 order by axis, kind, payload_bytes, group_size
@@ -64,63 +69,64 @@ COLUMNS = (
     Column("p05_busbw_bytes_per_s", "Bus bandwidth p5", show_bandwidth, show_exact),
     Column("p50_busbw_bytes_per_s", "p50", show_bandwidth, show_exact),
     Column("p95_busbw_bytes_per_s", "p95", show_bandwidth, show_exact),
+    Column("p50_algbw_bytes_per_s", "Algorithm bandwidth p50", show_bandwidth, show_exact),
     Column("p50_utilization_ratio", "Of peak p50", show_ratio, show_exact),
 )
-_SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-)
+# What is drawn: the column's stem, and what it is called.
+MEASURES = {"busbw": "Bus bandwidth", "algbw": "Algorithm bandwidth"}
 
 
-def bandwidth_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Median bus bandwidth against payload, with a bar from the 5th to the 95th percentile.
+def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
+    """Median bandwidth against payload, with a bar from the 5th to the 95th percentile.
 
     Args:
-        rows: rows of SQL with a median.
+        rows: rows of SQL with a median and a payload above 0.
+        measure: one of MEASURES. Only bus bandwidth stands against the links' peak.
     """
-    size = suit([rows["payload_bytes"].median()], BYTES)  # type: ignore[list-item]
-    speed = suit(rows["p50_busbw_bytes_per_s"], BANDWIDTH)
+    name = MEASURES[measure]
+    peak = rows["peak_bytes_per_s"].drop_nulls().head(1).to_list() if measure == "busbw" else []
+    speed = suit([*rows[f"p50_{measure}_bytes_per_s"], *peak], BANDWIDTH)
     data = rows.with_columns(
-        (pl.col("payload_bytes") / size.factor).alias("size"),
-        *(
-            (pl.col(f"{p}_busbw_bytes_per_s") / speed.factor).alias(p)
-            for p in ("p05", "p50", "p95")
-        ),
+        (pl.col(f"{p}_{measure}_bytes_per_s") / speed.factor).alias(p)
+        for p in ("p05", "p50", "p95")
     )
-    title = f"Payload ({size.symbol}, log scale)"
-    ticks = alt.Axis(labelSeparation=10)  # labels of a log scale crowd on a phone
-    x = alt.X("size:Q", title=title, scale=alt.Scale(type="log"), axis=ticks)
-    y = alt.Y("p50:Q", title=f"Bus bandwidth ({speed.symbol})", scale=alt.Scale(zero=True))
+    x = alt.X("payload_bytes:Q", **size_log(data["payload_bytes"], "Payload"))
+    y = alt.Y("p50:Q", title=f"{name} ({speed.symbol})", scale=alt.Scale(zero=True))
     color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
-    kinds = rows["kind"].unique().sort().to_list()
+    shapes = kind_shapes(rows["kind"])
     shape = alt.Shape(
         "kind:N",
-        scale=alt.Scale(domain=kinds, range=list(_SHAPES[: len(kinds)])),
-        legend=alt.Legend(title="Kind", symbolType="circle", columns=legend_columns(160)),
+        scale=alt.Scale(domain=list(shapes), range=list(shapes.values())),
+        legend=alt.Legend(title="Kind", columns=legend_columns(160)),
     )
     base = alt.Chart(inline(data))
     spread = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
         x=x, y=alt.Y("p05:Q"), y2="p95", color=color
     )
     points = base.mark_point(filled=True, size=90, opacity=0.9).encode(
-        x=x, y=y, color=color, shape=shape, tooltip=_tooltip()
+        x=x, y=y, color=color, shape=shape, tooltip=_tooltip(measure)
     )
-    return finish(alt.layer(spread, points), "Bus bandwidth against payload", 260)
+    layers = [spread, points]
+    if peak:
+        line = alt.Chart(inline(pl.DataFrame({"peak": [peak[0] / speed.factor]})))
+        layers.append(line.mark_rule(color=INK, strokeDash=[4, 3]).encode(y="peak:Q"))
+    return finish(alt.layer(*layers), f"{name} against payload", 260)
 
 
 def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
-    """One chart, of the sizes whose bandwidth is known."""
+    """Bus and algorithm bandwidth, of the sizes whose bandwidth is known."""
     known = rows.drop_nulls("p50_busbw_bytes_per_s").filter(pl.col("payload_bytes") > 0)
     if known.is_empty():
         return []
     note = "Point: median over instances of one size; line through it: 5th to 95th percentile."
-    return [Figure("Bus bandwidth against payload", bandwidth_chart(known), note, shape="wide")]
+    peak = known["peak_bytes_per_s"].drop_nulls().to_list()
+    drawn = dict.fromkeys(MEASURES, note)
+    if peak:
+        drawn["busbw"] += f" Dashed: one link's peak, one way, {show_bandwidth(peak[0])}."
+    return [
+        Figure(f"{MEASURES[measure]} against payload", bandwidth_chart(known, measure), text)
+        for measure, text in drawn.items()
+    ]
 
 
 def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
@@ -166,25 +172,26 @@ def _no_peak(facts: RunFacts) -> str:
     return "no peak is known for the links between these devices"
 
 
-def _tooltip() -> list[alt.Tooltip]:
-    exact = ",.9~g"
+def _tooltip(measure: str) -> list[alt.Tooltip]:
+    exact, name = ",.9~g", MEASURES[measure].lower()
     return [
         alt.Tooltip("axis:N", title="axis"),
         alt.Tooltip("kind:N", title="kind"),
         alt.Tooltip("group_size:Q", title="group of"),
         alt.Tooltip("payload_bytes:Q", title="payload, bytes", format=","),
         alt.Tooltip("instances:Q", title="instances", format=","),
-        alt.Tooltip("p50_busbw_bytes_per_s:Q", title="bus bandwidth p50, B/s", format=exact),
-        alt.Tooltip("p05_busbw_bytes_per_s:Q", title="p5, B/s", format=exact),
-        alt.Tooltip("p95_busbw_bytes_per_s:Q", title="p95, B/s", format=exact),
+        alt.Tooltip(f"p50_{measure}_bytes_per_s:Q", title=f"{name} p50, B/s", format=exact),
+        alt.Tooltip(f"p05_{measure}_bytes_per_s:Q", title="p5, B/s", format=exact),
+        alt.Tooltip(f"p95_{measure}_bytes_per_s:Q", title="p95, B/s", format=exact),
+        alt.Tooltip("p50_utilization_ratio:Q", title="of a link's peak p50", format=".4~%"),
     ]
 
 
 PANEL: Panel[RunFacts] = Panel(
     key="bandwidth",
     title="Bandwidth of collectives",
-    lede="Bus bandwidth is what the busiest participant sends, divided by the time of the transfer itself: "
-    "waiting for late devices is taken out.",
+    lede="Bus bandwidth is what the busiest participant sends, algorithm bandwidth the payload, each divided "
+    "by the time of the transfer itself: waiting for late devices is taken out.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -83,6 +83,8 @@ COLUMNS = (
 # Wider maps on a phone have cells narrower than their number.
 MAX_LABELLED = 8
 MAX_MAPS = 6
+# Larger maps take half the page's width, where cells are still seen.
+MAX_SQUARE = 16
 _ON_LIGHT, _ON_DARK = "#0b2036", "#ffffff"
 
 
@@ -96,7 +98,12 @@ def matrix_chart(rows: pl.DataFrame, devices: list[str], untraced: list[str]) ->
     """
     unit = suit(rows["bytes"], BYTES)
     data = rows.with_columns((pl.col("bytes") / unit.factor).alias("amount"))
-    source = alt.Y("source:N", title="Source device", scale=alt.Scale(domain=devices, padding=0.04))
+    source = alt.Y(
+        "source:N",
+        title="Source device",
+        scale=alt.Scale(domain=devices, padding=0.04),
+        axis=alt.Axis(labelOverlap=True),
+    )
     target = alt.X(
         "target:N",
         title="Target device",
@@ -108,7 +115,7 @@ def matrix_chart(rows: pl.DataFrame, devices: list[str], untraced: list[str]) ->
         grey = alt.Chart(inline(pl.DataFrame({"source": untraced}))).mark_rect(opacity=0.25)
         tip = alt.value("not traced: not known")
         layers.append(grey.encode(y=source, color=alt.value(UNKNOWN_COLOUR), tooltip=tip))
-    layers.append(_cells(data, unit).encode(y=source, x=target))
+    layers.append(_cells(data, unit, len(devices) > MAX_SQUARE).encode(y=source, x=target))
     if len(devices) <= MAX_LABELLED:
         layers.append(_labels(data).encode(y=source, x=target))
     step = min(64, max(7, 400 // len(devices)))
@@ -140,7 +147,8 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
 
 def _map(title: str, part: pl.DataFrame, devices: list[str], hidden: list[str]) -> Figure:
     cells = part.group_by("source", "target", maintain_order=True).agg(_known_sum("bytes"))
-    return Figure(title, matrix_chart(cells, devices, hidden), shape="square")
+    shape = "square" if len(devices) <= MAX_SQUARE else "half"
+    return Figure(title, matrix_chart(cells, devices, hidden), shape=shape)
 
 
 def untraced_sources(rows: pl.DataFrame) -> list[str]:
@@ -151,7 +159,9 @@ def untraced_sources(rows: pl.DataFrame) -> list[str]:
 def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     """How many bytes are drawn, from how many sources."""
     drawn = rows.drop_nulls("target")
-    sources = plural(drawn["source"].n_unique(), "source")
+    shared = rows["source"].str.contains("-").any()
+    senders = drawn["source"].n_unique()
+    sources = f"{senders:,} groups of sources" if shared else plural(senders, "source")
     return f"Draws {show_bytes(known_total(drawn, 'bytes'))} from {sources}; {facts.covered()}"
 
 
@@ -190,7 +200,7 @@ def _known_sum(column: str) -> pl.Expr:
     return pl.when(whole.null_count() == 0).then(whole.sum()).alias(column)
 
 
-def _cells(data: pl.DataFrame, unit: Unit) -> alt.Chart:
+def _cells(data: pl.DataFrame, unit: Unit, crowded: bool) -> alt.Chart:
     top = greatest(data, "amount") or 1.0
     legend = alt.Legend(
         title=f"Bytes sent ({unit.symbol})",
@@ -209,7 +219,7 @@ def _cells(data: pl.DataFrame, unit: Unit) -> alt.Chart:
     color = alt.condition("!isValid(datum.amount)", alt.value(UNKNOWN_COLOUR), hue)
     return (
         alt.Chart(inline(data))
-        .mark_rect(cornerRadius=2, stroke=INK, strokeOpacity=0.25)
+        .mark_rect(cornerRadius=0 if crowded else 2, stroke=INK, strokeOpacity=0.25, invalid="show")
         .encode(color=color, tooltip=tooltip)
     )
 

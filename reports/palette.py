@@ -19,6 +19,17 @@ KIND_COLOURS = {
     "collective-broadcast": "#cc79a7",
     "send-recv": "#5f6670",
 }
+# Beside a colour that tells the axis, a kind has its shape.
+KIND_SHAPES = {
+    "all-reduce": "circle",
+    "all-gather": "square",
+    "reduce-scatter": "triangle-up",
+    "all-to-all": "diamond",
+    "ragged-all-to-all": "triangle-left",
+    "collective-permute": "cross",
+    "collective-broadcast": "triangle-down",
+    "send-recv": "triangle-right",
+}
 AXIS_COLOURS = {
     "tp": "#0077bb",
     "dp": "#ee7733",
@@ -39,10 +50,41 @@ TIME_COLOURS = {
     "sync wait": "#14a38b",
     "idle": "#a3a8b1",
 }
+# What an op does; the same hues as the share of time that it makes.
+CATEGORY_COLOURS = {
+    "compute": TIME_COLOURS["compute"],
+    "collective": TIME_COLOURS["exposed communication"],
+    "copy": TIME_COLOURS["exposed copy"],
+    "wait": TIME_COLOURS["sync wait"],
+    "control": TIME_COLOURS["idle"],
+    "empty microbatch": "#c2569b",
+}
+# Why a device is idle.
+CAUSE_COLOURS = {
+    "device": "#2f7fc1",
+    "host": "#e2711d",
+    "imbalance": "#aa4499",
+    "pipeline": "#009988",
+    "unattributed": "#8f95a0",
+    "between steps": "#8c8500",
+}
+COMPONENT_COLOURS = {
+    "attention": "#0072b2",
+    "mlp": "#d98c00",
+    "moe": "#d55e00",
+    "embedding": "#009e73",
+    "head": "#cc79a7",
+    "norm": "#3fa9dd",
+    "no component": "#8f95a0",
+}
 CLOCK_COLOURS = {"trace": "#0072b2", "host clock, mean": "#d98c00"}
 UNKNOWN_COLOUR = "#8f95a0"
 # Few bytes to many: lightness alone carries the order, so the scale survives greyscale print.
 HEAT_RANGE = ("#cfe3f3", "#7fb3dc", "#3481bd", "#13569a", "#0b3a6f")
+# Text on the light and on the dark half of the heat scale.
+HEAT_INK = ("#0b2036", "#ffffff")
+# A window that is none, because the axes overlap: no place on the heat scale, so grey.
+OVERLAP_COLOUR = "#70757f"
 
 
 def axis_colours(axes: Iterable[str]) -> dict[str, str]:
@@ -70,3 +112,10 @@ def kind_colours(kinds: Iterable[str]) -> dict[str, str]:
     names = set(kinds)
     known = {name: colour for name, colour in KIND_COLOURS.items() if name in names}
     return known | dict.fromkeys(sorted(names - set(KIND_COLOURS)), UNKNOWN_COLOUR)
+
+
+def kind_shapes(kinds: Iterable[str]) -> dict[str, str]:
+    """Each kind in `kinds`, in the palette's order, -> its shape; unknown kinds share a stroke."""
+    names = set(kinds)
+    known = {name: shape for name, shape in KIND_SHAPES.items() if name in names}
+    return known | dict.fromkeys(sorted(names - set(KIND_SHAPES)), "stroke")

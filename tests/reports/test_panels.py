@@ -8,7 +8,9 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from tests.reports.example import MIB, US, Store
+from tests.reports.example import MIB, RUN_PANELS, SITE_PANELS, US, Store
+from tests.reports.sections import facts_of, filled, rows_of
+from tests.reports.vega_lite import data, layers
 from xlahouse.reports import (
     bandwidth,
     latency,
@@ -21,22 +23,9 @@ from xlahouse.reports import (
 )
 from xlahouse.reports.palette import AXIS_COLOURS, KIND_COLOURS, TIME_COLOURS
 from xlahouse.reports.panel import draw, fill
-from xlahouse.reports.site import INDEX_PANELS, RUN_PANELS
 from xlahouse.reports.theme import MAX_MARKS
 
 TP4, DP2_TP2 = "a" * 12, "b" * 12
-
-
-def rows_of(store: Store, panel, run_id: str):
-    return store.query(panel.sql, {"run": run_id}).pl()
-
-
-def facts_of(store: Store, run_id: str):
-    return next(facts for facts in store.facts() if facts.run_id == run_id)
-
-
-def filled(store: Store, panel, run_id: str):
-    return fill(panel, rows_of(store, panel, run_id), facts_of(store, run_id))
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +35,10 @@ def figures(two_runs: Store):
     drawn = []
     for panel in RUN_PANELS:
         drawn += fill(panel, rows_of(two_runs, panel, TP4), facts[1]).figures
-    for panel in INDEX_PANELS:
+    for panel in SITE_PANELS:
         rows = two_runs.query(panel.sql, {"runs": [TP4, DP2_TP2]}).pl()
         drawn += fill(panel, rows, facts).figures
     return drawn
-
-
-def layers(spec):
-    return spec.get("layer", [spec])
-
-
-def data(spec, layer=0):
-    """Rows that a layer draws."""
-    source = layers(spec)[layer].get("data", spec.get("data"))
-    return spec["datasets"][source["name"]]
 
 
 def test_volume_adds_up_over_devices(two_runs):
@@ -244,7 +223,7 @@ def test_every_chart_is_valid_vega_lite(figures):
         files("altair.vegalite.v6.schema").joinpath("vega-lite-schema.json").read_text("utf-8")
     )
     validator = jsonschema.Draft7Validator(schema)
-    assert len(figures) == 12 + 2
+    assert len(figures) == 13 + 2
     assert [figure.title for figure in figures if not validator.is_valid(figure.spec)] == []
 
 

@@ -1,0 +1,52 @@
+"""The traffic matrix where something is not known, and where devices are many."""
+
+from __future__ import annotations
+
+from tests.reports.example import Store
+from tests.reports.sections import filled
+from tests.reports.vega_lite import data, drawn
+from xlahouse.reports import matrix
+from xlahouse.reports.palette import UNKNOWN_COLOUR
+
+
+def store_of(count, pairs):
+    """Device 0 to `count` - 1, and bytes from one to another."""
+    devices = [
+        {"run_id": "r", "device_id": d, "traced": True, "core": "tensorcore"} for d in range(count)
+    ]
+    cell = {
+        "run_id": "r",
+        "phase": "decode",
+        "axis": "ep",
+        "kind": "all-to-all",
+        "algorithm": "ring",
+    }
+    cells = [
+        {**cell, "source_device_id": a, "target_device_id": b, "bytes": size}
+        for a, b, size in pairs
+    ]
+    return Store({"runs": [{"run_id": "r"}], "devices": devices, "traffic_matrix_v1": cells})
+
+
+def test_cells_of_unknown_bytes_are_drawn_grey():
+    section = filled(store_of(2, [(0, 1, None), (1, 0, 8.0)]), matrix.PANEL, "r")
+    assert drawn(section.figures[0].spec).count(f'fill="{UNKNOWN_COLOUR}"') == 1
+    assert any(note.startswith("Cells of unknown bytes are grey") for note in section.notes)
+
+
+def test_sixteen_devices_are_a_square_and_more_take_half_the_page():
+    shapes = []
+    for count in (16, 17):
+        section = filled(store_of(count, [(0, 1, 8.0)]), matrix.PANEL, "r")
+        shapes.append(section.figures[0].shape)
+    assert shapes == ["square", "half"]
+
+
+def test_256_devices_share_64_rows():
+    ring = [(d, (d + 1) % 256, 1.0) for d in range(256)]
+    section = filled(store_of(256, ring), matrix.PANEL, "r")
+    cells = {(row["source"], row["target"]): row["bytes"] for row in data(section.figures[0].spec)}
+    # Four devices a cell: three send within it, the last to the next cell.
+    assert (cells["0-3", "0-3"], cells["0-3", "4-7"], cells["252-255", "0-3"]) == (3, 1, 1)
+    assert len(cells) == 128
+    assert section.coverage.startswith("Draws 256\u00a0B from 64 groups of sources;")
