@@ -6,13 +6,22 @@ from collections.abc import Sequence
 
 from xlahouse.reports import (
     bandwidth,
+    bursts,
+    durations,
+    expectation,
+    gaps,
     latency,
+    links,
     matrix,
     overview,
     quality,
+    reconfiguration,
     steps,
     time_split,
+    traffic_time,
     volume,
+    window_spread,
+    windows,
 )
 from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.panel import Panel
@@ -21,8 +30,23 @@ OVERVIEW, INDEX = "overview", "index"
 # Pages of a run.
 RUN_PAGES: dict[str, tuple[Panel[RunFacts], ...]] = {
     OVERVIEW: (quality.ISSUES,),
-    "communication": (volume.PANEL, matrix.PANEL, bandwidth.PANEL),
-    "intervals": (),
+    "communication": (
+        volume.PANEL,
+        expectation.PANEL,
+        durations.PANEL,
+        bandwidth.PANEL,
+        matrix.PANEL,
+        links.PANEL,
+    ),
+    "intervals": (
+        traffic_time.PANEL,
+        gaps.SUMMARY,
+        gaps.SPREAD,
+        bursts.PANEL,
+        windows.PANEL,
+        window_spread.PANEL,
+        reconfiguration.PANEL,
+    ),
     "time": (time_split.PANEL,),
     "efficiency": (latency.PANEL, steps.PANEL),
     "scheduling": (),
