@@ -102,7 +102,7 @@ PORTABLE: dict[str, frozenset[str]] = {
     }.items()
 }
 
-# What a query may hold besides, since its rows come in an order.
+# What a query may hold besides: its rows come in an order, and people nest one in another.
 QUERIES: dict[str, frozenset[str]] = {
     name: frozenset(parts.split())
     for name, parts in {
@@ -111,6 +111,8 @@ QUERIES: dict[str, frozenset[str]] = {
         "Limit": "expression",
         "Offset": "expression",
         "Join": "using",
+        "Subquery": "alias this",
+        "Exists": "this",
         "Group": "all",
         "Var": "this",
     }.items()
@@ -147,6 +149,7 @@ REASONS: dict[str, str] = {
     "JSONExtractScalar": "JSON arrows are not carried over; parse at ingest",
     "DPipe": "write concat(…), which skips NULLs on both",
     "Limit": "keeps other rows on each engine",
+    "In": "a query's rows give false on Spark where NULL is meant; use EXISTS or a join",
     "First": "has no order; use min or max",
     "AnyValue": "has no order; use min or max",
     "ArgMax": "has no order among equals; use a row number",
