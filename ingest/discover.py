@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from xlahouse.capture.errors import ManifestError, TraceFormatError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
+from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
 from xlahouse.ingest.chrome_files import (
     JSON,
     SNIFFED,
@@ -31,7 +32,8 @@ class RunFiles:
     """The files of one run, and its manifest's place where it has one.
 
     spares: Chrome traces that say less of what an xplane says, by the xplane's path: read where that
-    cannot be. replaced: such xplanes, by path, and why they could not be.
+    cannot be. replaced: such xplanes, by path, and why they could not be. card_path: the workload card
+    beside it; card_problem: why there is none.
     """
 
     name: str
@@ -39,6 +41,8 @@ class RunFiles:
     manifest_path: str | None = None
     spares: tuple[tuple[str, str], ...] = ()
     replaced: tuple[tuple[str, str], ...] = ()
+    card_path: str | None = None
+    card_problem: str = ""
 
     def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
         """The run with spares for files that were refused; None where there is no spare for any."""
@@ -72,9 +76,9 @@ class Found:
 def find_runs(path: str) -> Found:
     """The runs under a path or URL.
 
-    A `trace_<timestamp>.trace` folder is one run, whatever sessions lie in it; so is a
-    `plugins/profile/<session>` folder. A trace file anywhere else is a run of its own. A Chrome trace
-    beside an xplane of the same host is its spare.
+    A `trace_<timestamp>.trace` folder is one run, whatever sessions lie in it; so is a folder with a
+    workload card, which gives the run its name; so is a `plugins/profile/<session>` folder. A trace file
+    anywhere else is a run of its own. A Chrome trace beside an xplane of the same host is its spare.
 
     Raises:
         XlahouseError: nothing is there, or nothing that can be read.
@@ -100,10 +104,20 @@ def find_runs(path: str) -> Found:
             f"{path}: no {XPLANE} files and no Chrome traces; point at a profiler's log folder"
         )
     spares = _spares(xplanes, chrome)
+    cards = card_folders(fs, _beside(fs, root) if files == [root] else files)
     groups: dict[str, list[str]] = {}
     for file in sorted([*xplanes, *(file for file in chrome if file not in spares.values())]):
-        groups.setdefault(_run_key(file), []).append(file)
-    return Found([_run(fs, key, tuple(group), spares) for key, group in groups.items()], problems)
+        groups.setdefault(_run_key(file, cards), []).append(file)
+    runs = [_run(fs, key, tuple(group), spares, cards) for key, group in groups.items()]
+    return Found(runs, problems)
+
+
+def _beside(fs: fsspec.AbstractFileSystem, file: str) -> list[str]:
+    """Files of a file's folder, as far as it can be listed."""
+    try:
+        return [str(path) for path in fs.ls(file.rpartition("/")[0], detail=False)]
+    except OSError:
+        return []
 
 
 def _refuse_others(files: list[str]) -> None:
@@ -166,19 +180,26 @@ def _hidden(path: str) -> bool:
     return any(part.startswith(".") for part in path.split("/"))
 
 
-def _run_key(path: str) -> str:
+def _run_key(path: str, cards: dict[str, CardFolder]) -> str:
     """The folder or file that stands for the run that a trace file belongs to."""
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], start=1):
         if TRACE_DIR.match(part):
             return "/".join(parts[:depth])
+    row = folder_of(path, cards)
+    if row is not None:
+        return row
     if len(parts) > 3 and parts[-4:-2] == ["plugins", "profile"]:
         return "/".join(parts[:-1])
     return path
 
 
 def _run(
-    fs: fsspec.AbstractFileSystem, key: str, members: tuple[str, ...], spares: dict[str, str]
+    fs: fsspec.AbstractFileSystem,
+    key: str,
+    members: tuple[str, ...],
+    spares: dict[str, str],
+    cards: dict[str, CardFolder],
 ) -> RunFiles:
     folder, _, last = key.rpartition("/")
     paths = tuple(_unstripped(fs, file) for file in members)
@@ -186,12 +207,16 @@ def _run(
     manifest = f"{folder}/metadata_{match['timestamp']}.json" if match else None
     if manifest is not None and not fs.exists(manifest):
         manifest = None
-    name = last if match else host_of(xplane_stem(members[0]))
+    card = cards.get(folder_of(members[0], cards) or "")
+    own_name = card.name if card is not None else host_of(xplane_stem(members[0]))
+    name = last if match else own_name
     return RunFiles(
         name,
         paths,
         manifest and _unstripped(fs, manifest),
         tuple((_unstripped(fs, f), _unstripped(fs, spares[f])) for f in members if f in spares),
+        card_path=_unstripped(fs, card.path) if card is not None and card.path else None,
+        card_problem=card.problem if card is not None else "",
     )
 
 

@@ -19,6 +19,10 @@ _TEXT = """
 async_unpaired | a start or done of a collective lacks its partner: profiling began or ended between | that transfer is left out
 bad_replica_groups | groups of a collective contradict themselves or the device assignment | its group, axis and wire bytes are NULL
 bad_time | events with an impossible time: negative, not finite, or beyond 26 days | those events are rejected, and counted in coverage
+card_contradicts | a workload card says other than the trace or the manifest | these count, and the card's value is left out
+card_field | a workload card has a wrong value, or a field that cards do not have | that field is left out
+card_filled | facts that the trace lacks were taken from a workload card | they are as right as the card; the order of several mesh axes is assumed
+card_unreadable | a workload card beside the trace is none, or there are several | what it would say is NULL
 category_inferred | no HLO says what an op is; its name or instruction text does | its category may be wrong, its payload is NULL where the text has none
 clocks_unknown | a file does not say when its profile started | times of different files cannot be compared, arrivals are NULL
 collective_kind_unknown | an NCCL kernel that sends and receives, which may be part of any collective | its kind is NULL

@@ -14,6 +14,7 @@ from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import Manifest, MeshAxis
 from xlahouse.ingest import hlo_dumps
 from xlahouse.ingest.assemble import Run, assemble
+from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.frames import Issue
@@ -49,6 +50,7 @@ class Options:
     name: str | None = None
     device_kind: str | None = None
     hlo_dump: str | None = None
+    card: str | None = None
 
 
 def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
@@ -65,8 +67,9 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     own_name = manifest.name if manifest else run.name
     name = options.name or (known["name"] if known else own_name)
     dumps = hlo_dumps.list_dumps(options.hlo_dump) if options.hlo_dump is not None else None
-    shaping = _shaping(dumps)
-    if known is not None and _is_current(store, known) and shaping in ("{}", known["options"]):
+    card = _card(run, options)
+    shaping = _shaping(dumps, card)
+    if known is not None and _is_current(store, known) and _shaped_so(known, shaping):
         store.create(version("xlahouse"))
         rows = _rows_of(known["files"])
         _check_options(options, known["expected_device_count"] or 0)
@@ -89,8 +92,12 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         tables = write_tables(built, writer)
         check_coverage(tables.coverage)
         row = run_row(run_id, name, sources, manifest, raw_manifest, tables, damaged=bool(refused))
-        row |= {"source": _source_of(files), "options": shaping}
+        row |= {"source": _source_of(files), "options": msgspec.json.encode(shaping).decode()}
+        filled, from_card = fill(row, card) if card is not None else ({}, [])
+        row |= filled
         found = [
+            *from_card,
+            *_card_problem(run),
             *_refusals(refused),
             *_replacements(run),
             *from_dumps,
@@ -123,11 +130,29 @@ def _rows_of(files: list[dict[str, Any]]) -> dict[str, int]:
     return _all_rows(rows)
 
 
-def _shaping(dumps: list[Dump] | None) -> str:
-    """The options that shape a run's tables, as JSON: a run is written anew when they change."""
-    if dumps is None:
-        return "{}"
-    return msgspec.json.encode({"hlo_dump": hlo_dumps.fingerprint_of(dumps)}).decode()
+def _card(run: RunFiles, options: Options) -> FoundCard | None:
+    """The workload card that the user names, else the one beside the trace."""
+    if options.card is not None:
+        return read_given(options.card)
+    return read_beside(run.card_path) if run.card_path is not None else None
+
+
+def _card_problem(run: RunFiles) -> list[Issue]:
+    if not run.card_problem:
+        return []
+    return [Issue("warning", "card_unreadable", run.card_problem, run.name)]
+
+
+def _shaping(dumps: list[Dump] | None, card: FoundCard | None) -> dict[str, str]:
+    """The options that shape a run's tables: a run is written anew when they change."""
+    shaping = {} if dumps is None else {"hlo_dump": hlo_dumps.fingerprint_of(dumps)}
+    return shaping if card is None else shaping | {"card": card.sha256}
+
+
+def _shaped_so(known: dict[str, Any], shaping: dict[str, str]) -> bool:
+    """Whether a run was written with these options; one that is not given again is no change."""
+    options: dict[str, str] = msgspec.json.decode(known["options"] or "{}")
+    return shaping.items() <= options.items()
 
 
 def _is_current(store: Store, known: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from multiprocessing import get_context
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.card import read_given
 from xlahouse.ingest.discover import RunFiles, find_runs
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
 from xlahouse.ingest.run_index import write_index
@@ -43,6 +44,7 @@ def ingest_paths(
     name: str | None = None,
     device_kind: str | None = None,
     hlo_dump: str | None = None,
+    card: str | None = None,
     strict: bool = False,
     on_event: OnEvent = lambda message: None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -59,6 +61,7 @@ def ingest_paths(
         name: what to call the run. Files that lie apart and have no manifest are then one run.
         device_kind: overrides the kind of device, as a setting.
         hlo_dump: folder with the compiler's dumps of HLO, for programs whose HLO the traces lack.
+        card: workload card that fills what the traces lack, in place of cards beside them.
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
         on_progress: called with (runs done, runs in all).
@@ -66,10 +69,13 @@ def ingest_paths(
 
     Raises:
         IngestError: files were refused, or `strict` found something; all other runs are ingested.
+        ManifestError: the card cannot be read, or a value in it is wrong; nothing is ingested.
     """
+    if card is not None:
+        read_given(card)
     runs, problems = _find_all(paths)
     runs = _as_one(runs, name, problems)
-    options = Options(tuple(mesh) if mesh else None, name, device_kind, hlo_dump)
+    options = Options(tuple(mesh) if mesh else None, name, device_kind, hlo_dump, card)
     results: list[IngestResult] = []
     if runs:
         _clear_leftovers(root, on_event)

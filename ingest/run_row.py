@@ -92,6 +92,8 @@ def run_row(
             "framework_versions": msgspec.json.encode(manifest.framework_versions).decode(),
             "mesh": [{"axis": axis.axis, "size": axis.size} for axis in manifest.mesh],
             "setup": setup_of(manifest),
+            "workload": "inference",
+            "iterations": len(manifest.requests) * manifest.output_tokens or None,
             "manifest": raw_manifest.decode(),
         }
     )

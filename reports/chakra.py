@@ -11,6 +11,7 @@ import polars as pl
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.chakra_nodes import device_nodes
 from xlahouse.reports.chakra_proto import write_trace
+from xlahouse.reports.naming import file_stems
 from xlahouse.sql.warehouse import Warehouse
 
 CHUNK = 65_536  # nodes that are encoded at once
@@ -50,6 +51,7 @@ def write_chakra(
     npu_of = devices.select("device_id").with_row_index("npu").cast({"npu": pl.Int64})
     groups = _numbered(warehouse.query(_GROUPS, given).pl(), npu_of)
     (name,) = warehouse.query("select name from runs where run_id = $run", given).rows[0]
+    stem = file_stems({run_id: name})[run_id]
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "comm_groups.json"]
     members = groups.select("group", "npus").unique("group").sort("group").rows()
@@ -60,7 +62,7 @@ def write_chakra(
         nodes = device_nodes(
             warehouse, run_id, device, npu_of, groups.drop("members", "npus", strict=False)
         )
-        path = folder / f"{_stem(str(name or run_id))}.{npu}.et"
+        path = folder / f"{stem}.{npu}.et"
         draft = path.with_name(f".{path.name}.partial")
         with draft.open("wb") as file:
             write_trace(file, nodes.iter_slices(CHUNK), about | {"device_id": str(device)})
@@ -82,8 +84,3 @@ def _numbered(groups: pl.DataFrame, npu_of: pl.DataFrame) -> pl.DataFrame:
         pl.Series("npus", named, pl.List(pl.Int64)),
         pl.Series("group", [numbers[tuple(members)] for members in named], pl.Int64),
     )
-
-
-def _stem(name: str) -> str:
-    """A run's name as part of a file's."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)

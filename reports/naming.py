@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.facts import RunFacts
@@ -11,14 +11,26 @@ from xlahouse.reports.facts import RunFacts
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def page_names(runs: Sequence[RunFacts]) -> dict[str, str]:
-    """run_id -> file name: from the run's name, and the start of its id where names clash."""
-    slugs = {facts.run_id: _UNSAFE.sub("-", facts.name).strip("-.")[:80] for facts in runs}
+def file_stems(names: Mapping[str, str | None]) -> dict[str, str]:
+    """run_id -> the start of its files' names: the run's name, with the start of its id where names clash.
+
+    Args:
+        names: run_id -> name, of all runs whose files lie together.
+    """
+    slugs = {
+        run_id: _UNSAFE.sub("-", name or "").strip("-.")[:80] for run_id, name in names.items()
+    }
     folded = [slug.lower() for slug in slugs.values()]  # some file systems ignore case
     return {
-        run_id: f"run-{slug if slug and folded.count(slug.lower()) == 1 else _with_id(slug, run_id)}.html"
+        run_id: slug if slug and folded.count(slug.lower()) == 1 else _with_id(slug, run_id)
         for run_id, slug in slugs.items()
     }
+
+
+def page_names(runs: Sequence[RunFacts]) -> dict[str, str]:
+    """run_id -> file name of its page."""
+    stems = file_stems({facts.run_id: facts.name for facts in runs})
+    return {run_id: f"run-{stem}.html" for run_id, stem in stems.items()}
 
 
 def choose_runs(known: Sequence[RunFacts], wanted: Sequence[str]) -> list[RunFacts]:

@@ -82,6 +82,7 @@ PORTABLE: dict[str, frozenset[str]] = {
         "Concat": "coalesce expressions safe",
         "ConcatWs": "coalesce expressions safe",
         "Lower": "this",
+        "RegexpExtract": "expression group null_if_pos_overflow this",
         "Replace": "expression replacement this",
         "Upper": "this",
         # Aggregates and windows

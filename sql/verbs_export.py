@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +64,35 @@ def chakra(
     _export_each(runs, output, warehouse, "", write_chakra)
 
 
+@export_app.command("ccl-bench")
+def ccl_bench(
+    runs: RunsArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the rows' folders.")],
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Write rows for CCL-Bench: a folder a run that its tools accept, and the rows of its website.
+
+    A folder has the workload card and the whole trace as Chrome JSON; benchmark_data.json has each
+    run's metrics by CCL-Bench's definitions (as the view ccl_legacy) and, as xlahouse_METRIC, by ours
+    (ccl_bench), null where they cannot be known. Fields that CCL-Bench asks for and nothing tells are
+    named, never made up.
+
+    \b
+    Examples:
+      xlahouse export ccl-bench tp4 -o rows
+      xlahouse export ccl-bench tp4 dp2.tp2 -w wh -o rows
+    """
+    from xlahouse.reports.ccl_rows import write_rows
+    from xlahouse.sql.progress import progress
+
+    with open_warehouse(warehouse) as opened, progress("export") as say:
+        ids = list(dict.fromkeys(opened.resolve_run(run) for run in runs))
+        for row in write_rows(opened, ids, output, lambda line: say(line, passing=True)):
+            print(row.folder)
+            for remark in row.remarks:
+                print(f"{row.folder.name}: {remark}", file=sys.stderr)
+
+
 @export_app.command()
 def duckdb(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file, such as runs.duckdb.")],
@@ -111,25 +139,16 @@ def _export_each(
     write: Callable[[Warehouse, str, Path, Callable[[str], None]], object],
 ) -> None:
     """Write each run into a file of its own (a folder, without a suffix) and print their names."""
+    from xlahouse.reports.naming import file_stems
     from xlahouse.sql.progress import progress
 
     with open_warehouse(root) as warehouse, progress("export") as say:
         ids = dict.fromkeys(warehouse.resolve_run(run) for run in runs)
-        names = {row["run_id"]: row["name"] or row["run_id"] for row in warehouse.runs()}
+        names = {row["run_id"]: row["name"] for row in warehouse.runs() if row["run_id"] in ids}
+        stems = file_stems(names)
         several = len(ids) > 1 or (suffix != "" and output.is_dir())
         (output if several else output.parent).mkdir(parents=True, exist_ok=True)
         for run_id in ids:
-            path = (
-                output / f"{_file_name(names[run_id], run_id, ids, names)}{suffix}"
-                if several
-                else output
-            )
+            path = output / f"{stems[run_id]}{suffix}" if several else output
             write(warehouse, run_id, path, lambda line: say(line, passing=True))
             print(path)
-
-
-def _file_name(name: str, run_id: str, ids: dict[str, None], names: dict[str, str]) -> str:
-    """The run's name where it can be one and is the only one, with its id where not."""
-    plain = re.sub(r"[^\w.+-]+", "_", name).strip("._") or run_id
-    alike = [other for other in ids if names[other] == name]
-    return plain if len(alike) == 1 and plain == name else f"{plain}-{run_id}"

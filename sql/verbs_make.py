@@ -129,6 +129,10 @@ def ingest(
         str | None,
         typer.Option("--hlo-dump", help="Folder with the compiler's dumps of optimized HLO."),
     ] = None,
+    card: Annotated[
+        str | None,
+        typer.Option("--card", help="Workload card (YAML) that fills what the traces lack."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
     ] = False,
@@ -144,6 +148,7 @@ def ingest(
       xlahouse ingest traces
       xlahouse ingest host0.xplane.pb -w wh --mesh dp=2,tp=4 --run baseline
       xlahouse ingest traces --hlo-dump /tmp/xla_dump
+      xlahouse ingest host.trace.json.gz --card llama-tp2-tpu.yaml
       xlahouse ingest gs://b/traces -w gs://b/wh --engine spark --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("local", "spark"), conf)
@@ -159,7 +164,7 @@ def ingest(
 
         each = each_on(start_session(spark_settings(conf)))
         paths, warehouse = [_anywhere(path) for path in paths], _anywhere(warehouse)
-        hlo_dump = hlo_dump and _anywhere(hlo_dump)
+        hlo_dump, card = hlo_dump and _anywhere(hlo_dump), card and _anywhere(card)
     with progress("ingest") as say:
         results = ingest_paths(
             paths,
@@ -169,6 +174,7 @@ def ingest(
             name=run,
             device_kind=device_kind,
             hlo_dump=hlo_dump,
+            card=card,
             strict=strict,
             on_event=say,
             on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),

@@ -1,6 +1,7 @@
 -- one row per run and device
 -- The peaks that ratios are taken against, each number by itself: the one that the user set; else the
--- shipped table's, by the kind of device that the user set, else by the trace's; else the trace's
+-- shipped table's, by the kind of device that the user set, else by the trace's, else (where that
+-- says TPU and no more) by the workload card's; else the trace's
 -- own. A chip's FLOP/s and HBM bandwidth are shared evenly by its devices (a chip of a kind that is
 -- not in the shipped table is taken to be one device); a link is a link, so its bandwidth is not.
 -- Devices whose identity was deduced (virtual CPU devices) have no peaks, and SparseCores none but
@@ -9,7 +10,7 @@ with named as (
     select
         d.*,
         s.chip_flops_per_s, s.chip_hbm_bytes_per_s, s.link_bytes_per_s,
-        coalesce(s.device_kind, d.kind, r.device_kind) as chosen_kind,
+        coalesce(s.device_kind, nullif(d.kind, 'TPU'), r.device_kind, d.kind) as chosen_kind,
         case when s.device_kind is null then 'table' else 'setting' end as table_source,
         coalesce(d.core, 'tensorcore') <> 'sparsecore' as has_chip_peaks
     from devices as d

@@ -59,6 +59,7 @@ def test_the_verbs() -> None:
         "compact",
         "compare",
         "drop",
+        "export ccl-bench",
         "export chakra",
         "export duckdb",
         "export perfetto",

@@ -1,0 +1,204 @@
+"""Reads and writes workload cards; what is wrong with a field is told with its line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import yaml
+
+from xlahouse.capture.card import Card, ModelArch, stated
+from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.yaml_lines import line_of
+
+_ABSENT = {"", "n/a", "na", "tbd", "none", "null", "-"}  # ways to say that a value is not known
+_EXECUTOR = "Model-executor"
+# Names of one fact in older cards -> its place.
+_OLDER_NAMES = {
+    "num_active_params": "num_params_active",
+    "num_params_activated": "num_params_active",
+}
+_BANDWIDTH = re.compile(r"^\s*([0-9.]+)\s*(G[Bb](?:ps|it/s|/s)?)\s*$")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a field. line: 1-based. foreign: cards have no such field, so it costs nothing."""
+
+    path: str
+    line: int | None
+    message: str
+    foreign: bool = False
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line is not None else ""
+        return f"{where}{self.path}: {self.message}"
+
+
+def looks_like_card(text: str) -> bool:
+    """Whether a YAML file is a workload card, by its top level."""
+    return re.search(r"^workload\s*:", text, re.MULTILINE) is not None
+
+
+def read_card(text: str, where: str) -> tuple[Card, list[Problem]]:
+    """(what the card says, what is wrong with it); a field at fault is left out of the former.
+
+    N/A, TBD and empty values say nothing. `Model-executor` is read at the top level, where
+    CCL-Bench's tools look for it, and inside `workload`; sizes of the model beside `model_arch` too.
+
+    Raises:
+        ManifestError: it is no card at all; names the file, and the line where known.
+    """
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise ManifestError(f"{where}{line}: not YAML: {problem}; mend the line") from error
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{where}: {error}; put what is meant as text into quotes") from error
+    if not isinstance(raw, dict) or not isinstance(raw.get("workload"), dict):
+        raise ManifestError(f"{where}: no workload card: it has no mapping `workload`")
+    problems: list[Problem] = []
+    fields = _converted(Card, _canonical(raw), (), text, problems)
+    return msgspec.convert(fields, Card), problems
+
+
+def checked_card(text: str, where: str) -> Card:
+    """A card without a wrong value; fields that cards do not have are passed over.
+
+    Raises:
+        ManifestError: it is none, or a value is wrong; a line for each.
+    """
+    card, problems = read_card(text, where)
+    wrong = [problem for problem in problems if not problem.foreign]
+    if wrong:
+        raise ManifestError("\n".join(f"{where}, {problem}" for problem in wrong))
+    return card
+
+
+def card_text(card: Card) -> str:
+    """The card as YAML; what it does not say is not there."""
+    return yaml.safe_dump(stated(card), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _canonical(raw: dict[Any, Any]) -> dict[str, Any]:
+    """The card with each fact in its one place, and without what says nothing."""
+    card: dict[str, Any] = _said(raw)
+    workload = dict(card.get("workload") or {})
+    nested = workload.pop(_EXECUTOR, None)
+    if nested is not None:
+        card[_EXECUTOR] = _merged(nested, card.get(_EXECUTOR))
+    model = workload.get("model")
+    if isinstance(model, dict):
+        workload["model"] = _with_arch(model)
+    card["workload"] = workload
+    return card
+
+
+def _with_arch(model: dict[str, Any]) -> dict[str, Any]:
+    names = {*ModelArch.__struct_fields__, *_OLDER_NAMES}
+    beside = {name: value for name, value in model.items() if name in names}
+    arch = model.get("model_arch", {})
+    if not isinstance(arch, dict):
+        return model
+    sizes = {_OLDER_NAMES.get(name, name): value for name, value in (beside | arch).items()}
+    rest = {name: value for name, value in model.items() if name not in {*names, "model_arch"}}
+    return rest | ({"model_arch": sizes} if sizes else {})
+
+
+def _merged(under: Any, over: Any) -> Any:
+    if isinstance(under, dict) and isinstance(over, dict):
+        names = dict.fromkeys([*under, *over])
+        return {name: _merged(under.get(name), over.get(name)) for name in names}
+    return under if over is None else over
+
+
+def _said(value: Any) -> Any:
+    """A value without the parts that say nothing; a list keeps its places."""
+    if isinstance(value, dict):
+        said = {str(name): _said(part) for name, part in value.items()}
+        return {name: part for name, part in said.items() if part is not None}
+    if isinstance(value, list):
+        parts = [_said(part) for part in value]
+        return parts if any(part is not None for part in parts) else None
+    if isinstance(value, str):
+        return None if value.strip().lower() in _ABSENT else value.strip()
+    return value
+
+
+def _converted(
+    kind: type[msgspec.Struct],
+    given: dict[str, Any],
+    steps: tuple[str, ...],
+    text: str,
+    problems: list[Problem],
+) -> dict[str, Any]:
+    """The fields of a part that are right, each of its proper type."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    right: dict[str, Any] = {}
+    for name, value in given.items():
+        path = (*steps, name)
+        if name not in fields:
+            said = "no field of a workload card; it is not read"
+            problems.append(_problem(path, text, said, foreign=True))
+            continue
+        wanted = fields[name].type
+        if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+            if isinstance(value, dict):
+                right[name] = _converted(wanted, value, path, text, problems)
+            else:
+                problems.append(_problem(path, text, "has to be a mapping"))
+            continue
+        try:
+            right[name] = msgspec.to_builtins(
+                msgspec.convert(_plain(value, wanted), wanted, strict=False)
+            )
+        except msgspec.ValidationError as error:
+            problems.append(_problem(path, text, _explained(value, wanted, str(error))))
+    return right
+
+
+def _plain(value: Any, wanted: Any) -> Any:
+    """Numbers where text is wanted, as in `version: 2.9`, and empty variables, are no faults."""
+    if "str" in str(wanted):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        if isinstance(value, dict):
+            return {
+                name: part if isinstance(part, str) else str(part) for name, part in value.items()
+            }
+    if isinstance(value, list) and "float" not in str(wanted):
+        return [part for part in value if part is not None]
+    return value
+
+
+def _explained(value: Any, wanted: Any, error: str) -> str:
+    """A complaint in the words of the card."""
+    for part in value if isinstance(value, list) else [value]:
+        match = _BANDWIDTH.match(part) if isinstance(part, str) else None
+        if match:
+            amount = float(match[1]) * (8 if "B" in match[2] else 1)
+            return f"{part!r}: write gigabits a second as a number alone: {amount:g}"
+    choices = re.findall(r"'([^']+)'", str(wanted)) if "Literal" in str(wanted) else []
+    if choices:
+        return f"{value!r} is not one of {', '.join(choices)}"
+    return f"{value!r}: {error[:1].lower()}{error[1:]}"
+
+
+def _problem(path: tuple[str, ...], text: str, message: str, foreign: bool = False) -> Problem:
+    return Problem(".".join(path), _line(path, text), message, foreign)
+
+
+def _line(path: tuple[str, ...], text: str) -> int | None:
+    """Where a field stands, in whichever of its places; else the nearest part that holds it."""
+    inner = ("workload", *path) if path[0] == _EXECUTOR else path
+    beside = tuple(step for step in path if step != "model_arch")
+    for steps in (path, inner, beside):
+        line = line_of(text, steps)
+        if line is not None:
+            return line
+    return _line(path[:-1], text) if len(path) > 1 else None
