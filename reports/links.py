@@ -154,6 +154,8 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     """How many links carry how much."""
     linked = rows.drop_nulls("topology")
+    if linked.is_empty():
+        return f"No link is known; {facts.covered()}"
     sent = known_total(linked, "bytes")
     carried = "an unknown number of bytes" if sent is None else show_bytes(sent)
     return (
