@@ -6,10 +6,17 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql.interrupt import Cancelled
 from xlahouse.sql.nearest import suggest
+
+if TYPE_CHECKING:
+    import duckdb
+
+QUALIFIED = re.compile(r'Values list "([^"]+)" does not have a column named "([^"]+)"')
+STATEMENTS = ("select", "from", "with", "describe", "show", "summarize", "explain", "values")
 
 
 @contextmanager
@@ -68,15 +75,50 @@ def explain_error(error: Exception, sql: str) -> QueryError:
     message = headline(error)
     if type(error).__name__ == "OutOfMemoryException":
         message = f"not enough memory: {message}; filter or aggregate more, or give more memory"
+    message += _hint(message, text)
+    line, column = _caret(text, sql)
+    return QueryError(message, sql, line, column)
+
+
+def explain_qualified(
+    error: Exception, sql: str, cursor: duckdb.DuckDBPyConnection
+) -> QueryError | None:
+    """DuckDB's error for `v.axiss`, which names no candidates, with the columns of what `v` stands for."""
+    import duckdb
+
+    missing = QUALIFIED.search(str(error))
+    if missing is None:
+        return None
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    alias, name = missing.groups()
+    hint = ""
+    try:
+        for table in parse_one(sql, read="duckdb").find_all(exp.Table):
+            if table.alias_or_name.lower() == alias.lower():
+                hint = suggest(name, cursor.sql(f"from {table.name}").columns)
+                hint = hint or f"; DESCRIBE {table.name} lists them"
+    except (SqlglotError, duckdb.Error):  # a query in FROM, or what sqlglot cannot read
+        hint = ""
+    line, column = _caret(str(error), sql)
+    return QueryError(f"{alias} has no column {name}{hint}", sql, line, column)
+
+
+def _hint(message: str, text: str) -> str:
+    """What may have been meant, from the candidates that DuckDB names below its first line."""
     missing = re.search(r'column "([^"]+)"|column named "([^"]+)"', message)
     bindings = re.search(r"Candidate bindings: (.*)", text)
     if missing and bindings:
         candidates = re.findall(r'"([^"]+)"', bindings[1])
-        name = missing[1] or missing[2]
-        hint = suggest(name, candidates)
-        message += hint or f"; there are {', '.join(candidates)}"
-    line, column = _caret(text, sql)
-    return QueryError(message, sql, line, column)
+        hint = suggest(missing[1] or missing[2], candidates)
+        return hint or f"; there are {', '.join(candidates)}"
+    if meant := re.search(r'\nDid you mean "([^"]+)"', text):
+        return f"; did you mean {meant[1]}?"
+    if tables := re.search(r"\nCandidate tables?: (.*)", text):
+        return f"; the query reads {tables[1].replace('memory.', '').replace(chr(34), '')}"
+    start = re.match(r'syntax error at or near "(\w+)"', message)
+    return suggest(start[1], STATEMENTS) if start and f"LINE 1: {start[1]}" in text else ""
 
 
 def headline(error: Exception) -> str:
@@ -86,7 +128,10 @@ def headline(error: Exception) -> str:
 
 
 def _caret(text: str, sql: str) -> tuple[int | None, int | None]:
-    """Line and column from DuckDB's `LINE 2: …` and the caret below it."""
+    """Line and column from DuckDB's `LINE 2: …` and the caret below it.
+
+    The statement that failed may hold the query further down, so the line's text counts.
+    """
     lines = text.splitlines()
     for shown, below in pairwise(lines):
         match = re.match(r"LINE (\d+): ", shown)
@@ -94,8 +139,14 @@ def _caret(text: str, sql: str) -> tuple[int | None, int | None]:
             continue
         line, at = int(match[1]), below.index("^") - match.end()
         excerpt = shown[match.end() :]
-        if excerpt.startswith("..."):
-            source = sql.splitlines()[line - 1] if line <= len(sql.splitlines()) else ""
-            at += max(source.find(excerpt[3:].removesuffix("...")), 0) - 3
-        return line, at + 1
+        begins = 3 if excerpt.startswith("...") else 0
+        part = excerpt[begins:].removesuffix("...")
+        sources = sql.splitlines()
+        fits = [number for number, source in enumerate(sources, start=1) if part in source]
+        if line not in fits:
+            if len(fits) != 1:
+                return None, None
+            line = fits[0]
+        start = sources[line - 1].find(part) - begins if begins else 0
+        return line, at + start + 1
     return None, None

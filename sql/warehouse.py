@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.sql.blame import blame, place
+from xlahouse.sql.blame import blame, explain_qualified, place
 from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.interrupt import OnProgress
@@ -241,6 +241,10 @@ def _relation(
     try:
         return cursor.sql(sql, params=given or None)
     except (duckdb.BinderException, duckdb.CatalogException) as error:
-        if "LINE " not in str(error):
+        failed = error
+    if "LINE " not in str(failed):
+        try:
             cursor.execute(sql, given or None)  # fails alike, and says where
-        raise
+        except (duckdb.BinderException, duckdb.CatalogException) as error:
+            failed = error
+    raise explain_qualified(failed, sql, cursor) or failed

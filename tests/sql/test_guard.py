@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError
-from xlahouse.sql import Warehouse
+from xlahouse.sql import Result, Warehouse
 from xlahouse.sql.guard import TABLE_FUNCTIONS
 
 
@@ -233,13 +234,26 @@ def test_local_variables_are_not_tables(warehouse: Warehouse) -> None:
         ("with a as (from nowhere) from a", "no table or view nowhere", 1, 17),
         ("select nosuch(1)", "nosuch", 1, 8),
         ("select cast('x' as int)", "Could not convert string 'x'", 1, 8),
+        ("select 1,\n cast(op as int) from ops", "Could not convert string 'a'", 2, 2),
+        ("selct op from ops", "did you mean select?", 1, 1),
+        ("select lenght(op) from ops", "lenght does not exist; did you mean length?", 1, 8),
+        ("select o.opp from ops as o", "o has no column opp; did you mean op", 1, 8),
+        ("from ops where ops.bogus = 1", "ops has no column bogus; DESCRIBE ops", 1, 16),
+        ("select s.b from (select 1 as a) s", "s has no column b", 1, 8),
+        ("select p.op from ops as o", '"p" not found; the query reads o', 1, 8),
     ],
 )
+@pytest.mark.parametrize("read", [Result.arrow, lambda result: result.head(5)], ids=["all", "few"])
 def test_errors_say_where(
-    warehouse: Warehouse, sql: str, message: str, line: int, column: int
+    warehouse: Warehouse,
+    sql: str,
+    message: str,
+    line: int,
+    column: int,
+    read: Callable[[Result], object],
 ) -> None:
     with pytest.raises(QueryError) as caught:
-        warehouse.query(sql).arrow()
+        read(warehouse.query(sql))
     assert message in str(caught.value)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert "\n" not in str(caught.value)
