@@ -63,7 +63,7 @@ def stacked(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Bytes a second by bin, stacked by axis; dragging moves along time, the wheel with Shift zooms."""
+    """Bytes a second by bin, stacked by axis; dragging moves along time, the wheel with Ctrl zooms."""
     data = stacked(rows)
     ends = (data["since_ps"] + data["duration_ps"]) / 1e12
     clock = suit(ends, SECONDS)
@@ -79,8 +79,9 @@ def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
         (pl.col("bottom") / speed.factor).alias("bottom"),
         (pl.col("top") / speed.factor).alias("top"),
     )
+    # A plain wheel scrolls the page, and with Shift browsers scroll sideways.
     zoom = alt.selection_interval(
-        bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]", name="zoom"
+        bind="scales", encodings=["x"], zoom="wheel![event.ctrlKey || event.metaKey]", name="zoom"
     )
     span = alt.Scale(domain=[0, float(drawn["to"].to_list()[-1])], nice=False)
     chart = (
@@ -113,9 +114,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     if rows["rate_bytes_per_s"].null_count() == len(rows):
         return []
     width = show_ps(rows["duration_ps"].to_list()[0])
-    note = (
-        f"A bar is {width}. Drag to move along time; Shift and the wheel zoom; double-click resets."
-    )
+    note = f"A bar is {width}. Drag moves, Ctrl and wheel zoom, a double click shows all again."
     return [Figure("Traffic over time, by axis", timeline_chart(rows), note, shape="wide")]
 
 

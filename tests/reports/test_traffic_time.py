@@ -74,7 +74,7 @@ def test_zooming_leaves_the_wheel_to_the_page(store):
     assert zoom["select"] == {
         "type": "interval",
         "encodings": ["x"],
-        "zoom": "wheel![event.shiftKey]",
+        "zoom": "wheel![event.ctrlKey || event.metaKey]",
     }
 
 
