@@ -49,8 +49,8 @@ with found as (
         case d when 1 then 'x' when 2 then 'y' when 3 then 'z' end as dimension,
         there[d] = here[d] + 1 or there[d] = 0 and here[d] = sizes[d] - 1 and sizes[d] > 2 as is_forward,
         case d
-            when 1 then here[3] * sizes[2] + here[2]
-            when 2 then here[3] * sizes[1] + here[1]
+            when 1 then coalesce(here[3], 0) * sizes[2] + here[2]
+            when 2 then coalesce(here[3], 0) * sizes[1] + here[1]
             when 3 then here[2] * sizes[1] + here[1]
         end as line
     from turned
@@ -204,7 +204,7 @@ def _busiest(linked: pl.DataFrame) -> str:
 
 
 def _topology(rows: pl.DataFrame) -> str:
-    """Such as `4x2x1`; a run has one."""
+    """Such as `4x2`; a run has one."""
     return str(rows["topology"].to_list()[0])
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def sizes_of(topology: str) -> list[int]:
-    """`4x2x1` -> chips along x, y and z."""
-    return [int(size) for size in topology.split("x")]
+    """`4x2x2` or `4x2` -> chips along x, y and z."""
+    return [*(int(size) for size in topology.split("x")), 1][:3]
 
 
 def shape_name(topology: str) -> str:

@@ -10,7 +10,7 @@ from tests.reports.vega_lite import assert_valid, data, drawn, layers
 from xlahouse.reports import links
 
 
-def link(here, there, size, topology="4x2x1", phase="decode", share=None, **more):
+def link(here, there, size, topology="4x2", phase="decode", share=None, **more):
     row = {"run_id": "r", "algorithm": "ring", "topology": topology, "phase": phase}
     places = {
         "source_place": "({},{},{})".format(*here),
