@@ -38,7 +38,13 @@ def runs(warehouse: WarehouseOption = "./warehouse", format: FormatOption = None
 
 
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL|-", help="One query; - reads it from stdin.")],
+    sql: Annotated[
+        str,
+        typer.Argument(
+            metavar="SQL|FILE|-",
+            help="One query; a .sql file that holds it; - reads it from stdin.",
+        ),
+    ],
     warehouse: WarehouseOption = "./warehouse",
     param: Annotated[
         list[str] | None,
@@ -61,11 +67,11 @@ def query(
     Examples:
       xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by axis"
       xlahouse query "from latency where run_id = \\$run" -p run=579c542a5ddd
-      xlahouse query - --format csv -o volume.csv < volume.sql
+      xlahouse query volume.sql --format csv -o volume.csv
       xlahouse query "from run_summary" --engine spark --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("duckdb", "spark"), conf)
-    text = _stdin() if sql == "-" else _utf8(sql)
+    text = _stdin() if sql == "-" else _argument(sql)
     settings = spark_settings(conf) if engine == "spark" else None
     _answer(warehouse, text, _parameters(param or []), format, output, limit, settings)
 
@@ -78,6 +84,14 @@ def _stdin() -> str:
         )
     raw = sys.stdin.buffer.read()
     return raw.decode("utf-8-sig", errors="surrogateescape")
+
+
+def _argument(given: str) -> str:
+    """A query, or what a file holds: no query is a single word that ends in .sql."""
+    path = Path(given)
+    if path.suffix == ".sql" and (len(given.split()) == 1 or path.is_file()):
+        return path.read_bytes().decode("utf-8-sig", errors="surrogateescape")
+    return _utf8(given)
 
 
 def _utf8(argument: str) -> str:
