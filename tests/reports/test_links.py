@@ -69,12 +69,8 @@ def test_a_map_of_each_dimension_with_forward_links_first(store):
     cells = {(row["place"], row["step"]): row["bytes"] for row in data(x.spec)}
     assert cells["y 1", "0→1"] == 400
     # Both maps have the colours of the same scale.
-    domains = [
-        layers(f.spec)[0]["encoding"]["color"]["scale"]["domain"]
-        for f in (x, y)
-        if "scale" in layers(f.spec)[0]["encoding"]["color"]
-    ]
-    assert all(domain == [0, 900] for domain in domains)
+    scales = [layers(figure.spec)[0]["encoding"]["color"]["scale"] for figure in (x, y)]
+    assert [scale["domain"] for scale in scales] == [[0, 900], [0, 900]]
 
 
 def test_the_busiest_link_is_told_in_words(store):
