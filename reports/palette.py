@@ -64,7 +64,7 @@ CAUSE_COLOURS = {
     "device": "#2f7fc1",
     "host": "#e2711d",
     "imbalance": "#aa4499",
-    "pipeline": "#009988",
+    "pipeline": "#ee3377",
     "unattributed": "#8f95a0",
     "between steps": "#8c8500",
 }
@@ -73,7 +73,7 @@ COMPONENT_COLOURS = {
     "mlp": "#d98c00",
     "moe": "#d55e00",
     "embedding": "#009e73",
-    "head": "#cc79a7",
+    "head": "#7b5cd6",
     "norm": "#3fa9dd",
     "no component": "#8f95a0",
 }

@@ -8,7 +8,10 @@ import pytest
 
 from xlahouse.reports.palette import (
     AXIS_COLOURS,
+    CATEGORY_COLOURS,
+    CAUSE_COLOURS,
     CLOCK_COLOURS,
+    COMPONENT_COLOURS,
     HEAT_RANGE,
     KIND_COLOURS,
     RESERVE_COLOURS,
@@ -37,6 +40,9 @@ ALL = {
     "time": list(TIME_COLOURS.values()),
     "axes": [AXIS_COLOURS[axis] for axis in ("tp", "dp", "pp", "ep", "sp", "fsdp")],
     "clocks": list(CLOCK_COLOURS.values()),
+    "categories": list(CATEGORY_COLOURS.values()),
+    "causes": list(CAUSE_COLOURS.values()),
+    "components": list(COMPONENT_COLOURS.values()),
 }
 
 

@@ -223,7 +223,7 @@ def test_every_chart_is_valid_vega_lite(figures):
         files("altair.vegalite.v6.schema").joinpath("vega-lite-schema.json").read_text("utf-8")
     )
     validator = jsonschema.Draft7Validator(schema)
-    assert len(figures) == 13 + 2
+    assert figures
     assert [figure.title for figure in figures if not validator.is_valid(figure.spec)] == []
 
 
