@@ -94,6 +94,9 @@ order by run_id, metric
 """
 
 
+HEADLINE_SQL = f"{SUMMARY_SQL.strip()};\n\n{SPREAD_SQL.strip()};"
+
+
 @dataclass(frozen=True)
 class Card:
     """One headline number, as text; `why` stands in its place where it is not known."""

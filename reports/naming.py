@@ -27,10 +27,10 @@ def file_stems(names: Mapping[str, str | None]) -> dict[str, str]:
     }
 
 
-def page_names(runs: Sequence[RunFacts]) -> dict[str, str]:
-    """run_id -> file name of its page."""
+def page_stems(runs: Sequence[RunFacts]) -> dict[str, str]:
+    """run_id -> how the file names of its pages begin."""
     stems = file_stems({facts.run_id: facts.name for facts in runs})
-    return {run_id: f"run-{stem}.html" for run_id, stem in stems.items()}
+    return {run_id: f"run-{stem}" for run_id, stem in stems.items()}
 
 
 def choose_runs(known: Sequence[RunFacts], wanted: Sequence[str]) -> list[RunFacts]:

@@ -58,7 +58,7 @@ def page_script() -> str:
 
 @cache
 def _environment() -> Environment:
-    names = ("base.html", "index.html", "run.html", "parts.html")
+    names = ("base.html", "index.html", "run.html", "site.html", "parts.html")
     environment = Environment(
         loader=DictLoader({name: _read(name) for name in names}),
         autoescape=True,

@@ -67,6 +67,7 @@ class Panel(Generic[F]):
         coverage: rows and facts -> a sentence that says how much of the run the rows cover.
         why_empty: facts -> the sentence that stands in place of the charts where there are no rows.
         notes: rows and facts -> sentences on what is NULL and why.
+        columns_of: rows -> the table's columns, where they are known only then.
     """
 
     key: str
@@ -78,6 +79,7 @@ class Panel(Generic[F]):
     coverage: Callable[[pl.DataFrame, F], str]
     why_empty: Callable[[F], str]
     notes: Callable[[pl.DataFrame, F], list[str]] = field(default=lambda rows, facts: [])
+    columns_of: Callable[[pl.DataFrame], tuple[Column, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -116,15 +118,18 @@ class Section:
     headings: list[Cell]
     cells: list[list[Cell]]
     rows_left_out: int
+    rows: int  # of the query
+    csv: str = ""  # file with all of them, beside the page
 
 
 # A page is read by people; whoever wants every row has the SQL.
 MAX_TABLE_ROWS = 200
 
 
-def fill(panel: Panel[F], rows: pl.DataFrame, facts: F) -> Section:
-    """Draw a panel's charts and format its table."""
+def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Section:
+    """Draw a panel's charts and format its table; `csv` names the file that has all rows."""
     rows = finite(rows)
+    columns = panel.columns_of(rows) if panel.columns_of else panel.columns
     empty = panel.why_empty(facts) if rows.is_empty() else ""
     figures = [] if empty else panel.figures(rows, facts)
     return Section(
@@ -136,15 +141,19 @@ def fill(panel: Panel[F], rows: pl.DataFrame, facts: F) -> Section:
         empty=empty,
         coverage="" if empty else panel.coverage(rows, facts),
         notes=[] if empty else panel.notes(rows, facts),
-        headings=[Cell(column.heading, numeric=column.numeric) for column in panel.columns],
-        cells=format_rows(panel.columns, rows.head(MAX_TABLE_ROWS)),
+        headings=[Cell(column.heading, numeric=column.numeric) for column in columns],
+        cells=format_rows(columns, rows.head(MAX_TABLE_ROWS)),
         rows_left_out=max(0, len(rows) - MAX_TABLE_ROWS),
+        rows=len(rows),
+        csv="" if rows.is_empty() else csv,
     )
 
 
 def draw(figure: Figure, id: str) -> Drawn:
     """Turn a figure into Vega-Lite, unless it holds more marks than a page can bear."""
-    spec = figure.chart.to_dict()
+    with alt.data_transformers.enable("default", max_rows=MAX_MARKS):
+        # Validation is three quarters of the time, and tests validate what panels make.
+        spec = figure.chart.to_dict(validate=False)
     marks = count_marks(spec)
     if marks > MAX_MARKS:
         problem = f"Not drawn: {marks:,} marks, and a page holds at most {MAX_MARKS:,}."
@@ -153,10 +162,21 @@ def draw(figure: Figure, id: str) -> Drawn:
 
 
 def count_marks(spec: dict[str, Any]) -> int:
-    """Rows that each layer draws, added up."""
-    datasets = spec["datasets"]
-    drawn = (layer.get("data", spec.get("data")) for layer in spec.get("layer", [spec]))
-    return sum(len(datasets[data["name"]]) for data in drawn)
+    """Rows that each layer and view draws, added up."""
+    return _marks(spec, spec.get("datasets", {}), {})
+
+
+def _marks(part: dict[str, Any], datasets: dict[str, list[Any]], above: dict[str, Any]) -> int:
+    data = part.get("data", above)
+    inner = [each for name in _COMPOSED for each in part.get(name, ())]
+    if isinstance(part.get("spec"), dict):  # of facets and repetitions
+        inner.append(part["spec"])
+    if inner:
+        return sum(_marks(each, datasets, data) for each in inner)
+    return len(data["values"] if "values" in data else datasets.get(data.get("name", ""), ()))
+
+
+_COMPOSED = ("layer", "hconcat", "vconcat", "concat")
 
 
 def format_rows(columns: Sequence[Column], rows: pl.DataFrame) -> list[list[Cell]]:

@@ -1,66 +1,50 @@
-"""Renders a warehouse as a folder of self-contained pages: an index, and one page for each run."""
+"""Renders a warehouse as a folder of self-contained pages: of each run, over runs, and an index."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import polars as pl
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports import (
-    bandwidth,
-    latency,
-    matrix,
-    overview,
-    quality,
-    steps,
-    time_split,
-    volume,
-)
-from xlahouse.reports.facts import FACTS_SQL, VIRTUAL, RunFacts, read_facts
+from xlahouse.reports.facts import FACTS_SQL, RunFacts, read_facts
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, Card, headline_cards
-from xlahouse.reports.naming import choose_runs, page_names
-from xlahouse.reports.page import render_page
-from xlahouse.reports.panel import Panel, Section, Source, fill
-from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
-from xlahouse.reports.units import NOT_KNOWN, plural
-
-PAGES = ("index", "run")
-# The order of a run's page.
-RUN_PANELS: tuple[Panel[RunFacts], ...] = (
-    volume.PANEL,
-    matrix.PANEL,
-    bandwidth.PANEL,
-    time_split.PANEL,
-    latency.PANEL,
-    steps.PANEL,
-    quality.ISSUES,
-    quality.COVERAGE,
-)
-INDEX_PANELS: tuple[Panel[Sequence[RunFacts]], ...] = (overview.TRAFFIC, overview.TIME)
+from xlahouse.reports.index_page import index_html
+from xlahouse.reports.naming import choose_runs, page_stems
+from xlahouse.reports.own_page import OwnPage
+from xlahouse.reports.pages import INDEX, OVERVIEW, PAGES, RUN_PAGES, SITE_PAGES
+from xlahouse.reports.panel import F, Panel, Section, Source, fill
+from xlahouse.reports.run_page import run_html
+from xlahouse.reports.site_files import SiteFiles
+from xlahouse.reports.site_page import Link, site_html
+from xlahouse.reports.unchanged import run_key, site_key
 
 
 @dataclass(frozen=True)
-class _Banner:
-    head: str
-    body: str = ""
+class Written:
+    """What became of a site's pages, in the order of the site."""
+
+    pages: list[Path]
+    unchanged: list[Path]  # those of `pages` that were as they had to be
+    stale: list[Path]  # pages of an earlier rendering, of runs that are gone
+    problems: list[str]  # own pages that could not be drawn
 
 
 @dataclass(frozen=True)
-class _IndexRow:
-    """A run on the index, as text."""
+class _Site:
+    """What the pages of one rendering share."""
 
-    name: str
-    href: str
-    inferred: bool
-    setup: str
-    devices: str
-    size: str
-    cards: list[Card]
+    source: Source
+    files: SiteFiles
+    runs: list[RunFacts]
+    cards: dict[str, list[Card]]
+    stems: dict[str, str]  # of every run of the warehouse
+    run_pages: dict[str, tuple[Panel[RunFacts], ...]]
+    site_pages: dict[str, tuple[Panel[Sequence[RunFacts]], ...]]
+    own: dict[str, OwnPage]
+    problems: list[str] = field(default_factory=list)
 
 
 def render_site(
@@ -68,9 +52,10 @@ def render_site(
     out_dir: str | Path,
     runs: Sequence[str] | None = None,
     pages: Sequence[str] | None = None,
+    own: Sequence[OwnPage] = (),
     on_event: Callable[[str], None] | None = None,
-) -> list[Path]:
-    """Write the pages and return their paths, the index first.
+) -> Written:
+    """Write the pages, but those that an earlier rendering left as they have to be.
 
     The same warehouse gives the same bytes, apart from the stamp in the footer, which
     SOURCE_DATE_EPOCH fixes.
@@ -80,155 +65,152 @@ def render_site(
         out_dir: folder for the pages; made where absent, other files in it are left alone.
         runs: ids, unique prefixes of ids, or names; None: all.
         pages: which of PAGES; None: all.
-        on_event: told each file as it is written.
+        own: pages of the user's, after ours.
+        on_event: told each file as it is written, or found unchanged.
 
     Raises:
         ReportError: no such page or run, or the folder cannot be written.
     """
-    wanted = _check_pages(pages)
-    summary = warehouse.query(SUMMARY_SQL).pl()
-    known = read_facts(warehouse.query(FACTS_SQL).pl(), summary)
-    names = page_names(known)
-    chosen = known if runs is None else choose_runs(known, runs)
-    spread = warehouse.query(SPREAD_SQL).pl()
-    cards = {facts.run_id: headline_cards(facts, spread) for facts in chosen}
-    folder = _make_folder(out_dir)
-    written: list[Path] = []
-
-    def write(name: str, html: str) -> None:
-        written.append(_write(folder / name, html))
-        if on_event is not None:
-            on_event(f"wrote {written[-1]}")
-
-    if "index" in wanted:
-        write(
-            "index.html", render_index(warehouse, chosen, cards, names if "run" in wanted else {})
-        )
-    if "run" in wanted:
-        home = "index.html" if "index" in wanted else ""
-        for facts in chosen:
-            write(names[facts.run_id], render_run(warehouse, facts, cards[facts.run_id], home))
-    return written
+    wanted = check_pages(pages)
+    known, cards, chosen = read_runs(warehouse, runs)
+    site = _Site(
+        warehouse,
+        SiteFiles.open(out_dir, on_event or (lambda message: None)),
+        chosen,
+        cards,
+        page_stems(known),
+        {name: RUN_PAGES[name] for name in RUN_PAGES if name in wanted and RUN_PAGES[name]}
+        | {page.name: (page.panel,) for page in own if page.of_run},
+        {name: SITE_PAGES[name] for name in SITE_PAGES if name in wanted and SITE_PAGES[name]}
+        | {page.name: (page.panel,) for page in own if not page.of_run},
+        {page.name: page for page in own},
+    )
+    for name in site.site_pages:
+        _write_site_page(site, name)
+    for facts in chosen:
+        for name in site.run_pages:
+            _write_run_page(site, facts, name)
+    stale = site.files.stale([site.stems[facts.run_id] for facts in known])
+    site.files.close()
+    return Written(site.files.pages, site.files.unchanged, stale, site.problems)
 
 
-def render_index(
-    warehouse: Source, runs: list[RunFacts], cards: dict[str, list[Card]], names: dict[str, str]
-) -> str:
-    """The index as HTML.
+def read_runs(
+    warehouse: Source, wanted: Sequence[str] | None
+) -> tuple[list[RunFacts], dict[str, list[Card]], list[RunFacts]]:
+    """All runs, the headline of each chosen one by run_id, and the chosen ones.
 
-    Args:
-        warehouse: what answers the queries.
-        runs: in the order of the page.
-        cards: run_id -> its headline.
-        names: run_id -> file of its page; empty where no pages are written.
+    Raises:
+        ReportError: a name fits no run, or several.
     """
-    params = {"runs": [facts.run_id for facts in runs]}
-    sections = [
-        fill(panel, warehouse.query(panel.sql, params).pl(), runs) for panel in INDEX_PANELS
-    ]
-    virtual = [facts.name for facts in runs if facts.inferred]
-    body = "" if len(virtual) == len(runs) else f"In: {', '.join(virtual)}."
-    return render_page(
-        "index.html",
-        {
-            **_common("Runs of LLM inference", [_Banner(VIRTUAL, body)] if virtual else []),
-            "subtitle": f"{plural(len(runs), 'run')}: what each sends, where its time goes, how long "
-            "a token takes.",
-            "home": "",
-            "runs": [
-                _index_row(facts, cards[facts.run_id], names.get(facts.run_id, ""))
-                for facts in runs
-            ],
-            "sections": sections,
-            "headline_sql": _headline_sql(),
-            "params": "With $runs = the ids of the runs on this page.",
-        },
-    )
+    known = read_facts(warehouse.query(FACTS_SQL).pl(), warehouse.query(SUMMARY_SQL).pl())
+    chosen = known if wanted is None else choose_runs(known, wanted)
+    spread = warehouse.query(SPREAD_SQL).pl()
+    return known, {facts.run_id: headline_cards(facts, spread) for facts in chosen}, chosen
 
 
-def render_run(warehouse: Source, facts: RunFacts, cards: list[Card], home: str) -> str:
-    """A run's page as HTML; `home` is the index's file, or empty."""
-    sections: list[Section] = []
-    for panel in RUN_PANELS:
-        rows = warehouse.query(panel.sql, {"run": facts.run_id}).pl()
-        sections.append(fill(panel, rows, facts))
-    return render_page(
-        "run.html",
-        {
-            **_common(facts.name, [_Banner(VIRTUAL, _WHY_VIRTUAL)] if facts.inferred else []),
-            "subtitle": _subtitle(facts),
-            "home": home,
-            "cards": cards,
-            "setup": setup_rows(facts),
-            "sections": sections,
-            "headline_sql": _headline_sql(),
-            "params": f"With $run = '{facts.run_id}'.",
-        },
-    )
+def check_pages(pages: Sequence[str] | None) -> Sequence[str]:
+    """The pages that are asked for; None: all.
 
-
-_WHY_VIRTUAL = (
-    "Programs, collectives, groups, payloads and their order are those of the run; how long things "
-    "take is not what an accelerator would show, and which device did what was deduced."
-)
-
-
-def _check_pages(pages: Sequence[str] | None) -> Sequence[str]:
+    Raises:
+        ReportError: there is no such page.
+    """
     for page in pages or ():
         if page not in PAGES:
             raise ReportError(f"no page {page!r}; there are: {', '.join(PAGES)}")
-    return pages or PAGES
+    return PAGES if pages is None else pages
 
 
-def _make_folder(out_dir: str | Path) -> Path:
-    folder = Path(out_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReportError(
-            f"{folder}: cannot be made ({error.strerror}); choose another with -o"
-        ) from error
-    return folder
+def _write_site_page(site: _Site, name: str) -> None:
+    file = f"{name}.html"
+    links = _links(site, site.site_pages, SITE_PAGES, lambda page: f"{page}.html", name)
+    own = site.own.get(name)
+    key = site_key(site.source, site.runs, name, links, own.text if own else "")
+    if site.files.is_current(file, key):
+        return
+    params = {"runs": [facts.run_id for facts in site.runs]}
+    sections = _sections(site, name, file, site.site_pages[name], params, site.runs)
+    if sections is None:
+        return
+    if name == INDEX:
+        hrefs = {facts.run_id: _first_page(site, facts) for facts in site.runs if site.run_pages}
+        html = index_html(site.runs, site.cards, hrefs, links, sections)
+    else:
+        html = site_html(name, own.title if own else "", site.runs, links, sections)
+    site.files.write(file, key, html)
 
 
-def _write(path: Path, html: str) -> Path:
-    try:
-        path.write_text(html, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ReportError(
-            f"{path}: cannot be written ({error.strerror}); choose another -o"
-        ) from error
-    return path
+def _write_run_page(site: _Site, facts: RunFacts, name: str) -> None:
+    stem = site.stems[facts.run_id]
+    file = page_file(stem, name)
+    links = _links(site, site.run_pages, RUN_PAGES, lambda page: page_file(stem, page), name)
+    own = site.own.get(name)
+    key = run_key(site.source, facts, name, links, own.text if own else "")
+    if site.files.is_current(file, key):
+        return
+    params = {"run": facts.run_id}
+    sections = _sections(site, name, file, site.run_pages[name], params, facts)
+    if sections is None:
+        return
+    cards = site.cards[facts.run_id] if name == OVERVIEW else []
+    home = "index.html" if INDEX in site.site_pages or site.files.has("index.html") else ""
+    title = own.title if own else name.capitalize()
+    site.files.write(file, key, run_html(facts, title, cards, home, links, sections))
 
 
-def _common(title: str, banners: list[_Banner]) -> dict[str, Any]:
-    return {"title": title, "banners": banners, "version": version("xlahouse"), "stamp": _stamp()}
+def page_file(stem: str, page: str) -> str:
+    """The file of a run's page: the overview is the run's first."""
+    return f"{stem}.html" if page == OVERVIEW else f"{stem}.{page}.html"
 
 
-def _stamp() -> str:
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    when = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
-    return when.strftime("%Y-%m-%d %H:%M UTC")
+def _first_page(site: _Site, facts: RunFacts) -> str:
+    return page_file(site.stems[facts.run_id], next(iter(site.run_pages)))
 
 
-def _headline_sql() -> str:
-    return f"{SUMMARY_SQL.strip()};\n\n{SPREAD_SQL.strip()};"
+def _links(
+    site: _Site,
+    rendered: dict[str, tuple[Panel[F], ...]],
+    ours: dict[str, tuple[Panel[F], ...]],
+    file_of: Callable[[str], str],
+    current: str,
+) -> list[Link]:
+    """Pages beside this one: those of this rendering, and those that an earlier one left."""
+    names = [*ours, *(name for name in rendered if name not in ours)]
+    return [
+        Link(
+            site.own[name].title if name in site.own else name.capitalize(),
+            file_of(name),
+            name == current,
+        )
+        for name in names
+        if name in rendered or site.files.has(file_of(name))
+    ]
 
 
-def _subtitle(facts: RunFacts) -> str:
-    row = facts.row
-    parts = (row["model"], row["parallelism"], size_text(row), devices_text(row))
-    return ", ".join(part for part in parts if part and part != NOT_KNOWN) + "."
-
-
-def _index_row(facts: RunFacts, cards: list[Card], href: str) -> _IndexRow:
-    row = facts.row
-    return _IndexRow(
-        name=facts.name,
-        href=href,
-        inferred=facts.inferred,
-        setup=", ".join(filter(None, (row["model"], row["parallelism"]))) or "setup not known",
-        devices=devices_text(row),
-        size="" if size_text(row) == NOT_KNOWN else size_text(row),
-        cards=cards,
-    )
+def _sections(
+    site: _Site,
+    name: str,
+    file: str,
+    panels: tuple[Panel[F], ...],
+    params: Mapping[str, object],
+    facts: F,
+) -> list[Section] | None:
+    """A page's panels with their rows, which go into CSV files beside it; None: an own page failed."""
+    sections = []
+    for panel in panels:
+        own = site.own.get(name)
+        try:
+            rows: pl.DataFrame = site.source.query(
+                panel.sql, own.params(params) if own else params
+            ).pl()
+            csv = site.files.csv_name(file, panel.key)
+            section = fill(panel, rows, facts, csv)
+        except Exception as error:
+            if own is None:
+                raise
+            site.problems.append(own.problem(error))
+            return None
+        if section.csv:
+            site.files.write_csv(csv, rows)
+        sections.append(section)
+    return sections

@@ -96,6 +96,12 @@ def show_text(value: object) -> str:
     return NOT_KNOWN if value is None else str(value)
 
 
+def show_any(value: object) -> str:
+    """A value of a column that nobody described."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return show_exact(value) if number else show_text(value)  # type: ignore[arg-type]
+
+
 def plural(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -92,4 +92,4 @@ def _report(warehouse: Path, site: Path, say: Say) -> list[Path]:
     from xlahouse.sql.warehouse import Warehouse
 
     with Warehouse(warehouse) as opened:
-        return render_site(opened, site, on_event=lambda message: say(message, passing=True))
+        return render_site(opened, site, on_event=lambda message: say(message, passing=True)).pages

@@ -43,6 +43,13 @@ def complete_view(incomplete: str) -> list[str]:
     ]
 
 
+def complete_page(incomplete: str) -> list[str]:
+    """Names of the pages of a report, for the shell."""
+    from xlahouse.reports.pages import PAGES
+
+    return [name for name in PAGES if name.startswith(incomplete)]
+
+
 def _default_warehouse() -> str:
     return os.environ.get("XLAHOUSE_WAREHOUSE") or "./warehouse"
 

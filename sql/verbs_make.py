@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from os.path import abspath
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +14,16 @@ from xlahouse.sql.options import (
     SparkConfOption,
     WarehouseOption,
     check_engine,
+    complete_page,
     complete_run,
     open_warehouse,
     spark_settings,
 )
+
+if TYPE_CHECKING:
+    from xlahouse.reports.site import Written
+
+REPORT_FORMATS = ("html", "png", "svg", "pdf")
 
 
 def demo(
@@ -191,7 +198,8 @@ def _anywhere(path: str) -> str:
 
 def report(
     pages: Annotated[
-        list[str] | None, typer.Argument(metavar="[PAGE]…", help="Default: all.")
+        list[str] | None,
+        typer.Argument(metavar="[PAGE]...", help="Default: all.", autocompletion=complete_page),
     ] = None,
     warehouse: WarehouseOption = "./warehouse",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pages.")] = Path(
@@ -201,20 +209,73 @@ def report(
         list[str] | None,
         typer.Option("--run", help="Only this run; may be repeated.", autocompletion=complete_run),
     ] = None,
+    page: Annotated[
+        list[Path] | None,
+        typer.Option("--page", help="A page of your own: a Python file, which is run."),
+    ] = None,
+    format: Annotated[
+        str, typer.Option("--format", help="html; or each figure as png, svg or pdf.")
+    ] = "html",
 ) -> None:
-    """Write self-contained HTML pages.
+    """Write self-contained HTML pages, the rows of each chart as CSV beside them.
+
+    Pages of each run: overview, communication, intervals, time, efficiency, scheduling, quality; over
+    runs: index, comparison, scaling, study. A page whose run did not change is not drawn again.
+
+    \b
+    A page of your own is a file such as busiest.py, with a query and a function that draws its rows:
+      import altair as alt
+      TITLE = "Busiest links"
+      SQL = "select axis, sum(wire_bytes) as bytes from traffic_volume where run_id = $run group by axis"
+      def charts(rows):
+          return alt.Chart(rows).mark_bar().encode(x="bytes", y="axis")
+    With $run there is one for each run; with $runs, or neither, one for the site.
 
     \b
     Examples:
       xlahouse report
       xlahouse report -w wh -o site --run baseline
+      xlahouse report communication time --format pdf -o figures
+      xlahouse report --page busiest.py
     """
-    from xlahouse.reports.site import render_site
+    from xlahouse.reports.own_page import read_own_page
     from xlahouse.sql.progress import progress
 
-    with open_warehouse(warehouse) as opened, progress("report") as say:
-        written = render_site(
-            opened, output, run, pages, on_event=lambda message: say(message, passing=True)
+    if format not in REPORT_FORMATS:
+        raise typer.BadParameter(
+            f"{format} is not one of {', '.join(REPORT_FORMATS)}", param_hint="--format"
         )
-    for path in written:
+    own = [read_own_page(path) for path in page or ()]
+    with open_warehouse(warehouse) as opened, progress("report") as say:
+
+        def on_event(message: str) -> None:
+            say(message, passing=True)
+
+        if format != "html":
+            from xlahouse.reports.figure_files import render_figures
+
+            for path in render_figures(opened, output, format, run, pages, own, on_event):
+                print(path)
+            return
+        from xlahouse.reports.site import render_site
+
+        written = render_site(opened, output, run, pages, own, on_event)
+    for path in written.pages:
         print(path)
+    _say_of_site(written)
+
+
+def _say_of_site(written: Written) -> None:
+    """What a list of files does not tell, on stderr.
+
+    Raises:
+        ReportError: an own page failed.
+    """
+    from xlahouse.capture.errors import ReportError
+
+    if written.unchanged:
+        print(f"{len(written.unchanged)} of {len(written.pages)} unchanged", file=sys.stderr)
+    for path in written.stale:
+        print(f"{path}: its run is in the warehouse no more; remove it", file=sys.stderr)
+    if written.problems:
+        raise ReportError("\n".join(written.problems))

@@ -32,4 +32,4 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tables["issues"][0]["message"] = "<!-- <script> & 'quotes'"
     bare = {"runs": [{"run_id": "c" * 12, "name": "bare", "status": "no_device_events"}]}
     store = Store(merge(tables, example_run("b" * 12, "plain", {"tp": 4}), bare))
-    return {path.name: path for path in render_site(store, tmp_path_factory.mktemp("site"))}
+    return {path.name: path for path in render_site(store, tmp_path_factory.mktemp("site")).pages}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reports.example import MIB, Store, example_run, merge
+from tests.reports.example import MIB, RUN_PANELS, Store, example_run, merge
 from tests.reports.test_panels import data, facts_of, filled, rows_of
 from xlahouse.reports import (
     bandwidth,
@@ -19,7 +19,6 @@ from xlahouse.reports import (
 from xlahouse.reports.headline import SPREAD_SQL, headline_cards
 from xlahouse.reports.panel import fill
 from xlahouse.reports.setup_facts import setup_rows
-from xlahouse.reports.site import RUN_PANELS
 
 TP4 = "a" * 12
 

@@ -7,19 +7,22 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pytest
 import sqlglot
 from sqlglot import exp
 
 from tests.reports.conftest import HOSTILE
-from tests.reports.example import Store, example_run
+from tests.reports.example import RUN_PANELS, SITE_PANELS, Store, example_run, merge
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.facts import VIRTUAL
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL
-from xlahouse.reports.naming import page_names
+from xlahouse.reports.naming import page_stems
 from xlahouse.reports.page import breakable, script_json
-from xlahouse.reports.site import INDEX_PANELS, RUN_PANELS, render_site
+from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
+from xlahouse.reports.site import page_file, render_site
+from xlahouse.reports.site_files import flat
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import TABLES
 
@@ -71,11 +74,11 @@ def test_names_in_traces_stay_text(pages):
 
 
 def test_names_in_charts_stay_text(pages):
-    page = pages["run-script-alert-1-script.html"]
+    page = pages["run-script-alert-1-script.communication.html"]
     specs = [
         text for attributes, text in page.scripts if attributes.get("type") == "application/json"
     ]
-    assert len(specs) == 12
+    assert len(specs) > 5
     assert not any(sign in text for text in specs for sign in "<>&")
     axes = {row["axis"] for row in next(iter(json.loads(specs[0])["datasets"].values()))}
     assert axes == {'"><b>'}
@@ -100,7 +103,8 @@ def test_nothing_leaves_a_page(pages):
         for tag, attributes in page.tags:
             for name in ("src", "href", "action", "data", "srcset"):
                 target = attributes.get(name) or ""
-                assert re.fullmatch(r"|#[\w-]+|data:,|[\w.-]+\.html", target), (tag, target)
+                ours = r"|#[\w-]+|data:,|[\w.-]+\.html|data/[\w.-]+\.csv"
+                assert re.fullmatch(ours, target), (tag, target)
 
 
 def test_pages_are_small(site):
@@ -108,12 +112,21 @@ def test_pages_are_small(site):
 
 
 def test_pages_are_semantic_and_linked(pages):
-    index = pages["index.html"]
-    links = {attributes.get("href") for attributes in index.all("a")}
-    assert {name for name in pages if name != "index.html"} <= links
+    def links(name):
+        return {attributes.get("href") for attributes in pages[name].all("a")}
+
+    over_runs = {f"{name}.html" for name in SITE_PAGES if f"{name}.html" in pages}
+    runs = {name for name in pages if name.startswith("run-") and name.count(".") == 1}
+    assert runs | over_runs <= links("index.html") | {"index.html"}
+    for run in runs:
+        of_run = {page_file(run.removesuffix(".html"), page) for page in RUN_PAGES}
+        assert {name for name in of_run if name in pages} | {"index.html"} <= links(run)
     for page in pages.values():
         assert page.all("html") == [{"lang": "en"}]
-        assert len(page.all("h1")) == len(page.all("main")) == len(page.all("nav")) == 1
+        assert len(page.all("h1")) == len(page.all("main")) == 1
+        assert 1 <= len(page.all("nav")) <= 2
+        labels = [nav["aria-label"] for nav in page.all("nav")]
+        assert len(labels) == len(set(labels))
         assert len(page.all("caption")) == len(page.all("table"))
         ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
         assert len(ids) == len(set(ids))
@@ -122,10 +135,8 @@ def test_pages_are_semantic_and_linked(pages):
 
 
 def test_every_page_of_virtual_devices_says_so(pages):
-    assert {name for name, page in pages.items() if VIRTUAL in page.text} == {
-        "index.html",
-        "run-plain.html",
-        "run-script-alert-1-script.html",
+    assert {name for name, page in pages.items() if VIRTUAL not in page.text} == {
+        name for name in pages if name.startswith("run-bare")
     }
 
 
@@ -134,21 +145,23 @@ def test_real_devices_carry_no_banner(tmp_path):
         "runs": [{"run_id": "r"}],
         "devices": [{"run_id": "r", "device_id": 0, "inferred": False}],
     }
-    for path in render_site(Store(tables), tmp_path):
+    for path in render_site(Store(tables), tmp_path).pages:
         assert VIRTUAL not in Page(path.read_text("utf-8")).text
 
 
-def test_each_section_shows_its_sql_and_coverage(pages):
-    page = pages["run-plain.html"]
-    for panel in RUN_PANELS:
+@pytest.mark.parametrize("name", [name for name, panels in RUN_PAGES.items() if panels])
+def test_each_section_shows_its_sql_and_coverage_or_reason(pages, name):
+    page = pages[page_file("run-plain", name)]
+    for panel in RUN_PAGES[name]:
         assert panel.sql.strip() in page.text
-    assert page.text.count("Coverage.") == len(RUN_PANELS)
+    reasons = [tag for tag in page.all("p") if tag.get("class") == "empty"]
+    assert page.text.count("Coverage.") + len(reasons) == len(RUN_PAGES[name])
 
 
 @pytest.mark.parametrize(
     "sql",
-    [SUMMARY_SQL, SPREAD_SQL, *(panel.sql for panel in (*RUN_PANELS, *INDEX_PANELS))],
-    ids=["summary", "spread", *(panel.key for panel in RUN_PANELS), "runs-traffic", "runs-time"],
+    [SUMMARY_SQL, SPREAD_SQL, *(panel.sql for panel in (*RUN_PANELS, *SITE_PANELS))],
+    ids=["summary", "spread", *(panel.key for panel in (*RUN_PANELS, *SITE_PANELS))],
 )
 def test_queries_pin_the_version_of_every_view(sql):
     tree = sqlglot.parse_one(sql, read="duckdb")
@@ -160,19 +173,33 @@ def test_queries_pin_the_version_of_every_view(sql):
 
 def test_the_same_warehouse_gives_the_same_bytes(two_runs, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    first = [path.read_bytes() for path in render_site(two_runs, tmp_path / "one", runs=["aaa"])]
-    second = [path.read_bytes() for path in render_site(two_runs, tmp_path / "two", runs=["aaa"])]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        render_site(two_runs, folder, runs=["aaa"])
+    first, second = (
+        {
+            path.relative_to(folder): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+        for folder in folders
+    )
     assert first == second
-    assert b"2023-11-14 22:13 UTC" in first[0]
+    assert b"2023-11-14 22:13 UTC" in first[Path("index.html")]
 
 
 def test_a_site_of_some_runs_and_pages(two_runs, tmp_path):
     told: list[str] = []
-    paths = render_site(two_runs, tmp_path, runs=["demo tp4"], on_event=told.append)
-    assert [path.name for path in paths] == ["index.html", "run-demo-tp4.html"]
+    given = {"runs": ["demo tp4"], "pages": ["index", "overview", "time"]}
+    paths = render_site(two_runs, tmp_path, **given, on_event=told.append).pages
+    assert [path.name for path in paths] == [
+        "index.html",
+        "run-demo-tp4.html",
+        "run-demo-tp4.time.html",
+    ]
     assert told == [f"wrote {path}" for path in paths]
     assert "demo dp2.tp2" not in Page(paths[0].read_text("utf-8")).text
-    only = render_site(two_runs, tmp_path / "index", pages=["index"])
+    only = render_site(two_runs, tmp_path / "index", pages=["index"]).pages
     assert [path.name for path in only] == ["index.html"]
     assert not any(
         (a.get("href") or "").startswith("run-") for a in Page(only[0].read_text()).all("a")
@@ -182,7 +209,10 @@ def test_a_site_of_some_runs_and_pages(two_runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pages": ["overview"]}, "no page 'overview'; there are: index, run"),
+        (
+            {"pages": ["overvew"]},
+            "no page 'overvew'; there are: index, comparison, scaling, study, over",
+        ),
         ({"runs": ["demo"]}, "no run 'demo' in the warehouse; it holds: demo dp2.tp2, demo tp4"),
         ({"runs": [""]}, "no run '' in the warehouse"),
     ],
@@ -197,9 +227,8 @@ def test_a_name_of_two_runs_asks_for_an_id(tmp_path):
     twice = Store({"runs": [{"run_id": f"{k}" * 12, "name": "same"} for k in "ab"]})
     with pytest.raises(ReportError, match="fits 2 runs: aaaaaaaaaaaa, bbbbbbbbbbbb; give one id"):
         render_site(twice, tmp_path, runs=["same"])
-    assert [p.name for p in render_site(twice, tmp_path, runs=["aaa"])][1:] == [
-        "run-same-aaaaaaaaaaaa.html"
-    ]
+    paths = render_site(twice, tmp_path, runs=["aaa"], pages=["overview"]).pages
+    assert [path.name for path in paths] == ["run-same-aaaaaaaaaaaa.html"]
 
 
 def test_a_folder_that_cannot_be_made_is_named(two_runs, tmp_path):
@@ -211,31 +240,34 @@ def test_a_folder_that_cannot_be_made_is_named(two_runs, tmp_path):
 def test_page_names_are_safe_and_differ():
     names = ["../../etc/passwd", "A", "a", "日本", "x" * 200]
     store = Store({"runs": [{"run_id": f"{k}" * 12, "name": name} for k, name in enumerate(names)]})
-    files = page_names(store.facts())
-    assert files["0" * 12] == "run-etc-passwd.html"
-    assert files["1" * 12] == f"run-A-{'1' * 12}.html"
-    assert files["2" * 12] == f"run-a-{'2' * 12}.html"
-    assert files["3" * 12] == f"run-{'3' * 12}.html"
+    files = page_stems(store.facts())
+    assert files["0" * 12] == "run-etc-passwd"
+    assert files["1" * 12] == f"run-A-{'1' * 12}"
+    assert files["2" * 12] == f"run-a-{'2' * 12}"
+    assert files["3" * 12] == f"run-{'3' * 12}"
     assert all(Path(name).name == name and len(name) < 120 for name in files.values())
 
 
 def test_an_empty_warehouse_has_an_index_that_says_so(tmp_path):
-    paths = render_site(Store({}), tmp_path)
-    assert [path.name for path in paths] == ["index.html"]
+    paths = render_site(Store({}), tmp_path).pages
+    assert paths[0].name == "index.html"
+    assert not any(path.name.startswith("run-") for path in paths)
     assert "The warehouse holds no runs." in Page(paths[0].read_text("utf-8")).text
 
 
-def test_a_run_of_nothing_is_a_page_of_reasons(pages):
-    page = pages["run-bare.html"]
-    assert page.all("figure") == []
-    assert page.text.count("no device events in the trace") >= 7
+def test_a_run_of_nothing_is_pages_of_reasons(pages):
+    for name, page in pages.items():
+        if name.startswith("run-bare"):
+            assert page.all("figure") == []
+    assert pages["run-bare.html"].text.count("no device events in the trace") >= 7
 
 
 def test_a_run_is_shown_in_whatever_year_it_was_captured(tmp_path):
     # Microseconds from the UNIX epoch to the year 290000; Python's years end with 9999.
     captured_at = 105_200_797 * 86_400_000_000
     store = Store({"runs": [{"run_id": "c" * 12, "name": "far", "captured_at": captured_at}]})
-    page = Page(render_site(store, tmp_path)[1].read_text("utf-8"))
+    (path,) = render_site(store, tmp_path, pages=["overview"]).pages
+    page = Page(path.read_text("utf-8"))
     assert "290000-01-01 00:00:00 UTC" in page.text
 
 
@@ -243,5 +275,79 @@ def test_pages_render_from_a_warehouse_on_disk(tmp_path):
     """The same queries pass the guard that allows reading and nothing else."""
     root = write_warehouse(tmp_path / "wh", example_run("a" * 12, "demo tp4", {"tp": 4}))
     with Warehouse(root) as warehouse:
-        paths = render_site(warehouse, tmp_path / "site")
-    assert "537,919,488" in paths[1].read_text("utf-8")  # 513 MiB on the wire
+        paths = render_site(warehouse, tmp_path / "site").pages
+    html = {path.name: path.read_text("utf-8") for path in paths}
+    assert "537,919,488" in html["run-demo-tp4.html"]  # 513 MiB on the wire
+
+
+def csv_rows(path):
+    return path.read_text("utf-8").splitlines()
+
+
+def test_the_rows_of_each_chart_lie_beside_its_page(two_runs, tmp_path):
+    (path,) = render_site(two_runs, tmp_path, runs=["aaa"], pages=["communication"]).pages
+    links = {a["href"] for a in Page(path.read_text("utf-8")).all("a") if "download" in a}
+    there = {str(file.relative_to(tmp_path)) for file in (tmp_path / "data").iterdir()}
+    assert "data/run-demo-tp4.communication.traffic.csv" in links
+    assert links == there
+    rows = csv_rows(tmp_path / "data/run-demo-tp4.communication.traffic.csv")
+    assert rows[0] == "phase,axis,kind,devices,collectives,payload_bytes,wire_bytes"
+    # 4 devices x 3 requests x 16 MiB; an all-gather of 4 sends 3/4 of them.
+    assert rows[1] == f"prefill,tp,all-gather,4,12,{192 * 2**20},{144.0 * 2**20}"
+
+
+def test_nested_values_are_json_in_csv():
+    rows = pl.DataFrame({"a": [[1, 2], None], "b": [{"x": "<"}, None], "c": [1, 2]})
+    assert flat(rows).rows() == [("[1,2]", '{"x":"<"}', 1), (None, None, 2)]
+
+
+def test_an_unchanged_page_is_not_drawn_again(two_runs, tmp_path):
+    first = render_site(two_runs, tmp_path)
+    assert first.unchanged == []
+    stamps = {path: path.stat().st_mtime_ns for path in first.pages}
+    again = render_site(two_runs, tmp_path)
+    assert again.unchanged == again.pages == first.pages
+    assert stamps == {path: path.stat().st_mtime_ns for path in again.pages}
+
+
+def test_only_what_changed_is_drawn_again(tmp_path):
+    tables = merge(example_run("a" * 12, "one", {"tp": 4}), example_run("b" * 12, "two", {"tp": 4}))
+    first = render_site(Store(tables), tmp_path)
+    tables["runs"][1]["batch_size"] = 7
+    again = render_site(Store(tables), tmp_path)
+    drawn = {path.name for path in set(again.pages) - set(again.unchanged)}
+    assert {name for name in drawn if name.startswith("run-")} == {
+        path.name for path in first.pages if path.name.startswith("run-two.")
+    }
+    assert "index.html" in drawn
+    first.pages[0].unlink()
+    assert first.pages[0] not in render_site(Store(tables), tmp_path).unchanged
+
+
+def test_a_setting_changes_pages(tmp_path):
+    tables = example_run("a" * 12, "one", {"tp": 4})
+    render_site(Store(tables), tmp_path)
+    tables["run_settings"] = [{"run_id": "a" * 12, "device_kind": "TPU v6e"}]
+    again = render_site(Store(tables), tmp_path)
+    assert again.unchanged == []
+
+
+def test_pages_of_runs_that_are_gone_are_told(two_runs, tmp_path):
+    render_site(two_runs, tmp_path, pages=["overview"])
+    left = Store(example_run("a" * 12, "demo tp4", {"tp": 4}))
+    found = render_site(left, tmp_path, pages=["overview"])
+    assert [path.name for path in found.stale] == ["run-demo-dp2.tp2.html"]
+    assert found.stale[0].exists()  # it is the user's to remove
+
+
+def test_a_page_that_is_drawn_later_keeps_the_way_to_those_before(two_runs, tmp_path):
+    render_site(two_runs, tmp_path, runs=["aaa"], pages=["index", "overview"])
+    (path,) = render_site(two_runs, tmp_path, runs=["aaa"], pages=["time"]).pages
+    links = {a.get("href") for a in Page(path.read_text("utf-8")).all("a")}
+    assert {"index.html", "run-demo-tp4.html", "run-demo-tp4.time.html"} <= links
+
+
+def test_a_record_that_cannot_be_read_costs_a_drawing(two_runs, tmp_path):
+    render_site(two_runs, tmp_path, pages=["overview"])
+    (tmp_path / "site.json").write_text("[not ours")
+    assert render_site(two_runs, tmp_path, pages=["overview"]).unchanged == []

@@ -1,0 +1,153 @@
+"""Figures as files for papers and slides: PNG, SVG or PDF, drawn without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlahouse.capture.errors import ReportError
+from xlahouse.reports.naming import page_stems
+from xlahouse.reports.own_page import OwnPage
+from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
+from xlahouse.reports.panel import Drawn, Panel, Source, fill
+from xlahouse.reports.site import check_pages, page_file, read_runs
+
+FORMATS = ("png", "svg", "pdf")
+WIDTHS = {"half": 420, "wide": 860, "square": 420}  # px of a figure, by its place on the page
+INK, PAPER = "#16202c", "#ffffff"
+_ID = re.compile(r"\b(clip|gradient_)(\d+)\b")
+PNG_SCALE = 2.0  # dots a px: sharp in print
+
+
+def render_figures(
+    warehouse: Source,
+    out_dir: str | Path,
+    kind: str,
+    runs: Sequence[str] | None = None,
+    pages: Sequence[str] | None = None,
+    own: Sequence[OwnPage] = (),
+    on_event: Callable[[str], None] = lambda message: None,
+) -> list[Path]:
+    """Write every figure of the pages as a file of its own, `<page>.<panel>-<number>.<kind>`.
+
+    Args:
+        warehouse: what answers the queries.
+        out_dir: folder for the files; made where absent.
+        kind: one of FORMATS.
+        runs: ids, unique prefixes of ids, or names; None: all.
+        pages: which of the site's pages; None: all.
+        own: pages of the user's.
+        on_event: told each file as it is written.
+
+    Raises:
+        ReportError: no such page or run, an own page that fails, or a folder that cannot be written.
+    """
+    wanted = check_pages(pages)
+    known, _, chosen = read_runs(warehouse, runs)
+    folder = Path(out_dir)
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stem, drawn in _all_drawn(warehouse, wanted, page_stems(known), chosen, own):
+            if drawn.spec is None:
+                on_event(f"{stem}.{drawn.id}: {drawn.problem}")
+                continue
+            path = folder / f"{stem}.{drawn.id}.{kind}"
+            path.write_bytes(as_file(drawn.spec, drawn.title, drawn.shape, kind))
+            written.append(path)
+            on_event(f"wrote {path}")
+    except OSError as error:
+        raise ReportError(
+            f"{error.filename or folder}: cannot be written ({error.strerror}); choose another -o"
+        ) from error
+    return written
+
+
+def _all_drawn(
+    source: Source,
+    wanted: Sequence[str],
+    stems: dict[str, str],
+    runs: Sequence[Any],
+    own: Sequence[OwnPage],
+) -> Iterator[tuple[str, Drawn]]:
+    """Stem of a file's name, and a figure, in the order of the site."""
+    ids = {"runs": [facts.run_id for facts in runs]}
+    for name in (name for name in SITE_PAGES if name in wanted):
+        for panel in SITE_PAGES[name]:
+            yield from _drawn(source, name, panel, ids, runs)
+    for page in (page for page in own if not page.of_run):
+        yield from _drawn_own(source, page.name, page, ids, runs)
+    for facts in runs:
+        stem, of_run = stems[facts.run_id], {"run": facts.run_id}
+        for name in (name for name in RUN_PAGES if name in wanted):
+            file = page_file(stem, name).removesuffix(".html")
+            for each in RUN_PAGES[name]:
+                yield from _drawn(source, file, each, of_run, facts)
+        for page in (page for page in own if page.of_run):
+            yield from _drawn_own(source, f"{stem}.{page.name}", page, of_run, facts)
+
+
+def _drawn(
+    source: Source, stem: str, panel: Panel[Any], params: dict[str, Any], facts: Any
+) -> Iterator[tuple[str, Drawn]]:
+    section = fill(panel, source.query(panel.sql, params).pl(), facts)
+    yield from ((stem, drawn) for drawn in section.figures)
+
+
+def _drawn_own(
+    source: Source, stem: str, page: OwnPage, params: dict[str, Any], facts: Any
+) -> list[tuple[str, Drawn]]:
+    try:
+        return list(_drawn(source, stem, page.panel, page.params(params), facts))
+    except Exception as error:
+        raise ReportError(page.problem(error)) from error
+
+
+def as_file(spec: dict[str, Any], title: str, shape: str, kind: str) -> bytes:
+    """A figure's bytes.
+
+    Args:
+        spec: Vega-Lite, as a page has it.
+        title: of the figure, which a page shows above it.
+        shape: its place on the page, which decides how wide it is.
+        kind: one of FORMATS.
+    """
+    import vl_convert
+
+    text = json.dumps(_printable(spec, title, WIDTHS[shape]))
+    if kind == "svg":
+        return _renumbered(vl_convert.vegalite_to_svg(text)).encode()
+    if kind == "pdf":
+        return vl_convert.vegalite_to_pdf(text)
+    return vl_convert.vegalite_to_png(text, scale=PNG_SCALE)
+
+
+def _renumbered(svg: str) -> str:
+    """Ids from 0 on: they count the figures that this process drew before."""
+    numbers: dict[str, str] = {}
+    return _ID.sub(lambda found: numbers.setdefault(found[0], f"{found[1]}{len(numbers)}"), svg)
+
+
+def _printable(spec: dict[str, Any], title: str, width: int) -> dict[str, Any]:
+    """The figure on paper: dark ink where a page's own colour would be, and a width of its own."""
+    solid: dict[str, Any] = json.loads(json.dumps(spec).replace('"currentColor"', f'"{INK}"'))
+    solid["title"] = {"text": title, "color": INK, "fontSize": 14, "anchor": "start"}
+    solid["background"] = PAPER
+    solid["padding"] = 12
+    solid["autosize"] = {"type": "pad"}
+    _widen(solid, width)
+    return solid
+
+
+def _widen(part: dict[str, Any], width: int) -> None:
+    """A width in px wherever the page's place decides it."""
+    if part.get("width") == "container":
+        part["width"] = width
+    for name in ("layer", "hconcat", "vconcat", "concat"):
+        for inner in part.get(name, ()):
+            _widen(inner, width)
+    if isinstance(part.get("spec"), dict):
+        _widen(part["spec"], width)

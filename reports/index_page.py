@@ -1,0 +1,74 @@
+"""The index as HTML: every run with its headline numbers and the way to its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlahouse.reports.facts import RunFacts
+from xlahouse.reports.headline import HEADLINE_SQL, Card
+from xlahouse.reports.page import render_page
+from xlahouse.reports.panel import Section
+from xlahouse.reports.setup_facts import devices_text, size_text
+from xlahouse.reports.site_page import RUNS_PARAMS, Link, common, virtual_runs
+from xlahouse.reports.units import NOT_KNOWN, plural
+
+
+@dataclass(frozen=True)
+class _IndexRow:
+    """A run on the index, as text."""
+
+    name: str
+    href: str
+    inferred: bool
+    setup: str
+    devices: str
+    size: str
+    cards: list[Card]
+
+
+def index_html(
+    runs: Sequence[RunFacts],
+    cards: dict[str, list[Card]],
+    hrefs: dict[str, str],
+    links: Sequence[Link],
+    sections: list[Section],
+) -> str:
+    """The index as HTML.
+
+    Args:
+        runs: in the order of the page.
+        cards: run_id -> its headline.
+        hrefs: run_id -> file of its first page; empty where none are written.
+        links: the pages over runs.
+        sections: the panels, with their rows.
+    """
+    return render_page(
+        "index.html",
+        {
+            **common("Runs of LLM inference", virtual_runs(runs), links),
+            "subtitle": f"{plural(len(runs), 'run')}: what each sends, where its time goes, how long "
+            "a token takes.",
+            "home": "",
+            "runs": [
+                _index_row(facts, cards[facts.run_id], hrefs.get(facts.run_id, ""))
+                for facts in runs
+            ],
+            "sections": sections,
+            "headline_sql": HEADLINE_SQL,
+            "params": RUNS_PARAMS,
+        },
+    )
+
+
+def _index_row(facts: RunFacts, cards: list[Card], href: str) -> _IndexRow:
+    row = facts.row
+    return _IndexRow(
+        name=facts.name,
+        href=href,
+        inferred=facts.inferred,
+        setup=", ".join(filter(None, (row["model"], row["parallelism"]))) or "setup not known",
+        devices=devices_text(row),
+        size="" if size_text(row) == NOT_KNOWN else size_text(row),
+        cards=cards,
+    )

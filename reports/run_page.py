@@ -1,0 +1,58 @@
+"""A run's page as HTML: the overview opens with the headline and the setup, the others with their panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlahouse.reports.facts import VIRTUAL, RunFacts
+from xlahouse.reports.headline import HEADLINE_SQL, Card
+from xlahouse.reports.page import render_page
+from xlahouse.reports.panel import Section
+from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
+from xlahouse.reports.site_page import Banner, Link, common
+from xlahouse.reports.units import NOT_KNOWN
+
+_WHY_VIRTUAL = (
+    "Programs, collectives, groups, payloads and their order are those of the run; how long things "
+    "take is not what an accelerator would show, and which device did what was deduced."
+)
+
+
+def run_html(
+    facts: RunFacts,
+    title: str,
+    cards: list[Card],
+    home: str,
+    links: Sequence[Link],
+    sections: list[Section],
+) -> str:
+    """A run's page as HTML.
+
+    Args:
+        facts: the run.
+        title: of the page among the run's.
+        cards: its headline, on the overview; else none.
+        home: the index's file, or empty.
+        links: the run's pages.
+        sections: the panels, with their rows.
+    """
+    heading = facts.name if cards else f"{title}: {facts.name}"
+    return render_page(
+        "run.html",
+        {
+            **common(heading, [Banner(VIRTUAL, _WHY_VIRTUAL)] if facts.inferred else [], links),
+            "subtitle": _subtitle(facts),
+            "home": home,
+            "cards": cards,
+            "setup": setup_rows(facts),
+            "sections": sections,
+            "headline_sql": HEADLINE_SQL,
+            "params": f"With $run = '{facts.run_id}'.",
+        },
+    )
+
+
+def _subtitle(facts: RunFacts) -> str:
+    row = facts.row
+    parts = (row["model"], row["parallelism"], size_text(row), devices_text(row))
+    return ", ".join(part for part in parts if part and part != NOT_KNOWN) + "."

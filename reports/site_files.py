@@ -1,0 +1,134 @@
+"""The files of a site: written whole, remembered with the key of what they were drawn from, and told of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from xlahouse.capture.errors import ReportError
+
+RECORD = "site.json"  # page -> key of what it was drawn from
+DATA = "data"  # folder of the CSV files
+
+
+@dataclass
+class SiteFiles:
+    """A site's folder while it is rendered."""
+
+    folder: Path
+    on_event: Callable[[str], None]
+    keys: dict[str, str]
+    pages: list[Path] = field(default_factory=list)
+    unchanged: list[Path] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, out_dir: str | Path, on_event: Callable[[str], None]) -> SiteFiles:
+        """Make the folder where absent, and read what an earlier rendering left.
+
+        Raises:
+            ReportError: it cannot be made.
+        """
+        folder = Path(out_dir)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ReportError(
+                f"{folder}: cannot be made ({error.strerror}); choose another with -o"
+            ) from error
+        return cls(folder, on_event, _recorded(folder / RECORD))
+
+    def has(self, file: str) -> bool:
+        """Whether an earlier rendering left the page."""
+        return file in self.keys and (self.folder / file).exists()
+
+    def is_current(self, file: str, key: str) -> bool:
+        """Whether the page that is there was drawn from the same; it is then counted as one of the site's."""
+        if self.keys.get(file) != key or not (self.folder / file).exists():
+            return False
+        self.pages.append(self.folder / file)
+        self.unchanged.append(self.folder / file)
+        self.on_event(f"unchanged {self.folder / file}")
+        return True
+
+    def write(self, file: str, key: str, html: str) -> None:
+        """Write a page.
+
+        Raises:
+            ReportError: it cannot be written.
+        """
+        self._write(self.folder / file, html.encode())
+        self.keys[file] = key
+        self._keep()
+        self.pages.append(self.folder / file)
+        self.on_event(f"wrote {self.folder / file}")
+
+    def csv_name(self, file: str, panel: str) -> str:
+        """Where the rows of a page's panel go, relative to the site."""
+        return f"{DATA}/{file.removesuffix('.html')}.{panel}.csv"
+
+    def write_csv(self, name: str, rows: pl.DataFrame) -> None:
+        """Write a panel's rows; lists and structs as JSON.
+
+        Raises:
+            ReportError: they cannot be written.
+        """
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        self._write(path, flat(rows).write_csv().encode())
+
+    def stale(self, stems: Sequence[str]) -> list[Path]:
+        """Pages of an earlier rendering whose runs are in the warehouse no more."""
+        alive = {f"{stem}." for stem in stems}
+        return [
+            self.folder / file
+            for file in sorted(self.keys)
+            if file.startswith("run-")
+            and not any(file.startswith(stem) for stem in alive)
+            and (self.folder / file).exists()
+        ]
+
+    def close(self) -> None:
+        """Remember what the pages were drawn from."""
+        self.keys = {file: key for file, key in self.keys.items() if (self.folder / file).exists()}
+        self._keep()
+
+    def _keep(self) -> None:
+        raw = msgspec.json.encode(self.keys, order="deterministic")
+        self._write(self.folder / RECORD, msgspec.json.format(raw) + b"\n")
+
+    def _write(self, path: Path, raw: bytes) -> None:
+        beside = path.with_name(f".{path.name}.tmp")
+        try:
+            beside.write_bytes(raw)
+            os.replace(beside, path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise ReportError(
+                f"{path}: cannot be written ({error.strerror}); choose another -o"
+            ) from error
+
+
+def flat(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows that CSV can hold: nested values as JSON."""
+    nested = [name for name, kind in rows.schema.items() if kind.is_nested()]
+    return rows.with_columns(
+        pl.Series(
+            name,
+            [None if v is None else msgspec.json.encode(v).decode() for v in rows[name].to_list()],
+            dtype=pl.String,
+        )
+        for name in nested
+    )
+
+
+def _recorded(path: Path) -> dict[str, str]:
+    """What was remembered; nothing where the file is missing or no such record."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}

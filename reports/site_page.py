@@ -1,0 +1,81 @@
+"""A page over several runs as HTML, and what all pages have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from xlahouse.reports.facts import VIRTUAL, RunFacts
+from xlahouse.reports.page import render_page
+from xlahouse.reports.panel import Section
+from xlahouse.reports.units import plural
+
+SUBJECTS = {
+    "comparison": "Runs side by side: which parallelism is quicker, at which batch, and why.",
+    "scaling": "What more devices gave: speed-up and efficiency beside the ideal.",
+    "study": "What model size, batch, length and parallelism each change, all else being equal.",
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A page in the navigation."""
+
+    title: str
+    href: str
+    current: bool
+
+
+@dataclass(frozen=True)
+class Banner:
+    """What a reader has to know before anything else."""
+
+    head: str
+    body: str = ""
+
+
+def site_html(
+    name: str, title: str, runs: Sequence[RunFacts], links: Sequence[Link], sections: list[Section]
+) -> str:
+    """A page over runs as HTML."""
+    return render_page(
+        "site.html",
+        {
+            **common(title or name.capitalize(), virtual_runs(runs), links),
+            "subtitle": f"{plural(len(runs), 'run')}. {SUBJECTS.get(name, '')}".strip(),
+            "home": "index.html",
+            "sections": sections,
+            "params": RUNS_PARAMS,
+        },
+    )
+
+
+RUNS_PARAMS = "With $runs = the ids of the runs on this page."
+
+
+def virtual_runs(runs: Sequence[RunFacts]) -> list[Banner]:
+    """The banner of virtual devices, with the runs that have them where others have not."""
+    virtual = [facts.name for facts in runs if facts.inferred]
+    body = "" if len(virtual) == len(runs) else f"In: {', '.join(virtual)}."
+    return [Banner(VIRTUAL, body)] if virtual else []
+
+
+def common(title: str, banners: list[Banner], links: Sequence[Link]) -> dict[str, Any]:
+    """What every page's template names."""
+    return {
+        "title": title,
+        "banners": banners,
+        "pages": list(links) if len(links) > 1 else [],
+        "version": version("xlahouse"),
+        "stamp": _stamp(),
+    }
+
+
+def _stamp() -> str:
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    when = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+    return when.strftime("%Y-%m-%d %H:%M UTC")

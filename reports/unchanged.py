@@ -1,0 +1,51 @@
+"""The key of what a page is drawn from: pages with the same key need not be drawn again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import msgspec
+
+from xlahouse.reports.facts import RunFacts
+from xlahouse.reports.panel import Source
+from xlahouse.reports.site_page import Link
+
+SETTINGS_SQL = "select * from run_settings where run_id = $run"
+
+
+def run_key(source: Source, facts: RunFacts, page: str, links: Sequence[Link], own: str) -> str:
+    """Of a run's page: the run's row, which lists its files, its settings, our code and the page's links."""
+    settings = source.query(SETTINGS_SQL, {"run": facts.run_id}).pl().to_dicts()
+    return _digest(_code(), page, facts.row, settings, list(links), own)
+
+
+def site_key(
+    source: Source, runs: Sequence[RunFacts], page: str, links: Sequence[Link], own: str
+) -> str:
+    """Of a page over runs."""
+    return _digest([run_key(source, facts, page, links, own) for facts in runs], page, list(links))
+
+
+def _digest(*parts: object) -> str:
+    raw = msgspec.json.encode(parts, order="deterministic", enc_hook=str)
+    return hashlib.sha256(raw).hexdigest()[:20]
+
+
+@cache
+def _code() -> str:
+    """Our version, pages and views: a page that another xlahouse drew is drawn again."""
+    found = hashlib.sha256(version("xlahouse").encode())
+    for folder in ("xlahouse.reports", "xlahouse.views"):
+        for path in sorted(files(folder).iterdir(), key=lambda path: path.name):
+            if _is_ours(path):
+                found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def _is_ours(path: Traversable) -> bool:
+    return path.is_file() and path.name.endswith((".py", ".sql", ".html", ".css", ".js"))
