@@ -105,6 +105,8 @@ select
     cast(j.y_size as bigint) as y_size,
     -- chips along z; 1 in two dimensions
     cast(j.z_size as bigint) as z_size,
+    -- slices of the generation have two dimensions
+    j.is_flat,
     -- links lead around x
     case
         when j.is_flat then j.x_size = 16

@@ -30,61 +30,64 @@ marks as (
         w.window_key, w.group_key, w.stage_key, w.stages,
         greatest(b.start_ps, w.start_ps) as start_ps,
         least(b.start_ps + b.duration_ps, w.end_ps) as end_ps,
-        0 as opened, 0 as is_edge, 0 as is_first
+        0 as is_first
     from windows as w
     inner join busy_intervals as b
         on b.run_id = w.run_id and b.device_id = w.device_id
         and b.request is not distinct from w.request and b.step is not distinct from w.step
     where b.category <> 'masked'
     union all
-    select window_key, group_key, stage_key, stages, start_ps, start_ps, 0, 0, 1
+    select window_key, group_key, stage_key, stages, start_ps, start_ps, 1
     from windows
     union all
-    select window_key, group_key, stage_key, stages, end_ps, end_ps, 0, 0, 0
+    select window_key, group_key, stage_key, stages, end_ps, end_ps, 0
     from windows
-    union all
-    select
-        w.window_key, w.group_key, w.stage_key, w.stages,
-        least(greatest(e.at_ps, w.start_ps), w.end_ps),
-        least(greatest(e.at_ps, w.start_ps), w.end_ps),
-        e.opened, 1, 0
-    from windows as w
-    inner join launch_edges as e
-        on e.run_id = w.run_id and e.device_id = w.device_id
-        and e.request is not distinct from w.request and e.step is not distinct from w.step
 ),
 
--- The first of several marks at one time has seen all that is earlier; the others begin no piece.
+-- A mark ends a gap where it starts past all that is earlier; of several at one time the first does.
 on_device as (
     select
         *,
         max(end_ps) over (
             partition by window_key order by start_ps
             rows between unbounded preceding and 1 preceding
-        ) as reached_ps,
-        max(case when is_edge = 0 then end_ps end) over (
-            partition by window_key order by start_ps
-            rows between unbounded preceding and 1 preceding
-        ) as busy_until_ps,
-        sum(opened) over (
-            partition by window_key order by start_ps
-            rows between unbounded preceding and 1 preceding
-        ) as open_launches
+        ) as reached_ps
     from marks
     where start_ps <= end_ps
+),
+
+edges as (
+    select
+        w.window_key, w.group_key, w.stage_key, w.stages, e.opened,
+        least(greatest(e.at_ps, w.start_ps), w.end_ps) as at_ps
+    from windows as w
+    inner join launch_edges as e
+        on e.run_id = w.run_id and e.device_id = w.device_id
+        and e.request is not distinct from w.request and e.step is not distinct from w.step
+),
+
+with_edges as (
+    select
+        window_key, group_key, stage_key, stages, start_ps, end_ps, is_first,
+        case when is_first = 0 and start_ps > reached_ps then reached_ps end as gap_start_ps,
+        0 as is_edge, 0 as opened
+    from on_device
+    union all
+    select
+        window_key, group_key, stage_key, stages, at_ps, at_ps, 0, null, 1, opened
+    from edges
 ),
 
 -- Where there is one stage, the group says it all.
 levels as (
     select
-        window_key, start_ps, end_ps, is_first, reached_ps, busy_until_ps, open_launches,
-        2 * group_key as key, 0 as of_stage
-    from on_device
+        window_key, start_ps, end_ps, is_first, gap_start_ps, is_edge, opened, 2 * group_key as key,
+        case when stages > 1 then 1 else 0 end as staged
+    from with_edges
     union all
     select
-        window_key, start_ps, end_ps, is_first, reached_ps, busy_until_ps, open_launches,
-        2 * stage_key + 1, 1
-    from on_device
+        window_key, start_ps, end_ps, is_first, gap_start_ps, is_edge, opened, 2 * stage_key + 1, 1
+    from with_edges
     where stages > 1
 ),
 
@@ -99,40 +102,82 @@ in_group as (
 
 totals as (
     select
-        *,
-        sum(greatest(start_ps - group_reached_ps, 0)) over (
-            partition by key order by start_ps
+        window_key, start_ps, is_first, gap_start_ps, is_edge, opened, staged,
+        key % 2 as of_stage,
+        cast(
+            coalesce(
+                sum(greatest(start_ps - group_reached_ps, 0)) over (
+                    partition by key order by start_ps
+                ),
+                0
+            ) as bigint
         ) as idle_so_far_ps
     from in_group
 ),
 
--- While a device is busy its group is: the total at a piece's start is that at the end of the piece
--- before, or at the window's start.
+-- While a device is busy its group is: between two of these marks the total grows in gaps only.
 pieces as (
     select
         *,
-        coalesce(idle_so_far_ps, 0) - coalesce(lag(idle_so_far_ps) over (
-            partition by window_key, of_stage order by start_ps, is_first desc
-        ), 0) as group_idle_ps
+        idle_so_far_ps - lag(idle_so_far_ps) over (
+            partition by window_key, of_stage order by start_ps, is_first desc, is_edge desc
+        ) as group_idle_ps,
+        lag(is_edge) over (
+            partition by window_key, of_stage order by start_ps, is_first desc, is_edge desc
+        ) as after_edge,
+        sum(opened) over (
+            partition by window_key, of_stage order by start_ps, is_first desc, is_edge desc
+            rows between unbounded preceding and 1 preceding
+        ) as open_launches
     from totals
-    where start_ps > reached_ps or is_first = 1
+    where gap_start_ps is not null or is_first = 1 or is_edge = 1
+),
+
+-- The pieces of a gap end with the mark that ends it. Few gaps are cut.
+cut as (
+    select
+        *,
+        min(case when gap_start_ps is not null then start_ps end) over (
+            partition by window_key order by start_ps, is_first desc, is_edge desc
+            rows between current row and unbounded following
+        ) as gap_end_ps
+    from pieces
+    where is_edge = 1 or after_edge = 1 or staged = 1
+),
+
+gaps as (
+    select
+        window_key, gap_start_ps,
+        start_ps as gap_end_ps,
+        case when open_launches > 0 then group_idle_ps else 0 end as open_idle_ps,
+        group_idle_ps,
+        0 as stage_idle_ps
+    from pieces
+    where gap_start_ps is not null and after_edge = 0 and staged = 0
+    union all
+    select
+        window_key,
+        max(gap_start_ps),
+        gap_end_ps,
+        sum(case when of_stage = 0 and open_launches > 0 then group_idle_ps else 0 end),
+        sum(case when of_stage = 0 then group_idle_ps else 0 end),
+        sum(case when of_stage = 1 then group_idle_ps else 0 end)
+    from cut
+    where gap_end_ps is not null
+    group by window_key, gap_end_ps
 )
 
 select
     -- number of the window, as in _step_window_v1
     window_key,
     -- start of the gap
-    busy_until_ps as gap_start_ps,
+    gap_start_ps,
     -- end of the gap
-    max(start_ps) as gap_end_ps,
+    gap_end_ps,
     -- nobody of the group busy, a launch of the step open on the device
-    cast(
-        sum(case when of_stage = 0 and open_launches > 0 then group_idle_ps else 0 end) as bigint
-    ) as open_idle_ps,
+    cast(open_idle_ps as bigint) as open_idle_ps,
     -- nobody of the group busy
-    cast(sum(case when of_stage = 0 then group_idle_ps else 0 end) as bigint) as group_idle_ps,
+    cast(group_idle_ps as bigint) as group_idle_ps,
     -- nobody of the own stage busy; 0 where there is only one stage
-    cast(sum(case when of_stage = 1 then group_idle_ps else 0 end) as bigint) as stage_idle_ps
-from pieces
-where start_ps > reached_ps
-group by window_key, busy_until_ps
+    cast(stage_idle_ps as bigint) as stage_idle_ps
+from gaps

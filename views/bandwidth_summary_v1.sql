@@ -11,7 +11,7 @@ with stated as (
             when is_bound = false and busbw_bytes_per_s > 0 then 'known'
             else 'unknown'
         end as state
-    from collective_bandwidth_v1
+    from _instance_v1
 ),
 
 ranked as (

@@ -183,7 +183,8 @@ topologies as (
         run_id,
         min(x_size) as x_size,
         min(y_size) as y_size,
-        min(z_size) as z_size
+        min(z_size) as z_size,
+        bool_and(is_flat) as is_flat
     from _chip_place_v1
     group by run_id
 ),
@@ -221,12 +222,13 @@ select
     c.phase,
     -- ring, bidirectional_ring or direct
     c.algorithm,
-    -- shape of the chips, such as 2x4x1; NULL where links are not known
+    -- shape of the chips, such as 2x4, or 4x4x4 where slices have three dimensions; NULL where links
+    -- are not known
     case
         when c.topology_problem is null
-            then concat(
-                cast(t.x_size as varchar), 'x', cast(t.y_size as varchar), 'x',
-                cast(t.z_size as varchar)
+            then concat_ws(
+                'x', cast(t.x_size as varchar), cast(t.y_size as varchar),
+                case when not t.is_flat then cast(t.z_size as varchar) end
             )
     end as topology,
     -- number of the chip that the link leads from: x + X (y + Y z)

@@ -4,7 +4,7 @@
 -- first and end with their last participant (device NULL). What moves nothing between devices
 -- (axis none, a device that is in no pair of a permute) is no transfer. Transfers of no known axis
 -- (mixed, unclassified) count as an axis of their own.
--- Equal transfers have one order in all that follows.
+-- Within a burst a transfer's place among all and its place among those of its axis grow together.
 with placed as (
     select
         *,
@@ -18,24 +18,25 @@ with placed as (
 ordered as (
     select
         *,
-        lag(axis) over (partition by run_id, scope, device_id order by place) as last_axis
+        row_number() over (partition by run_id, scope, device_id, axis order by place)
+            as place_on_axis,
+        lag(place) over (partition by run_id, scope, device_id, axis order by place)
+            as last_place
     from placed
 ),
 
-numbered as (
+bursts as (
     select
-        *,
-        case when axis is distinct from last_axis then 1 else 0 end as is_first,
-        sum(case when axis is distinct from last_axis then 1 else 0 end) over (
-            partition by run_id, scope, device_id order by place
-            rows between unbounded preceding and current row
-        ) - 1 as burst
+        run_id, scope, device_id, axis,
+        min(place) as first_place,
+        max(case when last_place is distinct from place - 1 then phase end) as phase,
+        min(start_ps) as start_ps,
+        max(end_ps) as end_ps,
+        count(*) as count,
+        case when count(payload_bytes) = count(*) then sum(payload_bytes) end as payload_bytes,
+        case when count(wire_bytes) = count(*) then sum(wire_bytes) end as bytes
     from ordered
-),
-
-counted as (
-    select *, cast(burst as bigint) as burst_index
-    from numbered
+    group by run_id, scope, device_id, axis, place - place_on_axis
 )
 
 select
@@ -46,21 +47,21 @@ select
     -- device; NULL in scope run
     device_id,
     -- number of the burst on its device or in its run, by start, from 0
-    burst_index,
+    cast(
+        row_number() over (partition by run_id, scope, device_id order by first_place) - 1 as bigint
+    ) as burst_index,
     -- mesh axes joined by +, or mixed or unclassified
-    min(axis) as axis,
+    axis,
     -- phase of its first transfer; NULL outside every marker
-    max(case when is_first = 1 then phase end) as phase,
+    phase,
     -- start of its first transfer
-    min(start_ps) as start_ps,
+    start_ps,
     -- latest end of its transfers
-    max(end_ps) as end_ps,
+    end_ps,
     -- transfers
-    cast(count(*) as bigint) as count,
+    cast(count as bigint) as count,
     -- sum of S
-    cast(case when count(payload_bytes) = count(*) then sum(payload_bytes) end as bigint)
-        as payload_bytes,
+    cast(payload_bytes as bigint) as payload_bytes,
     -- bytes that are sent on the wire: by the device, or by all participants that were traced
-    cast(case when count(wire_bytes) = count(*) then sum(wire_bytes) end as double) as bytes
-from counted
-group by run_id, scope, device_id, burst_index
+    cast(bytes as double) as bytes
+from bursts

@@ -3,26 +3,21 @@
 -- latest end so far, in the order of (start, end, op) and then of what else is known; below zero they
 -- overlap. Axes none (the collective moves nothing between devices), mixed and unclassified are axes
 -- of their own.
-with placed as (
-    select
-        *,
-        row_number() over (
-            partition by run_id, device_id, axis
-            order by
-                start_ps, duration_ps, op, kind, program_id, instance, phase, request, step, launch
-        ) as place
-    from _collective_wire_v1
-),
-
-ordered as (
+with ordered as (
     select
         *,
         max(start_ps + duration_ps) over (
-            partition by run_id, device_id, axis order by place
+            partition by run_id, device_id, axis
+            order by
+                start_ps, duration_ps, op, program_id, instance, request, step, launch
             rows between unbounded preceding and 1 preceding
         ) as reached_ps,
-        lag(launch) over (partition by run_id, device_id, axis order by place) as last_launch
-    from placed
+        lag(launch) over (
+            partition by run_id, device_id, axis
+            order by
+                start_ps, duration_ps, op, program_id, instance, request, step, launch
+        ) as last_launch
+    from _collective_wire_v1
 )
 
 select

@@ -1,13 +1,17 @@
 """Tries views with a fault in them on all given/expect cases at once, on DuckDB.
 
-`python -m tests.views.planted` tries every fault and takes minutes; the test tries a part of them.
+`python -m tests.views.planted [VIEW]…` tries every fault and takes minutes; the test tries a part of them.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import duckdb
@@ -17,6 +21,10 @@ from tests.views.mutants import Mutant, mutants, written
 from tests.views.together import answers, own_rows, write_together
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import TABLES, Library, View, parse_view, shipped
+
+# A join that lost its key can make more rows than anybody waits for; all cases together take a view
+# hardly a second.
+LIMIT_S = 15
 
 # Faults that change no answer on any warehouse that keeps to the tables' contract: view -> beginning
 # of the fault -> why. Whatever else survives is a case that is missing.
@@ -34,13 +42,10 @@ HARMLESS: dict[str, dict[str, str]] = {
         "counted: GTE for ARRAY_POSITION": "DuckDB gives NULL, Spark 0, for what is not in a list",
     },
     "_step_window_v1": {
-        "phase: LTE": "equals are the other branch",
-        "end_ps: LTE": "equals give the same value",
         "numbered: no 1": "it is one partition on purpose",
         "numbered: ROW_NUMBER": "any numbers do that differ",
         "window_key: n.run_number": "any factor above the windows of a run",
     },
-    "device_time_v1": {"reached: LTE": "an empty interval adds nothing"},
     "_between_steps_v1": {
         "from: join without w.run_id": "another run's windows have numbers far away",
         "from: GTE": "a piece of no length adds nothing",
@@ -51,12 +56,14 @@ HARMLESS: dict[str, dict[str, str]] = {
         "peer_group: -2 with": "any numbers that no place has",
     },
     "_idle_cause_v1": {
-        "from: GTE": "a gap of no length adds nothing",
-        "pieces: GTE": "a piece of no length adds nothing",
-        "pieces: is_first = 1 with 2": "a launch's edge is there, or the window starts busy",
         "levels: GTE": "with one stage the level is not looked at",
         "levels: 2 *": "any numbers that keep groups and stages apart",
-        "marks: SELECT": "edges of no length may stand twice; only the sign of an edge counts",
+        "with_edges: GTE": "a gap of no length adds nothing",
+        "with_edges: 0 AS is_edge with 1": "each gap is then put together, of one piece",
+        "with_edges: SELECT window_key, group_key, stage_key, stages, at_ps, at_ps, 0, NULL, 1"
+        ", opened FROM edges with 1": "no piece lies between marks at one time",
+        "pieces: no of_stage in PARTITION BY": "with several stages gaps are put together anyway",
+        "gaps: 0 AS stage_idle_ps with 1": "with one stage it is not looked at",
     },
     "_masked_work_v1": {
         "worked: join without b.request": "what lies outside the window is cut off",
@@ -100,7 +107,7 @@ HARMLESS: dict[str, dict[str, str]] = {
     "run_comparison_v1": {"verdict: LTE for difference": "no difference is inconclusive before"},
     "_group_chip_v1": {"on_one_chip: GTE": "a group of one sends nothing"},
     "traffic_volume_v1": {"instances: DISTINCT": "a device has an instance once"},
-    "collective_bandwidth_v1": {"seen: DISTINCT": "a device has an instance once"},
+    "_instance_v1": {"seen: DISTINCT": "a device has an instance once"},
     "traffic_matrix_v1": {
         "sent: no world": "a device is in one world",
         "sent: no axis": "an instruction has one axis",
@@ -109,12 +116,9 @@ HARMLESS: dict[str, dict[str, str]] = {
         "by_pairs: join without p.target": "what a device sends to itself has no payload",
     },
     "traffic_burst_v1": {
-        "from: no scope": "scope run has no device, scope device has",
+        "burst_index: no scope": "scope run has no device, scope device has",
         "ordered: no scope": "scope run has no device, scope device has",
-        "numbered: no scope": "scope run has no device, scope device has",
-        "placed: no": "a number over more rows has the same order",
-    },
-    "traffic_interval_v1": {
+        "bursts: no scope": "scope run has no device, scope device has",
         "placed: no": "a number over more rows has the same order",
     },
     "traffic_window_v1": {
@@ -209,7 +213,7 @@ class Bench:
         ]
 
     def catches(self, mutant: Mutant) -> bool:
-        """Whether a case of the view, or of one on top of it, fails with the fault in it."""
+        """Whether a case of the view, or of one on top of it, fails or does not end with the fault in it."""
         self._create(mutant.view, mutant.sql)
         try:
             return any(self._differs(view) for view in self._above(mutant.view))
@@ -218,9 +222,21 @@ class Bench:
 
     def _differs(self, view: str) -> bool:
         try:
-            return self._answer(view) != self._sound[view]
+            with self._limited():
+                return self._answer(view) != self._sound[view]
         except duckdb.Error:
             return True
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Interrupt what takes longer than LIMIT_S."""
+        timer = Timer(LIMIT_S, self._database.interrupt)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
     def _above(self, name: str) -> list[str]:
         """The public views that rest on a view, itself first."""
@@ -246,10 +262,11 @@ def _digits(value: Any) -> Any:
 
 
 def main() -> None:
-    """Try every fault, and print those that no case catches."""
+    """Try every fault of the views named, or of all, and print those that no case catches."""
+    named = set(sys.argv[1:]) or set(shipped().views)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), list(cases()))
-        for view in bench.order:
+        for view in (each for each in bench.order if each.name in named):
             tried = faults(view)
             missed = [mutant.fault for mutant in tried if not bench.catches(mutant)]
             print(
