@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
+from xlahouse.reports.site import page_file
+
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
@@ -51,25 +54,113 @@ def asked_by_pages(log: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "charts", "width"),
-    [
-        ("index.html", 2, 1280),
-        ("run-script-alert-1-script.html", 12, 1280),
-        ("run-plain.html", 12, 400),
-        ("run-bare.html", 0, 1280),
-    ],
+HOSTILE_RUN, PLAIN_RUN = "run-script-alert-1-script", "run-plain"
+SEEN = (
+    *((f"{name}.html", 1280) for name, panels in SITE_PAGES.items() if panels),
+    *((page_file(PLAIN_RUN, name), 400) for name, panels in RUN_PAGES.items() if panels),
+    (page_file(HOSTILE_RUN, "communication"), 1280),
+    (page_file(HOSTILE_RUN, "time"), 1280),
+    ("run-bare.html", 1280),
 )
-def test_every_chart_is_drawn_in_silence(site, tmp_path, name, charts, width):
+
+
+@pytest.mark.parametrize(("name", "width"), SEEN, ids=[f"{name} {width}" for name, width in SEEN])
+def test_every_chart_is_drawn_in_silence(site, tmp_path, name, width):
     log = tmp_path / "net.json"
     dom, stderr = open_page(
         site[name], tmp_path / "profile", f"--window-size={width},2000", f"--log-net-log={log}"
     )
+    charts = site[name].read_text("utf-8").count("data-spec=")
     assert dom.count('data-state="drawn"') == charts
     assert dom.count('data-state="failed"') == 0
     assert len(re.findall(r'<svg[^>]* class="marks"', dom)) == charts
     assert "CONSOLE" not in stderr, stderr
     assert asked_by_pages(log) == set()
+
+
+def test_there_are_charts(site):
+    counts = {name: site[name].read_text("utf-8").count("data-spec=") for name, _ in SEEN}
+    assert counts["index.html"] == 2
+    assert counts[page_file(PLAIN_RUN, "communication")] > 5
+    assert counts["run-bare.html"] == 0
+
+
+# Moves the pointer over the middle of the first bar of a chart; what then shows is left in the page.
+HOVER = """
+addEventListener("load", async () => {
+  const chart = document.getElementById("traffic-0");
+  while (chart.dataset.state !== "drawn") await new Promise((done) => setTimeout(done, 20));
+  const bar = chart.querySelector(".mark-rect path");
+  const box = bar.getBoundingClientRect();
+  const at = { bubbles: true, clientX: box.x + box.width / 2, clientY: box.y + box.height / 2 };
+  for (const kind of ["pointerover", "pointermove", "mouseover", "mousemove"])
+    bar.dispatchEvent(new MouseEvent(kind, at));
+});
+"""
+
+
+def with_script(page: Path, script: str, copy: Path) -> Path:
+    """The page with one more script, which its own policy would refuse."""
+    html = page.read_text("utf-8")
+    html, count = re.subn(r"script-src &#39;sha256-.*?&#39;", "script-src 'unsafe-inline'", html)
+    assert count == 1
+    before, end, after = html.rpartition("</body>")  # Vega's own text holds one, too
+    copy.write_text(f"{before}<script>{script}</script>{end}{after}", "utf-8")
+    return copy
+
+
+def test_hovering_tells_the_exact_number(site, tmp_path):
+    page = with_script(site[page_file(PLAIN_RUN, "communication")], HOVER, tmp_path / "page.html")
+    dom, stderr = open_page(page, tmp_path / "profile", "--window-size=1280,2000")
+    assert "CONSOLE" not in stderr, stderr
+    tooltip = re.search(
+        r'<div id="vg-tooltip-element"[^>]*class="([^"]*)"[^>]*>(.*?)</div>', dom, re.DOTALL
+    )
+    assert tooltip is not None
+    assert "visible" in tooltip[1]
+    # Prefill, 2.25 x 192 MiB: 474,... bytes, whole.
+    assert "301,989,888" in tooltip[2] or "150,994,944" in tooltip[2] or "452,984,832" in tooltip[2]
+
+
+# How far the page is wider than its window, and whether each link and fold can have the focus.
+MEASURE = """
+addEventListener("load", () => {
+  const root = document.documentElement;
+  const wide = [...document.querySelectorAll("main *")].filter((part) =>
+    part.getBoundingClientRect().right > innerWidth + 1
+    && !part.closest(".scroll, nav, pre, .chart"));
+  const reached = document.querySelectorAll("a[href]:not(.vega-actions a), summary, .scroll");
+  const deaf = [...reached].filter((part) => {
+    if (part.tagName !== "SUMMARY" && part.closest("details:not([open])")) return false;
+    part.focus();
+    return document.activeElement !== part && part.offsetParent !== null;
+  });
+  root.dataset.overflow = root.scrollWidth - innerWidth;
+  root.dataset.wide = wide.length;
+  root.dataset.deaf = deaf.length;
+});
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 500])
+@pytest.mark.parametrize("page", ["communication", "overview"])
+def test_a_page_fits_its_window_and_can_be_walked_by_keyboard(site, tmp_path, width, page):
+    """Headless Chromium makes no window narrower than 500 px."""
+    path = with_script(site[page_file(PLAIN_RUN, page)], MEASURE, tmp_path / "page.html")
+    dom, _ = open_page(path, tmp_path / "profile", f"--window-size={width},1000")
+    found = dict(re.findall(r'data-(overflow|wide|deaf)="(-?\d+)"', dom[:2000]))
+    assert int(found["overflow"]) <= 0
+    assert found["wide"] == found["deaf"] == "0"
+
+
+def test_a_printed_page_shows_its_charts_and_numbers(site, tmp_path):
+    assert CHROMIUM is not None
+    page, pdf = site[page_file(PLAIN_RUN, "communication")], tmp_path / "page.pdf"
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--print-to-pdf={pdf}"]
+    subprocess.run([*command, page.as_uri()], capture_output=True, timeout=120, check=True)
+    raw = pdf.read_bytes()
+    assert raw.startswith(b"%PDF")
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", raw)) < 40
 
 
 def test_a_request_of_a_page_would_be_seen(tmp_path):
@@ -83,7 +174,9 @@ def test_a_request_of_a_page_would_be_seen(tmp_path):
 
 def test_bars_are_as_long_as_their_numbers(site, tmp_path):
     """The drawn marks, not the specification: a reader's eye measures these."""
-    dom, _ = open_page(site["run-plain.html"], tmp_path / "profile", "--window-size=1280,2000")
+    dom, _ = open_page(
+        site[page_file(PLAIN_RUN, "communication")], tmp_path / "profile", "--window-size=1280,2000"
+    )
     chart = dom[dom.index('id="traffic-0"') :]
     chart = chart[: chart.index("</svg>")]
     bars = re.findall(

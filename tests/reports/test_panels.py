@@ -80,7 +80,11 @@ def test_the_matrix_holds_each_senders_wire_bytes(two_runs):
     }
     assert rows["bytes"].sum() == 4 * 2.25 * 57 * MIB
     titles = [figure.title for figure in filled(two_runs, matrix.PANEL, TP4).figures]
-    assert titles == ["All traffic (axis tp)", "Prefill", "Decode"]
+    assert titles == [
+        "All traffic (axis tp)",
+        "Traffic of phase prefill",
+        "Traffic of phase decode",
+    ]
 
 
 def test_bandwidth_is_wire_bytes_over_the_transfer(two_runs):
