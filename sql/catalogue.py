@@ -14,7 +14,7 @@ BEGIN, END = "<!-- views:begin -->", "<!-- views:end -->"
 
 def list_views(library: Library) -> Iterator[tuple[str, str]]:
     """Name and grain of each view that users query, by name."""
-    return ((view.name, _documented(view)[0]) for view in library.public)
+    return ((view.name, documented(view)[0]) for view in library.public)
 
 
 def list_tables() -> Iterator[tuple[str, str]]:
@@ -60,7 +60,7 @@ def describe_view(library: Library, view: View) -> str:
     pointer = library.pointers.get(view.base)
     also = f" (also as {view.base})" if pointer == view.name != view.base else ""
     tables, views = library.closure({view.name})
-    grain, columns = _documented(view)
+    grain, columns = documented(view)
     parts = [f"{view.name}{also}: {grain}"]
     if view.description:
         parts.append(view.description)
@@ -76,7 +76,7 @@ def describe_view(library: Library, view: View) -> str:
     return "\n\n".join([*parts, view.sql.rstrip() + "\n"])
 
 
-def _documented(view: View) -> tuple[str, list[tuple[str, str]]]:
+def documented(view: View) -> tuple[str, list[tuple[str, str]]]:
     """Grain and columns with their meaning; what a user's own view leaves out is empty."""
     try:
         return view.grain, [(column.name, column.meaning) for column in view.columns]

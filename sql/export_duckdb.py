@@ -56,6 +56,20 @@ def write_duckdb(
     return None if copy else f"create or replace macro {PLACE}() as {quote(root)};"
 
 
+def open_tables(
+    connection: duckdb.DuckDBPyConnection, warehouse: Warehouse, run_ids: Sequence[str]
+) -> None:
+    """Give a database every table over the files of some runs, where they lie."""
+    place = warehouse.place
+    root = place.base if place.remote else os.path.abspath(place.base)
+    if place.remote:
+        connection.register_filesystem(place.system)
+    connection.execute(f"create macro {PLACE}() as {quote(root)}")
+    create_tables(connection)
+    for name in TABLES:
+        _fill(connection, warehouse, name, run_ids, root, copy=False)
+
+
 def _fill(
     connection: duckdb.DuckDBPyConnection,
     warehouse: Warehouse,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xlahouse.sql.options import WarehouseOption, complete_run, open_warehouse
+from xlahouse.sql.options import WarehouseOption, complete_run, complete_view, open_warehouse
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -129,6 +129,55 @@ def duckdb(
     print(output)
     if line is not None:
         print(f"if the warehouse moves, run in the file: {line}", file=sys.stderr)
+
+
+@export_app.command()
+def dataset(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A new folder, or an old dataset.")
+    ],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]…",
+            help="Id, prefix or name; default: all.",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    views: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--views",
+            metavar="NAME[,NAME…]",
+            help="Only these views, beside the tables about runs.",
+            autocompletion=complete_view,
+        ),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="CSV beside Parquet.")] = True,
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Write a dataset: each view over the runs as Parquet and CSV, with a data dictionary.
+
+    The folder has what someone needs who has neither xlahouse nor the traces: DICTIONARY.md (and
+    dictionary.json) tells what a row is, each column's type, unit and meaning, the version of its
+    definition, and which runs have how many rows. The same warehouse gives the same bytes.
+
+    \b
+    Examples:
+      xlahouse export dataset -o dataset
+      xlahouse export dataset tp4 dp2.tp2 -o two --views latency,traffic_volume --no-csv
+    """
+    from xlahouse.sql.export_dataset import write_dataset
+    from xlahouse.sql.progress import progress
+
+    chosen = [name.strip() for text in views or () for name in text.split(",") if name.strip()]
+    if views is not None and not chosen:
+        raise typer.BadParameter("it names no view", param_hint="--views")
+    with open_warehouse(warehouse) as opened, progress("export") as say:
+        known = [run["run_id"] for run in opened.runs()]
+        ids = [opened.resolve_run(run) for run in runs] if runs else known
+        write_dataset(opened, ids, output, chosen, csv, lambda name: say(name, passing=True))
+    print(output)
 
 
 def _export_each(

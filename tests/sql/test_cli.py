@@ -61,6 +61,7 @@ def test_the_verbs() -> None:
         "drop",
         "export ccl-bench",
         "export chakra",
+        "export dataset",
         "export duckdb",
         "export perfetto",
         "tpu create",
