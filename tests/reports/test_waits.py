@@ -1,0 +1,154 @@
+"""Waits, stragglers and the load of devices, from a few steps of two devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reports.example import Store
+from tests.reports.sections import filled, rows_of
+from tests.reports.vega_lite import assert_valid, data
+from xlahouse.reports import stragglers, waits
+from xlahouse.reports.palette import AXIS_COLOURS
+
+TP4 = "a" * 12
+DEVICES = [
+    {"run_id": "r", "device_id": device, "traced": True, "core": "tensorcore"} for device in (0, 1)
+]
+
+
+def store_of(**tables):
+    return Store({"runs": [{"run_id": "r"}], "devices": DEVICES, **tables})
+
+
+def window(device, number, phase="decode"):
+    key = {"run_id": "r", "device_id": device, "request": 0, "step": number, "phase": phase}
+    return {**key, "window_ps": 1000}
+
+
+def wait(device, number, axis, ps, count=1):
+    return {**window(device, number), "axis": axis, "wait_count": count, "sync_wait_ps": ps}
+
+
+def test_waits_are_means_over_all_steps_also_those_without():
+    store = store_of(
+        device_time_v1=[window(d, k) for d in (0, 1) for k in (1, 2)],
+        sync_wait_v1=[
+            wait(0, 1, "tp", 30, 2),
+            wait(0, 2, "tp", 10),
+            wait(0, 2, "dp", 100),
+            wait(1, 1, None, 4),
+        ],
+    )
+    rows = rows_of(store, waits.PANEL, "r")
+    assert rows.select("device_id", "axis", "waits", "sync_wait_ps", "steps", "ratio").rows() == [
+        (0, "dp", 1, 100, 2, 0.05),
+        (0, "tp", 3, 40, 2, 0.02),
+        (1, "no collective", 1, 4, 2, 0.002),
+    ]
+    section = filled(store, waits.PANEL, "r")
+    assert_valid(section)
+    (figure,) = section.figures
+    assert {(row["device_id"], row["axis"], row["step_ps"]) for row in data(figure.spec)} == {
+        (0, "tp", 20),
+        (0, "dp", 50),
+        (1, "no collective", 2),
+    }
+    scale = figure.spec["encoding"]["color"]["scale"]
+    colours = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert colours["tp"] == AXIS_COLOURS["tp"]
+    assert section.coverage.startswith("5 waits of 2 devices;")
+    assert section.notes == ["Barriers that stand before no collective have no axis."]
+
+
+def test_virtual_devices_have_no_barriers(two_runs):
+    assert filled(two_runs, waits.PANEL, TP4).empty.startswith("Virtual devices have no barriers")
+
+
+def straggler(device, last, instances=10, inferred=False):
+    row = {"run_id": "r", "device_id": device, "host": "h", "inferred": inferred}
+    ratio = None if instances == 0 else last / instances
+    lags = {"mean_lag_ps": 2000.0 * last, "max_lag_ps": 9000, "mean_wait_ps": 5.0}
+    return {**row, "instances": instances, "last_count": last, "last_ratio": ratio, **lags}
+
+
+def test_stragglers_are_drawn_by_share_and_lag():
+    store = store_of(straggler_v1=[straggler(0, 1), straggler(1, 9)])
+    rows = rows_of(store, stragglers.STRAGGLERS, "r")
+    assert rows.select("device_id", "last_ratio").rows() == [(1, 0.9), (0, 0.1)]
+    section = filled(store, stragglers.STRAGGLERS, "r")
+    assert_valid(section)
+    last, lag = section.figures
+    assert [(row["device_id"], row["last_ratio"]) for row in data(last.spec)] == [
+        (0, 0.1),
+        (1, 0.9),
+    ]
+    assert [row["amount"] for row in data(lag.spec)] == [2, 18]
+    assert lag.spec["encoding"]["x"]["title"] == "Mean lag behind the first to arrive (ns)"
+    assert section.notes == []
+    assert section.coverage.startswith("2 of 2 devices, 20 arrivals;")
+
+
+def test_deduced_devices_have_no_lag():
+    devices = [{**device, "inferred": True} for device in DEVICES]
+    store = Store(
+        {
+            "runs": [{"run_id": "r"}],
+            "devices": devices,
+            "straggler_v1": [straggler(0, 1, inferred=True), straggler(1, 9, inferred=True)],
+        }
+    )
+    rows = rows_of(store, stragglers.STRAGGLERS, "r")
+    unknown = ("last_count", "last_ratio", "mean_lag_ps", "max_lag_ps", "mean_wait_ps")
+    assert rows.select(unknown).rows() == [(None,) * 5] * 2
+    section = filled(store, stragglers.STRAGGLERS, "r")
+    assert section.figures == []
+    assert section.notes[0].startswith("Who comes last is not known: which virtual device")
+
+
+def test_devices_seen_alone_cannot_be_late():
+    store = store_of(straggler_v1=[{**straggler(0, 0, 0), "mean_lag_ps": None}])
+    section = filled(store, stragglers.STRAGGLERS, "r")
+    assert section.figures == []
+    assert section.notes[0].startswith("Who comes last is not known: the trace holds no collective")
+
+
+def test_balance_gives_percentiles_over_steps():
+    # 20 steps of 0 to 19 %: row ceil(10) is 9 %, row ceil(19) is 18 %.
+    steps = [
+        {
+            "run_id": "r",
+            "request": 0,
+            "step": k,
+            "phase": "decode",
+            "devices": 2,
+            "imbalance_ratio": k / 100,
+            "compute_imbalance_ratio": None if k else 0.5,
+        }
+        for k in range(20)
+    ]
+    store = store_of(load_balance_v1=steps)
+    rows = rows_of(store, stragglers.BALANCE, "r")
+    picked = rows.select("measure", "steps", "measured", "p50_ratio", "p95_ratio", "max_ratio")
+    assert picked.rows() == [
+        ("busy time", 20, 20, 0.09, 0.18, 0.19),
+        ("compute time", 20, 1, 0.5, 0.5, 0.5),
+    ]
+    section = filled(store, stragglers.BALANCE, "r")
+    assert_valid(section)
+    (figure,) = section.figures
+    assert [(row["measure"], row["p50_ratio"]) for row in data(figure.spec)] == [
+        ("busy time", 0.09),
+        ("compute time", pytest.approx(0.5)),
+    ]
+
+
+def test_one_device_has_nobody_to_compare_with():
+    step = {"run_id": "r", "request": 0, "step": 1, "phase": "decode", "devices": 1}
+    store = store_of(
+        load_balance_v1=[{**step, "imbalance_ratio": 0.0, "compute_imbalance_ratio": 0.0}]
+    )
+    section = filled(store, stragglers.BALANCE, "r")
+    assert section.figures == []
+    assert section.notes == [
+        "Not drawn: one device was traced, and there is nobody to compare it with."
+    ]
