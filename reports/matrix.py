@@ -134,13 +134,13 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     if sent.is_empty():
         return []
     drawn = [_map("All traffic", sent, devices, hidden)]
-    for column, form in (("axis", "Axis {}"), ("phase", "{}")):
+    for column, form in (("axis", "Traffic of axis {}"), ("phase", "Traffic, {}")):
         sums = sent.group_by(column, maintain_order=True).agg(pl.col("bytes").sum())
         names = sums.sort("bytes", descending=True, maintain_order=True)[column].to_list()
         if len(names) == 1 and column == "axis":
             drawn[0] = _map(f"All traffic (axis {names[0]})", sent, devices, hidden)
         for name in names if len(names) > 1 else ():
-            title = form.format(name if column == "axis" else name.capitalize())
+            title = form.format(name)
             drawn.append(_map(title, sent.filter(pl.col(column) == name), devices, hidden))
     return drawn[:MAX_MAPS]
 

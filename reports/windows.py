@@ -98,7 +98,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     ticks = decades([median / 1e12 for median in rows["p50_ps"]])
     drawn = []
     for (scope, phase), part in rows.group_by("scope", "phase", maintain_order=True):
-        title = f"{str(phase).capitalize()}, {SCOPES[str(scope)]}"
+        title = f"{str(phase).capitalize()}: windows between axes, {SCOPES[str(scope)]}"
         drawn.append(Figure(title, transition_chart(part, axes, ticks), shape="square"))
     return drawn[:MAX_MATRICES]
 

@@ -82,8 +82,8 @@ def test_the_matrix_holds_each_senders_wire_bytes(two_runs):
     titles = [figure.title for figure in filled(two_runs, matrix.PANEL, TP4).figures]
     assert titles == [
         "All traffic (axis tp)",
-        "Traffic of phase prefill",
-        "Traffic of phase decode",
+        "Traffic, prefill",
+        "Traffic, decode",
     ]
 
 

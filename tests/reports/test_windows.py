@@ -36,7 +36,10 @@ def test_a_cell_is_the_median_with_its_number(store):
     section = filled(store, windows.PANEL, "r")
     assert_valid(section)
     device, run = section.figures
-    assert (device.title, run.title) == ("Decode, on each device", "Decode, over all devices")
+    assert (device.title, run.title) == (
+        "Decode: windows between axes, on each device",
+        "Decode: windows between axes, over all devices",
+    )
     cells = {(row["from_axis"], row["to_axis"]): row for row in data(device.spec)}
     # Row ceil(4 / 2) of the windows in order.
     assert {key: row["p50_ps"] for key, row in cells.items()} == {
