@@ -224,7 +224,7 @@ def ops_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
 
 def modules_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     """How many programs and launches are listed."""
-    programs = plural(rows["program_id"].n_unique(), "program")
+    programs = plural(rows["program_id"].drop_nulls().n_unique(), "program")
     launches = plural(int(rows["launches"].sum()), "launch")
     return (
         f"{programs}, {launches.replace('launchs', 'launches')} outside warm-up; {facts.covered()}"

@@ -178,7 +178,7 @@ def intensity_chart(rows: pl.DataFrame) -> alt.Chart:
     """Share of the FLOPs by intensity, four bins a power of ten: it holds where times do not."""
     whole = float(rows["flops"].sum())
     data = (
-        rows.with_columns((pl.col("intensity").log10() * 4).floor().alias("bin"))
+        rows.with_columns((pl.col("intensity").log10() * 4 + 1e-9).floor().alias("bin"))
         .group_by("bin")
         .agg(pl.col("flops").sum(), pl.len().alias("ops"))
         .sort("bin")

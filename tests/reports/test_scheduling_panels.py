@@ -1,0 +1,147 @@
+"""Launches, compiles and clocks: what is drawn, and what is said where nothing links or compares."""
+
+from __future__ import annotations
+
+from tests.reports.example import Store
+from tests.reports.sections import filled, rows_of
+from tests.reports.vega_lite import assert_valid, data
+from xlahouse.reports import clocks, launches
+
+DEVICE = {"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}
+
+
+def store_of(**tables):
+    return Store({"runs": [{"run_id": "r"}], "devices": [DEVICE], **tables})
+
+
+def phase(name, launched=10, linked=10, **more):
+    row = {"run_id": "r", "phase": name, "launches": launched, "linked_launches": linked}
+    return {**row, "early_launches": 0, "compiles": 0, "compile_ps": 0, "recompiles": 0, **more}
+
+
+def test_launches_are_drawn_by_phase():
+    queue = {
+        "mean_queue_ps": 25.0,
+        "p50_queue_ps": 20,
+        "p95_queue_ps": 90,
+        "mean_host_blocked_ps": 1.0,
+    }
+    gap = {"mean_launch_gap_ps": 2.0, "p50_launch_gap_ps": -3, "p95_launch_gap_ps": 8}
+    store = store_of(
+        scheduling_v1=[
+            phase("decode", **queue, **gap),
+            phase("prefill", 4, 2, **queue),
+            phase("compile", 0, 0),
+        ]
+    )
+    section = filled(store, launches.LAUNCHES, "r")
+    assert_valid(section)
+    assert [figure.title for figure in section.figures] == [
+        "Queue of launches by phase",
+        "Launch gap of launches by phase",
+    ]
+    queued, gaps = (data(figure.spec) for figure in section.figures)
+    assert [(row["phase"], row["p50"], row["p95"], row["mean"]) for row in queued] == [
+        ("prefill", 20, 90, 25),
+        ("decode", 20, 90, 25),
+    ]
+    assert [(row["phase"], row["p50"]) for row in gaps] == [("decode", -3)]
+    assert section.coverage.startswith("12 of 14 launches linked to their enqueue;")
+    assert section.notes == [
+        "Queue and dispatch leave out 2 launches that nothing links to the host."
+    ]
+
+
+def test_launches_that_nothing_links_say_why():
+    section = filled(store_of(scheduling_v1=[phase("step", 5, 0)]), launches.LAUNCHES, "r")
+    assert section.figures == []
+    assert section.notes[0].startswith(
+        "Queue and dispatch are not known: the trace links no launch"
+    )
+    assert section.notes[1].startswith("How long hosts are blocked is not known")
+
+
+def test_early_launches_are_told():
+    rows = [phase("decode", 5, 5, early_launches=2, mean_host_blocked_ps=1.0)]
+    notes = filled(store_of(scheduling_v1=rows), launches.LAUNCHES, "r").notes
+    assert notes[0].startswith("2 launches seem to start before their enqueue")
+
+
+def test_compiles_are_drawn_by_phase():
+    rows = [
+        phase("warmup", compiles=3, compile_ps=2_000_000_000_000),
+        phase("decode", compiles=1, compile_ps=500_000_000_000, recompiles=1),
+        phase("prefill"),
+    ]
+    section = filled(store_of(scheduling_v1=rows), launches.COMPILES, "r")
+    assert_valid(section)
+    (figure,) = section.figures
+    assert [(row["phase"], row["amount"]) for row in data(figure.spec)] == [
+        ("decode", 0.5),
+        ("warmup", 2),
+    ]
+    assert figure.spec["encoding"]["x"]["title"] == "Compile time, all hosts (s)"
+    assert section.coverage.startswith("4 compiles in 3 phases;")
+    assert section.notes == [
+        "1 compile after warm-up: these requests are left out of TTFT and TPOT."
+    ]
+
+
+def test_no_compile_is_good_news_and_no_host_is_none():
+    nothing = filled(store_of(scheduling_v1=[phase("decode")]), launches.COMPILES, "r")
+    assert nothing.figures == []
+    assert nothing.notes == ["Nothing was compiled while the profiler ran."]
+    unknown = phase("decode", compiles=None, compile_ps=None, recompiles=None)
+    section = filled(store_of(scheduling_v1=[unknown]), launches.COMPILES, "r")
+    assert section.notes == ["Compiles are not known: the trace holds nothing of a host."]
+    assert section.cells[0][1].text == "not known"
+
+
+def clock(host, offset, spread=None, skew=None, usable=None, reference="a"):
+    row = {"run_id": "r", "host": host, "devices": 4, "reference_host": reference, "instances": 9}
+    return {
+        **row,
+        "offset_ps": offset,
+        "spread_ps": spread,
+        "median_skew_ps": skew,
+        "is_usable": usable,
+    }
+
+
+def test_clocks_are_compared_with_the_reference():
+    rows = [
+        clock("a", 0, 0, None, True),
+        clock("b", 3000, 50, 700, True),
+        clock("c", -9000, 800, 700, False),
+    ]
+    store = store_of(clock_offset_v1=rows)
+    assert rows_of(store, clocks.PANEL, "r")["usable"].to_list() == ["yes", "yes", "no"]
+    section = filled(store, clocks.PANEL, "r")
+    assert_valid(section)
+    offsets, spreads = (data(figure.spec) for figure in section.figures)
+    assert [(row["host"], row["amount"]) for row in offsets] == [("a", 0), ("b", 3), ("c", -9)]
+    assert {(row["host"], row["measure"], row["ps"]) for row in spreads} == {
+        ("b", "spread of the offset", 50),
+        ("b", "median skew", 700),
+        ("c", "spread of the offset", 800),
+        ("c", "median skew", 700),
+    }
+    assert section.notes == [
+        "Skews across hosts are not known with c: the clocks leave more open than the skews measure."
+    ]
+    assert section.coverage.startswith("3 hosts with 12 traced devices;")
+
+
+def test_one_clock_needs_no_comparison():
+    section = filled(store_of(clock_offset_v1=[clock("a", 0, 0, None, True)]), clocks.PANEL, "r")
+    assert section.figures == []
+    assert section.notes == [
+        "All traced devices are on one host, which has one clock: there is nothing to compare."
+    ]
+
+
+def test_hosts_that_share_nothing_say_so():
+    rows = [clock("a", None, reference=None), clock("b", None, reference=None)]
+    section = filled(store_of(clock_offset_v1=rows), clocks.PANEL, "r")
+    assert section.figures == []
+    assert section.notes[0].startswith("The offset is not known of a, b:")
