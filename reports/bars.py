@@ -102,7 +102,7 @@ def named_bars(
 def percent(field: str, title: str, top: float | None = None) -> alt.X:
     """An x channel of shares; `top` fixes its end."""
     scale = alt.Scale(domain=[0, top]) if top is not None else alt.Scale(zero=True)
-    return alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="%", tickCount=5))
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format=".3~p", tickCount=5))
 
 
 def amount(field: str, title: str) -> alt.X:

@@ -34,6 +34,7 @@ with summed as (
         program_id,
         op,
         min(module) as module,
+        string_agg(distinct {PHASE}, ' and ' order by {PHASE} desc) as phase,
         min(opcode) as opcode,
         min(category) as category,
         min(layer) as layer,
@@ -249,18 +250,16 @@ def why_empty(facts: RunFacts) -> str:
 
 
 def _named(rows: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Adds `name`: the column's text; equal ones with the program, and its number where that helps."""
-    texts = rows[column].to_list()
-    programs = zip(texts, rows["module"], rows["program_id"], strict=True)
-    longer = [
-        text if texts.count(text) == 1 or column == "label" else f"{text}, {module}"
-        for text, module, _ in programs
-    ]
-    labels = [
-        text if longer.count(text) == 1 else f"{text} ({program})"
-        for text, program in zip(longer, rows["program_id"], strict=True)
-    ]
-    return rows.with_columns(pl.Series("name", labels, dtype=pl.String))
+    """Adds `name`: the column's text; equal ones with their program, its phases or its number."""
+    names = rows[column].to_list()
+    number = pl.col("program_id").cast(pl.String)
+    for more in (pl.col("module"), pl.col("phase"), number) if column == "op" else (number,):
+        added = rows.select(more.fill_null("no program")).to_series()
+        names = [
+            name if names.count(name) == 1 else f"{name}, {text}"
+            for name, text in zip(names, added, strict=True)
+        ]
+    return rows.with_columns(pl.Series("name", names, dtype=pl.String))
 
 
 OPS: Panel[RunFacts] = Panel(

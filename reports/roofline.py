@@ -126,7 +126,8 @@ def scatter(rows: pl.DataFrame) -> alt.Chart:
     )
     y_axis = alt.Axis(format=".0s", tickCount=6, labelOverlap="greedy")
     y_title = "Rate of a device (FLOP/s, log scale)"
-    y_scale = alt.Scale(type="log", nice=False)
+    rates = (*rows["flops_per_s"], *roof["rate"])
+    y_scale = alt.Scale(type="log", domain=[min(rates) / 2, max(rates) * 2], nice=False)
     line = (
         alt.Chart(inline(roof))
         .mark_line(color=INK, strokeWidth=2, opacity=0.7)
@@ -190,6 +191,8 @@ def intensity_chart(rows: pl.DataFrame) -> alt.Chart:
             "ops",
         )
     )
+    # One bin alone would fill the chart, wherever it lies.
+    low, high = float(data["low"][0]), float(data["high"][-1])
     chart = (
         alt.Chart(inline(data))
         .mark_bar(color=KIND_COLOURS["all-reduce"])
@@ -197,7 +200,7 @@ def intensity_chart(rows: pl.DataFrame) -> alt.Chart:
             x=alt.X(
                 "low:Q",
                 title=_INTENSITY,
-                scale=alt.Scale(type="log", nice=False),
+                scale=alt.Scale(type="log", domain=[min(0.1, low), max(1000, high)], nice=False),
                 axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy", labelSeparation=8),
             ),
             x2="high",

@@ -234,3 +234,21 @@ def test_tokens_a_second_need_a_batch():
     assert section.notes == [
         "Tokens a second are not known: no manifest says how many sequences a batch has."
     ]
+
+
+def test_ops_of_equal_names_are_told_apart_by_program_phase_or_number():
+    ops = [
+        profile("dot.1", 50, program=1, module="step", phase="prefill"),
+        profile("dot.1", 40, program=2, module="step"),
+        profile("dot.1", 30, program=3, module="head"),
+        profile("add.2", 20, program=4, module="step"),
+        profile("add.2", 10, program=5, module="step"),
+    ]
+    section = filled(store_of(op_profile_v1=ops), op_time.OPS, "r")
+    assert [row["name"] for row in data(section.figures[0].spec)] == [
+        "dot.1, step, prefill",
+        "dot.1, step, decode",
+        "dot.1, head",
+        "add.2, step, decode, 4",
+        "add.2, step, decode, 5",
+    ]
