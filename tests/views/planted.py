@@ -41,6 +41,17 @@ HARMLESS: dict[str, dict[str, str]] = {
         "axes: LTE for SUM(": "no product of whole numbers is e^28",
         "counted: GTE for ARRAY_POSITION": "DuckDB gives NULL, Spark 0, for what is not in a list",
     },
+    "ccl_legacy_v1": {
+        "halves: no run_id": "any numbers do that keep the order within a run and number",
+        "halves: no copy_number": "any numbers do that keep the order within a run and number",
+        "copies: GTE": "a copy of no length adds nothing",
+        "edges: GTE": "an edge of nothing changes no level",
+        "working: GTE": "an op of no length adds nothing",
+        "intervals: GTE for e.duration_ps": "an event of no length adds nothing",
+        "intervals: GTE for duration_ps": "a step of no length adds nothing",
+        "intervals: SELECT c.run_id": "only whether a copy is in flight counts",
+        "intervals: SELECT run_id": "twice every step's part and twice the whole",
+    },
     "_step_window_v1": {
         "numbered: no 1": "it is one partition on purpose",
         "numbered: ROW_NUMBER": "any numbers do that differ",
