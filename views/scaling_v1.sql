@@ -6,7 +6,7 @@
 -- left out, and so are runs without a model or with a mesh that cannot be used.
 with workloads as (
     select
-        r.*,
+        r.run_id, r.model,
         concat_ws(
             ' ', coalesce(r.dtype, '?'), coalesce(cast(r.batch_size as varchar), '?'),
             coalesce(cast(r.microbatches as varchar), '?'),
