@@ -57,7 +57,7 @@ def gap_chart(rows: pl.DataFrame) -> alt.Chart:
     return stacked_bars(
         rows.with_columns(pl.Series("length", names)),
         alt.Y("length:N", title=None, sort=None),
-        percent("ratio", "Share of the idle time in gaps of 100 ns or more (%)"),
+        percent("ratio", "Share of the idle time (%)"),
         "cause",
         CAUSE_COLOURS,
         [
@@ -74,7 +74,7 @@ def gap_chart(rows: pl.DataFrame) -> alt.Chart:
 
 def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     """One chart over all gaps."""
-    note = "All devices and phases together; coloured by the cause of most of a gap."
+    note = "Gaps of 100 ns or more, all devices and phases; coloured by the cause of most of a gap."
     return [Figure("Idle time by length of gap", gap_chart(rows), note, shape="wide")]
 
 

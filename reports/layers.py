@@ -73,11 +73,11 @@ def layer_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     """Time of each layer, stacked by component.
 
     Args:
-        rows: rows of SQL of one phase.
+        rows: rows of SQL of one phase that have a layer.
         phase: its name, for screen readers.
     """
     data = rows.filter(pl.col("self_ps") > 0).with_columns(
-        pl.col("layer").cast(pl.String).fill_null("none").alias("name")
+        pl.col("layer").cast(pl.String).alias("name")
     )
     unit = suit(data.group_by("name").agg(pl.col("self_ps").sum())["self_ps"], PICOSECONDS)
     return stacked_bars(
@@ -98,14 +98,17 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     note = "All devices and layers together."
     drawn = [Figure("Time by component", component_chart(rows), note, shape="wide")]
     for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
-        layers = part["layer"].drop_nulls().unique(maintain_order=True).to_list()
-        if not layers:
+        whole = rows.filter(pl.col("phase") == phase)
+        part = whole.drop_nulls("layer")
+        layers = part["layer"].unique(maintain_order=True).to_list()
+        # What is in no layer is often longer than all layers, which would then be slivers.
+        if not part["self_ps"].sum():
             continue
-        note = "None: what belongs to no layer, such as embedding and head."
+        outside = show_ratio(float(whole.filter(pl.col("layer").is_null())["ratio"].sum()))
+        note = f"{outside} of the phase's time is in no layer, such as embedding and head."
         if len(layers) > MAX_LAYERS:
             part = part.filter(pl.col("layer").is_in(layers[:MAX_LAYERS]))
-            note = f"The first {MAX_LAYERS} of {plural(len(layers), 'layer')}."
+            note = f"The first {MAX_LAYERS} of {plural(len(layers), 'layer')}. {note}"
         drawn.append(
             Figure(f"{phase.capitalize()}: time of each layer", layer_chart(part, phase), note)
         )

@@ -276,6 +276,11 @@ def why_empty(facts: RunFacts) -> str:
     """Why no op has a place."""
     if facts.row["traced_devices"] == 0:
         return "The trace holds no device events, so no op has a time."
+    if facts.inferred:
+        return (
+            "Virtual devices have no peaks, so there is no roof, and no compute op of the trace has "
+            "both FLOPs and bytes to place it by."
+        )
     return "No compute op of the trace has both FLOPs and bytes: the profiler gave no cost of ops."
 
 

@@ -109,9 +109,9 @@ def lag_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def straggler_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
-    """Share and lag, of the devices of which they are known."""
+    """Share and lag, of the devices of which they are known; none where nobody is ever late."""
     known = rows.drop_nulls("last_ratio")
-    if known.is_empty():
+    if known.is_empty() or _all_together(known):
         return []
     note = ""
     if len(known) > MAX_DEVICES:
@@ -133,7 +133,8 @@ def straggler_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
 def straggler_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     """Why lags are not known."""
     if not rows["last_ratio"].has_nulls():
-        return []
+        together = "Not drawn: in every collective all devices arrived at the same instant."
+        return [together] if _all_together(rows) else []
     if facts.inferred:
         return [
             "Who comes last is not known: which virtual device did what was deduced, and their "
@@ -147,6 +148,10 @@ def straggler_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return [
         "Of some devices no collective was seen together with another device: their lag is not known."
     ]
+
+
+def _all_together(known: pl.DataFrame) -> bool:
+    return not (known["last_ratio"].sum() or known["max_lag_ps"].sum())
 
 
 def no_stragglers(facts: RunFacts) -> str:

@@ -18,8 +18,8 @@ MAX_MARKS_OF_STEP = 6_000
 MAX_DEVICES = 32
 
 # A step of median span (row ceil(n / 2)) stands for its phase; without markers, where a step may be any
-# small program, the one in which half the time of all is reached. Where its intervals are too many, gaps
-# below a pixel are closed: a lane of that width then holds at most span / pixel marks, and one.
+# small program, the one in which half the time of all is reached. A mark begins where no interval of its
+# lane is before it or after one of the longest gaps, as many as there may be marks; shorter ones are closed.
 SQL = f"""
 with ranked as (
     select
@@ -58,32 +58,25 @@ with ranked as (
     inner join chosen as c
         on b.request is not distinct from c.request and b.step is not distinct from c.step
     where b.run_id = $run and b.device_id in (select device_id from shown_devices)
-), sized as (
+), gaps as (
     select
         *,
         start_ps + duration_ps as end_ps,
-        case
-            when count(*) over (partition by phase_name) > {MAX_MARKS_OF_STEP}
-                then cast(ceil(
-                    cast(span_ps as double) * lanes.lanes / ({MAX_MARKS_OF_STEP} - lanes.lanes)
-                ) as bigint)
-            else 0
-        end as pixel_ps
+        start_ps - lag(start_ps + duration_ps) over (
+            partition by phase_name, device_id, category order by start_ps
+        ) as gap_ps
     from intervals
-    inner join (
-        select phase_name, count(distinct (device_id, category)) as lanes
-        from intervals
-        group by phase_name
-    ) as lanes using (phase_name)
+), sized as (
+    select *, row_number() over (partition by phase_name order by gap_ps desc nulls first) as place
+    from gaps
 ), opened as (
     select
         *,
-        case
-            when start_ps - lag(end_ps) over lane < pixel_ps then 0
-            else 1
-        end as opens
+        max(case when place = {MAX_MARKS_OF_STEP} + 1 then gap_ps end) over (
+            partition by phase_name
+        ) as closed_ps,
+        case when gap_ps <= closed_ps then 0 else 1 end as opens
     from sized
-    window lane as (partition by phase_name, device_id, category order by start_ps)
 ), numbered as (
     select
         *,
@@ -105,7 +98,7 @@ select
     count(*) as intervals,
     any_value(steps) as steps,
     any_value(span_ps) as span_ps,
-    any_value(pixel_ps) as pixel_ps
+    any_value(closed_ps) as closed_ps
 from numbered
 group by phase_name, request, step, device_id, category, mark
 order by {phase_order("phase_name")}, device_id, category, start_ps
@@ -195,8 +188,8 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
         note = f"Of {steps} the one of median length. "
         if first["request"] is None:
             note = f"Of {steps}, shortest first, the one in which half of their time is reached. "
-        if first["pixel_ps"]:
-            note += f"Gaps below {show_ps(first['pixel_ps'])} are closed, so that the page stays small. "
+        if first["closed_ps"]:
+            note += f"Gaps of up to {show_ps(first['closed_ps'])} are closed, so that the page stays small. "
         note += "Drag moves, Ctrl and wheel zoom, a double click shows all again."
         drawn.append(Figure(what, step_chart(part, what), note, shape="wide"))
     return drawn
@@ -246,7 +239,7 @@ PANEL: Panel[RunFacts] = Panel(
     key="timeline",
     title="Device timeline",
     lede="What runs on each device during one step of median length: compute ops, collectives in flight, "
-    "copies, and waits in barriers. White is idle.",
+    "copies, and waits in barriers. Where a device has no bar, it is idle.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -53,8 +53,10 @@ def test_layers_stack_their_components():
     assert {row["name"]: row["amount"] for row in data(by_layer.spec)} == {
         "0": 40,
         "1": 40,
-        "none": 20,
     }
+    assert by_layer.note.replace("\u00a0", " ").startswith(
+        "20.0 % of the phase's time is in no layer"
+    )
     scale = whole.spec["encoding"]["color"]["scale"]
     assert scale["range"] == [
         COMPONENT_COLOURS[name] for name in ("attention", "mlp", "no component")

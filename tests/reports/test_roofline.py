@@ -92,6 +92,8 @@ def test_without_peaks_there_is_no_roof_but_intensities(inferred, why):
 def test_ops_without_costs_say_why():
     section = filled(store_of(KERNEL), roofline.PANEL, "r")
     assert section.empty.startswith("No compute op of the trace has both FLOPs and bytes")
+    virtual = store_of(KERNEL, devices=[{**DEVICE, "inferred": True}])
+    assert filled(virtual, roofline.PANEL, "r").empty.startswith("Virtual devices have no peaks")
 
 
 def use(phase, **values):

@@ -105,6 +105,20 @@ def test_deduced_devices_have_no_lag():
     assert section.notes[0].startswith("Who comes last is not known: which virtual device")
 
 
+def test_devices_that_always_come_together_are_told_not_drawn():
+    together = {"mean_lag_ps": 0.0, "max_lag_ps": 0, "mean_wait_ps": 0.0}
+    store = store_of(straggler_v1=[{**straggler(k, 0), **together} for k in (0, 1)])
+    section = filled(store, stragglers.STRAGGLERS, "r")
+    assert section.figures == []
+    assert section.notes == [
+        "Not drawn: in every collective all devices arrived at the same instant."
+    ]
+    # Two that share the last place are never last alone, yet late.
+    tied = {**together, "mean_lag_ps": 3.0, "max_lag_ps": 30}
+    late = store_of(straggler_v1=[straggler(0, 0) | together, straggler(1, 0) | tied])
+    assert len(filled(late, stragglers.STRAGGLERS, "r").figures) == 2
+
+
 def test_devices_seen_alone_cannot_be_late():
     store = store_of(straggler_v1=[{**straggler(0, 0, 0), "mean_lag_ps": None}])
     section = filled(store, stragglers.STRAGGLERS, "r")
