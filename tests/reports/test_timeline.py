@@ -71,9 +71,9 @@ def test_without_markers_the_step_in_the_middle_of_the_time_is_drawn():
     assert "half of their time is reached" in section.figures[0].note
 
 
-def test_gaps_below_a_pixel_are_closed_and_told():
-    # 7000 intervals of 1 us, 1 us apart, and one 11 us after the last of them. A pixel of the one lane is
-    # 14,015 us / 5999 = 2.34 us.
+def test_the_shortest_gaps_are_closed_and_told():
+    # 7000 intervals of 1 us, 1 us apart, and one 11 us after the last of them: of 7001 only 6000 may be
+    # marks, so one gap of 1 us at least must go, and then all of them do.
     many = [busy(1, 2 * k * US, US) for k in range(7000)]
     intervals = [*many, busy(1, 14_010 * US, 5 * US)]
     store = store_of([step(1, 14_015 * US)], intervals)
@@ -83,9 +83,9 @@ def test_gaps_below_a_pixel_are_closed_and_told():
         (0, 13_999 * US, 7000 * US, 7000),
         (14_010 * US, 14_015 * US, 5 * US, 1),
     ]
-    assert rows["pixel_ps"].unique().to_list() == [-(-14_015 * US // 5999)]
+    assert rows["closed_ps"].unique().to_list() == [US]
     note = filled(store, timeline.PANEL, "r").figures[0].note.replace("\u00a0", " ")
-    assert "Gaps below 2.34 µs are closed, so that the page stays small." in note
+    assert "Gaps of up to 1.00 µs are closed, so that the page stays small." in note
 
 
 def test_few_intervals_are_drawn_as_they_are():
