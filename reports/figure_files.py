@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import OwnPage
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
@@ -82,10 +83,11 @@ def _all_drawn(
         yield from _drawn_own(source, page.name, page, ids, runs)
     for facts in runs:
         stem, of_run = stems[facts.run_id], {"run": facts.run_id}
-        for name in (name for name in RUN_PAGES if name in wanted):
-            file = page_file(stem, name).removesuffix(".html")
-            for each in RUN_PAGES[name]:
-                yield from _drawn(source, file, each, of_run, facts)
+        with source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
+            for name in (name for name in RUN_PAGES if name in wanted):
+                file = page_file(stem, name).removesuffix(".html")
+                for each in RUN_PAGES[name]:
+                    yield from _drawn(one_run, file, each, of_run, facts)
         for page in (page for page in own if page.of_run):
             yield from _drawn_own(source, f"{stem}.{page.name}", page, of_run, facts)
 

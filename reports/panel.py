@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -29,6 +30,10 @@ class Source(Protocol):
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> Rows:
         """Run one SELECT with `$name` parameters."""
+        ...
+
+    def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Source]:
+        """The same for queries about one run, where views in `kept` are computed once."""
         ...
 
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import polars as pl
-
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.facts import FACTS_SQL, RunFacts, read_facts
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, Card, headline_cards
 from xlahouse.reports.index_page import index_html
+from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import choose_runs, page_stems
 from xlahouse.reports.own_page import OwnPage
 from xlahouse.reports.pages import INDEX, OVERVIEW, PAGES, RUN_PAGES, SITE_PAGES
@@ -88,8 +87,9 @@ def render_site(
     for name in site.site_pages:
         _write_site_page(site, name)
     for facts in chosen:
-        for name in site.run_pages:
-            _write_run_page(site, facts, name)
+        with warehouse.of_run(facts.run_id, KEPT_VIEWS) as one_run:
+            for name in site.run_pages:
+                _write_run_page(site, one_run, facts, name)
     stale = site.files.stale([site.stems[facts.run_id] for facts in known])
     site.files.close()
     return Written(site.files.pages, site.files.unchanged, stale, site.problems)
@@ -129,7 +129,8 @@ def _write_site_page(site: _Site, name: str) -> None:
     if site.files.is_current(file, key):
         return
     params = {"runs": [facts.run_id for facts in site.runs]}
-    sections = _sections(site, name, file, site.site_pages[name], params, site.runs)
+    panels = site.site_pages[name]
+    sections = _sections(site, site.source, name, file, panels, params, site.runs)
     if sections is None:
         return
     if name == INDEX:
@@ -140,7 +141,7 @@ def _write_site_page(site: _Site, name: str) -> None:
     site.files.write(file, key, html)
 
 
-def _write_run_page(site: _Site, facts: RunFacts, name: str) -> None:
+def _write_run_page(site: _Site, one_run: Source, facts: RunFacts, name: str) -> None:
     stem = site.stems[facts.run_id]
     file = page_file(stem, name)
     links = _links(site, site.run_pages, RUN_PAGES, lambda page: page_file(stem, page), name)
@@ -149,7 +150,9 @@ def _write_run_page(site: _Site, facts: RunFacts, name: str) -> None:
     if site.files.is_current(file, key):
         return
     params = {"run": facts.run_id}
-    sections = _sections(site, name, file, site.run_pages[name], params, facts)
+    # A page of the user's may hold its run against others.
+    source = site.source if own else one_run
+    sections = _sections(site, source, name, file, site.run_pages[name], params, facts)
     if sections is None:
         return
     cards = site.cards[facts.run_id] if name == OVERVIEW else []
@@ -189,6 +192,7 @@ def _links(
 
 def _sections(
     site: _Site,
+    source: Source,
     name: str,
     file: str,
     panels: tuple[Panel[F], ...],
@@ -200,9 +204,7 @@ def _sections(
     for panel in panels:
         own = site.own.get(name)
         try:
-            rows: pl.DataFrame = site.source.query(
-                panel.sql, own.params(params) if own else params
-            ).pl()
+            rows = source.query(panel.sql, own.params(params) if own else params).pl()
             csv = site.files.csv_name(file, panel.key)
             section = fill(panel, rows, facts, csv)
         except Exception as error:

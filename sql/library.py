@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
@@ -210,8 +211,10 @@ class Library:
         """The view of that name, or the newest of that bare name."""
         return self.views.get(self.pointers.get(name, name))
 
-    def closure(self, names: set[str]) -> tuple[set[str], list[View]]:
+    def closure(self, names: set[str], kept: Collection[str] = ()) -> tuple[set[str], list[View]]:
         """Tables and views that `names` rest on; views in an order that can be created.
+
+        Views in `kept` are there already, and neither they nor what only they rest on is given.
 
         Raises:
             ViewError: a view reads an unknown name, or views read each other in a circle.
@@ -223,9 +226,9 @@ class Library:
             name = waiting.pop()
             if name in TABLES:
                 tables.add(name)
-            elif name not in graph:
+            elif name not in graph and name not in kept:
                 read = {self.pointers.get(found, found) for found in self._reads(self.views[name])}
-                graph[name] = {found for found in read if found not in TABLES}
+                graph[name] = {f for f in read if f not in TABLES and f not in kept}
                 waiting += read
         try:
             order = list(TopologicalSorter(graph).static_order())
@@ -233,22 +236,24 @@ class Library:
             raise ViewError(error.args[1][0], "reads itself, through other views") from error
         return tables, [self.views[name] for name in order]
 
-    def statement(self, name: str) -> str:
+    def statement(self, name: str, kept: Collection[str] = ()) -> str:
         """A view as one SELECT over tables: what it rests on stands before it, each part once.
 
-        DuckDB would bind, and often run, a view again wherever another reads it.
+        DuckDB would bind, and often run, a view again wherever another reads it. Views in `kept` are
+        read as the tables that they are.
 
         Raises:
             ViewError: a view reads an unknown name, or views read each other in a circle.
         """
-        _, views = self.closure({name})
+        _, views = self.closure({name}, kept)
         bare = {read for view in views if view.own for read in view.dependencies}
         parts = []
         for view in views:
             parts.append(f"{view.name} as (\n{view.sql}\n)")
             if view.base in bare and view.base not in self.views:  # as only a user's own views say
                 parts.append(f"{view.base} as (select * from {view.name})")
-        return f"with {SEPARATOR.join(parts)}\nselect * from {views[-1].name}"
+        head = f"with {SEPARATOR.join(parts)}\n" if parts else ""
+        return f"{head}select * from {self.pointers.get(name, name)}"
 
     def _reads(self, view: View) -> frozenset[str]:
         for name in sorted(view.dependencies):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +78,8 @@ class Warehouse:
         self.place, self._on_damage = Place(self.root), on_damage
         check_layout(self.place)
         limits = {"memory_limit": memory_limit, "threads": threads}
-        given = {name: str(limit) for name, limit in limits.items() if limit is not None}
-        self._database = Database(self.place, given)
+        self._limits = {name: str(limit) for name, limit in limits.items() if limit is not None}
+        self._database = Database(self.place, self._limits)
 
     def __enter__(self) -> Warehouse:
         return self
@@ -89,6 +90,24 @@ class Warehouse:
     def close(self) -> None:
         """Release the database; results that were not read yet are lost."""
         self._database.close()
+
+    def of_run(self, run: str, kept: Collection[str] = ()) -> Warehouse:
+        """The warehouse as if it held one run only, for many queries about that run.
+
+        Args:
+            run: id, unique prefix of one, or name.
+            kept: views that are computed once, when first needed; queries then read them as tables.
+
+        Raises:
+            WarehouseError: `run` is no run's id, prefix or name.
+        """
+        from xlahouse.sql.run_database import RunDatabase
+
+        run_id, listing = self.resolve_run(run), self._listing
+        one = copy(self)
+        one.__dict__.pop("_listing", None)
+        one._database = RunDatabase(self.place, listing, run_id, kept, self._limits)
+        return one
 
     @cached_property
     def _listing(self) -> Listing:

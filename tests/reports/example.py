@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +85,9 @@ class Store:
         frame = pl.from_arrow(self.connection.sql(sql, params=params).to_arrow_table())
         assert isinstance(frame, pl.DataFrame)
         return Answer(frame)
+
+    def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Store]:
+        return nullcontext(self)
 
     def facts(self) -> list[RunFacts]:
         return read_facts(self.query(FACTS_SQL).pl(), self.query(SUMMARY_SQL).pl())

@@ -1,0 +1,17 @@
+"""Which views a run's panels share: they take long, so each is computed once a run, not once a panel."""
+
+from __future__ import annotations
+
+KEPT_VIEWS = (
+    "_collective_wire_v1",
+    "_idle_cause_v1",
+    "_idle_split_v1",
+    "_meeting_v1",
+    "_op_total_v1",
+    "_transfer_v1",
+    "bubble_v1",
+    "step_latency_v1",
+    "traffic_burst_v1",
+    "traffic_interval_v1",
+    "traffic_matrix_v1",
+)
