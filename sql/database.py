@@ -94,7 +94,7 @@ class Database:
         elif name == "runs" and self.listing.runs_sql:
             self._create(name, self.listing.runs_sql, "table")
         elif files := self.listing.files.get(name):
-            _point(self._connection, name, files)
+            _point(self._connection, name, files[:1])  # its columns are those of all
             self._create(name, table_sql(name))
         else:
             self._connection.execute(empty_table(name))
