@@ -16,6 +16,8 @@ from xlahouse.reports.units import PICOSECONDS, plural, show_count, show_exact, 
 # Marks of a step; two steps with their tooltips are then about 2 MB of a page.
 MAX_MARKS_OF_STEP = 6_000
 MAX_DEVICES = 32
+# Without an outline a bar far below a pixel is too faint to be seen.
+STROKE_PX = 0.6
 
 # A step of median span (row ceil(n / 2)) stands for its phase; without markers, where a step may be any
 # small program, the one in which half the time of all is reached. A mark begins where no interval of its
@@ -146,13 +148,14 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
         "intervals",
     )
     height = min(16, max(4, 480 // (rows["device_id"].n_unique() * len(lanes))))
+    hue = colour("lane", {lane: CATEGORY_COLOURS[lane] for lane in lanes})
     # Plain wheels scroll the page.
     zoom = alt.selection_interval(
         name="zoom", bind="scales", encodings=["x"], zoom="wheel![event.ctrlKey || event.metaKey]"
     )
     chart = (
         alt.Chart(inline(data))
-        .mark_bar(clip=True, minBandSize=1, strokeWidth=0)
+        .mark_bar(clip=True, strokeWidth=STROKE_PX)
         .encode(
             y=alt.Y("device_id:O", title="Device", scale=alt.Scale(paddingInner=0.15)),
             yOffset=alt.YOffset("lane:N", sort=lanes, scale=alt.Scale(paddingInner=0)),
@@ -163,7 +166,8 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
                 axis=alt.Axis(tickCount=8),
             ),
             x2="end",
-            color=colour("lane", {lane: CATEGORY_COLOURS[lane] for lane in lanes}),
+            color=hue,
+            stroke=alt.Stroke("lane:N", scale=hue["scale"], legend=None),
             tooltip=[
                 alt.Tooltip("device_id:O", title="device"),
                 alt.Tooltip("lane:N", title="what"),

@@ -54,6 +54,13 @@ def test_the_median_step_of_each_phase_is_laid_out(two_runs):
     }
 
 
+def test_the_shortest_interval_has_an_outline_in_its_colour(two_runs):
+    spec = filled(two_runs, timeline.PANEL, TP4).figures[0].spec
+    assert spec["mark"]["strokeWidth"] == timeline.STROKE_PX > 0
+    fill, outline = (spec["encoding"][channel] for channel in ("color", "stroke"))
+    assert (outline["scale"], outline["legend"]) == (fill["scale"], None)
+
+
 def test_zooming_leaves_plain_wheels_to_the_page(two_runs):
     (zoom,) = filled(two_runs, timeline.PANEL, TP4).figures[0].spec["params"]
     assert zoom["bind"] == "scales"
