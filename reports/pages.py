@@ -9,6 +9,8 @@ from xlahouse.reports import (
     bubbles,
     bursts,
     clocks,
+    comparison,
+    comparison_why,
     durations,
     expectation,
     gaps,
@@ -26,8 +28,10 @@ from xlahouse.reports import (
     quality,
     reconfiguration,
     roofline,
+    scaling,
     steps,
     stragglers,
+    study,
     time_split,
     timeline,
     tokens,
@@ -88,8 +92,8 @@ RUN_PAGES: dict[str, tuple[Panel[RunFacts], ...]] = {
 # Pages over all runs of a site.
 SITE_PAGES: dict[str, tuple[Panel[Sequence[RunFacts]], ...]] = {
     INDEX: (overview.TRAFFIC, overview.TIME),
-    "comparison": (),
-    "scaling": (),
-    "study": (),
+    "comparison": (comparison.PANEL, comparison_why.TIME, comparison_why.WIRE),
+    "scaling": (scaling.PANEL,),
+    "study": (study.RANKING, study.PAIRS),
 }
 PAGES = (*SITE_PAGES, *RUN_PAGES)

@@ -119,3 +119,9 @@ def kind_shapes(kinds: Iterable[str]) -> dict[str, str]:
     names = set(kinds)
     known = {name: shape for name, shape in KIND_SHAPES.items() if name in names}
     return known | dict.fromkeys(sorted(names - set(KIND_SHAPES)), "stroke")
+
+
+def label_colours(labels: Iterable[str]) -> dict[str, str]:
+    """Each label, sorted, -> a colour; beyond fifteen they come again."""
+    hues = [*KIND_COLOURS.values(), *RESERVE_COLOURS]
+    return {label: hues[k % len(hues)] for k, label in enumerate(sorted(set(labels)))}

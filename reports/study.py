@@ -1,0 +1,303 @@
+"""What one thing that is chosen changes, all else being equal: pairs of setups, ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.facts import RunFacts
+from xlahouse.reports.palette import KIND_COLOURS
+from xlahouse.reports.panel import Column, Figure, Panel, inline
+from xlahouse.reports.setups import virtual_note
+from xlahouse.reports.theme import INK, finish, rows_height
+from xlahouse.reports.units import plural, show_any, show_count, show_exact, show_factor
+
+# Factor -> what it is called.
+FACTORS = {
+    "model": "model",
+    "batch_size": "batch size",
+    "prompt_tokens": "prompt length",
+    "output_tokens": "output length",
+    "parallelism": "parallelism",
+}
+METRICS = {
+    "output_tokens_per_s": "Output tokens/s",
+    "ttft_s": "TTFT",
+    "tpot_s": "TPOT",
+    "wire_bytes": "Wire bytes",
+}
+
+# A pair is controlled where its setups differ in one thing. A model brings its layers; a mesh its number of
+# devices and, where it is a pipeline, its microbatches. Each pair of setups counts once, told by its first
+# runs; settings of ours that no column names (options) have to be the same.
+PAIRS_SQL = """
+with compared as (
+    select
+        c.metric,
+        case
+            when c.differing in ('model', 'model, layers') then 'model'
+            when c.differing in ('batch_size', 'prompt_tokens', 'output_tokens') then c.differing
+            when c.differing in ('parallelism', 'parallelism, device_count') then 'parallelism'
+            when c.differing in ('parallelism, microbatches', 'parallelism, microbatches, device_count')
+                and (b.parallelism like '%pp%') <> (o.parallelism like '%pp%') then 'parallelism'
+        end as factor,
+        b as base,
+        o as other,
+        c.median,
+        c.other_median,
+        c.runs,
+        c.other_runs,
+        c.spread,
+        c.verdict
+    from run_comparison_v1 as c
+    inner join runs as b on b.run_id = c.run_id
+    inner join runs as o on o.run_id = c.other_run_id
+    where
+        list_contains($runs, c.run_id)
+        and list_contains($runs, c.other_run_id)
+        and c.metric in ('output_tokens_per_s', 'ttft_s', 'tpot_s', 'wire_bytes')
+        and b.options is not distinct from o.options
+), ordered as (
+    select
+        *,
+        row_number() over (
+            partition by
+                factor, metric, coalesce(base.setup, base.run_id), coalesce(other.setup, other.run_id)
+            order by base.run_id, other.run_id
+        ) as place
+    from compared
+    where
+        factor is not null
+        -- of the two directions the one from less to more
+        and case factor
+            when 'model' then
+                (coalesce(base.parameters, 0), base.model) < (coalesce(other.parameters, 0), other.model)
+            when 'batch_size' then base.batch_size < other.batch_size
+            when 'prompt_tokens' then base.prompt_tokens < other.prompt_tokens
+            when 'output_tokens' then base.output_tokens < other.output_tokens
+            else
+                (coalesce(base.device_count, 0), base.parallelism)
+                < (coalesce(other.device_count, 0), other.parallelism)
+        end
+), pairs as (
+    select
+        factor,
+        metric,
+        case factor
+            when 'model' then base.model
+            when 'batch_size' then cast(base.batch_size as varchar)
+            when 'prompt_tokens' then cast(base.prompt_tokens as varchar)
+            when 'output_tokens' then cast(base.output_tokens as varchar)
+            else base.parallelism
+        end as from_value,
+        case factor
+            when 'model' then other.model
+            when 'batch_size' then cast(other.batch_size as varchar)
+            when 'prompt_tokens' then cast(other.prompt_tokens as varchar)
+            when 'output_tokens' then cast(other.output_tokens as varchar)
+            else other.parallelism
+        end as to_value,
+        concat_ws(
+            ', ',
+            case when factor <> 'model' then coalesce(base.model, 'unknown model') end,
+            case when factor <> 'parallelism' then base.parallelism end,
+            case when factor <> 'batch_size' then 'batch ' || base.batch_size end,
+            case when factor <> 'prompt_tokens' then 'prompt ' || base.prompt_tokens end,
+            case when factor <> 'output_tokens' then 'output ' || base.output_tokens end,
+            base.dtype,
+            base.device_kind
+        ) as held,
+        median as from_median,
+        other_median as to_median,
+        other_median / nullif(median, 0) as effect_ratio,
+        greatest(other_median / nullif(median, 0), median / nullif(other_median, 0)) as times,
+        runs as from_runs,
+        other_runs as to_runs,
+        spread,
+        verdict,
+        coalesce(base.name, base.run_id) as from_run,
+        coalesce(other.name, other.run_id) as to_run
+    from ordered
+    where place = 1
+)"""
+
+ROWS_SQL = f"""{PAIRS_SQL.strip()}
+select *
+from pairs
+order by factor, metric, times desc nulls last, from_run, to_run, from_value, to_value
+"""
+
+RANKING_SQL = f"""{PAIRS_SQL.strip()}
+select
+    factor,
+    metric,
+    count(*) as pairs,
+    count(times) as known,
+    count(*) filter (where verdict <> 'inconclusive') as conclusive,
+    cast(quantile_disc(times, 0.5) as double) as median_times,
+    min(times) as least_times,
+    max(times) as most_times,
+    count(*) filter (where effect_ratio > 1) as greater
+from pairs
+group by factor, metric
+order by metric, median_times desc nulls last, factor
+"""
+
+
+def _show_factor_name(name: object) -> str:
+    return FACTORS.get(str(name), str(name))
+
+
+def _show_metric(name: object) -> str:
+    return METRICS.get(str(name), str(name))
+
+
+def _show_times(value: float | None) -> str:
+    return show_factor(value) if value is None else f"{show_factor(value)} times"
+
+
+RANKING_COLUMNS = (
+    Column("metric", "Metric", _show_metric, numeric=False),
+    Column("factor", "What differs", _show_factor_name, numeric=False),
+    Column("pairs", "Pairs", show_count),
+    Column("conclusive", "Conclusive", show_count),
+    Column("median_times", "Median effect", _show_times, show_exact),
+    Column("least_times", "Least", _show_times, show_exact),
+    Column("most_times", "Most", _show_times, show_exact),
+    Column("greater", "More in the second", show_count),
+)
+ROWS_COLUMNS = (
+    Column("factor", "What differs", _show_factor_name, numeric=False),
+    Column("from_value", "From", numeric=False),
+    Column("to_value", "To", numeric=False),
+    Column("held", "The same in both", numeric=False),
+    Column("metric", "Metric", _show_metric, numeric=False),
+    Column("from_median", "From median", show_any),
+    Column("to_median", "To median", show_any),
+    Column("effect_ratio", "To / from", show_factor, show_exact),
+    Column("from_runs", "n", show_count),
+    Column("to_runs", "n", show_count),
+    Column("spread", "Spread", show_any),
+    Column("verdict", "Verdict", numeric=False),
+    Column("from_run", "Run", numeric=False),
+    Column("to_run", "Run", numeric=False),
+)
+_COLOUR = KIND_COLOURS["all-reduce"]
+
+
+def ranking_chart(rows: pl.DataFrame) -> alt.Chart:
+    """How many times one metric changes with each factor: median on the range over pairs, logarithmic.
+
+    Args:
+        rows: rows of RANKING_SQL of one metric, with known effects.
+    """
+    data = rows.with_columns(pl.col("factor").replace(FACTORS).alias("shown"))
+    base = alt.Chart(inline(data)).encode(
+        y=alt.Y("shown:N", sort=None, title=None),
+        tooltip=[
+            alt.Tooltip("shown:N", title="what differs"),
+            alt.Tooltip("median_times:Q", title="median, times", format=",.4~g"),
+            alt.Tooltip("least_times:Q", title="least, times", format=",.4~g"),
+            alt.Tooltip("most_times:Q", title="most, times", format=",.4~g"),
+            alt.Tooltip("pairs:Q", title="pairs", format=","),
+            alt.Tooltip("conclusive:Q", title="conclusive", format=","),
+        ],
+    )
+    x = alt.X(
+        "least_times:Q",
+        title="The greater over the smaller of a pair (times)",
+        scale=alt.Scale(type="log", domainMin=1),
+        axis=alt.Axis(tickCount=5, format="~g"),
+    )
+    span = base.mark_bar(height=5, opacity=0.45, color=_COLOUR).encode(x=x, x2="most_times:Q")
+    points = base.mark_point(filled=True, size=90, opacity=1, color=_COLOUR).encode(
+        x="median_times:Q"
+    )
+    counts = base.mark_text(align="left", dy=-11, color=INK, fontSize=11).encode(
+        x=alt.value(2), text=alt.Text("pairs_text:N")
+    )
+    return finish(
+        alt.layer(span, points, counts), "Effect by what differs", rows_height(len(data), 40)
+    )
+
+
+def ranking_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+    """A ranking for each metric."""
+    found = []
+    known = rows.drop_nulls("median_times").with_columns(
+        pl.col("pairs").map_elements(lambda n: plural(n, "pair"), return_dtype=pl.String)
+        .alias("pairs_text")
+    )  # fmt: skip
+    for metric, title in METRICS.items():
+        part = known.filter(pl.col("metric") == metric)
+        if not part.is_empty():
+            note = "Point: median over pairs; bar: least to most. The greatest effect stands first."
+            found.append(Figure(f"What changes {title}", ranking_chart(part), note))
+    return found
+
+
+def ranking_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+    """Which factors have no pair, and how far the pairs can be trusted."""
+    found = virtual_note(runs)
+    lacking = [name for factor, name in FACTORS.items() if factor not in set(rows["factor"])]
+    if lacking:
+        found.append(f"No two setups differ in nothing but: {', '.join(lacking)}.")
+    conclusive, pairs = int(rows["conclusive"].sum()), int(rows["pairs"].sum())
+    if conclusive < pairs:
+        found.append(
+            f"{pairs - conclusive:,} of {pairs:,} comparisons are inconclusive: a setup has one run, or the "
+            "difference is within the spread of repeats."
+        )
+    if rows["known"].sum() < pairs:
+        found.append("No effect is given where a value is 0, as the bytes of a single device are.")
+    return found
+
+
+def ranking_coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+    """How many pairs there are of each factor."""
+    most = rows.group_by("factor").agg(pl.col("pairs").max()).sort("factor")
+    told = ", ".join(f"{FACTORS[name]} {count:,}" for name, count in most.iter_rows())
+    return f"{plural(len(runs), 'run')}; pairs of setups that differ in one thing: {told}."
+
+
+def rows_coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+    """How many comparisons there are."""
+    return f"{plural(len(rows), 'comparison')} in {plural(len(runs), 'run')}."
+
+
+def why_empty(runs: Sequence[RunFacts]) -> str:
+    """Why there is no pair."""
+    if len(runs) < 2:
+        return "There is one run, so nothing to hold it against."
+    return (
+        "No two setups differ in one thing alone (model, batch, lengths or parallelism), so no difference "
+        "can be put down to any. Capture a sweep in which one of them varies."
+    )
+
+
+RANKING: Panel[Sequence[RunFacts]] = Panel(
+    key="effects",
+    title="What matters most",
+    lede="Pairs of setups that are equal in everything but one thing. An effect is the ratio of their "
+    "medians; its size the greater over the smaller, so that halving and doubling count alike.",
+    sql=RANKING_SQL,
+    columns=RANKING_COLUMNS,
+    figures=ranking_figures,
+    coverage=ranking_coverage,
+    why_empty=why_empty,
+    notes=ranking_notes,
+)
+
+PAIRS: Panel[Sequence[RunFacts]] = Panel(
+    key="pairs",
+    title="The pairs behind it",
+    lede="Each comparison that the ranking rests on, the greatest effect of each first. n: runs of the "
+    "setup; the spread is the larger one of the two.",
+    sql=ROWS_SQL,
+    columns=ROWS_COLUMNS,
+    figures=lambda rows, runs: [],
+    coverage=rows_coverage,
+    why_empty=why_empty,
+)
