@@ -105,7 +105,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
         if not part["self_ps"].sum():
             continue
         outside = show_ratio(float(whole.filter(pl.col("layer").is_null())["ratio"].sum()))
-        note = f"{outside} of the phase's time is in no layer, such as embedding and head."
+        note = f"{outside} of the phase's time is in no layer: embedding, head, and ops that name none."
         if len(layers) > MAX_LAYERS:
             part = part.filter(pl.col("layer").is_in(layers[:MAX_LAYERS]))
             note = f"The first {MAX_LAYERS} of {plural(len(layers), 'layer')}. {note}"
