@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.own_page import read_own_page
 from xlahouse.reports.site import render_site
+from xlahouse.sql import Warehouse
 
 GOOD = """
 import altair as alt
@@ -60,6 +62,26 @@ def test_a_page_of_the_site_with_several_charts(two_runs, tmp_path):
     )
     assert [path.name for path in written.pages] == ["index.html", "busiest.html"]
     assert written.pages[1].read_text().count("data-spec=") == 2
+
+
+def test_the_example_of_the_readme_is_a_page(tmp_path):
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    (text,) = re.findall(r"`busiest\.py`:\n\n```python\n(.*?)```", readme, re.DOTALL)
+    root = write_warehouse(tmp_path / "wh", example_run("a" * 12, "one", {"tp": 4}))
+    own = read_own_page(page(tmp_path, text))
+    with Warehouse(root) as warehouse:
+        written = render_site(warehouse, tmp_path / "site", pages=["index"], own=[own])
+    assert written.problems == []
+    assert [path.name for path in written.pages] == ["index.html", "run-one.busiest.html"]
+    # 3 requests of a prefill of 16 MiB and 3 steps of 1 MiB on 4 devices: 228 MiB, of which a tp4
+    # all-reduce sends 6/4 and an all-gather 3/4.
+    (csv,) = (tmp_path / "site" / "data").glob("run-one.busiest.*.csv")
+    rows = csv.read_text("utf-8").splitlines()
+    assert rows == [
+        "axis,kind,bytes",
+        f"tp,all-reduce,{228 * 2**20 * 1.5}",
+        f"tp,all-gather,{228 * 2**20 * 0.75}",
+    ]
 
 
 def test_it_is_drawn_again_when_the_file_changes(two_runs, tmp_path):
