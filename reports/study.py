@@ -112,7 +112,9 @@ with compared as (
         median as from_median,
         other_median as to_median,
         other_median / nullif(median, 0) as effect_ratio,
-        greatest(other_median / nullif(median, 0), median / nullif(other_median, 0)) as times,
+        -- greatest() passes over NULL, and would say 0 where one of the two is 0
+        case when median > 0 and other_median > 0
+            then greatest(other_median / median, median / other_median) end as times,
         runs as from_runs,
         other_runs as to_runs,
         spread,
@@ -185,6 +187,8 @@ ROWS_COLUMNS = (
     Column("to_run", "Run", numeric=False),
 )
 _COLOUR = KIND_COLOURS["all-reduce"]
+MAX_PAIRS = 10
+_LABEL = 46  # characters above a bar, on a phone
 
 
 def ranking_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -221,6 +225,67 @@ def ranking_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(
         alt.layer(span, points, counts), "Effect by what differs", rows_height(len(data), 40)
     )
+
+
+def pairs_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Second over first of each pair, as a bar from 1 on a logarithmic axis, with the pair's name above it.
+
+    Args:
+        rows: rows of ROWS_SQL of one factor and metric, with known ratios.
+    """
+    name = pl.format("{} to {}: {}", "from_value", "to_value", "held")
+    clipped = pl.concat_str(pl.col("text").str.head(_LABEL - 1), pl.lit("…"))
+    data = (
+        rows.with_row_index("place")
+        .with_columns(name.alias("text"), pl.lit(1.0).alias("equal"))
+        .with_columns(
+            pl.when(pl.col("text").str.len_chars() > _LABEL)
+            .then(clipped)
+            .otherwise(pl.col("text"))
+            .alias("shown")
+        )
+    )
+    base = alt.Chart(inline(data)).encode(
+        y=alt.Y("place:O", title=None, axis=None),
+        tooltip=[
+            alt.Tooltip("text:N", title="pair"),
+            alt.Tooltip("effect_ratio:Q", title="second over first", format=",.4~g"),
+            alt.Tooltip("from_median:Q", title="first, median", format=",.9~g"),
+            alt.Tooltip("to_median:Q", title="second, median", format=",.9~g"),
+            alt.Tooltip("from_runs:Q", title="runs of the first", format=","),
+            alt.Tooltip("to_runs:Q", title="runs of the second", format=","),
+            alt.Tooltip("verdict:N", title="verdict"),
+        ],
+    )
+    x = alt.X(
+        "effect_ratio:Q",
+        title="Second over first (times)",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(tickCount=5, format="~g"),
+    )
+    bars = base.mark_bar(height=10, yOffset=8, color=_COLOUR).encode(x=x, x2="equal:Q")
+    names = base.mark_text(align="left", dy=-8, color=INK).encode(x=alt.value(0), text="shown:N")
+    return finish(
+        alt.layer(bars, names), "Pairs with the greatest effect", rows_height(len(data), 36)
+    )
+
+
+def pairs_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+    """The greatest effects of each factor on the first metric that is known."""
+    found = []
+    known = rows.drop_nulls("effect_ratio").filter(pl.col("effect_ratio") > 0)
+    for factor, name in FACTORS.items():
+        for metric, title in METRICS.items():
+            part = known.filter(pl.col("factor") == factor, pl.col("metric") == metric)
+            if part.is_empty():
+                continue
+            note = f"{plural(len(part), 'pair')}, the greatest effect first."
+            if len(part) > MAX_PAIRS:
+                note = f"The {MAX_PAIRS} greatest effects of {len(part):,} pairs."
+            chart = pairs_chart(part.head(MAX_PAIRS))
+            found.append(Figure(f"{title} where {name} differs", chart, note, shape="wide"))
+            break
+    return found
 
 
 def ranking_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
@@ -297,7 +362,7 @@ PAIRS: Panel[Sequence[RunFacts]] = Panel(
     "setup; the spread is the larger one of the two.",
     sql=ROWS_SQL,
     columns=ROWS_COLUMNS,
-    figures=lambda rows, runs: [],
+    figures=pairs_figures,
     coverage=rows_coverage,
     why_empty=why_empty,
 )

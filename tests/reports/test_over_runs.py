@@ -297,6 +297,21 @@ def test_only_controlled_pairs_count_and_each_once(pairs: Store) -> None:
     assert rows["held"][0] == "qwen, tp4, prompt 16, output 8, bf16, TPU v6 Lite"
 
 
+def test_pairs_are_drawn_by_factor(pairs: Store) -> None:
+    section = fill(study.PAIRS, rows_of(pairs, study.PAIRS, ALL), pairs.facts())
+    assert_valid(section)
+    assert [figure.title for figure in section.figures] == [
+        f"TTFT where {name} differs" for name in ("model", "batch size", "parallelism")
+    ]
+    bars = data(section.figures[2].spec)
+    assert [(row["effect_ratio"], row["equal"]) for row in bars] == [
+        (pytest.approx(0.25), 1),
+        (pytest.approx(0.5), 1),
+    ]
+    assert bars[0]["text"].startswith("tp2 to tp4: qwen, batch 4")
+    assert len(bars[0]["shown"]) == 46
+
+
 def test_effects_are_ranked_with_n_and_spread(pairs: Store) -> None:
     rows = rows_of(pairs, study.RANKING, ALL)
     wanted = rows.select(
@@ -318,6 +333,17 @@ def test_effects_are_ranked_with_n_and_spread(pairs: Store) -> None:
     ]
     assert "No two setups differ in nothing but: prompt length, output length." in section.notes
     assert any("3 of 4 comparisons are inconclusive" in note for note in section.notes)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.0, 5.0), (5.0, 0.0)])
+def test_an_effect_from_or_to_nothing_has_no_size(first: float, second: float) -> None:
+    chosen = [run("d1", "tp1", device_count=1), *RUNS[:1]]
+    silent = pair("d1", "a1", "parallelism, device_count", first, second, metric="wire_bytes")
+    rows = rows_of(Store({"runs": chosen, "run_comparison_v1": [silent]}), study.RANKING, ALL)
+    assert rows.select("pairs", "known", "median_times", "least_times").row(0) == (1, 0, None, None)
+    section = fill(study.RANKING, rows, [])
+    assert section.figures == []
+    assert any("where a value is 0" in note for note in section.notes)
 
 
 @pytest.mark.parametrize("panel", [study.RANKING, study.PAIRS])
