@@ -26,13 +26,14 @@ class Listing:
 
     names: run_id -> the run's name. files: table -> its files, as DuckDB opens them. runs_sql: the
     table `runs`, None without runs. damaged: a line for each run that is left out, since its row
-    cannot be read.
+    cannot be read. older: how many of the runs an older ingest wrote.
     """
 
     names: dict[str, str | None]
     files: dict[str, list[str]]
     runs_sql: str | None
     damaged: tuple[str, ...]
+    older: int = 0
 
 
 def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing:
@@ -54,7 +55,9 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
             whole = tuple(run_id for run_id in stamps if run_id not in damaged)
             facts = read_facts(connection, RunRows(place, whole))
         if facts is not None:
-            return Listing(facts.names, facts.files, facts.sql, tuple(damaged.values()))
+            return Listing(
+                facts.names, facts.files, facts.sql, tuple(damaged.values()), facts.older
+            )
     raise WarehouseError(f"{place.root}: its runs changed while they were read; try again")
 
 

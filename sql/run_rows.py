@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlahouse.ingest.run_index import INDEX, STAMP
-from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
 
@@ -56,6 +56,7 @@ class RunFacts:
     names: dict[str, str | None]
     files: dict[str, list[str]]
     sql: str | None
+    older: int = 0  # runs that an older ingest wrote
 
 
 def find_rows(
@@ -89,12 +90,15 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> RunFacts
         every = _columns(connection, rows)
         if every is None:
             return None
-        few = ", ".join(every[name] for name in ("run_id", "name", "captured_at", "files"))
+        few = ", ".join(
+            every[name] for name in ("run_id", "name", "captured_at", "ingest_version", "files")
+        )
         connection.execute(
             f"create or replace temp table listed as {rows.select(few + ', filename')}"
         )
         found = connection.execute(
-            "select run_id, name, filename from listed order by captured_at nulls last, run_id"
+            "select run_id, name, filename, ingest_version from listed "
+            "order by captured_at nulls last, run_id"
         ).fetchall()
         by_table = connection.execute(FILES).fetchall()
         connection.execute("drop table listed")
@@ -103,10 +107,11 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> RunFacts
     if not _are_whole(rows, found) or not all(ours for _, _, ours in by_table):
         return None
     url = rows.place.url
-    names = {run_id: name for run_id, name, _ in found}
+    names = {run_id: name for run_id, name, *_ in found}
+    older = sum(version is None or version < INGEST_VERSION for *_, version in found)
     files = {table: [url(path) for path in paths] for table, paths, _ in by_table}
     files["runs"] = [url(f"tables/runs/{run_id}.parquet") for run_id in names]
-    return RunFacts(names, files, rows.select(", ".join(every.values())))
+    return RunFacts(names, files, rows.select(", ".join(every.values())), older)
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> dict[str, str] | None:
@@ -122,9 +127,9 @@ def _columns(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> dict[str, 
     return {name: name if name in found else text for name, text in typed.items()}
 
 
-def _are_whole(rows: RunRows, found: list[tuple[str, str | None, str]]) -> bool:
+def _are_whole(rows: RunRows, found: list[tuple[str, str | None, str, int | None]]) -> bool:
     """Whether there is one row a run, in the file of that run."""
     index = rows.place.url(INDEX)
-    own = [(run_id, file) for run_id, _, file in found if file != index]
+    own = [(run_id, file) for run_id, _, file, _ in found if file != index]
     wanted = list(zip(rows.single, rows.singles, strict=True))
     return set(own) == set(wanted) and len(found) == len(wanted) + len(rows.indexed)

@@ -56,8 +56,8 @@ class Warehouse:
 
     Args:
         root: the folder, or an fsspec URL.
-        on_damage: takes a line for each run that is left out because its row cannot be read, and for
-            each view of the user's that cannot be used.
+        on_damage: takes a line for each run that is left out because its row cannot be read, for runs
+            that an older ingest wrote, and for each view of the user's that cannot be used.
         memory_limit: what queries may take, such as `4GB`; None: most of the machine's. Beyond it they
             use the folder for temporary files.
         threads: as many at most; None: one a core.
@@ -114,6 +114,11 @@ class Warehouse:
         listing = self._database.listing
         for line in listing.damaged:
             self._on_damage(line)
+        if listing.older:
+            self._on_damage(
+                f"{listing.older} of {len(listing.names)} runs were written by an older xlahouse: what "
+                "newer views read of them is missing; ingest their traces again"
+            )
         return listing
 
     @cached_property

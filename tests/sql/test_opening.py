@@ -18,6 +18,7 @@ from tests.warehouse import write_warehouse
 from xlahouse.ingest import run_index
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.run_index import INDEX, write_index
+from xlahouse.ingest.schema import INGEST_VERSION
 from xlahouse.sql import Warehouse
 
 RUNS = [f"run{number:02}" for number in range(40)]
@@ -181,3 +182,15 @@ def test_few_new_rows_are_not_worth_an_index(
     monkeypatch.setattr(run_index, "LEAST_NEW", 1)
     assert write_index(str(root)) == 1
     assert (root / INDEX).exists()
+
+
+def test_runs_of_an_older_ingest_are_told(tmp_path):
+    """Views over tables that it did not write have no rows of them: that has to be said."""
+    runs = [{"run_id": "a"}, {"run_id": "b", "ingest_version": INGEST_VERSION - 1}]
+    told: list[str] = []
+    with Warehouse(write_warehouse(tmp_path / "w", {"runs": runs}), told.append) as warehouse:
+        assert warehouse.query("select count(*) from runs").rows == [(2,)]
+    assert told == [
+        "1 of 2 runs were written by an older xlahouse: what newer views read of them is missing; "
+        "ingest their traces again"
+    ]
