@@ -109,7 +109,7 @@ def metric_chart(rows: pl.DataFrame, metric: str) -> alt.Chart:
             alt.Tooltip("requests:Q", title="requests", format=","),
         ],
     )
-    span = base.mark_bar(height=4, opacity=0.45, color=_COLOUR).encode(
+    span = base.mark_bar(height=4, opacity=0.7, color=_COLOUR).encode(
         x=alt.X("least:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)),
         x2="most:Q",
     )

@@ -83,7 +83,7 @@ def ranking_chart(rows: pl.DataFrame) -> alt.Chart:
         scale=alt.Scale(type="log", domainMin=1),
         axis=alt.Axis(tickCount=5, format="~g"),
     )
-    span = base.mark_bar(height=5, opacity=0.45, color=_COLOUR).encode(x=x, x2="most_times:Q")
+    span = base.mark_bar(height=5, opacity=0.7, color=_COLOUR).encode(x=x, x2="most_times:Q")
     points = base.mark_point(filled=True, size=90, opacity=1, color=_COLOUR).encode(
         x="median_times:Q"
     )
