@@ -12,11 +12,12 @@ from typing import Any
 
 import altair as alt
 import polars as pl
+from altair.utils.schemapi import debug_mode
 
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.pages import PAGES
 from xlahouse.reports.panel import Column, Figure, Panel
-from xlahouse.reports.theme import CONFIG
+from xlahouse.reports.theme import CONFIG, MAX_MARKS
 from xlahouse.reports.units import plural, show_any
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -130,7 +131,7 @@ def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[
         lede=lede,
         sql=sql,
         columns=(),
-        figures=lambda rows, facts: _figures(charts(rows), title),
+        figures=lambda rows, facts: _checked(charts, rows, title),
         coverage=lambda rows, facts: f"{plural(len(rows), 'row')} of the query below.",
         why_empty=lambda facts: "The query found no rows.",
         columns_of=lambda rows: tuple(
@@ -138,6 +139,21 @@ def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[
             for name in rows.columns
         ),
     )
+
+
+def _checked(charts: Charts, rows: pl.DataFrame, title: str) -> list[Figure]:
+    """Figures that are valid: what is wrong is told here, as no test saw them.
+
+    Raises:
+        ReportError: they are no charts.
+        Exception: whatever the function raises, or Altair where a part of a chart cannot be.
+    """
+    with debug_mode(True):
+        figures = _figures(charts(rows), title)
+        with alt.data_transformers.enable("default", max_rows=MAX_MARKS):
+            for figure in figures:
+                figure.chart.to_dict()
+    return figures
 
 
 def _figures(drawn: Any, title: str) -> list[Figure]:

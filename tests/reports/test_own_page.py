@@ -124,6 +124,7 @@ def test_no_file(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (("mark_bar()", "mark_bar(size='x')"), "busiest.py, line 10: SchemaValidationError: "),
         (("return alt", "return 3 or alt"), "charts returned int; return an Altair chart"),
         (('x="bytes"', "x=rows.nope"), "busiest.py, line 10: AttributeError: "),
         (("traffic_volume_v1", "traffic_volum"), "traffic_volum"),
