@@ -91,5 +91,5 @@ def _report(warehouse: Path, site: Path, say: Say) -> list[Path]:
     from xlahouse.reports.site import render_site
     from xlahouse.sql.warehouse import Warehouse
 
-    with Warehouse(warehouse) as opened:
+    with Warehouse(warehouse, threads=1) as opened:
         return render_site(opened, site, on_event=lambda message: say(message, passing=True)).pages

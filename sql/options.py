@@ -115,17 +115,19 @@ def spark_settings(conf: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def open_warehouse(root: str) -> Warehouse:
+def open_warehouse(root: str, threads: int | None = None) -> Warehouse:
     """The warehouse at `root`; runs that are left out are said on stderr.
 
-    DuckDB loads here and not before.
+    DuckDB loads here and not before. On one thread sums of floats are the same to the last digit.
 
     Raises:
         WarehouseError: there is none.
     """
     from xlahouse.sql.warehouse import Warehouse
 
-    return Warehouse(root, lambda line: print(f"xlahouse: {line}", file=sys.stderr))
+    return Warehouse(
+        root, lambda line: print(f"xlahouse: {line}", file=sys.stderr), threads=threads
+    )
 
 
 def library_of(root: str, name: str | None = None) -> Library:

@@ -246,7 +246,7 @@ def report(
             f"{format} is not one of {', '.join(REPORT_FORMATS)}", param_hint="--format"
         )
     own = [read_own_page(path) for path in page or ()]
-    with open_warehouse(warehouse) as opened, progress("report") as say:
+    with open_warehouse(warehouse, threads=1) as opened, progress("report") as say:
 
         def on_event(message: str) -> None:
             say(message, passing=True)
