@@ -167,7 +167,7 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
             ),
             x2="end",
             color=hue,
-            stroke=alt.Stroke("lane:N", scale=hue["scale"], legend=None),
+            stroke=alt.Stroke("lane:N", scale=hue["scale"], legend=hue["legend"]),
             tooltip=[
                 alt.Tooltip("device_id:O", title="device"),
                 alt.Tooltip("lane:N", title="what"),
