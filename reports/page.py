@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 # Inside a script element these would end it, open a comment, or break a line of JavaScript.
 _SEPARATOR = re.compile(r"([/_.,=-])")
+_bundle: list[str] = []  # page_script, once it is made
 _IN_SCRIPT = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -48,12 +49,18 @@ def breakable(text: str) -> Markup:
     return Markup(_SEPARATOR.sub(r"\1<wbr>", str(escape(text))))
 
 
-@cache
 def page_script() -> str:
     """charts.js with Vega, Vega-Lite and Vega-Embed, bundled by vl_convert: no copy of them lives here."""
-    import vl_convert
+    if not _bundle:
+        import vl_convert
 
-    return vl_convert.javascript_bundle(_read("charts.js"))
+        keep_script(vl_convert.javascript_bundle(_read("charts.js")))
+    return _bundle[0]
+
+
+def keep_script(script: str) -> None:
+    """Take a bundle that another process made: making it takes seconds."""
+    _bundle[:] = [script]
 
 
 @cache

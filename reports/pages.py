@@ -47,7 +47,7 @@ from xlahouse.reports.panel import Panel
 OVERVIEW, INDEX = "overview", "index"
 # Pages of a run.
 RUN_PAGES: dict[str, tuple[Panel[RunFacts], ...]] = {
-    OVERVIEW: (quality.ISSUES,),
+    OVERVIEW: (peak_use.PANEL, quality.ISSUES),
     "communication": (
         volume.PANEL,
         expectation.PANEL,

@@ -18,6 +18,7 @@ from xlahouse.reports.panel import F, Panel, Section, Source, fill
 from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
 from xlahouse.reports.site_page import Link, site_html
+from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, draw_runs
 from xlahouse.reports.unchanged import run_key, site_key
 
 
@@ -53,6 +54,8 @@ def render_site(
     pages: Sequence[str] | None = None,
     own: Sequence[OwnPage] = (),
     on_event: Callable[[str], None] | None = None,
+    opener: Opener | None = None,
+    workers: int = 1,
 ) -> Written:
     """Write the pages, but those that an earlier rendering left as they have to be.
 
@@ -66,6 +69,9 @@ def render_site(
         pages: which of PAGES; None: all.
         own: pages of the user's, after ours.
         on_event: told each file as it is written, or found unchanged.
+        opener: opens the warehouse again in another process; needed for more than one worker.
+        workers: processes that draw runs' pages. With more than one, a script that calls this needs
+            Python's `if __name__ == "__main__":` guard.
 
     Raises:
         ReportError: no such page or run, or the folder cannot be written.
@@ -86,13 +92,63 @@ def render_site(
     )
     for name in site.site_pages:
         _write_site_page(site, name)
-    for facts in chosen:
-        with warehouse.of_run(facts.run_id, KEPT_VIEWS) as one_run:
-            for name in site.run_pages:
-                _write_run_page(site, one_run, facts, name)
+    if opener is None or workers < 2 or len(chosen) < LEAST_RUNS:
+        for facts in chosen:
+            _write_run(site, facts)
+    elif site.run_pages:
+        _write_runs(site, opener, workers)
     stale = site.files.stale([site.stems[facts.run_id] for facts in known])
     site.files.close()
     return Written(site.files.pages, site.files.unchanged, stale, site.problems)
+
+
+def _write_run(site: _Site, facts: RunFacts) -> None:
+    with site.source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
+        for name in site.run_pages:
+            _write_run_page(site, one_run, facts, name)
+
+
+def _write_runs(site: _Site, opener: Opener, workers: int) -> None:
+    """The pages of all runs, several at once."""
+    jobs = [
+        RunJob(
+            facts,
+            site.cards[facts.run_id],
+            site.stems[facts.run_id],
+            [name for name in site.run_pages if name not in site.own],
+            [site.own[name].path for name in site.run_pages if name in site.own],
+            site.files.folder,
+            bool(_home(site)),
+        )
+        for facts in site.runs
+    ]
+    for done in draw_runs(jobs, opener, workers):
+        if done.error is not None:
+            raise ReportError(done.error)
+        for file, key, drawn in done.pages:
+            site.files.take(file, key, drawn)
+        site.problems.extend(done.problems)
+
+
+def draw_run(source: Source, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
+    """Draw one run's pages; who asked for it keeps the record of the site."""
+    files = SiteFiles.open(job.folder, lambda message: None, recording=False)
+    if job.home:
+        files.keys.setdefault("index.html", "")
+    site = _Site(
+        source,
+        files,
+        [job.facts],
+        {job.facts.run_id: job.cards},
+        {job.facts.run_id: job.stem},
+        {name: RUN_PAGES[name] for name in job.pages} | {page.name: (page.panel,) for page in own},
+        {},
+        {page.name: page for page in own},
+    )
+    _write_run(site, job.facts)
+    drawn = {path.name for path in set(files.pages) - set(files.unchanged)}
+    pages = [(path.name, files.keys[path.name], path.name in drawn) for path in files.pages]
+    return RunDone(pages, site.problems)
 
 
 def read_runs(
@@ -156,9 +212,13 @@ def _write_run_page(site: _Site, one_run: Source, facts: RunFacts, name: str) ->
     if sections is None:
         return
     cards = site.cards[facts.run_id] if name == OVERVIEW else []
-    home = "index.html" if INDEX in site.site_pages or site.files.has("index.html") else ""
     title = own.title if own else name.capitalize()
-    site.files.write(file, key, run_html(facts, title, cards, home, links, sections))
+    site.files.write(file, key, run_html(facts, title, cards, _home(site), links, sections))
+
+
+def _home(site: _Site) -> str:
+    """The index, if there is one."""
+    return "index.html" if INDEX in site.site_pages or site.files.has("index.html") else ""
 
 
 def page_file(stem: str, page: str) -> str:

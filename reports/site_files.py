@@ -23,11 +23,14 @@ class SiteFiles:
     folder: Path
     on_event: Callable[[str], None]
     keys: dict[str, str]
+    recording: bool = True  # else another process keeps the record
     pages: list[Path] = field(default_factory=list)
     unchanged: list[Path] = field(default_factory=list)
 
     @classmethod
-    def open(cls, out_dir: str | Path, on_event: Callable[[str], None]) -> SiteFiles:
+    def open(
+        cls, out_dir: str | Path, on_event: Callable[[str], None], recording: bool = True
+    ) -> SiteFiles:
         """Make the folder where absent, and read what an earlier rendering left.
 
         Raises:
@@ -40,7 +43,7 @@ class SiteFiles:
             raise ReportError(
                 f"{folder}: cannot be made ({error.strerror}); choose another with -o"
             ) from error
-        return cls(folder, on_event, _recorded(folder / RECORD))
+        return cls(folder, on_event, _recorded(folder / RECORD), recording)
 
     def has(self, file: str) -> bool:
         """Whether an earlier rendering left the page."""
@@ -66,6 +69,15 @@ class SiteFiles:
         self._keep()
         self.pages.append(self.folder / file)
         self.on_event(f"wrote {self.folder / file}")
+
+    def take(self, file: str, key: str, drawn: bool) -> None:
+        """Count a page that another process saw to as one of the site's."""
+        if not drawn:
+            self.unchanged.append(self.folder / file)
+        self.keys[file] = key
+        self._keep()
+        self.pages.append(self.folder / file)
+        self.on_event(f"{'wrote' if drawn else 'unchanged'} {self.folder / file}")
 
     def csv_name(self, file: str, panel: str) -> str:
         """Where the rows of a page's panel go, relative to the site."""
@@ -98,6 +110,8 @@ class SiteFiles:
         self._keep()
 
     def _keep(self) -> None:
+        if not self.recording:
+            return
         raw = msgspec.json.encode(self.keys, order="deterministic")
         self._write(self.folder / RECORD, msgspec.json.format(raw) + b"\n")
 

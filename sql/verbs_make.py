@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from os.path import abspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -216,6 +217,9 @@ def report(
     format: Annotated[
         str, typer.Option("--format", help="html; or each figure as png, svg or pdf.")
     ] = "html",
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes that draw runs' pages.")
+    ] = 2,
 ) -> None:
     """Write self-contained HTML pages, the rows of each chart as CSV beside them.
 
@@ -258,11 +262,17 @@ def report(
                 print(path)
             return
         from xlahouse.reports.site import render_site
+        from xlahouse.sql.warehouse import Warehouse
 
-        written = render_site(opened, output, run, pages, own, on_event)
+        opener = partial(Warehouse, warehouse, _say_nothing, threads=1)
+        written = render_site(opened, output, run, pages, own, on_event, opener, workers)
     for path in written.pages:
         print(path)
     _say_of_site(written)
+
+
+def _say_nothing(line: str) -> None:
+    """What is wrong with the warehouse was said when it was first opened."""
 
 
 def _say_of_site(written: Written) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from xlahouse.capture.errors import ReportError
 from xlahouse.reports.facts import VIRTUAL
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL
 from xlahouse.reports.naming import page_stems
+from xlahouse.reports.own_page import read_own_page
 from xlahouse.reports.page import breakable, script_json
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
 from xlahouse.reports.site import page_file, render_site
@@ -351,3 +354,63 @@ def test_a_record_that_cannot_be_read_costs_a_drawing(two_runs, tmp_path):
     render_site(two_runs, tmp_path, pages=["overview"])
     (tmp_path / "site.json").write_text("[not ours")
     assert render_site(two_runs, tmp_path, pages=["overview"]).unchanged == []
+
+
+def site_bytes(folder):
+    found = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert found
+    return found
+
+
+OWN = """
+import altair as alt
+SQL = "select axis, sum(wire_bytes) as bytes from traffic_volume_v1 where run_id = $run group by axis"
+def charts(rows):
+    return alt.Chart(rows).mark_bar().encode(x="bytes", y="axis")
+"""
+
+
+def test_several_processes_draw_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    runs = [example_run(f"{k}" * 12, f"run {k}", {"tp": 4}) for k in "abc"]
+    root = write_warehouse(tmp_path / "wh", merge(*runs))
+    (tmp_path / "axes.py").write_text(OWN)
+    own = [read_own_page(tmp_path / "axes.py")]
+    opener, pages = partial(Warehouse, root, threads=1), ["index", "overview", "communication"]
+    with Warehouse(root, threads=1) as warehouse:
+        one = render_site(warehouse, tmp_path / "one", None, pages, own)
+        two = render_site(warehouse, tmp_path / "two", None, pages, own, None, opener, 2)
+        assert [p.name for p in two.pages] == [p.name for p in one.pages]
+        assert len(two.pages) == 1 + 3 * 3
+        assert site_bytes(tmp_path / "one") == site_bytes(tmp_path / "two")
+        again = render_site(warehouse, tmp_path / "two", None, pages, own, None, opener, 2)
+    assert again.unchanged == again.pages == two.pages
+
+
+def test_an_error_in_another_process_is_one_clear_line(tmp_path):
+    runs = [example_run(f"{k}" * 12, f"run {k}", {"tp": 4}) for k in "abc"]
+    root = write_warehouse(tmp_path / "wh", merge(*runs))
+    opener = partial(Warehouse, tmp_path / "absent")
+    site = tmp_path / "site"
+    with Warehouse(root, threads=1) as warehouse, pytest.raises(ReportError, match="no warehouse"):
+        render_site(warehouse, site, None, ["overview"], (), None, opener, 2)
+
+
+def words_of(html):
+    """What stands on a page, a line each, with the stamp and the version left out."""
+    text = re.sub(
+        r"Made by xlahouse .*? on .*?\. This file", "Made by xlahouse. This file", Page(html).text
+    )
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip()) + "\n"
+
+
+@pytest.mark.parametrize("name", ["index", "overview", "communication", "time", "quality"])
+def test_pages_say_what_they_said(pages, site, name):
+    """Every word of a page, so that a change of one is seen in review; UPDATE_GOLDEN=1 takes the new ones."""
+    file = "index.html" if name == "index" else page_file("run-plain", name)
+    golden = Path(__file__).with_name("golden") / f"{name}.txt"
+    found = words_of(site[file].read_text("utf-8"))
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(found, encoding="utf-8")
+    assert found == golden.read_text(encoding="utf-8")
