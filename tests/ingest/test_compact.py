@@ -16,7 +16,7 @@ from xlahouse.ingest import compact as compact_module
 from xlahouse.ingest import store as store_module
 from xlahouse.ingest.compact import Compacted, compact_run
 from xlahouse.ingest.drop import drop_run
-from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.settings import RunSettings, write_settings
 from xlahouse.ingest.store import Store
 from xlahouse.sql.warehouse import Warehouse
@@ -45,7 +45,8 @@ def write_run(root, parts, run_id="r"):
     for table, frames in parts.items():
         for part, frame in enumerate(frames):
             writer.write(table, frame, part)
-    writer.commit({"run_id": run_id, "name": f"name of {run_id}"})
+    facts = {"run_id": run_id, "name": f"name of {run_id}", "ingest_version": INGEST_VERSION}
+    writer.commit(facts)
     return store
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store import Store
 from xlahouse.sql import Warehouse
 from xlahouse.sql.export_duckdb import write_duckdb
@@ -103,7 +103,8 @@ def test_it_opens_while_an_ingest_writes(root: Path, tmp_path: Path) -> None:
     assert ask(tmp_path / "before.duckdb", MESH) == ROWS
     assert ask(tmp_path / "during.duckdb", MESH) == ROWS
     with duckdb.connect(str(tmp_path / "before.duckdb"), read_only=True) as reader:
-        attempt.commit(dict.fromkeys(BY_NAME["runs"].schema.names) | {"run_id": "c", "name": "c"})
+        facts = {"run_id": "c", "name": "c", "ingest_version": INGEST_VERSION}
+        attempt.commit(dict.fromkeys(BY_NAME["runs"].schema.names) | facts)
         assert reader.execute(MESH).fetchall() == ROWS
     with Warehouse(root) as warehouse:
         assert warehouse.query("select count(*) from devices").rows == [(5,)]

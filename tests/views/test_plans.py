@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.warehouse import write_warehouse
-from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import View, shipped
 
@@ -51,6 +51,7 @@ def warehouse(tmp_path_factory):
         ]
         for name, table in BY_NAME.items()
     }
+    tables["runs"][0]["ingest_version"] = INGEST_VERSION
     settings = [{"run_id": "r", "device_kind": "TPU v6 lite"}]
     root = tmp_path_factory.mktemp("plans")
     with Warehouse(write_warehouse(root, {**tables, "run_settings": settings})) as opened:
