@@ -23,3 +23,11 @@ def test_view(case: Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize("view", [view.name for view in shipped().public])
 def test_every_view_has_cases(view: str) -> None:
     assert (FOLDER / f"{view}.yaml").exists(), "write given/expect cases for it"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.view}: {case.name}")
+def test_launches_of_a_case_have_one_order(case):
+    """Those that tie may come either way, and the two engines choose as they like."""
+    keys = ("run_id", "device_id", "start_ps", "launch", "duration_ps")
+    launches = [tuple(row.get(key) for key in keys) for row in case.given.get("launches", ())]
+    assert len(launches) == len(set(launches))
