@@ -122,6 +122,41 @@ def test_hovering_tells_the_exact_number(site, tmp_path):
     assert "301,989,888" in tooltip[2] or "150,994,944" in tooltip[2] or "452,984,832" in tooltip[2]
 
 
+# Turns the wheel over the middle of a timeline, with and without Ctrl; the axis tells what it did.
+ZOOM = """
+addEventListener("load", async () => {
+  const pause = () => new Promise((done) => setTimeout(done, 200));
+  const chart = document.getElementById("timeline-0");
+  while (chart.dataset.state !== "drawn") await pause();
+  const axis = () =>
+    [...chart.querySelectorAll(".role-axis-label text")].map((label) => label.textContent).join(" ");
+  const turn = (ctrlKey) => {
+    const box = chart.querySelector("svg").getBoundingClientRect();
+    const at = { clientX: box.x + box.width / 2, clientY: box.y + box.height / 2 };
+    const event = { ...at, ctrlKey, deltaY: -300, bubbles: true, cancelable: true };
+    chart.querySelector(".mark-rect path").dispatchEvent(new WheelEvent("wheel", event));
+  };
+  chart.dataset.first = axis();
+  turn(false);
+  await pause();
+  chart.dataset.plain = axis();
+  turn(true);
+  await pause();
+  chart.dataset.zoomed = axis();
+});
+"""
+
+
+def test_a_timeline_zooms_with_ctrl_and_the_wheel_and_a_plain_wheel_is_the_pages(site, tmp_path):
+    page = with_script(site[page_file(PLAIN_RUN, "time")], ZOOM, tmp_path / "page.html")
+    dom, stderr = open_page(page, tmp_path / "profile", "--window-size=1280,2000")
+    assert "CONSOLE" not in stderr, stderr
+    axis = dict(re.findall(r'data-(first|plain|zoomed)="([^"]*)"', dom))
+    assert axis["first"]
+    assert axis["plain"] == axis["first"]
+    assert axis["zoomed"] != axis["first"]
+
+
 # How far the page is wider than its window, and whether each link and fold can have the focus.
 MEASURE = """
 addEventListener("load", () => {
