@@ -18,7 +18,7 @@ from xlahouse.reports.panel import F, Panel, Section, Source, fill
 from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
 from xlahouse.reports.site_page import Link, site_html
-from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, draw_runs
+from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, drawing
 from xlahouse.reports.unchanged import run_key, site_key
 
 
@@ -90,13 +90,12 @@ def render_site(
         | {page.name: (page.panel,) for page in own if not page.of_run},
         {page.name: page for page in own},
     )
-    for name in site.site_pages:
-        _write_site_page(site, name)
-    if opener is None or workers < 2 or len(chosen) < LEAST_RUNS:
+    if opener is None or workers < 2 or len(chosen) < LEAST_RUNS or not site.run_pages:
+        _write_site_pages(site)
         for facts in chosen:
             _write_run(site, facts)
-    elif site.run_pages:
-        _write_runs(site, opener, workers)
+    else:
+        _write_at_once(site, opener, workers)
     stale = site.files.stale([site.stems[facts.run_id] for facts in known])
     site.files.close()
     return Written(site.files.pages, site.files.unchanged, stale, site.problems)
@@ -108,8 +107,13 @@ def _write_run(site: _Site, facts: RunFacts) -> None:
             _write_run_page(site, one_run, facts, name)
 
 
-def _write_runs(site: _Site, opener: Opener, workers: int) -> None:
-    """The pages of all runs, several at once."""
+def _write_site_pages(site: _Site) -> None:
+    for name in site.site_pages:
+        _write_site_page(site, name)
+
+
+def _write_at_once(site: _Site, opener: Opener, workers: int) -> None:
+    """The pages over runs here, while other processes draw those of the runs."""
     jobs = [
         RunJob(
             facts,
@@ -122,19 +126,19 @@ def _write_runs(site: _Site, opener: Opener, workers: int) -> None:
         )
         for facts in site.runs
     ]
-    for done in draw_runs(jobs, opener, workers):
-        if done.error is not None:
-            raise ReportError(done.error)
-        for file, key, drawn in done.pages:
-            site.files.take(file, key, drawn)
-        site.problems.extend(done.problems)
+    with drawing(jobs, opener, workers) as results:
+        _write_site_pages(site)
+        for done in results:
+            if done.error is not None:
+                raise ReportError(done.error)
+            for file, key, drawn in done.pages:
+                site.files.take(file, key, drawn)
+            site.problems.extend(done.problems)
 
 
 def draw_run(source: Source, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
     """Draw one run's pages; who asked for it keeps the record of the site."""
     files = SiteFiles.open(job.folder, lambda message: None, recording=False)
-    if job.home:
-        files.keys.setdefault("index.html", "")
     site = _Site(
         source,
         files,
@@ -142,7 +146,7 @@ def draw_run(source: Source, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
         {job.facts.run_id: job.cards},
         {job.facts.run_id: job.stem},
         {name: RUN_PAGES[name] for name in job.pages} | {page.name: (page.panel,) for page in own},
-        {},
+        {INDEX: ()} if job.home else {},
         {page.name: page for page in own},
     )
     _write_run(site, job.facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -58,16 +58,15 @@ class RunDone:
     error: str | None = None
 
 
-def draw_runs(jobs: Sequence[RunJob], opener: Opener, workers: int) -> Iterator[RunDone]:
-    """What became of each run, in order."""
-    context = get_context("spawn")
+@contextmanager
+def drawing(jobs: Sequence[RunJob], opener: Opener, workers: int) -> Iterator[Iterator[RunDone]]:
+    """Start to draw; what became of each run, in order, as it is asked for."""
+    processes = min(workers, len(jobs))
+    spawn = get_context("spawn")
     with ProcessPoolExecutor(
-        min(workers, len(jobs)),
-        mp_context=context,
-        initializer=_start,
-        initargs=(page_script(),),
+        processes, mp_context=spawn, initializer=_start, initargs=(page_script(),)
     ) as pool:
-        yield from pool.map(_draw_run, jobs, [opener] * len(jobs))
+        yield pool.map(_draw_run, jobs, [opener] * len(jobs))
 
 
 def _draw_run(job: RunJob, opener: Opener) -> RunDone:
