@@ -83,7 +83,7 @@ def write_index(root: str, always: bool = False) -> int:
     if len(new) < few and not (always and len(kept) < indexed):
         return len(kept)
     for run_id in new:
-        row = _read_row(system, f"{base}/tables/runs/{run_id}.parquet", run_id)
+        row = _read_row(system, f"{base}/{row_path(run_id)}", run_id)
         if row is not None:
             kept[run_id] = row.append_column(STAMP, pa.array([stamps[run_id]]))
     if not kept:

@@ -52,12 +52,8 @@ class OwnPage:
 
     def problem(self, error: Exception) -> str:
         """One line on why it could not be drawn, with the line of the file where it is known."""
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == self.path
-        ]
-        where = f"{self.path}, line {lines[-1]}" if lines else self.path
+        line = _line_of(error, self.path)
+        where = f"{self.path}, line {line}" if line else self.path
         said = str(error).strip().splitlines()
         kind = "" if isinstance(error, ReportError) else f"{type(error).__name__}: "
         return f"{where}: {kind}{said[0] if said else 'failed'}; the page is left out"
@@ -113,15 +109,16 @@ def _run(path: str, text: str) -> dict[str, Any]:
     except SyntaxError as error:
         raise ReportError(f"{path}, line {error.lineno}: {error.msg}") from error
     except Exception as error:
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == path
-        ]
         raise ReportError(
-            f"{path}, line {lines[-1] if lines else 1}: {type(error).__name__}: {error}"
+            f"{path}, line {_line_of(error, path) or 1}: {type(error).__name__}: {error}"
         ) from error
     return found
+
+
+def _line_of(error: Exception, path: str) -> int | None:
+    """The innermost line of the file that an error passed through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
 
 
 def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[Any]:

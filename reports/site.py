@@ -19,7 +19,7 @@ from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
 from xlahouse.reports.site_page import Link, site_html
 from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, drawing
-from xlahouse.reports.unchanged import run_key, site_key
+from xlahouse.reports.unchanged import Settings, read_settings, run_key, site_key
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class _Site:
     run_pages: dict[str, tuple[Panel[RunFacts], ...]]
     site_pages: dict[str, tuple[Panel[Sequence[RunFacts]], ...]]
     own: dict[str, OwnPage]
+    settings: Settings
     problems: list[str] = field(default_factory=list)
 
 
@@ -89,6 +90,7 @@ def render_site(
         {name: SITE_PAGES[name] for name in SITE_PAGES if name in wanted and SITE_PAGES[name]}
         | {page.name: (page.panel,) for page in own if not page.of_run},
         {page.name: page for page in own},
+        read_settings(warehouse),
     )
     if opener is None or workers < 2 or len(chosen) < LEAST_RUNS or not site.run_pages:
         _write_site_pages(site)
@@ -148,6 +150,7 @@ def draw_run(source: Source, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
         {name: RUN_PAGES[name] for name in job.pages} | {page.name: (page.panel,) for page in own},
         {INDEX: ()} if job.home else {},
         {page.name: page for page in own},
+        read_settings(source),
     )
     _write_run(site, job.facts)
     drawn = {path.name for path in set(files.pages) - set(files.unchanged)}
@@ -185,7 +188,7 @@ def _write_site_page(site: _Site, name: str) -> None:
     file = f"{name}.html"
     links = _links(site, site.site_pages, SITE_PAGES, lambda page: f"{page}.html", name)
     own = site.own.get(name)
-    key = site_key(site.source, site.runs, name, links, own.text if own else "")
+    key = site_key(site.settings, site.runs, name, links, own.text if own else "")
     if site.files.is_current(file, key):
         return
     params = {"runs": [facts.run_id for facts in site.runs]}
@@ -206,7 +209,7 @@ def _write_run_page(site: _Site, one_run: Source, facts: RunFacts, name: str) ->
     file = page_file(stem, name)
     links = _links(site, site.run_pages, RUN_PAGES, lambda page: page_file(stem, page), name)
     own = site.own.get(name)
-    key = run_key(site.source, facts, name, links, own.text if own else "")
+    key = run_key(site.settings, facts, name, links, own.text if own else "")
     if site.files.is_current(file, key):
         return
     params = {"run": facts.run_id}

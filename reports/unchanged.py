@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any
 
 import msgspec
 
@@ -15,20 +16,28 @@ from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.panel import Source
 from xlahouse.reports.site_page import Link
 
-SETTINGS_SQL = "select * from run_settings where run_id = $run"
+SETTINGS_SQL = "select * from run_settings"
+Settings = Mapping[str, Mapping[str, Any]]  # run_id -> what was set for it
 
 
-def run_key(source: Source, facts: RunFacts, page: str, links: Sequence[Link], own: str) -> str:
+def read_settings(source: Source) -> Settings:
+    """The settings of all runs, read once for all pages."""
+    return {row["run_id"]: row for row in source.query(SETTINGS_SQL).pl().to_dicts()}
+
+
+def run_key(settings: Settings, facts: RunFacts, page: str, links: Sequence[Link], own: str) -> str:
     """Of a run's page: the run's row, which lists its files, its settings, our code and the page's links."""
-    settings = source.query(SETTINGS_SQL, {"run": facts.run_id}).pl().to_dicts()
-    return _digest(_code(), page, facts.row, settings, list(links), own)
+    mine = settings.get(facts.run_id)
+    return _digest(_code(), page, facts.row, mine, list(links), own)
 
 
 def site_key(
-    source: Source, runs: Sequence[RunFacts], page: str, links: Sequence[Link], own: str
+    settings: Settings, runs: Sequence[RunFacts], page: str, links: Sequence[Link], own: str
 ) -> str:
     """Of a page over runs."""
-    return _digest([run_key(source, facts, page, links, own) for facts in runs], page, list(links))
+    return _digest(
+        [run_key(settings, facts, page, links, own) for facts in runs], page, list(links)
+    )
 
 
 def _digest(*parts: object) -> str:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.run_index import row_path
 from xlahouse.ingest.schema import BY_NAME
 
 
@@ -19,7 +20,7 @@ def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
     found = {}
     for run_id in run_ids:
         try:
-            _check_row(system, f"{path.rstrip('/')}/tables/runs/{run_id}.parquet", run_id, schema)
+            _check_row(system, f"{path.rstrip('/')}/{row_path(run_id)}", run_id, schema)
         except FileNotFoundError:
             continue  # dropped this moment: gone, not damaged
         except WarehouseError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlahouse.ingest.run_index import INDEX, STAMP
+from xlahouse.ingest.run_index import INDEX, STAMP, row_path
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
@@ -35,7 +35,7 @@ class RunRows:
     @property
     def singles(self) -> list[str]:
         """The files of one row."""
-        return [self.place.url(f"tables/runs/{run_id}.parquet") for run_id in self.single]
+        return [self.place.url(row_path(run_id)) for run_id in self.single]
 
     def select(self, columns: str) -> str:
         """A SELECT over all rows, with `filename` among the columns there are."""
@@ -110,7 +110,7 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> RunFacts
     names = {run_id: name for run_id, name, *_ in found}
     older = sum(version is None or version < INGEST_VERSION for *_, version in found)
     files = {table: [url(path) for path in paths] for table, paths, _ in by_table}
-    files["runs"] = [url(f"tables/runs/{run_id}.parquet") for run_id in names]
+    files["runs"] = [url(row_path(run_id)) for run_id in names]
     return RunFacts(names, files, rows.select(", ".join(every.values())), older)
 
 

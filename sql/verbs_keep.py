@@ -11,6 +11,7 @@ from xlahouse.sql.options import WarehouseOption, complete_run, open_warehouse
 
 if TYPE_CHECKING:
     from xlahouse.ingest.store import Store
+    from xlahouse.sql.warehouse import Warehouse
 
 RunsArgument = Annotated[
     list[str],
@@ -46,8 +47,8 @@ def compact(
     from xlahouse.reports.units import plural
     from xlahouse.sql.progress import progress
 
-    names = _names(warehouse)
     with open_warehouse(warehouse) as opened:
+        names = _names(opened)
         chosen = {opened.resolve_run(run): None for run in runs or names}
     store, failed = Store(warehouse), False
     store.clear_leftovers()
@@ -112,11 +113,10 @@ def _agreed(listed: str) -> bool:
     return typer.confirm(f"Drop {listed}?", err=True)
 
 
-def _names(root: str) -> dict[str, str | None]:
+def _names(opened: Warehouse) -> dict[str, str | None]:
     """run_id -> name of every run that can be read."""
-    with open_warehouse(root) as opened:
-        rows = opened.query("select run_id, name from runs order by captured_at nulls last, run_id")
-        return dict(rows.rows)
+    rows = opened.query("select run_id, name from runs order by captured_at nulls last, run_id")
+    return dict(rows.rows)
 
 
 def _chosen(store: Store, runs: list[str], root: str) -> dict[str, str | None]:
@@ -126,8 +126,8 @@ def _chosen(store: Store, runs: list[str], root: str) -> dict[str, str | None]:
         WarehouseError: no such run.
     """
     there = store.run_ids()
-    names = _names(root)
     with open_warehouse(root) as opened:
+        names = _names(opened)
         return {
             run_id: names.get(run_id)
             for run in runs
