@@ -93,6 +93,10 @@ class Database:
                 self._connection.execute(f"insert into {name} values ({places})", list(row))
         elif name == "runs" and self.listing.runs_sql:
             self._create(name, self.listing.runs_sql, "table")
+            own = self.listing.own_rows_sql
+            if own and not self._has_the_runs():  # the index was written anew since it was listed
+                self._connection.execute("drop table runs")
+                self._create(name, own, "table")
         elif files := self.listing.files.get(name):
             _point(self._connection, name, files[:1])  # its columns are those of all
             self._create(name, table_sql(name))
@@ -113,6 +117,10 @@ class Database:
         except duckdb.Error as error:
             raise blame_file(error) from error
         self._installed.add(name)
+
+    def _has_the_runs(self) -> bool:
+        found = self._connection.execute("select run_id from runs").fetchall()
+        return sorted(run_id for (run_id,) in found) == sorted(self.listing.names)
 
     def _execute(self, sql: str, times: int) -> None:
         """Execute a statement, again where a file that it reads was replaced meanwhile."""

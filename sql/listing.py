@@ -34,6 +34,7 @@ class Listing:
     runs_sql: str | None
     damaged: tuple[str, ...]
     older: int = 0
+    own_rows_sql: str | None = None  # as runs_sql, without the index, which may be written anew
 
 
 def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing:
@@ -56,7 +57,12 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
             facts = read_facts(connection, RunRows(place, whole))
         if facts is not None:
             return Listing(
-                facts.names, facts.files, facts.sql, tuple(damaged.values()), facts.older
+                facts.names,
+                facts.files,
+                facts.sql,
+                tuple(damaged.values()),
+                facts.older,
+                facts.own_sql,
             )
     raise WarehouseError(f"{place.root}: its runs changed while they were read; try again")
 

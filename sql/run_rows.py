@@ -57,6 +57,7 @@ class RunFacts:
     files: dict[str, list[str]]
     sql: str | None
     older: int = 0  # runs that an older ingest wrote
+    own_sql: str | None = None  # as sql, from the runs' own files alone
 
 
 def find_rows(
@@ -111,7 +112,9 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> RunFacts
     older = sum(version is None or version < INGEST_VERSION for *_, version in found)
     files = {table: [url(path) for path in paths] for table, paths, _ in by_table}
     files["runs"] = [url(row_path(run_id)) for run_id in names]
-    return RunFacts(names, files, rows.select(", ".join(every.values())), older)
+    columns = ", ".join(every.values())
+    own = RunRows(rows.place, tuple(names)).select(columns)
+    return RunFacts(names, files, rows.select(columns), older, own)
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> dict[str, str] | None:
