@@ -237,6 +237,12 @@ def test_mfu(ingested):
     assert_same(found, expected, list(expected[0]))
 
 
+def test_expected_traffic(ingested):
+    found = ingested.rows("select * from expected_traffic_v1")
+    expected = ingested.expected["expected_traffic"]
+    assert_same(found, expected, list(expected[0]) if expected else ["run_id"])
+
+
 def test_self_time_by_category(ingested):
     """Copies to the host count with the others here; loops hold what is counted elsewhere."""
     found = ingested.rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.synth.answers_efficiency import efficiency
+from tests.synth.answers_expected import expected_traffic
 from tests.synth.answers_idle import idleness
 from tests.synth.answers_sizes import sizes
 from tests.synth.answers_time import times
@@ -33,6 +34,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "step_latency": step_latency(run),
         "run_summary": run_summary(run),
         "row_counts": row_counts(run),
+        "expected_traffic": expected_traffic(run),
         **efficiency(run),
         **times(run),
         **idleness(run),

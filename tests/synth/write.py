@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+from tests.synth import model
 from tests.synth.describe import Run
 from tests.synth.device import device_plane
 from tests.synth.host import environment_plane, host_plane, metadata_plane
@@ -49,7 +50,7 @@ def manifest(run: Run) -> Manifest:
         framework_versions={"torch_xla": "2.9.0"},
         model="synthetic",
         model_family="synthetic",
-        model_config={},
+        model_config=model.config(run),
         weights="none",
         layers=run.layers,
         hidden_size=run.hidden,
@@ -67,6 +68,10 @@ def manifest(run: Run) -> Manifest:
         warmup_requests=0,
         requests=[RequestTiming(request=r, ttft_s=0.5, step_s=[0.25]) for r in range(run.requests)],
         tokens=[],
+        parameters=model.PARAMETERS,
+        weight_bytes=model.WEIGHT_BYTES,
+        kv_bytes_per_token=model.KV_BYTES_PER_TOKEN,
+        plan_entry={"capacity_factor": model.CAPACITY},
         **(tick_schedule(run) if run.scheduled_ticks else {}),
     )
 
