@@ -1,34 +1,5 @@
 -- one row per run, device, program and start of an async pair that is no collective
--- How long copies and other async ops were in flight: from the start of the start to the end of the
--- done. Pairs of which the trace lacks a half are left out, and so are warm-up and compile phases.
-with halves as (
-    select
-        o.run_id, o.device_id, o.launch, o.program_id, h.start_op, h.half, o.start_ps,
-        o.start_ps + o.duration_ps as end_ps
-    from ops as o
-    inner join _op_half_v1 as h
-        on h.run_id = o.run_id and h.program_id = o.program_id and h.op = o.op
-    where o.is_async and o.kernel is null and o.category not in ('collective', 'control', 'wait')
-        and coalesce(o.line, 'none') <> 'Async XLA Ops'
-        and coalesce(o.phase, 'none') not in ('warmup', 'compile')
-        and h.half in ('start', 'done')
-),
-
--- A start may have no length and stand at the very time of its done.
-followed as (
-    select
-        *,
-        lag(half) over (
-            partition by run_id, device_id, launch, program_id, start_op
-            order by start_ps, half desc
-        ) as half_before,
-        lag(start_ps) over (
-            partition by run_id, device_id, launch, program_id, start_op
-            order by start_ps, half desc
-        ) as start_before_ps
-    from halves
-)
-
+-- How long copies and other async ops were in flight.
 select
     -- run
     run_id,
@@ -41,7 +12,6 @@ select
     -- pairs
     cast(count(*) as bigint) as executions,
     -- sum of their times in flight
-    cast(sum(end_ps - start_before_ps) as bigint) as duration_ps
-from followed
-where half = 'done' and half_before = 'start'
+    cast(sum(end_ps - start_ps) as bigint) as duration_ps
+from _async_pair_v1
 group by run_id, device_id, program_id, start_op

@@ -68,7 +68,7 @@ with metrics as (
         ),
         (
             'average_memory_bandwidth', 'GB/s', true, 'no asynchronous copy whose halves, program and bytes are known',
-            'bytes of async copies over their time in flight, start to end, paired by operand within a launch'
+            'bytes of async copies, between memories of the device and with the host, over the time with one in flight, which counts once; paired by operand within a launch'
         ),
         (
             'memory_transfer_overhead', '%', true, 'no step in the trace',
@@ -160,25 +160,38 @@ rates as (
 ),
 
 copy_ops as (
-    select run_id, device_id, program_id, op, sum(bytes_accessed) as bytes, count(*) as ops,
-        count(bytes_accessed) as known_ops
+    select run_id, device_id, program_id, op,
+        sum(bytes_accessed) / nullif(cast(count(*) as double), 0) as mean_bytes
     from ops
-    where category = 'copy' and is_async and coalesce(line, 'none') <> 'Async XLA Ops'
+    where is_async and coalesce(line, 'none') <> 'Async XLA Ops'
+        and (category = 'copy' or (category = 'host_transfer' and opcode = 'copy-start'))
         and coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id, device_id, program_id, op
+    having count(bytes_accessed) = count(*) and sum(bytes_accessed) > 0
 ),
 
+copies as (
+    select
+        p.run_id, c.mean_bytes, p.start_ps, p.end_ps,
+        max(p.end_ps) over (
+            partition by p.run_id, p.device_id order by p.start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps
+    from _async_pair_v1 as p
+    inner join copy_ops as c
+        on c.run_id = p.run_id and c.device_id = p.device_id and c.program_id = p.program_id
+        and c.op = p.start_op
+),
+
+-- Copies in flight at once count each instant once.
 copied as (
     select
-        f.run_id,
-        sum(f.executions * cast(c.bytes as double) / nullif(cast(c.ops as double), 0)) as bytes,
-        sum(f.duration_ps) as duration_ps
-    from _async_flight_v1 as f
-    inner join copy_ops as c
-        on c.run_id = f.run_id and c.device_id = f.device_id and c.program_id = f.program_id
-        and c.op = f.start_op
-    where c.known_ops = c.ops and c.bytes > 0
-    group by f.run_id
+        run_id,
+        sum(mean_bytes) as bytes,
+        sum(greatest(end_ps - greatest(start_ps, coalesce(reached_ps, start_ps)), 0))
+            as duration_ps
+    from copies
+    group by run_id
 ),
 
 categories as (
