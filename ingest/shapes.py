@@ -76,7 +76,7 @@ def padded_bytes(shape: Any) -> int | None:
         if leaf.element_type not in ELEMENT_TYPES:
             return None
         order = list(leaf.layout.minor_to_major)
-        if len(order) != len(leaf.dimensions):
+        if sorted(order) != list(range(len(leaf.dimensions))):  # absent, or damaged
             return None
         dims = [leaf.dimensions[index] for index in reversed(order)]
         for tile in leaf.layout.tiles:

@@ -6,8 +6,10 @@ import random
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
@@ -58,11 +60,12 @@ def damage(raw: bytes, random: random.Random) -> bytes:
     return bytes(out)
 
 
-def outcome(raw: bytes, name: str) -> Outcome:
-    """Ingest a file's bytes into a warehouse of its own."""
+def outcome(raw: bytes, name: str, beside: Mapping[str, bytes] = MappingProxyType({})) -> Outcome:
+    """Ingest a file's bytes into a warehouse of its own. beside: other files in its folder."""
     folder = Path(tempfile.mkdtemp())
     try:
-        (folder / name).write_bytes(raw)
+        for file, contents in {**beside, name: raw}.items():
+            (folder / file).write_bytes(contents)
         try:
             ingest_paths([str(folder / name)], str(folder / "wh"))
         except IngestError as error:

@@ -48,3 +48,11 @@ def test_unknown_element_type_has_no_size():
     assert shapes.logical_bytes(built) is None
     assert shapes.padded_bytes(built) is None
     assert shapes.dtype(built) == "unknown"
+
+
+@pytest.mark.parametrize("order", [[], [0], [2, 0], [0, 0], [-1, 0]])
+def test_a_layout_that_does_not_order_the_dims_has_no_padded_size(order):
+    built = shape("f32", 2, 3)
+    built.layout.minor_to_major[:] = order
+    assert shapes.padded_bytes(built) is None
+    assert shapes.logical_bytes(built) == 24
