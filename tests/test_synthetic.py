@@ -243,6 +243,20 @@ def test_expected_traffic(ingested):
     assert_same(found, expected, list(expected[0]) if expected else ["run_id"])
 
 
+def test_link_traffic(ingested):
+    found = ingested.rows("select * from link_traffic_v1")
+    expected = ingested.expected["link_traffic"]
+    assert_same(found, expected, list(expected[0]) if expected else ["run_id"])
+
+
+def test_what_comes_from_the_model(ingested):
+    for view in ("mbu", "mfu_analytic"):
+        expected = ingested.expected[view]
+        name = view.removesuffix("_analytic")
+        found = ingested.rows(f"select * from {name}_v1 where phase is not null")
+        assert_same(found, expected, list(expected[0]))
+
+
 def test_self_time_by_category(ingested):
     """Copies to the host count with the others here; loops hold what is counted elsewhere."""
     found = ingested.rows(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.synth.answers_efficiency import efficiency
 from tests.synth.answers_expected import expected_traffic
 from tests.synth.answers_idle import idleness
+from tests.synth.answers_links import link_traffic
+from tests.synth.answers_model import utilization
 from tests.synth.answers_sizes import sizes
 from tests.synth.answers_time import times
 from tests.synth.answers_traffic import traffic
@@ -35,9 +37,11 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "run_summary": run_summary(run),
         "row_counts": row_counts(run),
         "expected_traffic": expected_traffic(run),
+        "link_traffic": link_traffic(run),
         **efficiency(run),
         **times(run),
         **idleness(run),
         **traffic(run),
         **sizes(run),
+        **utilization(run),
     }

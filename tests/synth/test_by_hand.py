@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.synth.answers_expected import expected_traffic
+from tests.synth.answers_links import link_traffic
+from tests.synth.answers_model import mbu, mfu_analytic
 from tests.synth.cases import CASES
 from tests.synth.describe import Run
 from tests.synth.draw import draw_run
@@ -135,3 +138,71 @@ def test_descriptions_without_a_closed_form_are_refused():
 def test_a_seed_always_gives_the_same_run():
     assert draw_run(7) == draw_run(7)
     assert draw_run(7) != draw_run(8)
+
+
+def test_expectation_of_tp():
+    # On each of 4 devices a prefill should reduce once after the embedding and twice a layer: 5 of
+    # 32,768 bytes, 163,840; 4 are measured. Logits: 8 sequences x 1,000 words x 2 bytes.
+    rows = {
+        (row["phase"], row["kind"]): (
+            row["expected_count"],
+            row["expected_payload_bytes"],
+            row["measured_payload_bytes"],
+            row["ratio"],
+        )
+        for row in expected_traffic(CASES["tp4"])
+    }
+    assert rows["prefill", "all-reduce"] == (20, 655_360, 524_288, 0.8)
+    assert rows["prefill", "all-gather"] == (4, 64_000, 0, 0.0)
+    # Three decode steps of [8, 128] bf16: 2,048 bytes.
+    assert rows["decode", "all-reduce"] == (60, 122_880, 98_304, 0.8)
+    assert rows["decode", "all-gather"] == (12, 192_000, 0, 0.0)
+
+
+def test_expectation_of_a_stacked_pipeline():
+    # 4 stages of a layer, 2 microbatches of 4 prompts: 5 ticks of [4 x 16, 128] bf16, 16,384 bytes, on
+    # each of 8 devices; the last stage, 2 of the 8, has nobody to send to here.
+    (row,) = (
+        row
+        for row in expected_traffic(CASES["pp_tp_ticks"])
+        if (row["phase"], row["axis"]) == ("prefill", "pp")
+    )
+    assert (row["expected_count"], row["expected_payload_bytes"]) == (40, 655_360)
+    assert (row["measured_payload_bytes"], row["ratio"]) == (491_520, 0.75)
+
+
+def test_links_of_a_ring_of_four():
+    # 2 x 2: 0 -> 1 is a link; 1 -> 2 goes over 0; 2 -> 3 is a link; 3 -> 0 goes over 2. A device sends
+    # 196,608 bytes in a prefill, in 4 all-reduces of 1,511,719 + 97 x 32,768 = 4,690,215 ps.
+    rows = {
+        (row["source_chip"], row["target_chip"]): (
+            row["bytes"],
+            row["sources_seen"],
+            row["in_flight_ps"],
+        )
+        for row in link_traffic(CASES["tp4"])
+        if (row["phase"], row["algorithm"]) == ("prefill", "ring")
+    }
+    assert rows == {
+        (0, 1): (196_608, 1, 18_760_860),
+        (1, 0): (196_608, 1, 18_760_860),
+        (0, 2): (196_608, 1, 18_760_860),
+        (2, 3): (196_608, 1, 18_760_860),
+        (3, 2): (196_608, 1, 18_760_860),
+        (2, 0): (196_608, 1, 18_760_860),
+    }
+
+
+def test_memory_bandwidth_that_decoding_needs():
+    # Steps 1 to 3 after 16 tokens read 17, 18 and 19 tokens of 8 sequences, 1,536 bytes each: 18 on
+    # average. Weights once, 20,000,512 bytes; 4 x 1.6e12 bytes/s; TPOT 178,015,872 ps.
+    (row,) = mbu(CASES["tp4"])
+    assert (row["weight_bytes"], row["kv_bytes"]) == (20_000_512, 221_184)
+    assert row["mbu_ratio"] == pytest.approx(20_221_696 / (178_015_872e-12 * 6.4e12), rel=1e-12)
+
+
+def test_flops_that_the_model_needs():
+    # 8 x 3 decode steps of 2 x 10,000,000, and of 2 layers x 4 heads x 2 x (32 + 32) = 1,024 a token of
+    # context: 17 + 18 + 19 of 8 sequences.
+    decode = next(row for row in mfu_analytic(CASES["tp4"]) if row["phase"] == "decode")
+    assert decode["analytic_flops"] == 8 * 3 * 20_000_000 + 8 * 54 * 1_024
