@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.files import open_native
 from xlahouse.ingest.run_writer import ROW_GROUP, RunWriter
 from xlahouse.ingest.schema import BY_NAME, Table
 from xlahouse.ingest.store import Store
@@ -31,6 +33,44 @@ class Compacted:
     run_id: str
     before: int
     after: int
+
+
+@dataclass(frozen=True)
+class _File:
+    """One of thousands of files: open only while it is read."""
+
+    store: Store
+    path: str
+
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        with open_native(self.store.fs, self.path) as file:
+            yield pq.ParquetFile(file)
+
+    @property
+    def schema(self) -> pa.Schema:
+        with self._opened() as file:
+            return file.schema_arrow
+
+    def range_of(self, column: str) -> tuple[Any, Any] | None:
+        """Least and greatest value of a column by the file's statistics; None if NULL is among them."""
+        with self._opened() as file:
+            metadata, at = file.metadata, file.schema_arrow.names.index(column)
+        least, greatest = [], []
+        for group in range(metadata.num_row_groups):
+            # Columns of lists come after those that tables are sorted by, so that places are the same.
+            facts = metadata.row_group(group).column(at).statistics
+            if facts is None or not facts.has_min_max or facts.null_count:
+                return None
+            least.append(facts.min)
+            greatest.append(facts.max)
+        return (min(least), max(greatest)) if least else None
+
+    def row_groups(self) -> Iterator[pa.Table]:
+        """Its rows, one row group in memory at a time."""
+        with self._opened() as file:
+            for group in range(file.metadata.num_row_groups):
+                yield file.read_row_group(group)
 
 
 def compact_run(store: Store, run_id: str) -> Compacted:
@@ -91,14 +131,9 @@ def _rewrite(writer: RunWriter, table: Table, paths: list[str], rows: int) -> No
         WarehouseError: they hold another number of rows than the run's row says.
     """
     store = writer.store
-    opened = [store.fs.open(f"{store.base}/{path}", "rb") for path in paths]
-    try:
-        files = [pq.ParquetFile(file) for file in opened]
-        batches = _pieces(_in_order(files, table), table)
-        written = _write_files(writer, table.name, batches)
-    finally:
-        for file in opened:
-            file.close()
+    files = [_File(store, f"{store.base}/{path}") for path in paths]
+    batches = _pieces(_in_order(files, table), table)
+    written = _write_files(writer, table.name, batches)
     if written != rows:
         raise WarehouseError(
             f"{writer.run_id}: {table.name} has {written:,} rows where the run's row says {rows:,}; "
@@ -127,11 +162,11 @@ def _write_files(writer: RunWriter, name: str, pieces: Iterator[pa.Table]) -> in
     return rows
 
 
-def _in_order(files: list[pq.ParquetFile], table: Table) -> Iterator[pa.Table]:
+def _in_order(files: list[_File], table: Table) -> Iterator[pa.Table]:
     """Rows of all files in the table's order: file by file where that is it, else sorted."""
     if not table.sort:
         return _row_groups(files)
-    ranges = [_range_of(file, table.sort[0]) for file in files]
+    ranges = [file.range_of(table.sort[0]) for file in files]
     known = [found for found in ranges if found is not None]
     if len(known) == len(files):
         order = sorted(range(len(files)), key=lambda at: known[at])
@@ -140,31 +175,16 @@ def _in_order(files: list[pq.ParquetFile], table: Table) -> Iterator[pa.Table]:
     return _sorted(files, table)
 
 
-def _range_of(file: pq.ParquetFile, column: str) -> tuple[Any, Any] | None:
-    """Least and greatest value of a column by the file's statistics; None if NULL is among them."""
-    at = file.schema_arrow.names.index(column)
-    least, greatest = [], []
-    for group in range(file.metadata.num_row_groups):
-        # Columns of lists come after those that tables are sorted by, so that places are the same.
-        facts = file.metadata.row_group(group).column(at).statistics
-        if facts is None or not facts.has_min_max or facts.null_count:
-            return None
-        least.append(facts.min)
-        greatest.append(facts.max)
-    return (min(least), max(greatest)) if least else None
-
-
-def _row_groups(files: list[pq.ParquetFile]) -> Iterator[pa.Table]:
+def _row_groups(files: list[_File]) -> Iterator[pa.Table]:
     for file in files:
-        for group in range(file.metadata.num_row_groups):
-            yield file.read_row_group(group)
+        yield from file.row_groups()
 
 
-def _sorted(files: list[pq.ParquetFile], table: Table) -> Iterator[pa.Table]:
+def _sorted(files: list[_File], table: Table) -> Iterator[pa.Table]:
     """Rows of all files, sorted by DuckDB, which spills what does not fit."""
     import duckdb
 
-    schema = files[0].schema_arrow
+    schema = files[0].schema
     rows = pa.RecordBatchReader.from_batches(
         schema, (batch for piece in _row_groups(files) for batch in piece.to_batches())
     )

@@ -1,13 +1,19 @@
-"""Opens the file system of a folder or URL: the one place that explains why one cannot be opened."""
+"""File systems of folders and URLs: opens one, or explains why not, and reads and writes whole files."""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 
 from xlahouse.capture.errors import WarehouseError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # fsspec names its own extras or classes where a package is missing; people need what pip installs.
 PACKAGES = {
@@ -52,5 +58,60 @@ def open_fs(url: str) -> tuple[Any, str]:
     return system, path
 
 
+def _is_local(system: Any) -> bool:
+    return "file" in (system.protocol if isinstance(system.protocol, tuple) else ())
+
+
 def _one_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def open_native(system: Any, path: str) -> pa.NativeFile:
+    """A file that Arrow reads without Python: from the disk, or from a copy in memory of a remote one.
+
+    One of Arrow's threads may let go of what it has read after the interpreter has ended; were that a
+    Python object, the process would abort.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    import pyarrow as pa
+
+    if _is_local(system):
+        return pa.OSFile(path)
+    copy = pa.BufferOutputStream()
+    copy.write(system.cat_file(path))
+    return pa.BufferReader(copy.getvalue())
+
+
+def read_parquet(system: Any, path: str) -> pa.Table:
+    """All rows of a small Parquet file.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: it is no Parquet file, or is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with open_native(system, path) as file:
+        return pq.ParquetFile(file).read()
+
+
+def write_whole(system: Any, path: str, raw: bytes) -> None:
+    """Write a file whole or not at all: object stores do so; elsewhere it is renamed into place.
+
+    Raises:
+        OSError: it cannot be written; what was there stays.
+    """
+    system.makedirs(path.rpartition("/")[0], exist_ok=True)
+    if not _is_local(system):
+        system.pipe_file(path, raw)
+        return
+    beside = f"{path}.{uuid.uuid4().hex}.tmp"
+    try:
+        system.pipe_file(beside, raw)
+        os.replace(beside, path)
+    except OSError:
+        with suppress(OSError):
+            system.rm_file(beside)
+        raise

@@ -7,7 +7,6 @@ stamp (size, and time or tag of its last change) that it had when the index was 
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Collection
 from typing import Any
 
@@ -68,7 +67,7 @@ def write_index(root: str, always: bool = False) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from xlahouse.ingest.files import open_fs
+    from xlahouse.ingest.files import open_fs, write_whole
 
     system, path = open_fs(root)
     base = path.rstrip("/")
@@ -93,20 +92,19 @@ def write_index(root: str, always: bool = False) -> int:
     sink = pa.BufferOutputStream()
     table = pa.concat_tables([kept[run_id] for run_id in sorted(kept)])
     pq.write_table(table, sink, compression="zstd")
-    _write(system, f"{base}/{INDEX}", sink.getvalue().to_pybytes())
+    write_whole(system, f"{base}/{INDEX}", sink.getvalue().to_pybytes())
     return len(kept)
 
 
 def _read_index(system: Any, path: str) -> dict[str, Any]:
     """run_id -> its row of the index; none where it is missing, damaged or of other columns."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    from xlahouse.ingest.files import read_parquet
     from xlahouse.ingest.schema import BY_NAME
 
     try:
-        with system.open(path, "rb") as file:
-            table = pq.ParquetFile(file).read()
+        table = read_parquet(system, path)
     except (OSError, pa.ArrowException):
         return {}
     if table.schema.names != [*BY_NAME["runs"].schema.names, STAMP]:
@@ -117,14 +115,13 @@ def _read_index(system: Any, path: str) -> dict[str, Any]:
 def _read_row(system: Any, path: str, run_id: str) -> Any:
     """The one row of a run as the schema has it; None where it is damaged."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    from xlahouse.ingest.files import read_parquet
     from xlahouse.ingest.schema import BY_NAME
 
     schema = BY_NAME["runs"].schema
     try:
-        with system.open(path, "rb") as file:
-            row = pq.ParquetFile(file).read()
+        row = read_parquet(system, path)
         present = [field for field in schema if field.name in row.column_names]
         if any(row.schema.field(field.name).type != field.type for field in present):
             return None
@@ -136,14 +133,3 @@ def _read_row(system: Any, path: str, run_id: str) -> Any:
         if field not in present:
             row = row.append_column(field, pa.nulls(1, field.type))
     return row.select(schema.names)
-
-
-def _write(system: Any, path: str, raw: bytes) -> None:
-    """Whole or not at all: object stores do so; elsewhere by renaming."""
-    system.makedirs(path.rpartition("/")[0], exist_ok=True)
-    if "file" not in (system.protocol if isinstance(system.protocol, tuple) else ()):
-        system.pipe_file(path, raw)
-        return
-    beside = f"{path}.{uuid.uuid4().hex}.tmp"
-    system.pipe_file(beside, raw)
-    os.replace(beside, path)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.files import open_fs, read_parquet, write_whole
 from xlahouse.ingest.run_index import dropped_path, present_runs, row_path
 from xlahouse.ingest.run_writer import RunWriter
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
@@ -58,7 +57,7 @@ class Store:
         path = f"{self.base}/warehouse.json"
         if not self.fs.exists(path):
             facts = {"layout_version": LAYOUT_VERSION, "xlahouse_version": version}
-            self._write(path, msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
+            write_whole(self.fs, path, msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
             return
         try:
             found = int(msgspec.json.decode(self.fs.cat_file(path))["layout_version"])
@@ -76,8 +75,7 @@ class Store:
         if not self.fs.exists(path) or self.fs.exists(f"{self.base}/{dropped_path(run_id)}"):
             return None
         try:
-            with self.fs.open(path, "rb") as file:
-                rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+            rows: list[dict[str, Any]] = read_parquet(self.fs, path).to_pylist()
         except (pa.ArrowException, OSError, ValueError):
             return None  # damaged: the run is written anew
         return rows[0] if rows and set(BY_NAME["runs"].schema.names) <= set(rows[0]) else None
@@ -106,7 +104,7 @@ class Store:
         runs = pa.Table.from_pylist([row], schema=BY_NAME["runs"].schema)
         sink = pa.BufferOutputStream()
         pq.write_table(runs, sink, compression="zstd")
-        self._write(f"{self.base}/{row_path(row['run_id'])}", sink.getvalue().to_pybytes())
+        write_whole(self.fs, f"{self.base}/{row_path(row['run_id'])}", sink.getvalue().to_pybytes())
         self.remove({dropped_path(row["run_id"])})
 
     def run_ids(self) -> list[str]:
@@ -116,7 +114,7 @@ class Store:
 
     def drop_row(self, run_id: str) -> None:
         """Let new readers find the run no more; its row stays for those who opened before."""
-        self._write(f"{self.base}/{dropped_path(run_id)}", b"")
+        write_whole(self.fs, f"{self.base}/{dropped_path(run_id)}", b"")
 
     def clear_leftovers(self) -> int:
         """Remove files whose lease has run out and that no run lists; how many."""
@@ -175,7 +173,9 @@ class Store:
         """
         path = f"{self.base}/leases/{token}.json"
         who = f"{socket.gethostname()}:{os.getpid()}"
-        self._write(path, msgspec.json.encode(Lease(who, time.time() + LEASE_S, run_id, paths)))
+        write_whole(
+            self.fs, path, msgspec.json.encode(Lease(who, time.time() + LEASE_S, run_id, paths))
+        )
         return path
 
     def files_in(self, folder: str) -> list[str]:
@@ -185,18 +185,3 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [f"{folder}/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]
-
-    def _write(self, path: str, raw: bytes) -> None:
-        """Write whole or not at all: object stores do; elsewhere by renaming."""
-        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        if "file" not in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else ()):
-            self.fs.pipe_file(path, raw)
-            return
-        beside = f"{path}.{uuid.uuid4().hex}.tmp"
-        try:
-            self.fs.pipe_file(beside, raw)
-            os.replace(beside, path)
-        except OSError:
-            with suppress(OSError):
-                self.fs.rm_file(beside)
-            raise

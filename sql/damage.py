@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.files import open_fs, read_parquet
 from xlahouse.ingest.run_index import row_path
 from xlahouse.ingest.schema import BY_NAME
 
@@ -35,8 +34,7 @@ def _check_row(system: Any, name: str, run_id: str, schema: pa.Schema) -> None:
         WarehouseError: says what is wrong.
     """
     try:
-        with system.open(name, "rb") as file:
-            row = pq.ParquetFile(file).read()
+        row = read_parquet(system, name)
     except FileNotFoundError:
         raise
     except Exception as error:  # those of Parquet, and of whatever store it lies in

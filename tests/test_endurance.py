@@ -8,6 +8,8 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,20 +70,39 @@ print(json.dumps(said))
 """
 
 
-def start(code: str, *words: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def running(code: str, *words: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that goes on beside; it is gone at the end, however that comes."""
+    with subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def finish(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return out
+
+
+def kill_some(root: str, traces: list[Path]) -> None:
+    """A writer is killed in the midst of what it does, again and again."""
+    draw = random.Random(3)
+    for kill in range(KILLS):
+        with running(WRITER, root, 10 + kill, OPERATIONS, *traces) as victim:
+            assert victim.stdout is not None
+            for _ in range(draw.randint(1, 8)):
+                victim.stdout.readline()
+            victim.kill()
+            victim.communicate()
+            assert victim.returncode == -signal.SIGKILL
 
 
 def test_a_warehouse_stays_whole_under_everything_at_once(
@@ -91,20 +112,16 @@ def test_a_warehouse_stays_whole_under_everything_at_once(
     traces = [write(tmp_path / f"{n}.xplane.pb", tpu_trace(n)) for n in range(TRACES)]
     root = str(tmp_path / "wh")
     ingest_paths(traces, root)
-    writers = [start(WRITER, root, seed, OPERATIONS, *traces) for seed in (1, 2)]
-    reader = start(READER, root, OPERATIONS)
-    draw = random.Random(3)
-    for kill in range(KILLS):
-        victim = start(WRITER, root, 10 + kill, OPERATIONS, *traces)
-        assert victim.stdout is not None
-        for _ in range(draw.randint(1, 8)):
-            victim.stdout.readline()
-        victim.kill()
-        victim.communicate()
-        assert victim.returncode == -signal.SIGKILL
-    for writer in writers:
-        assert finish(writer).splitlines()[-1] == "done"
-    assert json.loads(finish(reader)) == []  # no run ever looked damaged
+    with ExitStack() as others:
+        writers = [
+            others.enter_context(running(WRITER, root, seed, OPERATIONS, *traces))
+            for seed in (1, 2)
+        ]
+        reader = others.enter_context(running(READER, root, OPERATIONS))
+        kill_some(root, traces)
+        for writer in writers:
+            assert finish(writer).splitlines()[-1] == "done"
+        assert json.loads(finish(reader)) == []  # no run ever looked damaged
 
     now = store_module.time.time()
     monkeypatch.setattr(store_module.time, "time", lambda: now + store_module.LEASE_S + 1)

@@ -9,6 +9,7 @@ import pytest
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest import store as store_module
+from xlahouse.ingest.files import write_whole
 from xlahouse.ingest.run_writer import pieces_of
 from xlahouse.ingest.schema import BY_NAME, TABLES
 from xlahouse.ingest.store import Lease, Store
@@ -63,14 +64,13 @@ def test_every_table_has_its_types_even_when_it_is_null_throughout():
 def test_a_killed_write_leaves_the_old_state(store, tmp_path, monkeypatch):
     write_run(store, {"issues": issues("old")})
     old = listed(store)
-    write = Store._write
 
-    def die_at_the_row(self, path, raw):
+    def die_at_the_row(system, path, raw):
         if "/tables/runs/" in path:
             raise KeyboardInterrupt
-        write(self, path, raw)
+        write_whole(system, path, raw)
 
-    monkeypatch.setattr(Store, "_write", die_at_the_row)
+    monkeypatch.setattr(store_module, "write_whole", die_at_the_row)
     with pytest.raises(KeyboardInterrupt):
         write_run(store, {"issues": issues("new")})
     assert listed(store) == old
