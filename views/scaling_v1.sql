@@ -3,13 +3,13 @@
 -- lengths, kind of device and the other axes. Speed-up and efficiency are against the smallest size
 -- that has a rate. Rates are medians over runs (the value of row ceil(n / 2)). The batch stays, so this
 -- is strong scaling. A run without the axis has size 1 on it; sizes of 1 with nothing to compare to are
--- left out, and so are runs without a model or with a mesh that cannot be used.
+-- left out, and so are runs without a model or with a mesh that cannot be used. A run without a
+-- pipeline has no use for microbatches: along pp it is the size 1 of each number of them.
 with workloads as (
     select
-        r.run_id, r.model,
+        r.run_id, r.model, r.microbatches,
         concat_ws(
             ' ', coalesce(r.dtype, '?'), coalesce(cast(r.batch_size as varchar), '?'),
-            coalesce(cast(r.microbatches as varchar), '?'),
             coalesce(cast(r.prompt_tokens as varchar), '?'),
             coalesce(cast(r.output_tokens as varchar), '?'), coalesce(r.device_kind, '?')
         ) as workload
@@ -33,7 +33,7 @@ known_axes as (
 
 placed as (
     select
-        w.model, w.workload, w.run_id, k.axis,
+        w.model, w.workload, w.run_id, w.microbatches, k.axis,
         max(case when a.axis = k.axis then a.size else 1 end) as size,
         concat_ws(
             '.',
@@ -73,7 +73,26 @@ placed as (
     from workloads as w
     inner join known_axes as k on k.model = w.model and k.workload = w.workload
     left join wide as a on a.run_id = w.run_id
-    group by w.model, w.workload, w.run_id, k.axis
+    group by w.model, w.workload, w.run_id, w.microbatches, k.axis
+),
+
+pipelines as (
+    select model, workload, other_axes, microbatches
+    from placed
+    where axis = 'pp' and size > 1
+    group by model, workload, other_axes, microbatches
+),
+
+compared_runs as (
+    select model, workload, microbatches, run_id, axis, other_axes, size
+    from placed
+    where axis <> 'pp' or size > 1
+    union all
+    select p.model, p.workload, q.microbatches, p.run_id, p.axis, p.other_axes, p.size
+    from placed as p
+    inner join pipelines as q
+        on q.model = p.model and q.workload = p.workload and q.other_axes = p.other_axes
+    where p.axis = 'pp' and p.size = 1
 ),
 
 chips as (
@@ -93,20 +112,20 @@ rated as (
     select
         p.*, c.devices, c.devices_per_chip, c.inferred, l.output_tokens_per_s,
         row_number() over (
-            partition by p.model, p.workload, p.axis, p.other_axes, p.size
+            partition by p.model, p.workload, p.microbatches, p.axis, p.other_axes, p.size
             order by l.output_tokens_per_s nulls last, p.run_id
         ) as place,
         count(l.output_tokens_per_s) over (
-            partition by p.model, p.workload, p.axis, p.other_axes, p.size
+            partition by p.model, p.workload, p.microbatches, p.axis, p.other_axes, p.size
         ) as rates
-    from placed as p
+    from compared_runs as p
     left join chips as c on c.run_id = p.run_id
     left join _run_latency_v1 as l on l.run_id = p.run_id
 ),
 
 sizes as (
     select
-        model, workload, axis, other_axes, size,
+        model, workload, microbatches, axis, other_axes, size,
         min(run_id) as run_id,
         count(*) as runs,
         max(rates) as rates,
@@ -116,15 +135,15 @@ sizes as (
         max(case when place = (rates + 1) // 2 then output_tokens_per_s end)
             as output_tokens_per_s
     from rated
-    group by model, workload, axis, other_axes, size
+    group by model, workload, microbatches, axis, other_axes, size
 ),
 
 based as (
     select
         *,
-        count(*) over (partition by model, workload, axis, other_axes) as sizes,
+        count(*) over (partition by model, workload, microbatches, axis, other_axes) as sizes,
         min(case when output_tokens_per_s is not null then size end)
-            over (partition by model, workload, axis, other_axes) as base_size
+            over (partition by model, workload, microbatches, axis, other_axes) as base_size
     from sizes
 ),
 
@@ -132,7 +151,7 @@ compared as (
     select
         *,
         max(case when size = base_size then output_tokens_per_s end)
-            over (partition by model, workload, axis, other_axes) as base_tokens_per_s
+            over (partition by model, workload, microbatches, axis, other_axes) as base_tokens_per_s
     from based
     where size > 1 or sizes > 1
 )
@@ -154,8 +173,8 @@ select
     r.dtype,
     -- sequences in a batch, over all devices
     r.batch_size,
-    -- microbatches that a batch is split into
-    r.microbatches,
+    -- microbatches that a batch is split into; along pp, in the runs that have a pipeline
+    c.microbatches,
     -- tokens of a prompt
     r.prompt_tokens,
     -- tokens generated for a sequence, the first included
