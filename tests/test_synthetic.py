@@ -257,6 +257,34 @@ def test_what_comes_from_the_model(ingested):
         assert_same(found, expected, list(expected[0]))
 
 
+def test_op_profile(ingested):
+    """Cost aside of what is no compute: nobody asks for it."""
+    found = ingested.rows("select * from op_profile_v1 where phase is not null")
+    for row in found:
+        row["category"] = row["category"].replace("host_transfer", "copy")
+    expected = ingested.expected["op_profile"]
+    columns = [name for name in expected[0] if name != "flops"]
+    assert_same(found, expected, columns)
+    compute = [[row for row in rows if row["category"] == "compute"] for rows in (found, expected)]
+    assert_same(*compute, [*columns, "flops"])
+
+
+def test_layout(ingested):
+    expected = ingested.expected["layout"]
+    assert_same(ingested.rows("select * from layout_v1"), expected, list(expected[0]))
+
+
+def test_hardware_peaks(ingested):
+    sql = "select p.* from hardware_peaks_v1 as p inner join devices using (run_id, device_id) where traced"
+    expected = ingested.expected["hardware_peaks"]
+    assert_same(ingested.rows(sql), expected, list(expected[0]))
+
+
+def test_ccl_bench(ingested):
+    expected = ingested.expected["ccl_bench"]
+    assert_same(ingested.rows("select * from ccl_bench_v1"), expected, ["metric", "value"])
+
+
 def test_self_time_by_category(ingested):
     """Copies to the host count with the others here; loops hold what is counted elsewhere."""
     found = ingested.rows(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tests.synth.answers_ccl import ccl_bench
 from tests.synth.answers_efficiency import efficiency
 from tests.synth.answers_expected import expected_traffic
 from tests.synth.answers_idle import idleness
 from tests.synth.answers_links import link_traffic
 from tests.synth.answers_model import utilization
+from tests.synth.answers_profile import profile
 from tests.synth.answers_sizes import sizes
 from tests.synth.answers_time import times
 from tests.synth.answers_traffic import traffic
@@ -38,10 +40,12 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "row_counts": row_counts(run),
         "expected_traffic": expected_traffic(run),
         "link_traffic": link_traffic(run),
+        "ccl_bench": ccl_bench(run),
         **efficiency(run),
         **times(run),
         **idleness(run),
         **traffic(run),
         **sizes(run),
         **utilization(run),
+        **profile(run),
     }
