@@ -9,6 +9,7 @@ from itertools import zip_longest
 import pytest
 
 from tests.synth.answers import answers
+from tests.synth.answers_runs import run_comparison, scaling, setup_summary
 from tests.synth.cases import CASES
 from tests.synth.describe import Run
 from tests.synth.draw import draw_run
@@ -365,6 +366,17 @@ def test_traffic(ingested, view):
         found = [{**row, "length_ps": row["end_ps"] - row["start_ps"]} for row in found]
     columns = [name for name in expected[0] if name not in ("start", "end")] if expected else ()
     assert_same(found, expected, columns or ["run_id"])
+
+
+@pytest.mark.parametrize("view", [setup_summary, run_comparison, scaling])
+def test_runs_side_by_side(everything, view):
+    warehouse = next(iter(everything.values())).warehouse
+    setups = dict(warehouse.query("select run_id, setup from runs").rows)
+    runs = {one.run_id: (one.run, setups[one.run_id]) for one in everything.values()}
+    assert len(set(setups.values())) < len(setups)  # some are repeats
+    expected = list(view(runs))
+    found = warehouse.query(f"select * from {view.__name__}_v1").dicts()
+    assert_same(found, expected, list(expected[0]))
 
 
 def test_audits_find_nothing(everything):
