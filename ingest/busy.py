@@ -37,9 +37,9 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
         transfers: their collectives, with device_id, request, step, start_ps and duration_ps.
     """
     steps = _Steps(ops)
-    devices = np.unique(ops.device_id)
+    devices, place = ops.devices()
     width = steps.distinct.height
-    key = np.searchsorted(devices, ops.device_id) * width + steps.of_launch[ops.launch]
+    key = place * width + steps.of_launch[ops.launch]
     on_core = ops.of_kinds(~pl.col("on_async_line")) & (ops.duration_ps > 0)
     parts = []
     for number, (category, rule) in enumerate(_RULES.items()):
@@ -54,8 +54,12 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
         merged, start, duration = merge_spans(*spans)
         parts.append((merged, np.full(len(merged), number), start, duration))
     merged, which, start, duration = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
-    place = merged // width
-    order = np.lexsort((start, place)) if len(devices) > 1 else np.argsort(start, kind="stable")
+    if len(devices) > 1:
+        place, step = np.divmod(merged, width)
+        order = np.lexsort((start, place))
+    else:
+        place, step = np.zeros_like(merged), merged
+        order = np.argsort(start, kind="stable")
     intervals = pl.DataFrame(
         {
             "device_id": pl.Series(devices[place[order]], dtype=pl.Int64),
@@ -64,7 +68,7 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
             "duration_ps": duration[order],
         }
     )
-    return pl.concat([intervals, steps.distinct[merged[order] % width]], how="horizontal")
+    return pl.concat([intervals, steps.distinct[step[order]]], how="horizontal")
 
 
 class _Steps:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
 
 
 def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
@@ -20,45 +23,67 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
         One number a row, in the order of `rows`.
     """
     ordered = (
-        rows.with_row_index("row")
-        .with_columns(
-            number=pl.struct(key).rank("dense"), end=pl.col("start_ps") + pl.col("duration_ps")
+        rows.select(
+            "start_ps",
+            "device_id",
+            key=pl.struct(key).rank("dense").cast(pl.Int64),
+            end=pl.col("start_ps") + pl.col("duration_ps"),
         )
-        .sort("number", "start_ps", "device_id", "end")
-        .with_columns(latest=pl.col("end").cum_max().shift(1).over("number"))
+        .with_row_index("row")
+        .sort("key", "start_ps", "device_id", "end", maintain_order=True)
     )
-    # Where nothing of the key is left running, an instance begins for certain: between two such places
-    # mostly lies just one, and only where there may be more, rows are looked at one by one.
-    begins = pl.col("latest").is_null() | (pl.col("start_ps") >= pl.col("latest"))
-    heaps = ordered.with_columns(heap=begins.cum_sum())
-    several = heaps.group_by("heap").agg(
-        mixed=(pl.col("device_id").n_unique() < pl.len())
-        | (pl.col("start_ps").max() >= pl.col("end").min())
-    )
-    heaps = heaps.join(several, on="heap", how="left", maintain_order="left")
-    new = begins | _begins_in_heap(heaps)
-    return heaps.with_columns(instance=new.cum_sum().cast(pl.Int64) - 1).sort("row")["instance"]
+    columns = (ordered[name].to_numpy() for name in ("key", "device_id", "start_ps", "end"))
+    numbers = np.empty(ordered.height, np.int64)
+    numbers[ordered["row"].to_numpy()] = np.cumsum(_begins(*columns)) - 1
+    return pl.Series("instance", numbers)
 
 
-def _begins_in_heap(heaps: pl.DataFrame) -> pl.Series:
-    """Whether an instance begins at a row, of the heaps that are `mixed`; false elsewhere."""
-    mixed = heaps.with_row_index("place").filter("mixed")
-    names = ("place", "heap", "device_id", "start_ps", "end")
-    found: list[int] = []
-    current, earliest_end = None, 0
-    seen: set[int] = set()
-    for place, heap, device, start, end in zip(*(mixed[n].to_list() for n in names), strict=True):
-        if heap != current or device in seen or start >= earliest_end:
-            found.append(place)
-            current, earliest_end = heap, end
-            seen = {device}
-            continue
-        seen.add(device)
-        if end < earliest_end:
-            earliest_end = end
-    begins = np.zeros(heaps.height, bool)
+def _begins(key: Integers, device: Integers, start: Integers, end: Integers) -> NDArray[np.bool_]:
+    """Whether an instance begins at an execution, of executions ordered by key and start.
+
+    From every execution on, the next instance would begin at the same place as from the one after it or
+    sooner; so where it begins from each is known at once, and walked from instance to instance.
+    """
+    count = len(key)
+    begins = np.zeros(count, bool)
+    if not count:
+        return begins
+    following = np.minimum(_next_of_device(key, device), _first_after(key, start, end))
+    following = np.minimum.accumulate(following[::-1])[::-1]
+    # Nothing of a key is left running where an instance ends on the spot: there, one begins for certain.
+    nexts = following.tolist()
+    at = 0
+    found = []
+    while at < count:
+        found.append(at)
+        at = nexts[at]
     begins[found] = True
-    return pl.Series(begins)
+    return begins
+
+
+def _next_of_device(key: Integers, device: Integers) -> Integers:
+    """Place of the next execution of the same key on the same device; the count where there is none."""
+    count = len(key)
+    following = np.full(count, count)
+    devices, places = np.unique(device, return_inverse=True)
+    lane = key * len(devices) + places
+    order = np.argsort(lane, kind="stable")
+    same = np.flatnonzero(np.diff(lane[order]) == 0)
+    following[order[same]] = order[same + 1]
+    return following
+
+
+def _first_after(key: Integers, start: Integers, end: Integers) -> Integers:
+    """Place of the first later execution of another key, or that starts at or after an execution's end."""
+    first, last = int(start.min()), int(end.max())
+    if (last - first + 1) * (int(key[-1]) + 1) >= 1 << 62:  # too far apart: ranks are as good
+        _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
+        start, end = np.split(ranks, 2)
+        first, last = 0, len(ranks)
+    base = key * (last - first + 1) - first  # a key's times follow those of the key before it
+    found = np.searchsorted(base + start, base + end)
+    later: Integers = np.maximum(found, np.arange(len(key)) + 1)
+    return later
 
 
 def by_first_start(rows: pl.DataFrame, instance: str) -> pl.DataFrame:

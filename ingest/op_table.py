@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from xlahouse.ingest.placed_ops import OF_LAUNCH, PlacedOps
 from xlahouse.ingest.schema import BY_NAME
@@ -29,43 +31,63 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
         name: (ops.kinds[name], ops.kind) for name in ops.kinds.columns if name not in _ARRAYS
     }
     columns = {
-        name: (_values(values, schema.field(name).type), rows)
+        name: (_Values.of(values, schema.field(name).type), rows)
         for name, (values, rows) in sources.items()
         if name in schema.names
     }
+    every = {"run_id": _Values.of(pl.Series([run_id]), pa.string())}
     for start in range(0, len(ops.kind), ROWS):
         piece = slice(start, start + ROWS)
+        count = len(ops.kind[piece])
         arrays = []
         for field in schema:
             if field.name in _ARRAYS:
-                array = pa.array(getattr(ops, field.name)[piece])
-                if field.name == "device_id" and device_offset:
-                    array = pa.array(ops.device_id[piece] + device_offset)
+                numbers = getattr(ops, field.name)[piece]
+                offset = device_offset if field.name == "device_id" else 0
+                array = pa.array(numbers + offset if offset else numbers)
             elif field.name in columns:
                 values, rows = columns[field.name]
-                array = _taken(values, rows[piece])
+                array = values.at(rows[piece])
+            elif field.name in every:
+                array = every[field.name].at(np.zeros(count, np.int64))
             else:
-                array = _constant(
-                    run_id if field.name == "run_id" else None, field.type, ops, piece
-                )
+                array = pa.nulls(count, field.type)
             arrays.append(array)
         yield pa.table(arrays, names=schema.names)
 
 
-def _values(values: pl.Series, kind: pa.DataType) -> Any:
-    """The values of a column: texts as a dictionary with each text once."""
-    array = values.to_arrow().cast(kind)
-    return array.dictionary_encode() if pa.types.is_string(kind) else array
+@dataclass(frozen=True)
+class _Values:
+    """The few values that a column's rows point at.
 
+    numbers: the values; of texts, their places in `words`. missing: which are NULL; None for none.
+    """
 
-def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
-    if values.null_count == len(values):
-        return pa.nulls(len(rows), values.type)
-    return values.take(pa.array(rows))
+    kind: pa.DataType
+    numbers: NDArray[Any]
+    missing: NDArray[np.bool_] | None
+    words: pa.Array | None = None
 
+    @classmethod
+    def of(cls, values: pl.Series, kind: pa.DataType) -> _Values:
+        missing = values.is_null().to_numpy() if values.null_count() else None
+        if not pa.types.is_string(kind):
+            filled = values.cast(pl.Boolean) if pa.types.is_boolean(kind) else values
+            numbers = filled.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy()
+            return cls(kind, numbers.astype(kind.to_pandas_dtype(), copy=False), missing)
+        texts = values.cast(pl.String)
+        words = texts.unique(maintain_order=True).drop_nulls()
+        places = texts.cast(pl.Enum(words)).to_physical().cast(pl.Int32).fill_null(0)
+        return cls(kind, places.to_numpy(), missing, pa.array(words.to_list(), kind))
 
-def _constant(value: str | None, kind: pa.DataType, ops: PlacedOps, piece: slice) -> Any:
-    count = len(ops.kind[piece])
-    if value is None:
-        return pa.nulls(count, kind)
-    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([value], kind))
+    def at(self, rows: NDArray[np.int64]) -> pa.Array:
+        """The values of rows, texts as a dictionary."""
+        if self.missing is not None and self.missing.all():
+            return pa.nulls(len(rows), self.kind)
+        missing = None if self.missing is None else self.missing[rows]
+        if missing is not None and not missing.any():
+            missing = None
+        array = pa.array(self.numbers[rows], mask=missing)
+        if self.words is None:
+            return array
+        return pa.DictionaryArray.from_arrays(array, self.words, safe=False)

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.launches import STEP
+from xlahouse.ingest.spans import starts_of_runs
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -63,6 +64,12 @@ class PlacedOps:
                 "start_ps": self.start_ps[mask],
             }
         )
+
+    def devices(self) -> tuple[Integers, Integers]:
+        """(the devices, ascending; of each event its device's place among them)."""
+        first = starts_of_runs(self.device_id)
+        counts = np.diff(first, append=len(self.device_id))
+        return self.device_id[first], np.repeat(np.arange(len(first)), counts)
 
     @property
     def outside(self) -> int:

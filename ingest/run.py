@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -165,7 +166,8 @@ def ingest_one(run: RunFiles, root: str, options: Options) -> IngestResult | str
     except XlahouseError as error:
         return str(error)
     except OSError as error:
-        return f"{run.name}: {error.strerror or error}: {error.filename or root}; {_advice(error)}"
+        reason = os.strerror(error.errno) if error.errno else error  # Arrow adds words of its own
+        return f"{run.name}: {reason}: {error.filename or root}; {_advice(error)}"
     except Exception as error:  # the last net: one run's damage must not cost the others
         return f"{run.name}: {type(error).__name__}: {error}; its files are {', '.join(run.paths)}"
 

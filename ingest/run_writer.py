@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from xlahouse.ingest.parquet_sink import open_sink, open_writer
 from xlahouse.ingest.schema import BY_NAME, Table
 
 if TYPE_CHECKING:
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 1 << 17
 RENEW_S = 600  # a lease lasts much longer
-# Readers prune by these; statistics of other columns would be paid for and not used.
-_PRUNED = (
-    "device_id",
-    "start_ps",
-    "request",
-    "step",
-    "program_id",
-    "category",
-    "kind",
-    "op",
-    "name",
-)
 
 
 @dataclass
@@ -79,7 +67,7 @@ class RunWriter:
         full = f"{self.store.base}/{path}"
         self.store.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
         rows = 0
-        with self.store.fs.open(full, "wb") as file, _open(file, first.schema) as writer:
+        with open_sink(self.store.fs, full) as file, open_writer(file, first.schema) as writer:
             for piece in _chain(first, pieces):
                 writer.write_table(piece, row_group_size=ROW_GROUP)
                 rows += piece.num_rows
@@ -128,23 +116,6 @@ class RunWriter:
 def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
     yield first
     yield from rest
-
-
-def _open(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
-    texts = [
-        name
-        for name, kind in zip(schema.names, schema.types, strict=True)
-        if pa.types.is_string(kind) or pa.types.is_dictionary(kind)
-    ]
-    return pq.ParquetWriter(
-        file,
-        schema,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=texts,
-        write_statistics=[name for name in _PRUNED if name in schema.names],
-        store_schema=False,  # else readers would find dictionaries where the schema has texts
-    )
 
 
 def pieces_of(

@@ -30,7 +30,7 @@ def merge_spans(
     start, end = start_ps, start_ps + duration_ps
     same = key[1:] == key[:-1]
     latest = end
-    if (end[1:] < end[:-1])[same].any():  # one lies inside another: carry the latest end on
+    if (same & (end[1:] < end[:-1])).any():  # one lies inside another: carry the latest end on
         latest = _running_latest(key, end)
     begins = np.concatenate(([True], ~same | (start[1:] > latest[:-1])))
     first = np.flatnonzero(begins)
@@ -50,6 +50,18 @@ def _running_latest(key: Integers, end: Integers) -> Integers:
     reached = np.maximum.accumulate(number * len(end) + rank) - number * len(end)
     latest: Integers = end[by_end[reached]]
     return latest
+
+
+def starts_of_runs(*columns: Integers) -> Integers:
+    """Where runs of equal rows begin, of columns of one length.
+
+    Sorted rows have long runs: what is the same in a run need be looked up once a run.
+    """
+    changes = np.zeros(max(len(columns[0]) - 1, 0), np.bool_)
+    for column in columns:
+        changes |= column[1:] != column[:-1]
+    inner = np.flatnonzero(changes) + 1
+    return np.concatenate((np.zeros(min(len(columns[0]), 1), np.int64), inner))
 
 
 def span_of(table: pl.DataFrame) -> tuple[int, int] | None:

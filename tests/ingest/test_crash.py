@@ -74,6 +74,27 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, full, room):
     assert Store("full://wh").is_whole(Store("full://wh").run_row(result.run_id))
 
 
+FULL = """
+import resource, sys
+from xlahouse.ingest.run import IngestError, ingest_paths
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, resource.RLIM_INFINITY))
+try:
+    ingest_paths(sys.argv[1:2], sys.argv[2])
+except IngestError as error:
+    print(error)
+"""
+
+
+def test_a_local_disk_that_takes_no_more_is_one_line_too(tmp_path):
+    path, root = write(tmp_path / "a.xplane.pb", tpu_trace()), tmp_path / "wh"
+    command = [sys.executable, "-c", FULL, path, str(root)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    reason = os.strerror(errno.EFBIG)
+    assert told == f"a: {reason}: {root}; nothing of this run was written\n"
+    assert list(root.glob("tables/*/*/*.parquet")) == []
+
+
 KILLED = """
 import os, signal, sys
 from xlahouse.ingest.run import ingest_paths

@@ -65,3 +65,37 @@ def test_no_instance_has_a_device_twice_and_row_order_is_free(rows, random):
     by_row = dict(zip(order, shuffled, strict=True))
     same = [(rows[index], got[index]) for index in range(len(rows))]
     assert sorted(same) == sorted((rows[index], by_row[index]) for index in range(len(rows)))
+
+
+def one_by_one(rows):
+    """Numbers by the definition itself: executions of a key in order, an instance at a time."""
+    found, number = {}, -1
+    order = sorted(
+        range(len(rows)), key=lambda at: (rows[at][0], rows[at][2], rows[at][1], sum(rows[at][2:]))
+    )
+    for key in sorted({row[0] for row in rows}):
+        devices, earliest_end = None, 0
+        for at in order:
+            op, device, start, duration = rows[at]
+            if op != key:
+                continue
+            if devices is None or device in devices or start >= earliest_end:
+                number, devices, earliest_end = number + 1, set(), start + duration
+            devices.add(device)
+            earliest_end = min(earliest_end, start + duration)
+            found[at] = number
+    return [found[at] for at in range(len(rows))]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 60), st.integers(0, 30)
+        ),
+        max_size=40,
+    ),
+    st.sampled_from([1, 1 << 54]),  # times too far apart to be told apart by key in one number
+)
+def test_all_at_once_is_as_one_by_one(rows, scale):
+    rows = [(op, device, start * scale, duration * scale) for op, device, start, duration in rows]
+    assert numbers(rows) == one_by_one(rows)
