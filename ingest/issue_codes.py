@@ -41,6 +41,7 @@ device_inferred | virtual CPU devices, whose identity is deduced | utilization, 
 device_number_assumed | a plane does not say which number replica groups give its device | the number within the host is taken: wrong on later hosts
 device_unknown | ops of virtual CPU devices that lead to no execution | they are in host_events, not in ops
 devices_missing | programs name devices that the trace lacks | their side of each transfer is unknown; the run is partial
+end_unseen | an xplane lacks what profilers write last, and is whole otherwise | planes may be missing, if it was cut off between two
 events_capped | a Chrome export that reached its exporter's limit of events | later events are missing
 hlo_dump_ambiguous | several dumps or programs have one name, and no id tells which is which | none of these dumps is used
 hosts_missing | the manifest names more hosts than left a trace | their devices and transfers are missing

@@ -185,3 +185,22 @@ def test_manifests_with_impossible_facts_are_refused(tmp_path, wrong):
     (tmp_path / "m/metadata_1.json").write_text("{" + wrong + "}")
     with pytest.raises(IngestError, match=r"metadata_1\.json"):
         ingest_paths([str(tmp_path)], str(tmp_path / "wh"))
+
+
+@pytest.mark.parametrize(
+    ("hostnames", "planes", "codes"),
+    [
+        (("host0",), [], []),
+        ((), ["Task Environment"], []),
+        ((), [], ["end_unseen"]),
+    ],
+)
+def test_a_file_that_is_cut_between_planes_may_be(tmp_path, hostnames, planes, codes):
+    """Such a file is a whole one to protobuf: only what stands last in every file tells."""
+    tpu = PlaneBuilder("/device:TPU:0", core_details=b"")
+    tpu.event(tpu.line("XLA Ops"), "%a = f32[] add()", 0, 5)
+    others = [PlaneBuilder(name).plane for name in planes]
+    raw = space(tpu.plane, *others, hostnames=hostnames)
+    ingest_paths([write(tmp_path / "a.xplane.pb", raw)], str(tmp_path / "wh"))
+    found = rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert [code for code in found if code == "end_unseen"] == codes
