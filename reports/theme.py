@@ -97,6 +97,19 @@ def finish(chart: alt.Chart | alt.LayerChart, title: str, height: int) -> alt.Ch
     return chart.properties(description=title, width="container", height=height).configure(**CONFIG)
 
 
+def zoom_in_time() -> alt.Parameter:
+    """The selection that moves and zooms along x; charts.js gives it keys, too, by its name."""
+    # A plain wheel scrolls the page, and with Shift browsers scroll sideways.
+    wheel = "wheel![event.ctrlKey || event.metaKey]"
+    return alt.selection_interval(name="zoom", bind="scales", encodings=["x"], zoom=wheel)
+
+
+ZOOM_NOTE = (
+    "Drag moves, Ctrl and wheel zoom, a double click shows all again; "
+    "by keyboard: arrows, + and -, 0."
+)
+
+
 def rows_height(count: int, step: int = BAR_STEP) -> int:
     """Height in px of `count` rows of bars."""
     return max(count, 1) * step

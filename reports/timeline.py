@@ -10,7 +10,7 @@ from xlahouse.reports.palette import CATEGORY_COLOURS
 from xlahouse.reports.panel import Column, Figure, Panel, inline
 from xlahouse.reports.phases import MEASURED, phase_order
 from xlahouse.reports.sums import total
-from xlahouse.reports.theme import colour, finish
+from xlahouse.reports.theme import ZOOM_NOTE, colour, finish, zoom_in_time
 from xlahouse.reports.units import PICOSECONDS, plural, show_count, show_exact, show_ps, suit
 
 # Marks of a step; two steps with their tooltips are then about 2 MB of a page.
@@ -149,10 +149,6 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
     )
     height = min(16, max(4, 480 // (rows["device_id"].n_unique() * len(lanes))))
     hue = colour("lane", {lane: CATEGORY_COLOURS[lane] for lane in lanes})
-    # Plain wheels scroll the page.
-    zoom = alt.selection_interval(
-        name="zoom", bind="scales", encodings=["x"], zoom="wheel![event.ctrlKey || event.metaKey]"
-    )
     chart = (
         alt.Chart(inline(data))
         .mark_bar(clip=True, strokeWidth=STROKE_PX)
@@ -176,7 +172,7 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
                 alt.Tooltip("intervals:Q", title="intervals", format=","),
             ],
         )
-        .add_params(zoom)
+        .add_params(zoom_in_time())
     )
     return finish(chart, title, rows["device_id"].n_unique() * len(lanes) * height)
 
@@ -194,7 +190,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
             note = f"Of {steps}, shortest first, the one in which half of their time is reached. "
         if first["closed_ps"]:
             note += f"Gaps of up to {show_ps(first['closed_ps'])} are closed, so that the page stays small. "
-        note += "Drag moves, Ctrl and wheel zoom, a double click shows all again."
+        note += ZOOM_NOTE
         drawn.append(Figure(what, step_chart(part, what), note, shape="wide"))
     return drawn
 

@@ -9,7 +9,7 @@ from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.palette import axis_colours
 from xlahouse.reports.panel import Column, Figure, Panel, inline
 from xlahouse.reports.sums import known_total
-from xlahouse.reports.theme import colour, finish
+from xlahouse.reports.theme import ZOOM_NOTE, colour, finish, zoom_in_time
 from xlahouse.reports.units import (
     BANDWIDTH,
     SECONDS,
@@ -79,10 +79,6 @@ def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
         (pl.col("bottom") / speed.factor).alias("bottom"),
         (pl.col("top") / speed.factor).alias("top"),
     )
-    # A plain wheel scrolls the page, and with Shift browsers scroll sideways.
-    zoom = alt.selection_interval(
-        bind="scales", encodings=["x"], zoom="wheel![event.ctrlKey || event.metaKey]", name="zoom"
-    )
     span = alt.Scale(domain=[0, float(drawn["to"].to_list()[-1])], nice=False)
     chart = (
         alt.Chart(inline(drawn))
@@ -104,7 +100,7 @@ def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
             color=colour("axis", axis_colours(drawn["axis"]), "Axis", 110),
             tooltip=_tooltip(),
         )
-        .add_params(zoom)
+        .add_params(zoom_in_time())
     )
     return finish(chart, "Bytes sent a second over time, by axis", 260)
 
@@ -114,7 +110,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     if rows["rate_bytes_per_s"].null_count() == len(rows):
         return []
     width = show_ps(rows["duration_ps"].to_list()[0])
-    note = f"A bar is {width}. Drag moves, Ctrl and wheel zoom, a double click shows all again."
+    note = f"A bar is {width}. {ZOOM_NOTE}"
     return [Figure("Traffic over time, by axis", timeline_chart(rows), note, shape="wide")]
 
 

@@ -157,6 +157,42 @@ def test_a_timeline_zooms_with_ctrl_and_the_wheel_and_a_plain_wheel_is_the_pages
     assert axis["zoomed"] != axis["first"]
 
 
+# Presses keys on a timeline that has the focus; the axis tells what each did.
+KEYS = """
+addEventListener("load", async () => {
+  const pause = () => new Promise((done) => setTimeout(done, 200));
+  const chart = document.getElementById("timeline-0");
+  while (chart.dataset.state !== "drawn") await pause();
+  const axis = () =>
+    [...chart.querySelectorAll(".role-axis-label text")].map((label) => label.textContent).join(" ");
+  const press = async (key, more) => {
+    const event = { key, bubbles: true, cancelable: true, ...more };
+    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", event));
+    await pause();
+    return axis();
+  };
+  chart.focus();
+  chart.dataset.first = axis();
+  chart.dataset.browsers = await press("+", { ctrlKey: true });
+  chart.dataset.nearer = await press("+");
+  chart.dataset.right = await press("ArrowRight");
+  chart.dataset.back = await press("ArrowLeft");
+  chart.dataset.all = await press("0");
+});
+"""
+
+
+def test_a_timeline_zooms_and_moves_by_keyboard(site, tmp_path):
+    page = with_script(site[page_file(PLAIN_RUN, "time")], KEYS, tmp_path / "page.html")
+    dom, stderr = open_page(page, tmp_path / "profile", "--window-size=1280,2000")
+    assert "CONSOLE" not in stderr, stderr
+    found = re.findall(r'data-(first|browsers|nearer|right|back|all)="([^"]*)"', dom)
+    axis = {name: sorted(labels.split()) for name, labels in found}  # labels move within the page
+    assert axis["first"] == axis["browsers"] == axis["all"]
+    assert axis["nearer"] == axis["back"] != axis["first"]
+    assert axis["right"] not in (axis["first"], axis["nearer"])
+
+
 # How far the page is wider than its window, and whether each link and fold can have the focus.
 MEASURE = """
 addEventListener("load", () => {
