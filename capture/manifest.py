@@ -70,6 +70,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: str  # label such as `dp2.tp2`
     mesh: list[MeshAxis]
     mesh_device_ids: list[int]
+    # [device id] -> (x, y, z) of its chip; []: the runtime does not tell, as for virtual devices.
+    device_coords: list[Annotated[list[Count], msgspec.Meta(min_length=2, max_length=3)]] = []
     device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
     device_count: Count
     host_count: Count = 1

@@ -6,7 +6,7 @@ import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -72,6 +72,17 @@ def counts() -> Counts:
     return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
 
 
+def device_coords(attributes: list[dict[str, Any]]) -> list[list[int]]:
+    """Coordinates of each device's chip, by device id; none where the runtime leaves a device's out.
+
+    Args:
+        attributes: of all devices, by id: torch_xla's own meshes index them so.
+    """
+    found = [list(device.get("coords", ())) for device in attributes]
+    known = all(len(coords) in (2, 3) and min(coords) >= 0 for coords in found)
+    return found if known else []
+
+
 def describe(
     experiment: Experiment, sharded: ShardedModel, outcome: Outcome, comparison: Comparison
 ) -> Manifest:
@@ -85,7 +96,8 @@ def describe(
     masked = (
         masked_note(placed, sharded.stages, experiment.microbatches, virtual) if piped else None
     )
-    kind = str(xr.global_runtime_device_attributes()[0].get("device_kind", xr.device_type()))
+    attributes = xr.global_runtime_device_attributes()
+    kind = str(attributes[0].get("device_kind", xr.device_type()))
     return Manifest(
         name=experiment.name,
         captured_at=outcome.captured_at,
@@ -108,6 +120,7 @@ def describe(
         parallelism=experiment.parallelism,
         mesh=experiment.axes,
         mesh_device_ids=sharded.layout.device_ids,
+        device_coords=device_coords(attributes),
         device_kind=kind.lower() if kind.upper() == "CPU" else kind,
         device_count=experiment.device_count,
         host_count=xr.process_count(),

@@ -58,6 +58,7 @@ def assemble(
     source: str,
     named_ids: Sequence[int] = (),
     schedule: Schedule = NO_PIPELINE,
+    coords: Sequence[list[int]] = (),
 ) -> Run:
     """Put a run together from its files.
 
@@ -66,6 +67,7 @@ def assemble(
         source: the run, for issues.
         named_ids: logical ids that the manifest's mesh names; they belong to the first world.
         schedule: the run's pipeline, of the first world.
+        coords: of each device's chip, by logical id, of the first world.
     """
     issues: list[Issue] = [issue for file in files for issue in file.issues]
     epoch = _epoch(files, source, issues)
@@ -79,7 +81,10 @@ def assemble(
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
         launches += _count(shared.launches)
-        tables = _small_tables(world, planes, shared.facts, known, logical_ids, number_of)
+        tables = _small_tables(world, planes, shared.facts, known)
+        process, places = _processes_of(world, number_of), coords if first else ()
+        devices = [device for plane in planes for device in plane.devices]
+        tables["devices"] = device_rows(devices, logical_ids, world.number, process, places)
         worlds.append(
             replace(
                 shared,
@@ -184,24 +189,25 @@ def _shared(world: World, planes: list[PlaneEvents], source: str, schedule: Sche
     )
 
 
-def _small_tables(
-    world: World,
-    planes: list[PlaneEvents],
-    facts: ProgramFacts,
-    launches: pl.DataFrame,
-    logical_ids: set[int],
-    number_of: dict[str, int],
-) -> dict[str, pl.DataFrame]:
-    in_world = pl.lit(world.number, pl.Int64).alias("world")
-    process = {
+def _processes_of(world: World, number_of: dict[str, int]) -> dict[int, int]:
+    """Process of each traced device. number_of: process of each file."""
+    return {
         device.device_id: number_of[file.path]
         for file in world.files
         for plane in file.planes
         for device in plane.devices
     }
-    devices = [device for plane in planes for device in plane.devices]
+
+
+def _small_tables(
+    world: World,
+    planes: list[PlaneEvents],
+    facts: ProgramFacts,
+    launches: pl.DataFrame,
+) -> dict[str, pl.DataFrame]:
+    """All but the devices."""
+    in_world = pl.lit(world.number, pl.Int64).alias("world")
     return {
-        "devices": device_rows(devices, logical_ids, world.number, process),
         "phases": phase_rows(_stacked(planes, "markers", frames.MARKERS), launches),
         "launches": launches,
         "replica_groups": facts.groups.with_columns(in_world, device_id="logical_id"),

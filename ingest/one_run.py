@@ -83,8 +83,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     if not files:
         raise refused[0]
     from_dumps = hlo_dumps.complete(files, dumps, run.name)
-    named = manifest.mesh_device_ids if manifest else []
-    built = assemble(files, run.name, named, schedule_of(manifest))
+    named, coords = (manifest.mesh_device_ids, manifest.device_coords) if manifest else ([], [])
+    built = assemble(files, run.name, named, schedule_of(manifest), coords)
     _check_options(options, _programmed(built))
     store.create(version("xlahouse"))
     writer = store.begin(run_id)

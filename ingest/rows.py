@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -30,7 +31,11 @@ def typed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def device_rows(
-    devices: list[Device], logical_ids: set[int], world: int, processes: dict[int, int]
+    devices: list[Device],
+    logical_ids: set[int],
+    world: int,
+    processes: dict[int, int],
+    coords: Sequence[list[int]] = (),
 ) -> pl.DataFrame:
     """Devices of a world, by logical id: traced ones with what their plane says, others named only.
 
@@ -39,16 +44,20 @@ def device_rows(
         logical_ids: all that planes or programs name.
         world: the world's number.
         processes: process of each traced device.
+        coords: of each device's chip, by logical id, where the manifest tells: no trace does.
     """
     traced = {device.device_id: device for device in devices}
     all_inferred = bool(devices) and all(device.inferred for device in devices)
     rows = []
+    place_of = dict(enumerate(coords))
     for number in sorted(logical_ids):
         device = traced.get(number)
+        logical_id = None if getattr(device, "core", None) == "sparsecore" else number
         row: dict[str, Any] = {
             "device_id": number,
             "world": world,
-            "logical_id": None if getattr(device, "core", None) == "sparsecore" else number,
+            "logical_id": logical_id,
+            "coords": None if logical_id is None else place_of.get(logical_id),
             "traced": device is not None,
             "process": processes.get(number),
             "peaks_source": "trace" if device is not None and device.peak_flops else None,

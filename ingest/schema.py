@@ -176,7 +176,7 @@ local_ordinal int number within the host
 kind str such as TPU v6 Lite or cpu
 core str tensorcore, sparsecore, gpu or cpu
 chip_id int global number of its chip
-coords ints coordinates of its chip
+coords ints coordinates of its chip, which the manifest alone tells: traces hold none
 peak_flops float peak FLOP/s
 peak_hbm_bytes_per_s float peak HBM bandwidth
 peak_ici_bytes_per_s float peak bandwidth of one ICI link, one way
