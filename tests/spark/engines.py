@@ -19,12 +19,20 @@ from xlahouse.sql.spark import rows, to_spark
 TOLERANCE = 1e-12
 
 
+def why_not() -> str | None:
+    """Why Spark cannot run here; None where it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "needs pyspark: install xlahouse[spark]"
+    if shutil.which("java") is None:
+        return "Spark needs java, version 17 or newer, and there is none on PATH"
+    return None
+
+
 def require_spark() -> None:
     """Skip, with the reason, where Spark cannot run."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("needs pyspark: install xlahouse[spark]")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs java, version 17 or newer, and there is none on PATH")
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
 
 
 class Answers:

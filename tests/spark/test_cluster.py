@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.cluster import on_cluster, standalone
 from tests.spark.engines import require_spark
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
@@ -19,85 +14,18 @@ from xlahouse.sql import Warehouse
 
 pytestmark = pytest.mark.xdist_group("spark")
 RUNS = ("tp4", "dp_tp", "unmarked")
-HOST = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """The master's URL; each worker has one core, so two tasks at once need both."""
     require_spark()
-    import pyspark
-
-    home, folder = Path(pyspark.__file__).parent, tmp_path_factory.mktemp("cluster")
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST}
-    master = f"spark://{HOST}:{free_port()}"
-    started = []
-
-    def start(name: str, *arguments: str) -> subprocess.Popen[str]:
-        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
-        process = subprocess.Popen(
-            [*command, "--host", HOST, "--webui-port", "0", *arguments],
-            env=environment,
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    def wait_for(process: subprocess.Popen[str], said: str) -> None:
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if said in line:
-                return
-        raise AssertionError("".join(lines))
-
-    try:
-        wait_for(start("master.Master", "--port", master.rpartition(":")[2]), "I have been elected")
-        for number in range(2):
-            folder_of_worker = str(folder / f"worker{number}")
-            worker = start(
-                *("worker.Worker", "--cores", "1", "--memory", "1g"),
-                *("--work-dir", folder_of_worker, master),
-            )
-            wait_for(worker, "Successfully registered")
+    with standalone(tmp_path_factory.mktemp("cluster"), 2) as master:
         yield master
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.stderr.close()
-            process.wait()
 
 
 def xlahouse(master: str, *arguments: str) -> str:
-    settings = {
-        "spark.master": master,
-        "spark.driver.host": HOST,
-        "spark.driver.bindAddress": HOST,
-        "spark.executor.memory": "512m",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", "from xlahouse.sql.cli import main; main()"),
-            *(*arguments, "--engine", "spark", *conf),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "SPARK_LOCAL_IP": HOST},
-    )
+    done = on_cluster(master, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

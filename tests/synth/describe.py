@@ -62,6 +62,7 @@ class Run:
     mesh: tuple[tuple[str, int], ...] = (("tp", 4),)  # major to minor
     sequence_parallel: bool = False
     pipeline: str = "stacked"
+    fusions: int = 1  # ops that compute attention, and as many the mlp, of a layer
     # model and work
     layers: int = 2
     hidden: int = 128

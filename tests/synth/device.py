@@ -35,7 +35,9 @@ HLO_CATEGORIES = {"custom-call": "custom-call", "fusion": "loop fusion"}
 
 
 def _metadata(run: Run, plane: Plane, program: Program, lowered: Lowered, op: str) -> int:
-    instruction = lowered.ops[op]
+    key, instruction = f"{program.id}/{op}", lowered.ops[op]
+    if key in plane.event_ids:
+        return plane.event_ids[key]
     category = HLO_CATEGORIES.get(instruction.opcode, instruction.opcode)
     if instruction.calls.startswith("all-reduce-scatter"):
         category = "all-reduce-scatter fusion"
@@ -54,7 +56,7 @@ def _metadata(run: Run, plane: Plane, program: Program, lowered: Lowered, op: st
         "shape_with_layout": str(instruction.shape),
         "tf_op": f"{instruction.op_name}:",
     }
-    return plane.event_id(f"{program.id}/{op}", instruction.text, op, stats)
+    return plane.event_id(key, instruction.text, op, stats)
 
 
 @dataclass

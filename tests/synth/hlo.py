@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tests.synth.mesh import MeshAxes, Written
 from tests.synth.protos import ELEMENT_BYTES, ELEMENT_TYPES
@@ -79,7 +80,7 @@ class Instruction:
     thread: str = ""
     op_name: str = ""
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The instruction as HLO text prints it."""
         operands = ", ".join(f"{o.shape} %{o.name}" for o in self.operands)

@@ -61,6 +61,13 @@ def _reduced(run: Run, op: str, number: int, kind: str, axis: str, dims: tuple[i
     yield Segment("done", f"{stem}-done.{number}", run.done_ps, transfer, pair=start)
 
 
+def _computed(run: Run, stem: str, index: int, ps: int) -> Iterator[Segment]:
+    """What attention or mlp of a layer computes: one op, or several of that time each."""
+    for number in range(run.fusions):
+        name = f"{stem}.{index}" if run.fusions == 1 else f"{stem}.{index}.{number}"
+        yield Segment("compute", name, ps)
+
+
 def _half(run: Run, phase: str, component: str, index: int) -> Iterator[Segment]:
     """Attention or mlp of one layer, with the tp collectives around it."""
     tokens = run.tokens(phase)
@@ -73,11 +80,11 @@ def _half(run: Run, phase: str, component: str, index: int) -> Iterator[Segment]
         routed = (run.size("ep"), tokens, run.hidden)
         yield Segment("compute", f"router_fusion.{index}", run.router.ps(tokens))
         yield _sync(run, f"all-to-all.{2 * index}", "all-to-all", "ep", routed)
-        yield Segment("compute", f"experts_fusion.{index}", cost.ps(tokens))
+        yield from _computed(run, "experts_fusion", index, cost.ps(tokens))
         yield _sync(run, f"all-to-all.{2 * index + 1}", "all-to-all", "ep", routed)
     else:
         stem = "attention_kernel" if component == "attention" else "mlp_fusion"
-        yield Segment("compute", f"{stem}.{index}", cost.ps(tokens))
+        yield from _computed(run, stem, index, cost.ps(tokens))
     if tp and run.sequence_parallel:
         yield _sync(run, f"reduce-scatter.{index}", "reduce-scatter", "tp", shape)
     elif tp:  # vLLM's all-reduces are called psum: a name proves nothing

@@ -65,6 +65,14 @@ def test_many_steps_are_written_in_chunks_and_read_back(tmp_path):
     assert lines["XLA Modules"] == lines["Steps"] == 2_001
 
 
+def test_fusions_split_what_a_layer_computes(tmp_path):
+    # 2 layers x 2 halves x (3 fusions and an all-reduce), the embedding and the head
+    run = Run(mesh=(("tp", 2),), output_tokens=2, fusions=3)
+    (path,) = write_run(run, tmp_path)
+    lines = Counter(event.line for event in decode([path]).devices[0])
+    assert lines["XLA Ops"] == 2 * (2 * 2 * (3 + 1) + 2)
+
+
 def test_iotas_print_as_hlo_prints_them():
     # The all-reduce of the v6e sample: groups {0,4} {1,5} {2,6} {3,7}.
     assert str(iota_along((2, 4), 0)) == "[4,2]<=[2,4]T(1,0)"

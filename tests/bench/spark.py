@@ -1,0 +1,168 @@
+"""Ingest of many runs over a standalone Spark cluster of one worker and of two, and by processes here."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+import duckdb
+
+from tests.bench.ingest import child
+from tests.bench.registry import Benchmark, Cost, register
+from tests.spark.cluster import HOST, standalone
+from tests.spark.engines import why_not
+from tests.synth.describe import Run
+from tests.synth.write import manifest, write_run
+from xlahouse.capture.manifest import write_manifest
+
+RUNS = 8
+WORKERS = (1, 2)
+# Layers of eight ops that compute and one collective a half: 286,000 ops and 9 MB each.
+RUN = Run(layers=8, fusions=8, requests=4, output_tokens=100)
+DRIVER = """
+import json, sys
+from xlahouse.ingest.on_spark import each_on
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.spark_query import start_session
+session = start_session(json.loads(sys.argv[1]))
+print("ready", flush=True)
+for line in sys.stdin:
+    traces, root = line.rstrip("\\n").split("\\t")
+    found = ingest_paths([traces], root, each=each_on(session))
+    print(json.dumps({run.run_id: run.rows for run in found}), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Traces, and a driver for each number of workers, which has as many executors of one core."""
+
+    folder: Path
+    traces: Path
+    drivers: dict[int, subprocess.Popen[str]]
+
+    def root(self) -> Path:
+        return Path(mkdtemp(dir=self.folder)) / "warehouse"
+
+
+def prepare() -> Cluster | str:
+    """Write the traces, start the cluster, and check that all ways write the same; or why it cannot run."""
+    reason = why_not()
+    if reason is not None:
+        return reason
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    write_run(RUN, folder / "traces" / "run0")
+    for number in range(1, RUNS):  # another name makes another run of the same files
+        copied = folder / "traces" / f"run{number}"
+        shutil.copytree(folder / "traces" / "run0", copied)
+        write_manifest(manifest(replace(RUN, name=copied.name)), copied / "metadata_0.json")
+    stack = ExitStack()
+    atexit.register(stack.close)
+    master = stack.enter_context(standalone(folder, sum(WORKERS)))
+    drivers = {count: _driver(master, count, stack) for count in WORKERS}
+    cluster = Cluster(folder, folder / "traces", drivers)
+    here = cluster.root()
+    _here(cluster, here, 2)
+    expected = contents(here)
+    for count in WORKERS:  # which also has the executors import what they need
+        there = cluster.root()
+        _spread(cluster, there, count)
+        assert contents(there) == expected, f"{count} workers write other rows than this machine"
+    return cluster
+
+
+def _driver(master: str, count: int, stack: ExitStack) -> subprocess.Popen[str]:
+    settings = {
+        "spark.master": master,
+        "spark.cores.max": str(count),
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+        "spark.ui.enabled": "false",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, json.dumps(settings)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    assert process.stdout.readline() == "ready\n", "the driver did not start"
+    return process
+
+
+def _spread(cluster: Cluster, root: Path, count: int) -> dict[str, dict[str, int]]:
+    driver = cluster.drivers[count]
+    driver.stdin.write(f"{cluster.traces}\t{root}\n")
+    driver.stdin.flush()
+    found: dict[str, dict[str, int]] = json.loads(driver.stdout.readline())
+    assert len(found) == RUNS
+    return found
+
+
+def _here(cluster: Cluster, root: Path, processes: int) -> Cost:
+    command = str(Path(sys.executable).with_name("xlahouse"))
+    options = ["-w", str(root), "--workers", str(processes)]
+    return child([command, "ingest", str(cluster.traces), *options])
+
+
+def contents(root: Path) -> dict[str, tuple[int, int]]:
+    """Table -> (rows, sum of the rows' hashes), whatever the order of files and rows."""
+    found = {}
+    for table in sorted(path.name for path in (root / "tables").iterdir() if path.name != "runs"):
+        files = f"{root}/tables/{table}/*/*.parquet"
+        sql = "select count(*), sum(hash(t)::hugeint) from read_parquet($files) t"
+        found[table] = duckdb.execute(sql, {"files": files}).fetchone()
+    return found
+
+
+def spread(count: int):
+    """A contender: over so many workers."""
+
+    def ingest(cluster: Cluster) -> dict[str, dict[str, int]]:
+        root = cluster.root()
+        try:
+            return _spread(cluster, root, count)
+        finally:
+            shutil.rmtree(root.parent)
+
+    return ingest
+
+
+def here(processes: int):
+    """A contender: without Spark."""
+
+    def ingest(cluster: Cluster) -> Cost:
+        root = cluster.root()
+        try:
+            return _here(cluster, root, processes)
+        finally:
+            shutil.rmtree(root.parent)
+
+    return ingest
+
+
+register(
+    Benchmark(
+        f"ingest of {RUNS} runs over Spark, 2 workers",
+        prepare,
+        spread(2),
+        {
+            "ours, 1 worker": spread(1),
+            "ours, 2 processes without Spark": here(2),
+            "ours, 1 process": here(1),
+        },
+        same=frozenset({"ours, 1 worker"}),
+    )
+)
