@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlahouse.sql.audit import Audit
+from xlahouse.sql.audits_traffic import TRAFFIC_AUDITS
+
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
-
-
-@dataclass(frozen=True)
-class Audit:
-    """A query for bad rows, and what a row means."""
-
-    name: str
-    meaning: str
-    sql: str
 
 
 @dataclass(frozen=True)
@@ -432,6 +426,7 @@ AUDITS = (
         select 'collectives', run_id, start_ps, duration_ps from collectives where duration_ps < 0
         """,
     ),
+    *TRAFFIC_AUDITS,
 )
 
 

@@ -13,6 +13,7 @@ from tests.warehouse import write_warehouse
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 from xlahouse.sql.audits import AUDITS, run_audits
+from xlahouse.sql.audits_traffic import TRAFFIC_AUDITS
 
 COLLECTIVE = {
     "device_id": 0,
@@ -144,6 +145,7 @@ BY_CONSTRUCTION = {
     "setups_hold_every_run",
     "steps_hold_every_window",
     "scheduling_holds_every_launch",
+    *(audit.name for audit in TRAFFIC_AUDITS),  # tests/views/test_audits_traffic.py
 }
 
 
@@ -166,6 +168,11 @@ def test_only_the_category_at_fault_is_found(tmp_path: Path) -> None:
         "tpu/vllm_qwen3_tp2.trace.json.gz",
         "gpu/mi300_jax_gemm.xplane.pb",
         "gpu/mi300_jax_conv.xplane.pb",
+        "cpu/torch_xla_mlp_4dev.trace.json.gz",
+        "kineto/amd_minitoy.json.gz",
+        "kineto/cpu_only_base_time.json.gz",
+        "kineto/large_integer.json.gz",
+        "kineto/sampled_rank1.json.gz",
     ],
 )
 def test_audits_find_nothing_in_a_sample(name: str, tmp_path: Path) -> None:

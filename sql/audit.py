@@ -1,0 +1,14 @@
+"""An audit: a query that must return no rows on any warehouse, and what a row of it would mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A query for bad rows, and what a row means."""
+
+    name: str
+    meaning: str
+    sql: str
