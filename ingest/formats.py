@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.chrome import read_chrome
 from xlahouse.ingest.chrome_files import JSON, SNIFFED, is_chrome
+from xlahouse.ingest.misread import what_it_is
 from xlahouse.ingest.read import FileEvents, read_xplane
 from xlahouse.ingest.trace_bytes import TraceBytes
 
@@ -43,6 +45,12 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     Raises:
         TraceFormatError: nothing can be had from it.
     """
-    if is_chrome_file(path, raw[:SNIFFED]):
-        return read_chrome(bytes(raw), path)
-    return read_xplane(raw, path)
+    try:
+        if is_chrome_file(path, raw[:SNIFFED]):
+            return read_chrome(bytes(raw), path)
+        return read_xplane(raw, path)
+    except TraceFormatError as error:
+        known = what_it_is(raw)
+        if known is None:
+            raise
+        raise TraceFormatError(path, known) from error

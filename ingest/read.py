@@ -64,7 +64,9 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
         read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))
     names = [wire.plane_name(plane) for plane in space.planes]
     if not space.hostnames and ENVIRONMENT not in names and space.damaged_at is None:
-        message = "neither names a host nor has the plane that profilers write last; it may be cut off"
+        message = (
+            "neither names a host nor has the plane that profilers write last; it may be cut off"
+        )
         read.issues.append(Issue("info", "end_unseen", message, path))
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.misread import text_codec
 from xlahouse.ingest.trace_bytes import TraceBytes
 
 PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
 SPACE_FIELDS = range(1, 5)
 LENGTH_DELIMITED = 2
-# What a text codec leaves where it met a byte that is no UTF-8.
-REPLACEMENT = b"\xef\xbf\xbd"
 # Line timestamps from here on are UNIX time, not time since the profile's start.
 ABSOLUTE_NS = 10**15
 LATEST_UNIX_NS = 1 << 62  # the year 2116
@@ -63,13 +61,9 @@ def split_space(raw: TraceBytes, path: str) -> SpaceBytes:
 
 
 def _refuse_mangled(raw: TraceBytes, path: str) -> None:
-    count = len(re.findall(REPLACEMENT, raw))
-    if count * 100 > len(raw):
-        raise TraceFormatError(
-            path,
-            f"a text codec destroyed it: {count:,} times U+FFFD stands where bytes were; "
-            "copy the original again, in binary mode",
-        )
+    codec = text_codec(raw)
+    if codec is not None:
+        raise TraceFormatError(path, codec)
 
 
 def _next_field(view: memoryview, position: int) -> tuple[int, memoryview, int] | None:

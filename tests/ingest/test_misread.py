@@ -1,0 +1,118 @@
+"""A file that is no trace is called what it is, with what to do about it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import re
+import tarfile
+import zipfile
+
+import pytest
+
+from tests.ingest.build import PlaneBuilder, space
+from tests.ingest.traces import rows, tpu_trace, write
+from tests.samples import sample
+from xlahouse.ingest.run import IngestError, ingest_paths
+
+
+def binary():
+    """An xplane of 300 ops, in which bytes of every kind occur."""
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"")
+    line = plane.line("XLA Ops")
+    for number in range(300):
+        plane.event(line, f"%a.{number} = f32[] add()", number * 1_234_567, 10 + number)
+    return space(plane.plane)
+
+
+JSON = b'{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}, {}]}'
+
+
+def zipped(raw):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.xplane.pb", raw)
+    return out.getvalue()
+
+
+def tarred(raw):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        member = tarfile.TarInfo("a.xplane.pb")
+        member.size = len(raw)
+        archive.addfile(member, io.BytesIO(raw))
+    return out.getvalue()
+
+
+# What became of a file, and what is said of it.
+FATES = {
+    "replaced": (lambda raw: raw.decode("utf-8", "replace").encode(), r"times U\+FFFD stands"),
+    "latin1": (lambda raw: raw.decode("latin-1").encode("utf-8"), r"for Latin-1 and .*iconv"),
+    "crlf": (lambda raw: raw.replace(b"\n", b"\r\n"), r"line ends into CR LF"),
+    "ascii": (lambda raw: raw.decode("ascii", "ignore").encode(), r"beyond ASCII are gone"),
+    "marks": (lambda raw: raw.decode("ascii", "replace").replace("\ufffd", "?").encode(), "gone"),
+    "base64": (base64.b64encode, r"base64 text; decode it"),
+    "zip": (zipped, r"zip archive; unpack it"),
+    "tar": (tarred, r"tar archive; unpack it"),
+    "twice": (lambda raw: gzip.compress(gzip.compress(raw)), r"packed twice"),
+    "zeros": (lambda raw: bytes(len(raw)), r"zeros alone"),
+    "empty": (lambda raw: b"", r"empty: the profiler wrote nothing"),
+    "empty gzip": (lambda raw: gzip.compress(b""), r"nothing is packed in it"),
+    "pointer": (lambda raw: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "lfs pull"),
+    "page": (lambda raw: b"<!DOCTYPE html>\n<html><title>Sign in</title></html>", r"a web page"),
+    "hlo": (lambda raw: b"HloModule jit_f\n\nENTRY %main () -> () {\n}\n", r"--hlo-dump"),
+    "json": (lambda raw: JSON, r"JSON.*let its name end in \.trace\.json"),
+    "riegeli": (lambda raw: b"\x83\xafp\xd1\r\x88J?" + bytes(56), r"a Riegeli file"),
+}  # fmt: skip
+PACKED = {"twice", "empty gzip"}
+
+
+def refusal(tmp_path, name, raw):
+    path = write(tmp_path / name, raw)
+    with pytest.raises(IngestError) as error:
+        ingest_paths([path], str(tmp_path / "wh"))
+    (problem,) = error.value.problems
+    assert problem.startswith(path)
+    return problem
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_an_xplane_that_is_none(tmp_path, fate):
+    change, said = FATES[fate]
+    problem = refusal(tmp_path, "host0.xplane.pb", change(binary()))
+    assert re.search(said, problem), problem
+
+
+@pytest.mark.parametrize("fate", sorted(FATES.keys() - {"json"} - PACKED))
+def test_a_chrome_trace_that_is_none(tmp_path, fate):
+    change, said = FATES[fate]
+    problem = refusal(tmp_path, "host0.trace.json.gz", change(gzip.compress(binary())))
+    assert re.search(said, problem), problem
+
+
+def test_text_in_utf16_and_an_xplane_under_the_name_of_a_chrome_trace(tmp_path):
+    problem = refusal(tmp_path, "a.trace.json", JSON.decode().encode("utf-16"))
+    assert "UTF-16; write it as UTF-8" in problem
+    assert "let its name end in .xplane.pb" in refusal(tmp_path, "b.trace.json", tpu_trace())
+
+
+def test_what_nothing_is_known_of_is_refused_all_the_same(tmp_path):
+    assert "not an XSpace protobuf" in refusal(
+        tmp_path, "a.xplane.pb", b"\x07" * 3000 + b"\x91\xff"
+    )
+
+
+@pytest.mark.parametrize("fate", ["latin1", "crlf", "ascii"])
+def test_the_sample_through_a_text_codec(tmp_path, fate):
+    change, said = FATES[fate]
+    raw = change(sample("tpu/v6e_4dev_jax_psum_offload.xplane.pb").read_bytes())
+    assert re.search(said, refusal(tmp_path, "a.xplane.pb", raw))
+
+
+def test_a_file_that_is_only_cut_off_was_through_no_codec(tmp_path):
+    raw = binary()
+    path = write(tmp_path / "a.xplane.pb", raw + space(PlaneBuilder("/device:TPU:1").plane)[:-9])
+    ingest_paths([path], str(tmp_path / "wh"))
+    assert "truncated" in rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert rows(tmp_path / "wh", "ops").height == 300
