@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.files import open_native
-from xlahouse.ingest.run_writer import ROW_GROUP, RunWriter
+from xlahouse.ingest.parquet_sink import ROW_GROUP
+from xlahouse.ingest.run_writer import RunWriter
 from xlahouse.ingest.schema import BY_NAME, Table
 from xlahouse.ingest.store import Store
 

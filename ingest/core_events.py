@@ -46,7 +46,9 @@ class CoreEvents:
         found = stat_ids(self.stats)
         rows = np.flatnonzero(np.isin(found, wanted) | (found == UNREADABLE))
         owners = np.searchsorted(self.stat_ends, rows, side="right")
-        batch = decode("XStat", self.stats.take(pa.array(rows)).to_pylist())
+        # Mostly there are none, and to take even none would load all of Arrow's functions first.
+        payloads = self.stats.take(pa.array(rows)).to_pylist() if len(rows) else []
+        batch = decode("XStat", payloads)
         frame = pl.DataFrame(pl.from_arrow(batch)).with_columns(owner=pl.Series(owners))
         return named_stats(frame, plane.stat_names)
 

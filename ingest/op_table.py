@@ -11,10 +11,11 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xlahouse.ingest.arrow_arrays import constant
+from xlahouse.ingest.parquet_sink import ROW_GROUP
 from xlahouse.ingest.placed_ops import OF_LAUNCH, PlacedOps
 from xlahouse.ingest.schema import BY_NAME
 
-ROWS = 1 << 17  # of a piece, and of a row group
 _ARRAYS = ("device_id", "start_ps", "duration_ps", "self_ps")
 
 
@@ -35,9 +36,8 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
         for name, (values, rows) in sources.items()
         if name in schema.names
     }
-    every = {"run_id": _Values.of(pl.Series([run_id]), pa.string())}
-    for start in range(0, len(ops.kind), ROWS):
-        piece = slice(start, start + ROWS)
+    for start in range(0, len(ops.kind), ROW_GROUP):
+        piece = slice(start, start + ROW_GROUP)
         count = len(ops.kind[piece])
         arrays = []
         for field in schema:
@@ -48,8 +48,8 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
             elif field.name in columns:
                 values, rows = columns[field.name]
                 array = values.at(rows[piece])
-            elif field.name in every:
-                array = every[field.name].at(np.zeros(count, np.int64))
+            elif field.name == "run_id":
+                array = constant(run_id, count)
             else:
                 array = pa.nulls(count, field.type)
             arrays.append(array)

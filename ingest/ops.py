@@ -11,6 +11,7 @@ from xlahouse.ingest.op_events import OpEvents, number_keys
 from xlahouse.ingest.pipeline import Schedule, place_in_pipeline
 from xlahouse.ingest.placed_ops import OF_LAUNCH, PlacedOps
 from xlahouse.ingest.self_time import self_times
+from xlahouse.ingest.spans import starts_of_runs
 
 Integers = NDArray[np.int64]
 _ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
@@ -40,14 +41,19 @@ def finish_ops(
         payload_bytes, masked, and `inferred_category` (true where no HLO decided).
     """
     ops = _in_order(ops)
+    device_id, start, duration = (
+        ops.events[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
+    )
+    first = starts_of_runs(device_id)
+    launches = launches.filter(pl.col("device_id").is_in(device_id[first].tolist()))
     launch = _launch_rows(ops, launches)
     kinds, kind = _kinds_by_launch(ops, launches, launch, bool(schedule.stage_of))
     kinds = place_in_pipeline(_decided(kinds, facts), schedule)
-    device_id = ops.events["device_id"].to_numpy()
-    start, duration = (ops.events[name].to_numpy() for name in ("start_ps", "duration_ps"))
-    _, device = np.unique(device_id, return_inverse=True)
     lines = kinds["line"].rank("dense").fill_null(0).to_numpy().astype(np.int64)
-    line = device * (lines.max(initial=0) + 1) + lines[kind]
+    line = lines[kind]
+    if len(first) > 1:
+        device = np.repeat(np.arange(len(first)), np.diff(first, append=len(device_id)))
+        line += device * (lines.max(initial=0) + 1)
     return PlacedOps(
         kinds=kinds,
         launches=pl.concat([launches, launches.clear(1)]).select(OF_LAUNCH),

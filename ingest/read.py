@@ -143,7 +143,7 @@ def _decoded(
         if isinstance(plane, TraceFormatError):
             read.issues.append(Issue("error", "damaged_plane", plane.reason, path))
         else:
-            yield plane, partial(xspace.decode_plane, payload, start)
+            yield plane, partial(xspace.decode_plane, payload, start, plane.lines)
 
 
 def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCalls:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from xlahouse.ingest.parquet_sink import open_sink, open_writer
+from xlahouse.ingest.arrow_arrays import arrow_array, constant
+from xlahouse.ingest.parquet_sink import ROW_GROUP, open_sink, open_writer
 from xlahouse.ingest.schema import BY_NAME, Table
 
 if TYPE_CHECKING:
     from xlahouse.ingest.store import Store
 
-ROW_GROUP = 1 << 17
 RENEW_S = 600  # a lease lasts much longer
 
 
@@ -127,12 +127,17 @@ def pieces_of(
     columns = [name for name in table.sort if name in present]
     if not in_order and columns:
         frame = _with_ranks(frame, columns).sort(columns, nulls_last=True)
-    absent = {name: pl.lit(None) for name in schema.names if name not in present}
-    absent["run_id"] = pl.lit(run_id)
     for start in range(0, frame.height, ROW_GROUP):
-        piece = frame.slice(start, ROW_GROUP).with_columns(**absent)
-        arrow = piece.select(schema.names).to_arrow()
-        yield arrow.cast(pa.schema(map(_kept_dictionary, schema, arrow.schema)))
+        piece = frame.slice(start, ROW_GROUP)
+        arrays = []
+        for column in schema:
+            if column.name == "run_id":
+                arrays.append(constant(run_id, piece.height))
+            elif column.name in present:
+                arrays.append(arrow_array(piece[column.name], column.type))
+            else:
+                arrays.append(pa.nulls(piece.height, column.type))
+        yield pa.table(arrays, names=schema.names)
 
 
 def _with_ranks(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
@@ -144,10 +149,3 @@ def _with_ranks(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
             words = frame[name].unique().drop_nulls().sort()
             frame = frame.with_columns(pl.col(name).cast(pl.Enum(words)))
     return frame
-
-
-def _kept_dictionary(wanted: pa.Field, found: pa.Field) -> pa.Field:
-    """The field as the schema has it, but texts that come as a dictionary stay one until Parquet."""
-    if pa.types.is_dictionary(found.type):
-        return wanted.with_type(pa.dictionary(found.type.index_type, wanted.type))
-    return wanted

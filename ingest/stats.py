@@ -63,12 +63,11 @@ def _joined(pairs: pl.DataFrame) -> pl.DataFrame:
     runs = pairs["owner"].rle().struct.unnest()
     ends = runs["len"].cast(pl.Int64).cum_sum()
     offsets = pa.array(pl.concat([pl.Series([0], dtype=pl.Int64), ends]).to_numpy())
-    values = pairs["pair"].to_arrow().cast(pa.large_string())
-    lists = pl.Series(
-        "pair", pa.LargeListArray.from_arrays(offsets, values), dtype=pl.List(pl.String)
-    )
+    values = pairs["pair"].to_arrow(compat_level=pl.CompatLevel.oldest())  # offsets, no views
+    lists = pa.LargeListArray.from_arrays(offsets, values)
+    rows = pl.DataFrame(pl.from_arrow(pa.RecordBatch.from_arrays([lists], ["pair"])))
     args = pl.concat_str(pl.lit("{"), pl.col("pair").list.join(","), pl.lit("}"))
-    return pl.DataFrame({"owner": runs["value"], "pair": lists}).select("owner", args=args)
+    return rows.select(owner=runs["value"], args=args)
 
 
 def stats_of(owners: pl.DataFrame, names: pl.DataFrame) -> Stats:

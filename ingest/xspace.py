@@ -108,8 +108,15 @@ def decode_planes(
         yield plane
 
 
-def decode_plane(payload: memoryview, start_ns: int = 0) -> Plane:
+def decode_plane(
+    payload: memoryview, start_ns: int = 0, known_lines: pl.DataFrame | None = None
+) -> Plane:
     """Decode a serialized plane, but for its events.
+
+    Args:
+        payload: the plane.
+        start_ns: the profile's start, UNIX ns.
+        known_lines: its `lines`, where it was decoded before: to find them takes going through its events.
 
     Raises:
         Exception: it is damaged, in whichever way.
@@ -129,7 +136,7 @@ def decode_plane(payload: memoryview, start_ns: int = 0) -> Plane:
     )
     return Plane(
         name=row["name"][0].decode("utf-8", "replace"),
-        lines=_lines(lines),
+        lines=_lines(lines) if known_lines is None else known_lines,
         metadata=metadata.select(
             metadata_id="key", name=text(pl.col("name")), display_name=text(pl.col("display_name"))
         ),
