@@ -4,7 +4,8 @@
 -- it is observed from the start of its start to the end of its done, and pairs of which the trace
 -- lacks a half, or whose halves no HLO ties, are left out. Other ops are observed by their duration. T_math = flops / peak,
 -- T_hbm = HBM bytes / peak, T_ici = wire bytes / peak of one link, one way; predicted is the largest,
--- NULL where one of them is not known. Flops of custom calls whose cost is not known are NULL;
+-- NULL where one of them is not known. Flops are the compiler's count; where a trace has none (a Chrome
+-- export), those that the model asked for. Those of custom calls whose cost is not known are NULL;
 -- collectives and copies have none. HBM bytes are the profiler's breakdown by memory; without one all
 -- bytes accessed stand for them, which hbm_source says (of a pair those of the half with more).
 -- T_ici is NULL within one chip, and the link to the host's memory has no T. Control ops and waits have no row; virtual devices no prediction.
@@ -18,7 +19,9 @@ with totals as (
         bool_or(is_kernel) as is_kernel,
         sum(executions) as executions,
         sum(duration_ps) as duration_ps,
-        case when count(flops) = count(*) then sum(flops) end as flops,
+        case
+            when count(coalesce(flops, model_flops)) = count(*) then sum(coalesce(flops, model_flops))
+        end as flops,
         case when count(accessed_bytes) = count(*) then sum(accessed_bytes) end as accessed_bytes,
         case when count(hbm_bytes) = count(*) then sum(hbm_bytes) end as hbm_bytes
     from _op_total_v1
@@ -186,7 +189,7 @@ select
     cast(devices as bigint) as devices,
     -- executions, over devices
     cast(executions as bigint) as executions,
-    -- floating point operations; NULL where unknown
+    -- floating point operations, else those that the model asked for; NULL where both are unknown
     cast(flops as double) as flops,
     -- bytes to and from HBM; NULL where unknown
     cast(hbm_bytes as double) as hbm_bytes,
