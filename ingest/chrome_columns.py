@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from xlahouse.ingest import chrome_times
 from xlahouse.ingest.chrome_document import Document, Events
-from xlahouse.ingest.chrome_events import FAILURES, QuickEvent
+from xlahouse.ingest.chrome_events import FAILURES, NOTHING
 from xlahouse.ingest.containers import Unpacked
 from xlahouse.ingest.frames import LATEST_PS
 
@@ -34,6 +36,27 @@ EVENTS: dict[str, Any] = {
     "flow_out": pl.Boolean,
 }
 Line = tuple[str, str]  # pid, tid
+
+
+class _Numbers(dict[Any, "_Threads"]):
+    """Numbers of lines, by pid and then tid as they are written; a new line gets the next one."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Any, Any]] = []
+
+    def __missing__(self, pid: Any) -> _Threads:
+        found = self[pid] = _Threads(pid, self.lines)
+        return found
+
+
+class _Threads(dict[Any, int]):
+    def __init__(self, pid: Any, lines: list[tuple[Any, Any]]) -> None:
+        self.pid, self.lines = pid, lines
+
+    def __missing__(self, tid: Any) -> int:
+        self.lines.append((self.pid, tid))
+        number = self[tid] = len(self.lines) - 1
+        return number
 
 
 @dataclass
@@ -69,19 +92,20 @@ def read_columns(raw: bytes) -> Trace:
     """
     unpacked = Unpacked(raw)
     trace = Trace(Document(unpacked))
-    numbers: dict[Any, int] = {}
+    numbers = _Numbers()
     frames = []
     for batch in _gathered(trace.document.batches()):
         frame = _columns(batch, numbers)
         metadata = frame.filter(pl.col("ph") == METADATA)
         if not metadata.is_empty():
-            _name_lines(trace, metadata, list(numbers))
+            _name_lines(trace, metadata, numbers.lines)
             frame = frame.filter(pl.col("ph") != METADATA)
         frames.append(frame)
     trace.damage = unpacked.damage
-    named = [(_key(pid), _key(tid)) for pid, tid in numbers]
-    trace.lines = list(dict.fromkeys(named))
-    same = [trace.lines.index(line) for line in named]
+    named = [(_key(pid), _key(tid)) for pid, tid in numbers.lines]
+    numbered = {line: number for number, line in enumerate(dict.fromkeys(named))}
+    trace.lines = list(numbered)
+    same = [numbered[line] for line in named]
     events = pl.concat(frames, rechunk=True).with_row_index("event")
     if same != list(range(len(same))):
         events = events.with_columns(pl.col("line").replace_strict(range(len(same)), same))
@@ -100,21 +124,16 @@ def _gathered(batches: Iterator[Events]) -> Iterator[Events]:
     yield held
 
 
-def _columns(events: Events, numbers: dict[Any, int]) -> pl.DataFrame:
-    """A frame of events; numbers gives each (pid, tid) as it is written its line's number, and grows."""
+def _columns(events: Events, numbers: _Numbers) -> pl.DataFrame:
+    """A frame of events; numbers grows by their lines."""
     events = [event for event in events if event.ph or event.name or event.ts]  # type: ignore[assignment]
-    if events and isinstance(events[0], QuickEvent):
-        starts = chrome_times.from_doubles(_doubles([event.ts for event in events]))
-        durations = chrome_times.from_doubles(_doubles([event.dur for event in events]))
-    else:
-        starts = chrome_times.from_text(_texts([event.ts for event in events]))
-        durations = chrome_times.from_text(_texts([event.dur for event in events]))
-    lines = [numbers.setdefault((event.pid, event.tid), len(numbers)) for event in events]
+    starts = _times([event.ts for event in events])
+    durations = _times([event.dur for event in events])
     short = durations["us"].is_between(-LATEST_PS // chrome_times.PS, LATEST_PS // chrome_times.PS)
     length = durations["us"].set(~short.fill_null(False), None) * chrome_times.PS + durations["ps"]
     return pl.DataFrame(
         {
-            "line": pl.Series(lines, dtype=pl.Int32),
+            "line": pl.Series([numbers[each.pid][each.tid] for each in events], dtype=pl.Int32),
             "ph": pl.Series([event.ph for event in events], dtype=pl.String),
             "name": pl.Series([event.name for event in events], dtype=pl.String),
             "cat": pl.Series([event.cat for event in events], dtype=pl.String),
@@ -123,38 +142,51 @@ def _columns(events: Events, numbers: dict[Any, int]) -> pl.DataFrame:
             "duration_ps": length,
             "id": _texts([event.id for event in events]),
             "args": _texts([event.args for event in events]),
-            **_arrows(events),
+            "bp": _texts([event.bp for event in events]).str.strip_chars('" '),
+            "bind_id": _texts([event.bind_id for event in events]),
+            "flow_in": _texts([event.flow_in for event in events]) == "true",
+            "flow_out": _texts([event.flow_out for event in events]) == "true",
         },
         schema=EVENTS,
     )
 
 
-def _arrows(events: Events) -> dict[str, pl.Series]:
-    """Columns of what links events; few traces have any, so they are looked for first."""
-    none = pl.Series([None], dtype=pl.String).new_from_index(0, len(events))
-    no = none == ""
-    bound = any(event.bind_id for event in events)
-    drawn = any(event.bp for event in events)
-    return {
-        "bp": _texts([event.bp for event in events]).str.strip_chars('" ') if drawn else none,
-        "bind_id": _texts([event.bind_id for event in events]) if bound else none,
-        "flow_in": _texts([event.flow_in for event in events]) == "true" if bound else no,
-        "flow_out": _texts([event.flow_out for event in events]) == "true" if bound else no,
-    }
+def _integers(values: list[Any]) -> pl.Series:
+    return pl.Series(values, dtype=pl.Int64)
 
 
-def _doubles(values: list[Any]) -> pl.Series:
-    return pl.Series(values, dtype=pl.Float64)
+def _times(values: list[Any]) -> pl.DataFrame:
+    """us, ps of times that the decoder took as doubles, as whole numbers, or as text."""
+    first = next((value for value in values if value is not None), 0.0)
+    if isinstance(first, float):
+        return chrome_times.from_doubles(pl.Series(values, dtype=pl.Float64))
+    if isinstance(first, int):
+        return chrome_times.from_whole(pl.Series(values, dtype=pl.Int64))
+    return chrome_times.from_text(_texts(values))
 
 
-def _texts(values: list[Any]) -> pl.Series:
+def _texts(values: list[msgspec.Raw]) -> pl.Series:
     """JSON text; NULL where it is absent or null."""
-    raw = pl.Series("raw", [bytes(value) or None for value in values], dtype=pl.Binary)
+    count = len(values)
+    if values.count(NOTHING) == count:  # quick: what is absent is one and the same object
+        return pl.Series([None], dtype=pl.String).new_from_index(0, count)
+    joined = b"".join(values)
+    if joined.isascii():
+        ends = np.zeros(count + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, values), np.int64, count), out=ends[1:])
+        buffers = pa.py_buffer(ends), pa.py_buffer(joined)
+        texts = pl.Series(pa.LargeStringArray.from_buffers(count, *buffers))
+    else:
+        texts = _decoded(values)
+    return texts.set(texts.is_in(["", "null"]), None)
+
+
+def _decoded(values: list[msgspec.Raw]) -> pl.Series:
+    raw = pl.Series("raw", [bytes(value) for value in values], dtype=pl.Binary)
     try:
-        decoded = raw.cast(pl.String)
+        return raw.cast(pl.String)
     except pl.exceptions.ComputeError:  # rare: arguments are not checked when they are cut out
-        decoded = raw.map_elements(lambda value: value.decode("utf-8", "replace"), pl.String)
-    return decoded.set(decoded == "null", None)
+        return raw.map_elements(lambda value: value.decode("utf-8", "replace"), pl.String)
 
 
 def _key(number: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -12,15 +13,18 @@ from xlahouse.ingest.chrome_events import (
     BOUNDARY,
     FAILURES,
     Event,
+    LateEvent,
     QuickEvent,
+    WholeEvent,
     array_end,
     exact_events,
+    late_decoders,
     quick_decoder,
 )
 from xlahouse.ingest.chrome_salvage import salvage
 from xlahouse.ingest.chrome_times import EXACT_US
 
-Events = list[QuickEvent] | list[Event]
+Events = list[QuickEvent] | list[WholeEvent] | list[LateEvent] | list[Event]
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args)"\s*:')
 _BOM = b"\xef\xbb\xbf"
@@ -47,6 +51,7 @@ class Document:
     ends_early: bool = False
     starts_late: bool = False
     _exact: bool = False  # times are too large for doubles
+    _late: tuple[msgspec.json.Decoder[Any], ...] = late_decoders
 
     def batches(self) -> Iterator[Events]:
         """Events in file order.
@@ -124,7 +129,14 @@ class Document:
             except msgspec.ValidationError:
                 return exact_events(text)
             self._exact = max((event.ts for event in quick if event.ts), default=0.0) >= EXACT_US
-        return exact_events(text) if self._exact else quick
+            if not self._exact:
+                return quick
+        while self._late:
+            try:
+                return self._late[0].decode(text)  # type: ignore[no-any-return]
+            except msgspec.ValidationError:
+                self._late = self._late[1:]  # the rest of the file is hardly of other times
+        return exact_events(text)
 
 
 def _cuts(text: bytes) -> Iterator[tuple[int, int]]:

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated, Any
 
 import msgspec
+
+from xlahouse.ingest.chrome_times import EXACT_US
 
 NOTHING = msgspec.Raw(b"")
 FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class _Beside(msgspec.Struct, gc=False):
+class _Entry(msgspec.Struct, gc=False):
+    """The fields of an entry, in the order in which profilers write them: the decoder looks for a key where
+    it found the last one."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Any = None
+    id: Any = None
+    bp: Any = None
+    bind_id: Any = None
+    flow_in: Any = None
+    flow_out: Any = None
+
+
+class _Beside(_Entry, gc=False):
     """Fields of an entry that are JSON text in every form of it, empty where they are absent."""
 
-    id: msgspec.Raw = NOTHING
     args: msgspec.Raw = NOTHING
+    id: msgspec.Raw = NOTHING
     bp: msgspec.Raw = NOTHING
     bind_id: msgspec.Raw = NOTHING
     flow_in: msgspec.Raw = NOTHING
@@ -25,8 +47,8 @@ class _Named(_Beside, gc=False):
     """An entry whose name and place are of their proper types."""
 
     ph: str = ""
-    name: str = ""
     cat: str = ""
+    name: str = ""
     pid: int | float | str | None = None
     tid: int | float | str | None = None
 
@@ -45,12 +67,31 @@ class QuickEvent(_Named, gc=False):
     dur: float | None = None
 
 
+# As many digits as fit 64 bits with room for a difference.
+_Whole = Annotated[int, msgspec.Meta(gt=-(10**17), lt=10**17)]
+_Short = Annotated[float, msgspec.Meta(gt=-EXACT_US, lt=EXACT_US)]
+
+
+class LateEvent(_Named, gc=False):
+    """An Event that begins late, but is short enough for its duration to be exact as a double."""
+
+    ts: msgspec.Raw = NOTHING
+    dur: _Short | None = None
+
+
+class WholeEvent(_Named, gc=False):
+    """A LateEvent that begins at a whole microsecond."""
+
+    ts: _Whole | None = None
+    dur: _Short | None = None
+
+
 class AnyEvent(_Beside, gc=False):
     """An Event whose fields are of any type."""
 
     ph: msgspec.Raw = NOTHING
-    name: msgspec.Raw = NOTHING
     cat: msgspec.Raw = NOTHING
+    name: msgspec.Raw = NOTHING
     pid: msgspec.Raw = NOTHING
     tid: msgspec.Raw = NOTHING
     ts: msgspec.Raw = NOTHING
@@ -59,6 +100,11 @@ class AnyEvent(_Beside, gc=False):
 
 quick_decoder = msgspec.json.Decoder(list[QuickEvent])
 exact_decoder = msgspec.json.Decoder(list[Event])
+# For times that are too large for doubles: from the quickest, which takes the fewest, to the one for all.
+late_decoders: tuple[msgspec.json.Decoder[Any], ...] = (
+    msgspec.json.Decoder(list[WholeEvent]),
+    msgspec.json.Decoder(list[LateEvent]),
+)
 any_decoder = msgspec.json.Decoder(AnyEvent)
 
 # Where one event ends and the next begins; inside of a value it may stand too, so it has to be tried.

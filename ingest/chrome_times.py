@@ -23,6 +23,11 @@ def from_doubles(times: pl.Series) -> pl.DataFrame:
     return frame.select(us=whole // PS, ps=whole % PS)
 
 
+def from_whole(times: pl.Series) -> pl.DataFrame:
+    """us, ps of whole microseconds; NULL stays NULL."""
+    return times.alias("us").to_frame().with_columns(ps=pl.col("us") * 0)
+
+
 def from_text(times: pl.Series) -> pl.DataFrame:
     """us, ps of microseconds as decimal text, in quotes or not; NULL where it is no finite number."""
     plain = times.alias("t").to_frame().with_columns(pl.col("t").str.strip_chars('" '))

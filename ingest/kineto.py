@@ -16,7 +16,7 @@ from xlahouse.ingest.chrome_spans import COMPLETE, COUNTER
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.kineto_collectives import process_groups
-from xlahouse.ingest.kineto_ops import read_kernels
+from xlahouse.ingest.kineto_ops import of_category, read_kernels
 
 HEADER = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")  # older ones are capitalised
@@ -68,28 +68,32 @@ def read_kineto(
 
 
 def _on_device(events: pl.DataFrame) -> pl.DataFrame:
-    ran = pl.col("cat").str.to_lowercase().is_in(ON_DEVICE)
+    ran = of_category(events, ON_DEVICE)
     return events.filter(ran & pl.col("ph").is_in([COMPLETE, "B"]))
 
 
 class _Place(msgspec.Struct):
-    device: Any = None
-    stream: Any = None
+    device: int | float | str | None = None
+    stream: int | float | str | None = None
 
 
 def _with_device(kernels: pl.DataFrame) -> pl.DataFrame:
     """Add `ordinal`, and the stream as `thread`: as the arguments say, else as pid and tid do."""
-    placed = []
     told = _places(kernels["args"].to_list())
-    for place, pid, thread in zip(told, kernels["pid"], kernels["thread"], strict=True):
-        ordinal = integer(place.device)
-        if ordinal is None:
-            ordinal = integer(pid)
-        stream = thread if place.stream is None else f"stream {place.stream}"
-        placed.append((0 if ordinal is None else ordinal, stream))
-    schema = {"ordinal": pl.Int64, "thread": pl.String}
-    places = pl.DataFrame(placed, schema=schema, orient="row")
-    return pl.concat([kernels.drop("thread"), places], how="horizontal")
+    lines = zip(told, kernels["pid"].to_list(), kernels["thread"].to_list(), strict=True)
+    keys = [(place.device, place.stream, pid, thread) for place, pid, thread in lines]
+    found = {key: _placed(*key) for key in dict.fromkeys(keys)}
+    placed = [found[key] for key in keys]
+    return kernels.with_columns(
+        ordinal=pl.Series([ordinal for ordinal, _ in placed], dtype=pl.Int64),
+        thread=pl.Series([stream for _, stream in placed], dtype=pl.String),
+    )
+
+
+def _placed(device: Any, stream: Any, pid: str, thread: str) -> tuple[int, str]:
+    """(number of the GPU, name of the line)."""
+    ordinal = integer(pid) if (number := integer(device)) is None else number
+    return ordinal or 0, thread if stream is None else f"stream {stream}"
 
 
 def _places(args: list[str | None]) -> list[_Place]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -57,13 +58,13 @@ class Transfer:
     group: str | None = None
     members: tuple[int, ...] | None = None
 
-    @property
+    @cached_property
     def op(self) -> str:
         """A name that the same transfer has on every rank."""
         parts = (self.name, self.group, self.dtype, self.elements_in, self.elements_out)
         return ".".join(re.sub(r"\W+", "_", str(part)) for part in parts if part is not None)
 
-    @property
+    @cached_property
     def instruction(self) -> str | None:
         """The transfer as an HLO instruction, whose result or operand may be missing where its size is not
         known; None where kind or payload are unknown, and for what passes between two ranks."""
@@ -77,7 +78,7 @@ class Transfer:
         dims = ", dimensions={0}" if self.kind in _ALONG_A_DIMENSION else ""
         return f"%{self.op} = {result} {self.kind}({operand}){groups}{dims}"
 
-    @property
+    @cached_property
     def program_id(self) -> int:
         """A number that the same transfer has on every rank."""
         text = (self.instruction or self.op).encode()

@@ -51,8 +51,10 @@ def read_kernels(
         source: the file.
     """
     marked = pl.col("args").str.contains('"Collective name"', literal=True).fill_null(False)
-    is_kernel = pl.col("cat").str.to_lowercase() == "kernel"
-    moving = kernels.filter(is_kernel & (pl.col("name").str.contains(KERNEL) | marked))
+    is_kernel = of_category(kernels, ("kernel",))
+    names = kernels["name"].unique()  # few, and the pattern is slow
+    named = pl.col("name").is_in(names.filter(names.str.contains(KERNEL)).implode())
+    moving = kernels.filter(is_kernel & (named | marked))
     transfers, inferred = _transfers(moving, others, groups)
     texts = {each.instruction: each for each in transfers.values() if each.instruction}
     programs, issues = _programs(texts, source)
@@ -89,6 +91,12 @@ def read_kernels(
     return Kernels(ops, programs, [*issues, *_findings(transfers, inferred, source)])
 
 
+def of_category(events: pl.DataFrame, wanted: tuple[str, ...]) -> pl.Expr:
+    """Whether an event's category is one of these, in whatever case it is written."""
+    found = [name for name in events["cat"].unique() if name and name.lower() in wanted]
+    return pl.col("cat").is_in(found)
+
+
 def _category() -> pl.Expr:
     """What a copy or a kernel that is no collective does."""
     copies = pl.col("cat").str.to_lowercase().str.contains("memcpy")
@@ -112,7 +120,7 @@ def _transfers(
         if transfer is not None:
             found[event] = transfer
     silent = kernels.filter(~pl.col("event").is_in(list(found)))
-    for event, name, args, outer in _around(silent, others):
+    for event, name, args, outer in () if silent.is_empty() else _around(silent, others):
         found[event] = annotated(name, arguments(args), arguments(outer))
     inferred = set()
     for event, name in silent.select("event", "name").iter_rows():
@@ -125,7 +133,7 @@ def _transfers(
 def _around(kernels: pl.DataFrame, others: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
     """(event, name and arguments of the annotation around the launch, arguments of the c10d call)."""
     correlation = pl.col("args").str.extract(_CORRELATION).cast(pl.Int64, strict=False)
-    calls = others.filter(pl.col("cat").str.to_lowercase().is_in(_LAUNCHES)).select(
+    calls = others.filter(of_category(others, _LAUNCHES)).select(
         "line", "start_ps", correlation=correlation
     )
     launched = (

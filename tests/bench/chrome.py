@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gzip
 import json
+import math
 import subprocess
 import zlib
 from functools import cache
@@ -54,7 +55,8 @@ def grow(sample: Path, events: int) -> bytes | str:
     own = [each for each in document["traceEvents"] if "ts" in each and each["ph"] != "M"]
     names = [each for each in document["traceEvents"] if each.get("ph") == "M"]
     first = min(each["ts"] for each in own)
-    span = max(each["ts"] + each.get("dur", 0) for each in own) - first + 1
+    last = max(each["ts"] + each.get("dur", 0) for each in own)
+    span = math.ceil(last - first) + 1  # whole, lest whole times become others
     grown = [
         each | {"ts": each["ts"] + turn * span}
         for turn in range(-(-events // len(own)))

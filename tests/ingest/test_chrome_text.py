@@ -173,6 +173,28 @@ def test_unix_times_keep_every_digit_that_a_double_would_lose():
     assert read_chrome(raw, "f").profile_start_ns == 1682725897235555 * 1000
 
 
+def test_times_of_any_size_are_exact_whatever_form_stands_beside_them():
+    late = 1682725897235555  # microseconds, which a double tells to 0.25 alone
+    day = 86_400_000_000.000_001
+    forms = {
+        "whole": (late + 1, "2.5"),
+        "fraction": (f"{late + 2}.000001", "3"),
+        "long": (late + 3, "86400000000.000001"),
+        "no number": (late + 4, '"4"'),
+    }
+    found = {
+        "whole": (1_000_000, 2_500_000),
+        "fraction": (2_000_001, 3_000_000),
+        "long": (3_000_000, 86_400_000_000_000_001),
+        "no number": (4_000_000, 4_000_000),
+    }
+    assert int(day * 1_000_000) != found["long"][1]  # as a double would have it
+    for count in range(1, len(forms) + 1):
+        names = list(forms)[:count]
+        raw = document(event("first", late, 1), *(event(name, *forms[name]) for name in names))
+        assert spans_of(raw)[1:] == [(name, *found[name]) for name in names]
+
+
 def test_base_time_places_times_on_the_unix_clock():
     raw = document(
         event("a", "4203669603018.756", 1), tail=',"baseTimeNanoseconds":1735632360000000000}'
