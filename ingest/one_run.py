@@ -246,15 +246,18 @@ def _apply_settings(root: str, run_id: str, options: Options) -> None:
     if options.mesh is None and options.device_kind is None:
         return
     old = read_settings(root, run_id)
-    write_settings(
-        root,
-        run_id,
-        replace(
-            old,
-            mesh=list(options.mesh) if options.mesh else old.mesh,
-            device_kind=options.device_kind or old.device_kind,
-        ),
+    new = replace(
+        old,
+        mesh=list(options.mesh) if options.mesh else old.mesh,
+        device_kind=options.device_kind or old.device_kind,
     )
+    try:
+        write_settings(root, run_id, new)
+    except OSError as error:
+        raise WarehouseError(
+            f"{run_id}: the run is in the warehouse, but what was set for it is not: "
+            f"{error.strerror or error}: {error.filename or root}; mend that and ingest again"
+        ) from error
 
 
 def _severities(issues: pl.DataFrame) -> dict[str, int]:

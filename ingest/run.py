@@ -89,7 +89,7 @@ def ingest_paths(
             problems.append(outcome)
         on_progress(number, len(runs))
     if results:
-        write_index(root)
+        _write_index(root, on_event)
     if strict:
         problems += [
             f"{result.name}: {_counted(result.issues)}, and --strict was given"
@@ -107,6 +107,14 @@ def _clear_leftovers(root: str, on_event: OnEvent) -> None:
         Store(root).clear_leftovers()
     except OSError as error:
         on_event(f"{root}: leftovers of an earlier ingest stay: {error.strerror or error}")
+
+
+def _write_index(root: str, on_event: OnEvent) -> None:
+    """Without its newest rows in it, the index of runs is slower, and nothing else."""
+    try:
+        write_index(root)
+    except OSError as error:
+        on_event(f"{root}: the index of runs is not written anew: {error.strerror or error}")
 
 
 def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:

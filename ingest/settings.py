@@ -10,6 +10,7 @@ import msgspec
 
 from xlahouse.capture.errors import ManifestError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.files import open_fs, write_whole
 
 MOST_AXES = 8  # as many as the views join
 
@@ -62,10 +63,14 @@ def read_settings(root: str, run_id: str) -> RunSettings:
 
 
 def write_settings(root: str, run_id: str, settings: RunSettings) -> None:
-    """Replace a run's settings."""
+    """Replace a run's settings.
+
+    Raises:
+        OSError: they cannot be written; what was there stays.
+    """
     raw = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
-    with fsspec.open(settings_path(root, run_id), "wb", auto_mkdir=True) as file:
-        file.write(raw)
+    system, path = open_fs(settings_path(root, run_id))
+    write_whole(system, path, raw)
 
 
 def check_mesh(axes: list[MeshAxis], devices: int) -> None:

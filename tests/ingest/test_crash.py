@@ -15,10 +15,12 @@ import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from tests.ingest.traces import rows, tpu_trace, write
-from xlahouse.ingest import one_run
+from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest import one_run, run_index
 from xlahouse.ingest import store as store_module
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.ingest.run_writer import RunWriter
+from xlahouse.ingest.settings import RunSettings, read_settings, write_settings
 from xlahouse.ingest.store import Store
 from xlahouse.sql.warehouse import Warehouse
 
@@ -26,18 +28,23 @@ from xlahouse.sql.warehouse import Warehouse
 class FullFile(MemoryFile):
     def write(self, data):
         FullFileSystem.room -= len(data)
-        if FullFileSystem.room < 0:
+        if FullFileSystem.room < 0 or FullFileSystem.is_refused(self.path):
             raise OSError(errno.ENOSPC, "No space left on device", self.path)
         return super().write(data)
 
 
 class FullFileSystem(MemoryFileSystem):
-    """A store with room for so many bytes and no more."""
+    """A store with room for so many bytes and no more, and none for files of a kind."""
 
     protocol = "full"
     store: dict = {}  # noqa: RUF012
     pseudo_dirs = [""]  # noqa: RUF012
     room = 0
+    refused = ""  # part of the paths of those
+
+    @classmethod
+    def is_refused(cls, path):
+        return bool(cls.refused) and cls.refused in path
 
     def _open(self, path, mode="rb", **kwargs):
         if "w" not in mode:
@@ -47,7 +54,9 @@ class FullFileSystem(MemoryFileSystem):
         return file
 
     def pipe_file(self, path, value, mode="overwrite", **kwargs):
-        if FullFileSystem.room < len(value):  # whole or not at all, as object stores do
+        if FullFileSystem.room < len(value) or self.is_refused(
+            path
+        ):  # whole or not at all, as object stores do
             raise OSError(errno.ENOSPC, "No space left on device", path)
         with self.open(path, "wb") as file:
             file.write(value)
@@ -57,8 +66,14 @@ class FullFileSystem(MemoryFileSystem):
 def full():
     fsspec.register_implementation("full", FullFileSystem, clobber=True)
     FullFileSystem.store.clear()
+    FullFileSystem.refused, FullFileSystem.room = "", 1 << 30
     yield FullFileSystem()
     FullFileSystem.store.clear()
+
+
+def tables_of(full):
+    """Contents of all files of tables; full.store is by path."""
+    return {path: file.getvalue() for path, file in full.store.items() if "/tables/" in path}
 
 
 @pytest.mark.parametrize("room", [0, 300, 3_000, 12_000, 20_000])
@@ -68,10 +83,70 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, full, room):
     with pytest.raises(IngestError, match=r"^a: No space left.*make room and ingest again"):
         ingest_paths([path], "full://wh")
     assert Store("full://wh").run_row("any") is None
-    assert [file for file in full.find("/wh") if file.endswith(".parquet")] == []
+    assert tables_of(full) == {}
     FullFileSystem.room = 1 << 30
     (result,) = ingest_paths([path], "full://wh")
     assert Store("full://wh").is_whole(Store("full://wh").run_row(result.run_id))
+
+
+TABLES_OF_A_TRACE = (
+    "ops", "collectives", "launches", "devices", "replica_groups", "instructions", "busy_intervals",
+    "device_steps", "phases", "coverage", "issues",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "writer",
+    ["warehouse.json", "leases/", *(f"tables/{t}/" for t in TABLES_OF_A_TRACE), "tables/runs/"],
+)
+def test_a_disk_that_is_full_for_any_writer_costs_the_run_alone(tmp_path, full, writer):
+    path = write(tmp_path / "a.xplane.pb", tpu_trace())
+    other = write(tmp_path / "b.xplane.pb", tpu_trace(1))
+    ingest_paths([other], "full://wh")
+    before = tables_of(full)
+    assert before
+    if writer == "warehouse.json":
+        full.rm_file("full://wh/warehouse.json")
+    FullFileSystem.refused = writer
+    with pytest.raises(IngestError, match=rf"^a: No space left on device: .*{writer}.*make room"):
+        ingest_paths([path], "full://wh")
+    assert tables_of(full) == before
+    FullFileSystem.refused = ""
+    (result,) = ingest_paths([path], "full://wh")
+    assert not result.unchanged
+    with Warehouse("full://wh") as warehouse:
+        assert warehouse.query("select count(*) as n from ops").dicts() == [{"n": 2}]
+
+
+def test_a_disk_that_is_full_after_the_run_says_what_is_there(tmp_path, full):
+    """The settings come after the run's row, which is what makes it exist."""
+    path, mesh = write(tmp_path / "a.xplane.pb", tpu_trace()), [MeshAxis("tp", 2)]
+    FullFileSystem.refused = "settings/"
+    with pytest.raises(IngestError, match=r"the run is in the warehouse, but.*No space left"):
+        ingest_paths([path], "full://wh", mesh=mesh)
+    FullFileSystem.refused = ""
+    (result,) = ingest_paths([path], "full://wh", mesh=mesh)
+    assert result.unchanged
+    assert read_settings("full://wh", result.run_id).mesh == mesh
+
+
+def test_settings_that_cannot_be_written_stay_as_they_were(tmp_path, full):
+    (result,) = ingest_paths(
+        [write(tmp_path / "a.xplane.pb", tpu_trace())], "full://wh", device_kind="X"
+    )
+    FullFileSystem.refused = "settings/"
+    with pytest.raises(OSError, match="No space left"):
+        write_settings("full://wh", result.run_id, RunSettings(device_kind="Y"))
+    assert read_settings("full://wh", result.run_id).device_kind == "X"
+
+
+def test_an_index_that_cannot_be_written_costs_nothing(tmp_path, full, monkeypatch):
+    """It is written from a number of runs on, and makes opening faster."""
+    monkeypatch.setattr(run_index, "LEAST_NEW", 2)
+    traces = [write(tmp_path / f"{n}.xplane.pb", tpu_trace(n)) for n in (0, 1)]
+    FullFileSystem.refused, told = run_index.INDEX, []
+    assert len(ingest_paths(traces, "full://wh", on_event=told.append)) == 2
+    assert told[-1] == "full://wh: the index of runs is not written anew: No space left on device"
 
 
 FULL = """
