@@ -22,7 +22,8 @@ from xlahouse.ingest.chrome_files import (
     named_trace,
 )
 from xlahouse.ingest.files import open_fs
-from xlahouse.ingest.formats import XPLANE, XPLANES, other_container, xplane_stem
+from xlahouse.ingest.formats import XPLANE, XPLANES, xplane_stem
+from xlahouse.ingest.other_containers import not_read, other_container, refuse_others
 
 _CHUNK = 1 << 22
 
@@ -33,7 +34,8 @@ class RunFiles:
 
     spares: Chrome traces that say less of what an xplane says, by the xplane's path: read where that
     cannot be. replaced: such xplanes, by path, and why they could not be. card_path: the workload card
-    beside it; card_problem: why there is none.
+    beside it; card_problem: why there is none. others: traces in its folders that are of kinds that are not
+    read, by path, and what they are.
     """
 
     name: str
@@ -43,6 +45,7 @@ class RunFiles:
     replaced: tuple[tuple[str, str], ...] = ()
     card_path: str | None = None
     card_problem: str = ""
+    others: tuple[tuple[str, str], ...] = ()
 
     def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
         """The run with spares for files that were refused; None where there is no spare for any."""
@@ -94,7 +97,7 @@ def find_runs(path: str) -> Found:
     xplanes = [file for file in files if file.endswith(XPLANES)]
     chrome = _chrome_traces(fs, files, alone=files == [root])
     if not xplanes and not chrome:
-        _refuse_others(files)
+        refuse_others(files)
     if files == [root] and not xplanes and not chrome:
         raise XlahouseError(
             f"{path}: neither an {XPLANE} file nor a Chrome trace; point at one or at a folder of them"
@@ -109,7 +112,24 @@ def find_runs(path: str) -> Found:
     for file in sorted([*xplanes, *(file for file in chrome if file not in spares.values())]):
         groups.setdefault(_run_key(file, cards), []).append(file)
     runs = [_run(fs, key, tuple(group), spares, cards) for key, group in groups.items()]
-    return Found(runs, problems)
+    return Found(_with_others(fs, runs, files, problems), problems)
+
+
+def _with_others(
+    fs: fsspec.AbstractFileSystem, runs: list[RunFiles], files: list[str], problems: list[str]
+) -> list[RunFiles]:
+    """Runs with the traces of other kinds beside their files; those beside no run's are problems."""
+    others = {_unstripped(fs, f): what for f in files if (what := other_container(f)) is not None}
+    if not others:
+        return runs
+    found, told = [], set()
+    for run in runs:
+        folders = {path.rpartition("/")[0] for path in run.paths}
+        beside = tuple(o for o in others.items() if o[0].rpartition("/")[0] in folders)
+        told |= {path for path, _ in beside}
+        found.append(replace(run, others=beside))
+    problems += [not_read(path, what) for path, what in others.items() if path not in told]
+    return found
 
 
 def _beside(fs: fsspec.AbstractFileSystem, file: str) -> list[str]:
@@ -118,17 +138,6 @@ def _beside(fs: fsspec.AbstractFileSystem, file: str) -> list[str]:
         return [str(path) for path in fs.ls(file.rpartition("/")[0], detail=False)]
     except OSError:
         return []
-
-
-def _refuse_others(files: list[str]) -> None:
-    """Name the first trace of a kind that is not read, where nothing else was found."""
-    for file in files:
-        what = other_container(file)
-        if what is not None:
-            raise XlahouseError(
-                f"{file}: {what}, which is not read; export an xplane or a Chrome trace (JSON) from the "
-                "profiler that wrote it"
-            )
 
 
 def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool) -> list[str]:

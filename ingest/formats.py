@@ -11,20 +11,6 @@ from xlahouse.ingest.trace_bytes import TraceBytes
 
 XPLANE = ".xplane.pb"
 XPLANES = (XPLANE, f"{XPLANE}.gz", f"{XPLANE}.zst")
-# Containers that other profilers write, by the ends of their names.
-_OTHERS = {
-    (".riegeli",): "a Riegeli file",
-    (".perfetto-trace", ".pftrace"): "a Perfetto trace",
-    (".nsys-rep", ".qdrep"): "an Nsight Systems report",
-    (".ncu-rep",): "an Nsight Compute report",
-    (".sqlite", ".sqlite3", ".db"): "an SQLite database, as Nsight Systems and rocprof export",
-    (".tfrecord",): "a TFRecord file",
-}
-
-
-def other_container(path: str) -> str | None:
-    """What a file is by its name, where that is a trace that is not read here; else None."""
-    return next((what for ends, what in _OTHERS.items() if path.endswith(ends)), None)
 
 
 def xplane_stem(path: str) -> str:

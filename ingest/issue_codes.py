@@ -53,6 +53,7 @@ mended_event | Chrome events with a damaged name or argument, whose times can be
 no_hlo | programs whose HLO neither the trace nor a dump holds | only what the names of ops say is known; fusions are opaque
 one_rank | a file of PyTorch's profiler is one rank of several | the other ranks' side of each transfer is unknown
 op_outside_launch | ops that no launch spans | they have no step and no phase
+other_container | a trace of a kind that is not read lies beside the run's | what only it says is missing
 sparsecore_ops | ops of SparseCores | they are in ops alone: no launch, no step, no part in the time split
 truncated | the file ends, or stops making sense, before its end | what follows is missing
 uneven_ends | members of one synchronous collective end over 1 us apart | clocks disagree: its skew is NULL

@@ -100,6 +100,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *_card_problem(run),
             *_refusals(refused),
             *_replacements(run),
+            *_others(run),
             *from_dumps,
             *_missing_devices(row, run.name),
             *_missing_hosts(manifest, built.hosts, run.name),
@@ -187,6 +188,14 @@ def _replacements(run: RunFiles) -> list[Issue]:
     return [
         Issue("warning", "xplane_replaced", f"{reason}; {advice}", path)
         for path, reason in run.replaced
+    ]
+
+
+def _others(run: RunFiles) -> list[Issue]:
+    """Traces of other kinds in the run's folders: what only they say is missing."""
+    message = "which is not read; export an xplane or a Chrome trace (JSON) from its profiler"
+    return [
+        Issue("warning", "other_container", f"{what}, {message}", path) for path, what in run.others
     ]
 
 

@@ -143,7 +143,9 @@ def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list
         )
         return []
     paths = tuple(path for run in runs for path in run.paths)
-    return [RunFiles(name, paths, spares=tuple(spare for run in runs for spare in run.spares))]
+    spares = tuple(spare for run in runs for spare in run.spares)
+    others = dict(other for run in runs for other in run.others)
+    return [RunFiles(name, paths, spares=spares, others=tuple(others.items()))]
 
 
 def _each(

@@ -8,10 +8,10 @@ import os
 import pyarrow as pa
 import pytest
 
-from tests.ingest.traces import tpu_trace, write
+from tests.ingest.traces import rows, tpu_trace, write
 from xlahouse.capture.errors import TraceFormatError, XlahouseError
 from xlahouse.ingest.discover import RunFiles, Source, find_runs, run_id_of
-from xlahouse.ingest.run import ingest_paths
+from xlahouse.ingest.run import IngestError, ingest_paths
 
 
 def touch(root, *names):
@@ -157,6 +157,23 @@ def test_traces_of_other_kinds_are_named(tmp_path, name, what):
     for place in (path, str(tmp_path / "in")):
         with pytest.raises(XlahouseError, match=f"{name}: {what}.*not read; export"):
             find_runs(place)
+
+
+def test_traces_of_other_kinds_beside_a_run_are_its_finding_elsewhere_a_problem(tmp_path):
+    session = tmp_path / "in/plugins/profile/s"
+    for name in ("a.xplane.pb", "b.xplane.riegeli", "sessions.db"):
+        write(session / name, tpu_trace())
+    write(tmp_path / "in/else/c.nsys-rep", b"x")
+    with pytest.raises(IngestError) as error:
+        ingest_paths([str(tmp_path / "in")], str(tmp_path / "wh"))
+    (problem,) = error.value.problems
+    assert problem.startswith(f"{tmp_path}/in/else/c.nsys-rep: an Nsight Systems report, which is")
+    assert [result.name for result in error.value.results] == ["a"]
+    issues = rows(tmp_path / "wh", "issues").filter(code="other_container")
+    assert issues.select("source", "severity", "count").rows() == [
+        (str(session / "b.xplane.riegeli"), "warning", 1)
+    ]
+    assert issues["message"].item().startswith("a Riegeli file, which is not read; export")
 
 
 @pytest.mark.parametrize(
