@@ -46,7 +46,7 @@ events_capped | a Chrome export that reached its exporter's limit of events | la
 hlo_dump_ambiguous | several dumps or programs have one name, and no id tells which is which | none of these dumps is used
 hosts_missing | the manifest names more hosts than left a trace | their devices and transfers are missing
 kernel_without_op | GPU kernels that name no HLO op | they are ops by their own name, without layer and source
-kind_inferred | a GPU kernel's name alone says that it is a collective | kind by name; no payload, no group
+kind_inferred | no HLO says what a collective is: a GPU kernel's name does, or name and shapes of what wraps it | kind by name and shapes; a kernel has no payload; no group
 launch_unknown | calls that launched GPU kernels lie in no execution that can be told from others | those kernels have no launch and no step
 marker_incomplete | step markers without request or step number | their requests have no latency
 mended_event | Chrome events with a damaged name or argument, whose times can be trusted | they are kept; damaged text may be wrong

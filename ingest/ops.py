@@ -165,9 +165,12 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
 def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
     """Category, kind and role where no HLO decides: by the instruction's text, the category, the name."""
     base = pl.col("opcode_text").str.replace(r"-(?:start|update|done)$", "")
+    told = pl.col("hlo_category").str.replace(" fusion", "", literal=True)
+    told = told.replace("all-reduce-scatter", "reduce-scatter")
     kind = pl.coalesce(
         pl.when(base.is_in(KINDS)).then(base),
-        pl.when(pl.col("hlo_category").is_in([*KINDS, "send-recv"])).then("hlo_category"),
+        pl.when(told.is_in([*KINDS, "send-recv"])).then(told),
+        "kind",
     )
     # What a wrapper does stands in its name alone where the computation that it calls is not known.
     wraps = pl.col("opcode_text").str.contains(r"^(?:fusion|call|async)(?:-(?:start|done))?$")
@@ -176,9 +179,11 @@ def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
         pl.when(stem.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _STEMS.items()
     )
     unknown = pl.col("inferred_category")
+    wrapped = _payload_of_wrapped(kind)
     role = pl.col("opcode_text").str.extract(r"-(start|update|done)$")
     return ops.with_columns(
         kind=pl.when(unknown).then(kind).otherwise("kind"),
+        payload_bytes=pl.when(unknown).then(wrapped).otherwise("payload_bytes"),
         role=pl.when(unknown).then(role).otherwise("role"),
         start_op=pl.when(unknown).then("operand_text").otherwise("start_op"),
         category=pl.coalesce(
@@ -187,6 +192,19 @@ def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
             *by_name,
             pl.lit("compute"),
         ),
+    )
+
+
+def _payload_of_wrapped(kind: pl.Expr) -> pl.Expr:
+    """Payload (METRICS, Bytes) of what a wrapper moves; NULL where its shapes do not fit the kind."""
+    taken, given = pl.col("operand_bytes"), pl.col("result_bytes")
+    return (
+        pl.when((kind == "all-gather") & (given > taken))
+        .then(given)
+        .when((kind == "reduce-scatter") & (given < taken))
+        .then(taken)
+        .when(~kind.is_in(["all-gather", "reduce-scatter"]) & (given == taken))
+        .then(taken)
     )
 
 

@@ -13,6 +13,7 @@ from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.groups import GroupError, connected, device_groups, device_pairs
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_ops import OpFacts, op_facts
+from xlahouse.ingest.wrapped_text import wrapped
 
 FACTS: dict[str, Any] = {
     "program_id": pl.UInt64,
@@ -25,6 +26,8 @@ FACTS: dict[str, Any] = {
     "kind": pl.String,
     "dtype": pl.String,
     "payload_bytes": pl.Int64,
+    "operand_bytes": pl.Int64,  # of wrappers whose computation is not known (wrapped_text.Wrapped)
+    "result_bytes": pl.Int64,
     "transfer_op": pl.String,  # the instruction that transfers: the op itself, or one that it wraps
     "layer": pl.Int64,
     "component": pl.String,
@@ -86,6 +89,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
             continue
         rows.extend(found)
         rows.issues += _assignment_issues(program, found, source)
+        rows.issues += _wrapper_issues(program, found, source)
         if program.assignment is not None:
             logical_ids.update(device for row in program.assignment.devices for device in row)
     logical_ids.update(row["logical_id"] for row in rows.groups)
@@ -103,6 +107,7 @@ def _of_program(program: Program, source: str) -> _Rows:
     rows = _Rows(instructions=hlo.instruction_rows(program))
     for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
         if instruction.id in program.opaque:  # what it does stands where it is not known
+            rows.ops.append(_opaque_row(program, instruction, row))
             continue
         facts = op_facts(program, instruction)
         rows.ops.append(_fact_row(facts, row))
@@ -120,6 +125,24 @@ def _of_program(program: Program, source: str) -> _Rows:
     return rows
 
 
+def _opaque_row(program: Program, instruction: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """What the text of a wrapper tells; its category is left to what else is known of the op."""
+    taken = {name: row[name] for name in ("program_id", "module", "op", "opcode", *_SCOPE)}
+    return dict.fromkeys(FACTS) | taken | vars(wrapped(program, instruction))
+
+
+def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+    """Transfers whose kind stands in no HLO."""
+    count = sum(row["kind"] is not None and row["category"] is None for row in rows.ops)
+    if not count:
+        return []
+    message = (
+        f"{program.module}: ops that wrap a transfer which the trace does not hold: its kind and size "
+        "are those that name and shapes of the wrapper tell"
+    )
+    return [Issue("warning", "kind_inferred", message, source, count)]
+
+
 def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     """What groups rest on where nothing says which device runs which partition."""
     if not rows.groups or (program.assignment is not None and not program.assignment_assumed):
@@ -135,7 +158,8 @@ def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
     taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE)}
     found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
     taken["transfer_op"] = found
-    return taken | {name: getattr(facts, name) for name in FACTS if name not in taken}
+    told = {name: getattr(facts, name, None) for name in FACTS if name not in taken}
+    return taken | told
 
 
 def _participants(

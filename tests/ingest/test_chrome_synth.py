@@ -21,6 +21,8 @@ TABLES = {
         "start_ps",
         "duration_ps",
         "self_ps",
+        "layer",
+        "component",
     ],
     "collectives": ["device_id", "op", "kind", "dtype", "payload_bytes", "group_size", "start_ps"],
     "launches": [
@@ -67,6 +69,20 @@ def test_an_export_says_what_its_xplane_says(tmp_path, name):
     assert table(tmp_path / "x", "ops")
     for each in TABLES:
         assert table(tmp_path / "c", each) == table(tmp_path / "x", each), each
+
+
+@pytest.mark.parametrize("name", ["fsdp_exposed", "sp_fused"])
+def test_a_wrapped_transfer_has_kind_and_size_but_no_group(tmp_path, name):
+    ingest_both(name, tmp_path)
+    assert table(tmp_path / "c", "ops") == table(tmp_path / "x", "ops")
+    known = ["device_id", "op", "kind", "dtype", "payload_bytes", "start_ps", "duration_ps"]
+    exported, whole = (rows(tmp_path / root, "collectives") for root in "cx")
+    assert exported.select(known).sort(known).equals(whole.select(known).sort(known))
+    wraps = "async-start" if name == "fsdp_exposed" else "reduce-scatter"
+    of_wrappers = exported.filter(pl.col("op").str.starts_with(wraps))
+    assert of_wrappers.height > 0
+    assert of_wrappers["group_size"].null_count() == of_wrappers.height
+    assert "kind_inferred" in rows(tmp_path / "c", "issues")["code"].to_list()
 
 
 def test_ops_outside_every_module_have_times_but_no_program(tmp_path):

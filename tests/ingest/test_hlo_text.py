@@ -283,7 +283,8 @@ def test_loose_instructions():
     facts = gather([read.program], "run")
     assert [issue.code for issue in facts.issues] == ["device_assignment_unknown"]
     ops = {row["op"]: row for row in facts.ops.to_dicts()}
-    assert set(ops) == {"psum.896", "copy-start.1", "copy-done.1"}  # of a fusion nothing is known
+    assert set(ops) == {"psum.896", "copy-start.1", "copy-done.1", "fusion.9"}
+    assert (ops["fusion.9"]["category"], ops["fusion.9"]["kind"]) == (None, None)  # not known
     assert (ops["psum.896"]["kind"], ops["psum.896"]["payload_bytes"]) == ("all-reduce", 10_485_760)
     assert ops["copy-done.1"]["start_op"] == "copy-start.1"
     assert [row["op"] for row in facts.instructions] == [
