@@ -7,8 +7,8 @@ import polars as pl
 
 from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.spans import Integers, merge_spans
+from xlahouse.ingest.stretches import STEP, Merged, busy_stretches, inside_windows
 
-_STEP = ["device_id", "request", "step"]
 # In the order in which an instant of several belongs to one of them.
 _CLASSES = ("compute", "collective", "copy_running", "sync_wait")
 
@@ -41,15 +41,24 @@ def launch_spans(ops: PlacedOps) -> pl.DataFrame:
     return pl.concat([spans.drop("launch"), of_launch[spans["launch"]]], how="horizontal")
 
 
-def device_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
-    """The device_steps table without run_id, by device and start.
+def split_steps(
+    spans: pl.DataFrame, busy: pl.DataFrame, launches: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables device_steps and busy_stretches without run_id, by device and start.
 
     Args:
         spans: as launch_spans gives them; those of one step are joined.
         busy: the devices' busy_intervals.
+        launches: device_id, request, step, start_ps, duration_ps, of these devices and others.
     """
     steps = _windows(spans)
-    inside = _inside(steps, busy)
+    split, merged = _split(steps, busy)
+    return split, busy_stretches(steps, merged, launches)
+
+
+def _split(steps: pl.DataFrame, busy: pl.DataFrame) -> tuple[pl.DataFrame, Merged]:
+    """(device_steps, the merged times in which any of the classes runs)."""
+    inside = inside_windows(steps, busy)
     number, start, duration = (
         inside[name].to_numpy() for name in ("number", "start_ps", "duration_ps")
     )
@@ -61,10 +70,10 @@ def device_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
     unions = []  # time in which one of the classes up to this one runs
     for of in kinds.values():
         reached = reached | of
-        merged, _, lengths = merge_spans(number[reached], start[reached], duration[reached])
-        unions.append(_sums(merged, lengths, steps.height))
+        merged = merge_spans(number[reached], start[reached], duration[reached])
+        unions.append(_sums(merged[0], merged[2], steps.height))
     _, to_transfer, to_copy, to_wait = unions
-    return steps.drop("number", "end_ps").with_columns(
+    split = steps.drop("number", "end_ps").with_columns(
         compute_ps=pl.Series(alone["compute"]),
         collective_ps=pl.Series(alone["collective"]),
         overlapped_ps=pl.Series(alone["compute"] + alone["collective"] - to_transfer),
@@ -72,6 +81,7 @@ def device_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
         exposed_copy_ps=pl.Series(to_copy - to_transfer),
         sync_wait_ps=pl.Series(to_wait - to_copy),
     )
+    return split, merged
 
 
 def _windows(spans: pl.DataFrame) -> pl.DataFrame:
@@ -84,7 +94,7 @@ def _windows(spans: pl.DataFrame) -> pl.DataFrame:
     several = phase.min() != phase.max()
     marked = phase.is_in(_MARKED)
     return (
-        spans.group_by(_STEP)
+        spans.group_by(STEP)
         .agg(pl.when(several).then(pl.lit("mixed")).otherwise(phase.min()).alias("phase"),
              start.min(), end.max(),
              start.filter(marked).min().alias("pass_start_ps"),
@@ -95,20 +105,6 @@ def _windows(spans: pl.DataFrame) -> pl.DataFrame:
         .with_columns(duration_ps=end - start)
         .with_row_index("number")
     )  # fmt: skip
-
-
-def _inside(steps: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
-    """number (of the step), category, start_ps, duration_ps: what of each interval is in its window."""
-    window = steps.select(*_STEP, "number", from_ps="start_ps", to_ps="end_ps")
-    start = pl.max_horizontal("start_ps", "from_ps")
-    end = pl.min_horizontal(pl.col("start_ps") + pl.col("duration_ps"), "to_ps")
-    return (
-        busy.join(window, on=_STEP, nulls_equal=True)
-        .select(
-            pl.col("number").cast(pl.Int64), "category", start_ps=start, duration_ps=end - start
-        )
-        .filter(pl.col("duration_ps") > 0)
-    )
 
 
 def _sums(number: Integers, duration: Integers, count: int) -> Integers:

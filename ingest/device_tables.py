@@ -11,7 +11,7 @@ from xlahouse.ingest import frames
 from xlahouse.ingest.busy import busy_intervals
 from xlahouse.ingest.collectives import BARRIER, Transfers, find_transfers
 from xlahouse.ingest.decode import DecodeError
-from xlahouse.ingest.device_steps import device_steps, launch_spans
+from xlahouse.ingest.device_steps import launch_spans, split_steps
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.op_events import OpEvents, join_kinds
 from xlahouse.ingest.op_table import op_pieces
@@ -72,7 +72,7 @@ def batches(planes: Sequence[PlaneEvents]) -> Iterator[list[PlaneEvents]]:
 def finish_planes(
     planes: Sequence[PlaneEvents], shared: Shared, writer: RunWriter, part: int
 ) -> Finished:
-    """Write ops, busy intervals, device steps, host events and counters of some planes.
+    """Write ops, busy intervals and stretches, device steps, host events and counters of some planes.
 
     Args:
         planes: the planes, shifted to the run's time zero.
@@ -99,9 +99,11 @@ def finish_planes(
     candidates = ops.rows(ops.of_kinds(is_transfer & ~pl.col("on_async_line")))
     transfers = find_transfers(candidates, *_working_and_barriers(ops))
     busy = busy_intervals(ops, transfers.rows)
+    steps, stretches = split_steps(launch_spans(ops), busy, shared.launches)
     for name, table in (
         ("busy_intervals", busy),
-        ("device_steps", device_steps(launch_spans(ops), busy)),
+        ("busy_stretches", stretches),
+        ("device_steps", steps),
     ):
         moved = table.with_columns(pl.col("device_id") + shared.device_offset)
         writer.write(name, moved, part, in_order=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LAYOUT_VERSION = 1
-INGEST_VERSION = 5
+INGEST_VERSION = 6
 
 
 @lru_cache(maxsize=1)
@@ -267,6 +267,23 @@ step int forward pass within the request; in a run without markers the launch in
 category str compute, collective, copy_running, sync_wait; masked: compute of empty pipeline ticks, again
 start_ps int start
 duration_ps int duration
+"""),
+        ("device_id", "start_ps"),
+    ),
+    Table(
+        "busy_stretches",
+        "time in a step's window in which a device is busy throughout, with the idle time before it",
+        _columns("""
+run_id str run
+device_id int device
+request int number of the request; NULL without a marker
+step int forward pass; NULL on a device without any
+start_ps int start; a window's first row starts with the window
+duration_ps int length; 0 where the device stays idle: a launch begins or ends, or the window ends
+idle_ps int idle time directly before, back to the row before
+gap_before_ps int time of the same gap before that idle time; 0 unless a launch begins or ends in the gap
+gap_after_ps int time of the same gap from this row on; 0 unless a launch begins or ends in the gap
+in_launch bool a launch of the step is open in the idle time; NULL where there is none
 """),
         ("device_id", "start_ps"),
     ),

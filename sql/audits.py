@@ -321,6 +321,39 @@ AUDITS = (
         """,
     ),
     Audit(
+        "stretches_fill_their_steps",
+        "a step is not its busy stretches and the idle times before them, one after the other; where an"
+        " older xlahouse ingested the run, ingest it again",
+        """
+        with followed as (
+            select *, lag(start_ps + duration_ps) over (
+                    partition by run_id, device_id, request, step order by start_ps
+                ) as reached_ps
+            from busy_stretches
+        ),
+        summed as (
+            select run_id, device_id, request, step, min(start_ps) as start_ps,
+                sum(duration_ps) as busy_ps, sum(idle_ps) as idle_ps,
+                sum(case when reached_ps <> start_ps - idle_ps then 1 else 0 end) as jumps
+            from followed
+            group by run_id, device_id, request, step
+        ),
+        split as (
+            select *,
+                compute_ps + collective_ps - overlapped_ps + exposed_copy_ps + sync_wait_ps as busy_ps
+            from device_steps
+        )
+        select s.run_id, s.device_id, s.request, s.step, s.duration_ps as window_ps, s.busy_ps,
+            k.busy_ps as in_stretches_ps, k.idle_ps, k.jumps
+        from split as s
+        left join summed as k
+            on k.run_id = s.run_id and k.device_id = s.device_id
+            and k.request is not distinct from s.request and k.step is not distinct from s.step
+        where k.start_ps is distinct from s.start_ps or k.busy_ps is distinct from s.busy_ps
+            or k.idle_ps is distinct from s.duration_ps - s.busy_ps or k.jumps > 0
+        """,
+    ),
+    Audit(
         "self_time_fits_its_line",
         "ops of a line have more time for themselves than the line lasts, or less than none",
         """

@@ -1,4 +1,4 @@
-"""Fills the table device_steps of small warehouses from their ops and busy intervals, as ingest does."""
+"""Fills device_steps and busy_stretches of small warehouses from their other tables, as ingest does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from xlahouse.ingest.device_steps import device_steps
+from xlahouse.ingest.device_steps import split_steps
+from xlahouse.ingest.spans import merge_spans
+from xlahouse.ingest.stretches import busy_stretches, inside_windows
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _INTEGERS = ("device_id", "request", "step", "start_ps", "duration_ps")
@@ -15,19 +17,46 @@ _TEXTS = ("run_id", "phase", "category")
 
 
 def with_device_steps(tables: Rows) -> dict[str, Sequence[Mapping[str, Any]]]:
-    """The tables and device_steps, where they have ops and do not give it themselves."""
-    if "device_steps" in tables or not tables.get("ops"):
-        return dict(tables)
-    ops, busy = (_frame(tables.get(name, ())) for name in ("ops", "busy_intervals"))
+    """The tables, and where they do not give them device_steps of ops and busy_stretches of steps."""
+    filled = dict(tables)
+    if "device_steps" not in tables and tables.get("ops"):
+        filled["device_steps"], filled["busy_stretches"] = _split(tables)
+    elif tables.get("device_steps"):
+        filled["busy_stretches"] = _stretches(tables)
+    return {**filled, **tables}
+
+
+def _split(tables: Rows) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    ops, *rest = (_frame(tables.get(name, ())) for name in ("ops", "busy_intervals", "launches"))
     spans = ops.filter(pl.col("category") != "control").with_columns(
         end_ps=pl.col("start_ps") + pl.col("duration_ps")
     )
-    rows = [
-        {"run_id": run_id, **row}
-        for run_id in spans["run_id"].unique(maintain_order=True)
-        for row in device_steps(*(each.filter(run_id=run_id) for each in (spans, busy))).to_dicts()
-    ]
-    return {**tables, "device_steps": rows}
+    steps, stretches = [], []
+    for run_id in spans["run_id"].unique(maintain_order=True):
+        split = split_steps(*(each.filter(run_id=run_id) for each in (spans, *rest)))
+        for rows, table in zip((steps, stretches), split, strict=True):
+            rows += [{"run_id": run_id, **row} for row in table.to_dicts()]
+    return steps, stretches
+
+
+def _stretches(tables: Rows) -> list[dict[str, Any]]:
+    steps, busy, launches = (
+        _frame(tables.get(name, ())) for name in ("device_steps", "busy_intervals", "launches")
+    )
+    rows = []
+    for run_id in steps["run_id"].unique(maintain_order=True):
+        windows = (
+            steps.filter(run_id=run_id)
+            .with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
+            .with_row_index("number")
+        )
+        inside = inside_windows(windows, busy.filter(pl.col("category") != "masked", run_id=run_id))
+        merged = merge_spans(
+            *(inside[name].to_numpy() for name in ("number", "start_ps", "duration_ps"))
+        )
+        found = busy_stretches(windows, merged, launches.filter(run_id=run_id))
+        rows += [{"run_id": run_id, **row} for row in found.to_dicts()]
+    return rows
 
 
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -2,11 +2,11 @@
 -- A gap is a time within the window in which nothing of the step runs on the device (device_time's
 -- idle), of any length; SparseCores are left out. What others did meanwhile is told by differences
 -- of running totals at its ends: the time with no device of the peer group busy, and with none of
--- the own stage, within the same step. A gap is cut where a launch of the step begins or ends on the
--- device, so that the time with an open launch is told too.
+-- the own stage, within the same step. busy_stretches cuts a gap where a launch of the step begins or
+-- ends on the device, so that the time with an open launch is told too.
 with windows as (
     select
-        w.window_key, w.run_id, w.device_id, w.request, w.step, w.start_ps, w.end_ps, g.stages,
+        w.window_key, w.run_id, w.device_id, w.request, w.step, g.stages,
         min(w.window_key) over (
             partition by w.run_id, w.request, w.step, g.peer_group
         ) as group_key,
@@ -17,154 +17,88 @@ with windows as (
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 
-launch_edges as (
-    select run_id, device_id, request, step, start_ps as at_ps, 1 as opened
-    from launches
-    union all
-    select run_id, device_id, request, step, start_ps + duration_ps, -1
-    from launches
-),
-
 marks as (
     select
         w.window_key, w.group_key, w.stage_key, w.stages,
-        greatest(b.start_ps, w.start_ps) as start_ps,
-        least(b.start_ps + b.duration_ps, w.end_ps) as end_ps,
-        0 as is_first
+        s.start_ps,
+        s.start_ps + s.duration_ps as end_ps,
+        s.idle_ps, s.gap_before_ps, s.gap_after_ps,
+        case when s.in_launch then 1 else 0 end as in_launch
     from windows as w
-    inner join busy_intervals as b
-        on b.run_id = w.run_id and b.device_id = w.device_id
-        and b.request is not distinct from w.request and b.step is not distinct from w.step
-    where b.category <> 'masked'
-    union all
-    select window_key, group_key, stage_key, stages, start_ps, start_ps, 1
-    from windows
-    union all
-    select window_key, group_key, stage_key, stages, end_ps, end_ps, 0
-    from windows
+    inner join busy_stretches as s
+        on s.run_id = w.run_id and s.device_id = w.device_id
+        and s.request is not distinct from w.request and s.step is not distinct from w.step
 ),
 
--- A mark ends a gap where it starts past all that is earlier; of several at one time the first does.
-on_device as (
-    select
-        *,
-        max(end_ps) over (
-            partition by window_key order by start_ps
-            rows between unbounded preceding and 1 preceding
-        ) as reached_ps
-    from marks
-    where start_ps <= end_ps
-),
-
-edges as (
-    select
-        w.window_key, w.group_key, w.stage_key, w.stages, e.opened,
-        least(greatest(e.at_ps, w.start_ps), w.end_ps) as at_ps
-    from windows as w
-    inner join launch_edges as e
-        on e.run_id = w.run_id and e.device_id = w.device_id
-        and e.request is not distinct from w.request and e.step is not distinct from w.step
-),
-
-with_edges as (
-    select
-        window_key, group_key, stage_key, stages, start_ps, end_ps, is_first,
-        case when is_first = 0 and start_ps > reached_ps then reached_ps end as gap_start_ps,
-        0 as is_edge, 0 as opened
-    from on_device
-    union all
-    select
-        window_key, group_key, stage_key, stages, at_ps, at_ps, 0, null, 1, opened
-    from edges
-),
-
--- Where there is one stage, the group says it all.
+-- Where there is one stage, the group says it all. The last digit says which of the two it is.
 levels as (
     select
-        window_key, start_ps, end_ps, is_first, gap_start_ps, is_edge, opened, 2 * group_key as key,
-        case when stages > 1 then 1 else 0 end as staged
-    from with_edges
+        2 * window_key as row_key, 2 * group_key as key,
+        case when stages > 1 then 1 else 0 end as staged,
+        start_ps, end_ps, idle_ps, gap_before_ps, gap_after_ps, in_launch
+    from marks
     union all
     select
-        window_key, start_ps, end_ps, is_first, gap_start_ps, is_edge, opened, 2 * stage_key + 1, 1
-    from with_edges
+        2 * window_key + 1, 2 * stage_key + 1, 1, start_ps, end_ps, idle_ps, gap_before_ps,
+        gap_after_ps, in_launch
+    from marks
     where stages > 1
 ),
 
-in_group as (
+reached as (
     select
         *,
         max(end_ps) over (
             partition by key order by start_ps rows between unbounded preceding and 1 preceding
-        ) as group_reached_ps
+        ) as reached_ps
     from levels
 ),
 
 totals as (
     select
-        window_key, start_ps, is_first, gap_start_ps, is_edge, opened, staged,
-        key % 2 as of_stage,
+        row_key, staged, start_ps, idle_ps, gap_before_ps, gap_after_ps, in_launch,
         cast(
             coalesce(
-                sum(greatest(start_ps - group_reached_ps, 0)) over (
-                    partition by key order by start_ps
-                ),
+                sum(greatest(start_ps - reached_ps, 0)) over (partition by key order by start_ps),
                 0
             ) as bigint
         ) as idle_so_far_ps
-    from in_group
+    from reached
 ),
 
--- While a device is busy its group is: between two of these marks the total grows in gaps only.
+-- While a device is busy its group is: from one row of a device to its next the total grows only in
+-- the idle time between the two.
 pieces as (
     select
         *,
         idle_so_far_ps - lag(idle_so_far_ps) over (
-            partition by window_key, of_stage order by start_ps, is_first desc, is_edge desc
-        ) as group_idle_ps,
-        lag(is_edge) over (
-            partition by window_key, of_stage order by start_ps, is_first desc, is_edge desc
-        ) as after_edge,
-        sum(opened) over (
-            partition by window_key, of_stage order by start_ps, is_first desc, is_edge desc
-            rows between unbounded preceding and 1 preceding
-        ) as open_launches
+            partition by row_key order by start_ps
+        ) as nobody_ps
     from totals
-    where gap_start_ps is not null or is_first = 1 or is_edge = 1
 ),
 
--- The pieces of a gap end with the mark that ends it. Few gaps are cut.
-cut as (
-    select
-        *,
-        min(case when gap_start_ps is not null then start_ps end) over (
-            partition by window_key order by start_ps, is_first desc, is_edge desc
-            rows between current row and unbounded following
-        ) as gap_end_ps
-    from pieces
-    where is_edge = 1 or after_edge = 1 or staged = 1
-),
-
+-- Few gaps are cut.
 gaps as (
     select
-        window_key, gap_start_ps,
+        row_key // 2 as window_key,
+        start_ps - idle_ps as gap_start_ps,
         start_ps as gap_end_ps,
-        case when open_launches > 0 then group_idle_ps else 0 end as open_idle_ps,
-        group_idle_ps,
+        case when in_launch = 1 then nobody_ps else 0 end as open_idle_ps,
+        nobody_ps as group_idle_ps,
         0 as stage_idle_ps
     from pieces
-    where gap_start_ps is not null and after_edge = 0 and staged = 0
+    where idle_ps > 0 and staged = 0 and gap_before_ps = 0 and gap_after_ps = 0
     union all
     select
-        window_key,
-        max(gap_start_ps),
-        gap_end_ps,
-        sum(case when of_stage = 0 and open_launches > 0 then group_idle_ps else 0 end),
-        sum(case when of_stage = 0 then group_idle_ps else 0 end),
-        sum(case when of_stage = 1 then group_idle_ps else 0 end)
-    from cut
-    where gap_end_ps is not null
-    group by window_key, gap_end_ps
+        row_key // 2,
+        start_ps - idle_ps - gap_before_ps,
+        start_ps + gap_after_ps,
+        sum(case when row_key % 2 = 0 and in_launch = 1 then nobody_ps else 0 end),
+        sum(case when row_key % 2 = 0 then nobody_ps else 0 end),
+        sum(case when row_key % 2 = 1 then nobody_ps else 0 end)
+    from pieces
+    where idle_ps > 0 and (staged = 1 or gap_before_ps > 0 or gap_after_ps > 0)
+    group by row_key // 2, start_ps - idle_ps - gap_before_ps, start_ps + gap_after_ps
 )
 
 select

@@ -7,7 +7,12 @@
 -- spent on empty microbatches, measured where ticks are marked, else ideal; and fill_drain_ps, the
 -- time that the step was under way on other stages only, before and after the device's own window.
 -- Waits in barriers are no idle time: sync_wait has them by axis. SparseCores are left out.
-with windows as (
+with told_runs as (
+    -- Of a run that an older xlahouse ingested idle times are not known: it has no rows.
+    select run_id from busy_stretches group by run_id
+),
+
+windows as (
     select
         w.window_key, w.run_id, w.device_id, w.request, w.step, w.phase, w.start_ps, w.end_ps,
         g.inferred, g.stages,
@@ -16,6 +21,7 @@ with windows as (
         max(w.end_ps) over (partition by w.run_id, w.request, w.step, g.peer_group)
             as group_end_ps
     from _step_window_v1 as w
+    inner join told_runs as r on r.run_id = w.run_id
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 

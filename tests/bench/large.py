@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xlahouse.ingest.device_steps import device_steps
+from xlahouse.ingest.device_steps import split_steps
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
 
 DP, TP = 2, 4
@@ -33,7 +33,7 @@ def write_large(root: Path, collectives: int, ops: bool = True) -> Path:
 
     Each step computes, meets over tp 48 times and over dp twice; what a device does starts at times
     that are drawn, so that hardly two intervals are of one length. Without `ops`, the tables `ops`,
-    `busy_intervals` and `device_steps` are empty.
+    `busy_intervals`, `busy_stretches` and `device_steps` are empty.
     """
     steps = collectives // DEVICES // A_STEP
     files: list[dict[str, Any]] = []
@@ -82,18 +82,21 @@ def _parts(steps: int, ops: bool) -> Iterator[tuple[str, int, dict[str, Any]]]:
     for device in range(DEVICES):
         drawn = np.random.default_rng(device)
         at = _steps(steps) | {"device_id": device}
-        yield "launches", device, at | {
+        launches = at | {
             "launch": np.arange(steps), "launch_instance": np.arange(steps),
             "program_id": PROGRAM, "module": "jit_step", "duration_ps": STEP_PS - SLOT_PS,
             "start_ps": np.arange(steps) * STEP_PS, "enqueue_ps": np.arange(steps) * STEP_PS - 5000,
         }  # fmt: skip
+        yield "launches", device, launches
         collectives = _collectives(steps, device, drawn)
         yield "collectives", device, collectives
         if ops:
             every, busy = _ops(collectives, drawn), _busy(collectives, drawn)
             yield "ops", device, every
             yield "busy_intervals", device, busy
-            yield "device_steps", device, _device_steps(every, busy)
+            split, stretches = _split_steps(every, busy, launches)
+            yield "device_steps", device, split
+            yield "busy_stretches", device, stretches
 
 
 def _steps(steps: int) -> dict[str, Any]:
@@ -192,10 +195,13 @@ def _busy(collectives: dict[str, Any], drawn: np.random.Generator) -> dict[str, 
     }  # fmt: skip
 
 
-def _device_steps(ops: dict[str, Any], busy: dict[str, Any]) -> dict[str, Any]:
-    """What ingest makes of the ops and the busy intervals of a device."""
+def _split_steps(
+    ops: dict[str, Any], busy: dict[str, Any], launches: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ingest makes of the ops, the busy intervals and the launches of a device."""
     spans = pl.DataFrame({name: ops[name] for name in ("request", "step", "phase", "start_ps")})
     spans = spans.with_columns(
         end_ps=pl.col("start_ps") + ops["duration_ps"], device_id=ops["device_id"]
     )
-    return device_steps(spans, pl.DataFrame(busy)).to_dict(as_series=False)
+    split, stretches = split_steps(spans, pl.DataFrame(busy), pl.DataFrame(launches))
+    return split.to_dict(as_series=False), stretches.to_dict(as_series=False)

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xlahouse.ingest.device_steps import device_steps, launch_spans
+from xlahouse.ingest.device_steps import launch_spans, split_steps
 from xlahouse.ingest.placed_ops import PlacedOps
 
 SPAN = dict.fromkeys(("device_id", "request", "step"), pl.Int64) | {
@@ -20,6 +20,7 @@ BUSY = dict.fromkeys(("device_id", "request", "step"), pl.Int64) | {
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
 }
+LAUNCHES = pl.DataFrame(schema={name: BUSY[name] for name in BUSY if name != "category"})
 CLASSES = ("compute", "collective", "copy_running", "sync_wait")
 INTERVALS = st.lists(
     st.tuples(st.sampled_from((*CLASSES, "masked")), st.integers(0, 40), st.integers(1, 15)),
@@ -32,7 +33,7 @@ def split(spans, busy):
         pl.DataFrame(rows, schema=schema, orient="row")
         for rows, schema in ((spans, SPAN), (busy, BUSY))
     )
-    return device_steps(*frames)
+    return split_steps(*frames, LAUNCHES)[0]
 
 
 def merged(intervals):

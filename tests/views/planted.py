@@ -69,11 +69,6 @@ HARMLESS: dict[str, dict[str, str]] = {
     "_idle_cause_v1": {
         "levels: GTE": "with one stage the level is not looked at",
         "levels: 2 *": "any numbers that keep groups and stages apart",
-        "with_edges: GTE": "a gap of no length adds nothing",
-        "with_edges: 0 AS is_edge with 1": "each gap is then put together, of one piece",
-        "with_edges: SELECT window_key, group_key, stage_key, stages, at_ps, at_ps, 0, NULL, 1"
-        ", opened FROM edges with 1": "no piece lies between marks at one time",
-        "pieces: no of_stage in PARTITION BY": "with several stages gaps are put together anyway",
         "gaps: 0 AS stage_idle_ps with 1": "with one stage it is not looked at",
     },
     "_masked_work_v1": {

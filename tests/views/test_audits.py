@@ -100,6 +100,21 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
             }
         ],
     },
+    # Busy from 0 to 5 and from 8 to 13: 3 idle before the second stretch, and 2 are said.
+    "stretches_fill_their_steps": {
+        "ops": [
+            {**STEP, "start_ps": 0, "duration_ps": 5},
+            {**STEP, "start_ps": 8, "duration_ps": 5},
+        ],
+        "busy_intervals": [
+            {**STEP, "start_ps": 0, "duration_ps": 5},
+            {**STEP, "start_ps": 8, "duration_ps": 5},
+        ],
+        "busy_stretches": [
+            {"device_id": 0, "request": 0, "step": 0, "start_ps": s, "duration_ps": 5, "idle_ps": i}
+            for s, i in ((0, 0), (8, 2))
+        ],
+    },
     "self_time_fits_its_line": {
         "ops": [{**STEP, "line": "XLA Ops", "start_ps": 0, "duration_ps": 5, "self_ps": 6}]
     },
