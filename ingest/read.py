@@ -58,7 +58,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     if space.damaged_at is not None:
         message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
         read.issues.append(Issue("error", "truncated", message, path))
-    unknown = space.unknown + sum(map(unknown_fields, space.planes))
+    unknown = space.unknown + unknown_fields(space.planes)
     if unknown:
         message = "parts of planes under field numbers that the format lacks: newer, or damaged"
         read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))

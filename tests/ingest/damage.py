@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -90,3 +91,14 @@ def silent_loss(whole: Outcome, damaged: Outcome) -> bool:
     if damaged.refusals or damaged.events >= whole.events:
         return False
     return damaged.codes <= whole.codes and damaged.rejected <= whole.rejected
+
+
+def leaves_no_trace(name: str, raw: bytes) -> bool:
+    """Whether damaged text is JSON that nobody can tell from an undamaged file's: whole events are gone."""
+    if not name.endswith(".json"):
+        return False
+    try:
+        json.loads(raw)
+    except ValueError:
+        return False
+    return True

@@ -140,7 +140,23 @@ def test_what_decoders_pass_over_is_counted(field, instead):
     plane = PlaneBuilder("/host:CPU")
     plane.event(plane.line("python"), "work", 0, 5)
     raw = plane.plane.SerializeToString()
-    assert unknown_fields(memoryview(raw)) == 0
+    assert unknown_fields([memoryview(raw)]) == 0
     at = raw.index(field, raw.index(b"/host:CPU"))
     odd = raw[:at] + instead + raw[at + 1 :]
-    assert unknown_fields(memoryview(odd)) == 1
+    assert unknown_fields([memoryview(odd)]) == 1
+
+
+def test_an_event_that_takes_in_the_next_is_counted():
+    """To a decoder the next event is one more stat, of which it drops what does not fit."""
+    plane = PlaneBuilder("/host:CPU")
+    line = plane.line("python")
+    for start in (200, 300, 400):
+        plane.event(line, "work", start, 5)
+    raw = plane.plane.SerializeToString()
+    assert unknown_fields([memoryview(raw)]) == 0
+    event = raw[raw.index(b"\x22\x07\x08") :][:9]  # a tag, a length of 7, and an event
+    assert raw.count(event[:3]) == 3
+    odd = raw.replace(event, b"\x22\x10" + event[2:])  # and the 9 bytes of the next
+    assert unknown_fields([memoryview(odd)]) == 1
+    (plane,) = decode_planes(split_space(space(odd), "a"), "a")
+    assert plane.events.height == 2
