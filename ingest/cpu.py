@@ -6,41 +6,55 @@ so the devices are marked `inferred`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
-from xlahouse.ingest.cpu_chain import Placement, place_events
+from xlahouse.ingest.cpu_chain import Placement, place_acts
+from xlahouse.ingest.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
+from xlahouse.ingest.event_chunks import chunks
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
-from xlahouse.ingest.host import host_event_rows, marker_rows
+from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
-
-END_PREFIX = "end: "
-RENDEZVOUS = "Rendezvous"
 
 
 def has_cpu_ops(plane: Plane) -> bool:
-    """Whether the plane's events name HLO ops."""
-    return not plane.event_stats.texts("hlo_op").is_empty()
+    """Whether the plane's events name HLO ops.
+
+    Raises:
+        DecodeError: a line is damaged.
+    """
+    if "hlo_op" not in plane.stat_names["name"]:
+        return False
+    return any(not chunk.texts("hlo_op").is_empty() for chunk in chunks(plane))
 
 
-def read_cpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
-    """All events of a host plane whose threads ran virtual devices."""
-    events, refused = frames.split_bad_times(plane.named_events)
-    for stat in ("_p", "_c"):
-        numbers = plane.event_stats.numbers(stat).rename({"owner": "event"})
-        events = events.join(numbers, on="event", how="left", maintain_order="left")
-    placement = place_events(_with_op(plane, events))
-    events = placement.events
-    traced = _traced_ops(events)
-    ops = _with_end(traced.drop_nulls("execution"), events)
-    launches = _launches(ops)
+def read_cpu_plane(
+    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
+) -> PlaneEvents:
+    """A host plane whose threads ran virtual devices: ops and launches, and how to read all else.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        again: gives the plane once more, so that it need not be kept.
+    """
+    events = read_cpu_events(plane, host)
+    placement = place_acts(events)
+    acts = placement.acts
+    traced = _traced_ops(acts)
+    ops = _with_end(traced.drop_nulls("execution"), acts)
     # An op's end belongs to its row; so both count as written there.
-    folded = events.join(ops.select(_c="_p"), on="_c", how="semi").filter(
+    folded = acts.join(ops.select(_c="_p"), on="_c", how="semi").filter(
         pl.col("name").str.starts_with(END_PREFIX)
     )
-    in_ops = pl.concat([ops["event"], folded["event"]])
-    is_op = pl.col("event").is_in(in_ops.implode())
-    table = pl.when(is_op).then(pl.lit("ops")).otherwise(pl.lit("host_events"))
+    in_ops = acts.filter(
+        pl.col("event").is_in(pl.concat([ops["event"], folded["event"]]).implode())
+    )
     ordinals = sorted(ops["device_id"].unique().to_list())
     return PlaneEvents(
         devices=[
@@ -48,36 +62,36 @@ def read_cpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
             for number in ordinals
         ],
         ops=ops.pipe(frames.conform, frames.OPS),
-        launches=launches,
-        host_events=host_event_rows(plane, events.filter(~is_op), host),
-        markers=marker_rows(plane, events, host),
-        coverage=frames.coverage_rows(
-            source, plane.name, events.with_columns(table_name=table), refused
-        ),
+        launches=_launches(ops),
+        host_pieces=HostPieces(again, host, elsewhere=_by_line(events, in_ops)),
+        markers=events.markers,
+        coverage=_coverage(events, in_ops["line"].to_numpy(), source),
         issues=[
-            *frames.time_issues(refused, source),
-            *_findings(source, traced.height - ops.height, placement, ops, plane),
+            *events.counts.issues(source),
+            *_findings(source, traced.height - ops.height, placement, ops),
         ],
     )
 
 
-def _with_op(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
-    """Add the HLO op, module, program and (newer XLA) device that an event names."""
-    for column in (
-        plane.event_stats.texts("hlo_op").rename({"hlo_op": "op"}),
-        plane.event_stats.texts("hlo_module").rename({"hlo_module": "module"}),
-        plane.event_stats.numbers("program_id", pl.UInt64),
-        plane.event_stats.numbers("device_ordinal"),
-    ):
-        events = events.join(
-            column, left_on="event", right_on="owner", how="left", maintain_order="left"
-        )
-    return events
+def _by_line(events: CpuEvents, chosen: pl.DataFrame) -> dict[int, NDArray[np.int64]]:
+    """Line -> places on it of chosen events."""
+    firsts = events.counts.firsts
+    return {
+        int(number): rows["event"].to_numpy() - firsts[number]
+        for (number,), rows in chosen.group_by("line")
+    }
 
 
-def _traced_ops(events: pl.DataFrame) -> pl.DataFrame:
+def _coverage(events: CpuEvents, lines: NDArray[np.int64], source: str) -> pl.DataFrame:
+    """Coverage of the plane. lines: of each event that became an op or the end of one."""
+    counts = events.counts
+    in_ops = np.bincount(lines, minlength=len(counts.kept))
+    return counts.coverage(source, {"ops": in_ops, "host_events": counts.kept - in_ops})
+
+
+def _traced_ops(acts: pl.DataFrame) -> pl.DataFrame:
     """Events that name an HLO op; device_id is the place in the execution."""
-    return events.drop_nulls("op").with_columns(
+    return acts.drop_nulls("op").with_columns(
         device_id=pl.coalesce("device_ordinal", "ordinal"),
         launch_key=pl.col("execution"),
         line="thread",
@@ -85,10 +99,10 @@ def _traced_ops(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_end(ops: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _with_end(ops: pl.DataFrame, acts: pl.DataFrame) -> pl.DataFrame:
     """An op that completes on another thread ends where its `end:` event stands, not where it returned."""
     ends = (
-        events.filter(pl.col("name").str.starts_with(END_PREFIX))
+        acts.filter(pl.col("name").str.starts_with(END_PREFIX))
         .drop_nulls("_c")
         .group_by("_c")
         .agg(end_ps=pl.col("start_ps").max())
@@ -120,10 +134,9 @@ def _findings(
     lost: int,
     placement: Placement,
     ops: pl.DataFrame,
-    plane: Plane,
 ) -> list[Issue]:
     devices = ops["device_id"].n_unique()
-    conflicts = _rendezvous_conflicts(plane, placement.events)
+    conflicts = _rendezvous_conflicts(placement.acts)
     found = (
         (
             "warning",
@@ -158,11 +171,10 @@ def _findings(
     ]
 
 
-def _rendezvous_conflicts(plane: Plane, events: pl.DataFrame) -> int:
+def _rendezvous_conflicts(acts: pl.DataFrame) -> int:
     """Rendezvous events on a device that their own list of devices lacks."""
-    names = plane.event_stats.texts("name").rename({"name": "key"})
-    meetings = events.filter(pl.col("name") == RENDEZVOUS).drop_nulls("ordinal")
-    members = pl.col("key").str.extract(r"global_devices=\[([\d,\s]+)\]").str.extract_all(r"\d+")
-    checked = meetings.join(names, left_on="event", right_on="owner").with_columns(members=members)
+    meetings = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["ordinal", "meeting"])
+    members = pl.col("meeting").str.extract(r"global_devices=\[([\d,\s]+)\]")
+    checked = meetings.with_columns(members=members.str.extract_all(r"\d+"))
     absent = ~pl.col("members").list.contains(pl.col("ordinal").cast(pl.String))
     return checked.drop_nulls("members").filter(absent).height

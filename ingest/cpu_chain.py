@@ -20,98 +20,53 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-RECORD, START, STOP = (
-    f"ThreadpoolListener::{name}" for name in ("Record", "StartRegion", "StopRegion")
-)
-EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute$"
-EXECUTE_HELPER = r"^\w*(?:PjRt|Tfrt)\w*::ExecuteHelper$"
-# A program's first closure waits here for the rest; nested executors leave no such event.
-PROGRAM_WAIT = "ThunkExecutor::Execute (wait for completion)"
+from xlahouse.ingest.cpu_events import EXECUTE, EXECUTE_HELPER, PROGRAM_WAIT, CpuEvents
+from xlahouse.ingest.cpu_regions import Regions, open_regions, open_spans
+
 SLOT = ("execution", "ordinal")
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Events with `execution` (event number of the Execute), `ordinal` (place of the device in its
-    device order) and `enqueue_ps`, all NULL where unknown; and how many late starts were ambiguous."""
+    """Acts with `execution` (event number of the Execute), `ordinal` (place of the device in its device
+    order) and `enqueue_ps`, all NULL where unknown; and how many late starts were ambiguous."""
 
-    events: pl.DataFrame
+    acts: pl.DataFrame
     ambiguous: int
 
 
-def place_events(events: pl.DataFrame) -> Placement:
-    """Place the events of a host plane.
-
-    Args:
-        events: event, line, name, start_ps, duration_ps, _p, _c, op, program_id of one host plane.
-    """
-    executes = events.filter(pl.col("name").str.contains(EXECUTE))
-    helpers = events.filter(pl.col("name").str.contains(EXECUTE_HELPER))
-    events = _with_region(events)
-    events = _with_enclosing(_with_enclosing(events, executes, "execute"), helpers, "helper")
-    regions = _regions(events)
-    helper_slots = _helper_slots(events, regions)
-    region_slots, ambiguous = _region_slots(events, regions, helper_slots)
+def place_acts(events: CpuEvents) -> Placement:
+    """Place the acts of a host plane."""
+    acts = events.acts
+    executes = acts.filter(pl.col("name").str.contains(EXECUTE))
+    helpers = acts.filter(pl.col("name").str.contains(EXECUTE_HELPER))
+    acts = acts.with_columns(
+        region=open_regions(events.edges, acts),
+        execute=open_spans(executes, acts),
+        helper=open_spans(helpers, acts),
+    )
+    regions = Regions.of(events, executes, helpers)
+    helper_slots = _helper_slots(acts, regions)
+    region_slots, ambiguous = _region_slots(acts, regions, helper_slots)
     placed = (
-        events.join(helper_slots, on="helper", how="left", maintain_order="left")
+        acts.join(helper_slots, on="helper", how="left", maintain_order="left")
         .join(region_slots, on="region", how="left", maintain_order="left", suffix="_of_region")
         .with_columns(pl.coalesce(name, f"{name}_of_region") for name in SLOT)
-        .join(_enqueues(events, regions), on="execution", how="left", maintain_order="left")
+        .join(_enqueues(acts, regions), on="execution", how="left", maintain_order="left")
     )
     extra = ["execute", "helper", "region", *(f"{name}_of_region" for name in SLOT)]
     return Placement(placed.drop(extra), ambiguous)
 
 
-def _with_region(events: pl.DataFrame) -> pl.DataFrame:
-    """Add `region`: event number of the StartRegion that is open on the event's line, else NULL."""
-    marks = events.filter(pl.col("name").is_in([START, STOP])).sort("start_ps", "event")
-    opened = pl.when(pl.col("name") == START).then("event").alias("region")
-    return events.sort("start_ps", "event").join_asof(
-        marks.select("line", "start_ps", opened),
-        on="start_ps",
-        by="line",
-        check_sortedness=False,
-    )
-
-
-def _with_enclosing(events: pl.DataFrame, spans: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Add a column: event number of the latest span on the event's line that is open at its start."""
-    end = pl.col("start_ps") + pl.col("duration_ps")
-    opened = spans.sort("start_ps").select(
-        "line", "start_ps", pl.col("event").alias(name), until=end
-    )
-    joined = events.join_asof(opened, on="start_ps", by="line", check_sortedness=False)
-    still_open = pl.col("until") >= pl.col("start_ps")
-    return joined.with_columns(pl.when(still_open).then(name).alias(name)).drop("until")
-
-
-def _regions(events: pl.DataFrame) -> pl.DataFrame:
-    """A row a region: region, start_ps, and of the Record that announced it: record_ps, and the
-    execute, helper and region (`parent`) that the Record stands in."""
-    records = events.filter(pl.col("name") == RECORD).drop_nulls("_p").unique("_p", keep="last")
-    return (
-        events.filter(pl.col("name") == START)
-        .select("start_ps", "_c", region="event")
-        .join(
-            records.select("_p", "execute", "helper", record_ps="start_ps", parent="region"),
-            left_on="_c",
-            right_on="_p",
-            how="left",
-        )
-        .sort("start_ps", "region")
-    )
-
-
-def _helper_slots(events: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
+def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
     """helper, execution, ordinal: inline in its Execute, or by the order of the Execute's Records."""
-    helpers = events.filter(pl.col("event") == pl.col("helper"))
+    helpers = acts.filter(pl.col("event") == pl.col("helper"))
     inline = helpers.filter(pl.col("execute").is_not_null()).select(
         "helper", execution="execute", ordinal=pl.lit(0, pl.Int64)
     )
+    outside = helpers.filter(pl.col("execute").is_null()).select("helper", "region")
     scheduled = (
-        helpers.filter(pl.col("execute").is_null())
-        .select("helper", "region")
-        .join(regions.drop("helper"), on="region")
+        pl.concat([outside, regions.announced(outside["region"])], how="horizontal")
         .drop_nulls("execute")
         .select(
             "helper",
@@ -123,49 +78,64 @@ def _helper_slots(events: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _region_slots(
-    events: pl.DataFrame, regions: pl.DataFrame, helper_slots: pl.DataFrame
+    acts: pl.DataFrame, regions: Regions, helper_slots: pl.DataFrame
 ) -> tuple[pl.DataFrame, int]:
     """region, execution, ordinal of every region that descends from a program's start."""
-    starts = _program_starts(events)
-    regions = regions.join(
-        helper_slots, on="helper", how="left", maintain_order="left"
-    ).with_columns(late=pl.col("region").is_in(starts.implode()) & pl.col("execution").is_null())
-    anchored = (regions["execution"].is_not_null() | regions["late"]).to_numpy()
-    parents = _rows_of(regions["parent"], regions["region"])
-    owner = _owners(parents, anchored)
-    execution = regions["execution"].fill_null(-1).to_numpy().astype(np.int64)
-    ordinal = regions["ordinal"].fill_null(-1).to_numpy().astype(np.int64)
+    execution, ordinal = _announced_slots(regions, helper_slots)
+    late = np.zeros(len(regions.event), bool)
+    late[regions.rows(_program_starts(acts))] = True
+    late &= execution < 0
+    anchored = (execution >= 0) | late
+    owner = _owners(regions.parent, anchored)
     ambiguous = 0
-    missing = _missing_slots(helper_slots, regions, events)
-    late = iter(np.flatnonzero(regions["late"].to_numpy()).tolist())
+    missing = _missing_slots(helper_slots, execution, ordinal, acts)
+    rows_late = np.flatnonzero(late)
+    in_time = np.lexsort((regions.event[rows_late], regions.start_ps[rows_late]))
+    waiting = iter(rows_late[in_time].tolist())
     for number, free in missing:
-        rows = [row for _, row in zip(free, late, strict=False)]
-        inherited = {row: int(ordinal[owner[parents[row]]]) for row in rows if parents[row] >= 0}
+        rows = [row for _, row in zip(free, waiting, strict=False)]
+        above = ((row, regions.parent[row]) for row in rows)
+        origins = {row: owner[up] for row, up in above if up >= 0 and owner[up] >= 0}
+        inherited = {row: int(ordinal[origin]) for row, origin in origins.items()}
         ambiguous += _assign(rows, inherited, free, ordinal)
         execution[rows] = number
     known = owner >= 0
     slots = pl.DataFrame(
         {
-            "region": regions["region"],
+            "region": regions.event,
             "execution": np.where(known, execution[owner], -1),
             "ordinal": np.where(known, ordinal[owner], -1),
         }
     ).filter(pl.col("execution") >= 0)
-    return slots.with_columns(pl.col("execution").cast(events.schema["event"])), ambiguous
+    return slots, ambiguous
 
 
-def _program_starts(events: pl.DataFrame) -> pl.Series:
+def _announced_slots(regions: Regions, helper_slots: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """(execution, ordinal) of the helper in which each region was announced, -1 for none."""
+    slots = helper_slots.sort("helper")
+    helper, *slot = (slots[name].to_numpy() for name in ("helper", *SLOT))
+    execution, ordinal = (np.full(len(regions.event), -1) for _ in SLOT)
+    found = np.flatnonzero(regions.helper >= 0)
+    place = np.searchsorted(helper, regions.helper[found])
+    known = place < len(helper)
+    known[known] = helper[place[known]] == regions.helper[found[known]]
+    for values, of_helper in zip((execution, ordinal), slot, strict=True):
+        values[found[known]] = of_helper[place[known]]
+    return execution, ordinal
+
+
+def _program_starts(acts: pl.DataFrame) -> pl.Series:
     """Regions that start a program on a device.
 
     The executor leaves an event where it has to wait for the program. Where it had not to, there are
     fewer of those than programs started; then regions that run the op that most programs of their
     kind start with count as well.
     """
-    waits = events.filter(pl.col("name") == PROGRAM_WAIT).select("region").drop_nulls().unique()
-    started = events.filter(pl.col("event") == pl.col("helper")).height
+    waits = acts.filter(pl.col("name") == PROGRAM_WAIT).select("region").drop_nulls().unique()
+    started = acts.filter(pl.col("event") == pl.col("helper")).height
     if waits.height >= started:
         return waits["region"]
-    ops = events.drop_nulls(["region", "op"])
+    ops = acts.drop_nulls(["region", "op"])
     first = ops.join(waits, on="region", how="semi").group_by("region", maintain_order=True).first()
     usual = first.group_by("program_id").agg(pl.col("op").mode().first())
     alike = ops.join(usual, on=["program_id", "op"], how="semi").select("region")
@@ -173,17 +143,19 @@ def _program_starts(events: pl.DataFrame) -> pl.Series:
 
 
 def _missing_slots(
-    helper_slots: pl.DataFrame, regions: pl.DataFrame, events: pl.DataFrame
+    helper_slots: pl.DataFrame, execution: np.ndarray, ordinal: np.ndarray, acts: pl.DataFrame
 ) -> Iterator[tuple[int, list[int]]]:
     """(execution, ordinals) of the executions whose helpers announced no program, by time."""
-    done = regions.drop_nulls("execution").select(*SLOT)
+    known = execution >= 0
+    done = pl.DataFrame({"execution": execution[known], "ordinal": ordinal[known]})
     lacking = (
         helper_slots.join(done, on=SLOT, how="anti")
-        .join(events.select("event", "start_ps"), left_on="execution", right_on="event")
-        .sort("start_ps")
+        .join(acts.select("event", "start_ps"), left_on="execution", right_on="event")
+        .sort("start_ps", "execution", "ordinal")
+        .group_by("execution", maintain_order=True)
+        .agg("ordinal")
     )
-    for (number,), rows in lacking.group_by("execution", maintain_order=True):
-        yield int(number), sorted(rows["ordinal"].to_list())
+    yield from lacking.iter_rows()
 
 
 def _assign(
@@ -203,34 +175,30 @@ def _assign(
     return len(waiting)
 
 
-def _rows_of(wanted: pl.Series, numbers: pl.Series) -> np.ndarray:
-    """Where each wanted number stands among different ones; -1 where it is NULL or does not."""
-    known = numbers.to_numpy().astype(np.int64)
-    order = np.argsort(known)
-    sought = wanted.fill_null(-1).cast(pl.Int64).to_numpy()
-    place = order[np.minimum(np.searchsorted(known, sought, sorter=order), len(known) - 1)]
-    return np.where(known[place] == sought, place, -1)
-
-
 def _owners(above: np.ndarray, anchored: np.ndarray) -> np.ndarray:
     """Row of each region's nearest anchored ancestor, itself included; -1 where it has none.
 
     above: row of each region's parent, -1 for none.
     """
-    own = np.arange(len(above))
-    above = np.where(above < 0, own, above)
-    owner = np.where(anchored, own, -1)
-    while True:  # each round looks twice as far up
-        found = np.where(owner >= 0, owner, owner[above])
-        further = above[above]
-        if (found == owner).all() and (further == above).all():
-            return owner
-        owner, above = found, further
+    owner = np.where(anchored, np.arange(len(above)), -1)
+    above = above.copy()
+    rest = np.flatnonzero(~anchored & (above >= 0))
+    for _ in range(
+        len(above).bit_length()
+    ):  # each round looks twice as far up; none ends in a circle
+        up = above[rest]
+        owner[rest] = owner[up]
+        above[rest] = above[up]
+        rest = rest[(owner[rest] < 0) & (above[rest] >= 0)]
+        if not len(rest):
+            break
+    return owner
 
 
-def _enqueues(events: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
+def _enqueues(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
     """execution, enqueue_ps: when the closure around the Execute was scheduled, else its own start."""
-    executes = events.filter(pl.col("name").str.contains(EXECUTE))
-    return executes.join(regions.select("region", "record_ps"), on="region", how="left").select(
-        execution="event", enqueue_ps=pl.coalesce("record_ps", "start_ps")
+    executes = acts.filter(pl.col("name").str.contains(EXECUTE))
+    announced = regions.announced(executes["region"])
+    return executes.select(
+        execution="event", enqueue_ps=pl.coalesce(announced["record_ps"], "start_ps")
     )

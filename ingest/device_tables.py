@@ -13,13 +13,14 @@ from xlahouse.ingest.collectives import BARRIER, Transfers, find_transfers
 from xlahouse.ingest.decode import DecodeError
 from xlahouse.ingest.device_steps import launch_spans, split_steps
 from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.host_table import write_host_events
 from xlahouse.ingest.op_events import OpEvents, join_kinds
 from xlahouse.ingest.op_table import op_pieces
 from xlahouse.ingest.ops import finish_ops
 from xlahouse.ingest.pipeline import Schedule
 from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.run_writer import RunWriter
-from xlahouse.ingest.spans import joined_span, span_of
+from xlahouse.ingest.spans import joined_span
 
 BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 
@@ -82,10 +83,7 @@ def finish_planes(
     """
     issues: list[Issue] = []
     whole = [piece for plane in planes for piece in _read_whole(plane, shared.source, issues)]
-    host_events = frames.stack([plane.host_events for plane in whole], frames.HOST_EVENTS)
-    span = span_of(host_events)
-    writer.write("host_events", host_events, part)
-    del host_events
+    span = write_host_events(whole, writer, part)
     counters = frames.stack([plane.counters for plane in whole], frames.COUNTERS)
     moved = counters.with_columns(pl.col("device_id") + shared.device_offset)
     writer.write("counters", moved, part)

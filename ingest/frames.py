@@ -128,8 +128,9 @@ class PlaneEvents:
 
     ops: OPS. op_events: more of the plane's ops, which the reader has by kind (op_events.OpEvents).
     rest: reads what was put off, so that a run's ops are never in memory at once: PlaneEvents of the same
-    plane with ops, host_events and counters alone, and their coverage and issues. bytes: about how large
-    the events are, put off or not.
+    plane with ops, host_events and counters alone, and their coverage and issues. host_pieces: more of the
+    host events, read piece by piece (host_pieces.HostPieces). bytes: about how large the events are, put
+    off or not.
     """
 
     devices: list[Device] = field(default_factory=list)
@@ -142,6 +143,7 @@ class PlaneEvents:
     coverage: pl.DataFrame = field(default_factory=lambda: empty(COVERAGE))
     issues: list[Issue] = field(default_factory=list)
     op_events: Any = None
+    host_pieces: Any = None
     rest: Callable[[], PlaneEvents] | None = None
     bytes: int = 0
 

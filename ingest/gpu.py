@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import polars as pl
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
-from xlahouse.ingest.host import host_event_rows
+from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
 
 PLANE = re.compile(r"^/device:GPU:(\d+)$")
@@ -42,12 +43,17 @@ _COLLECTIVE = rf"(?i)^(?:nccl|rccl)\w*?_({'|'.join(_KINDS)})"
 
 
 def read_gpu_plane(
-    plane: Plane,
-    source: str,
-    host: str | None,
-    calls: HostCalls = HostCalls(),  # noqa: B008
+    plane: Plane, source: str, host: str | None, calls: HostCalls, again: Callable[[], Plane]
 ) -> PlaneEvents:
-    """All events of a GPU plane; what profilers derive from its streams goes to host_events."""
+    """All events of a GPU plane; what profilers derive from its streams goes to host_events.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        calls: what the host launched on GPUs.
+        again: gives the plane once more, so that it need not be kept.
+    """
     events, refused = frames.split_bad_times(plane.named_events)
     derived = pl.col("thread").is_in(DERIVED)
     table = pl.when(derived).then(pl.lit("host_events")).otherwise(pl.lit("ops"))
@@ -56,13 +62,13 @@ def read_gpu_plane(
     number = pl.lit(device.device_id, pl.Int64).alias("device_id")
     kernels = _kernels(plane, events.filter(~derived), calls)
     launches = _launches(kernels)
-    others = host_event_rows(plane, events.filter(derived), host)
-    thread = pl.lit(f"{plane.name}/") + pl.col("thread")
+    others = events.filter(derived)
+    prefix = f"{plane.name}/"
     return PlaneEvents(
         devices=[device],
         ops=_ops(kernels, launches).with_columns(number),
         launches=launches.pipe(frames.conform, frames.LAUNCHES).with_columns(number),
-        host_events=others.with_columns(thread=thread),
+        host_pieces=HostPieces(lambda: again().only(DERIVED), host, prefix),
         coverage=frames.coverage_rows(source, plane.name, events, refused),
         issues=frames.time_issues(refused, source) + _issues(plane.name, kernels, others, source),
     )

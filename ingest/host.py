@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import polars as pl
 
 from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
 from xlahouse.ingest import frames
+from xlahouse.ingest.event_chunks import EventChunk, LineCounts, chunks
 from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
 
 HOST_PLANE = "/host:CPU"
@@ -25,52 +28,50 @@ def read_host_plane(
         host: its host.
         again: gives the plane once more, so that it need not be kept.
     """
-    events, _ = frames.split_bad_times(plane.named_events)
+    counts = LineCounts.of(plane)
+    markers, producers = [], []
+    for chunk in chunks(plane):
+        counts.add(chunk)
+        markers.append(marker_rows(chunk, host))
+        producers.append(_producers(chunk))
+    found = frames.stack(producers, frames.PRODUCERS)
     return PlaneEvents(
-        markers=marker_rows(plane, events, host),
-        producers=_producers(plane, events),
-        rest=lambda: _read_events(again(), source, host),
+        markers=frames.stack(markers, frames.MARKERS),
+        producers=found.unique(["link_type", "link"], keep="first", maintain_order=True),
+        host_pieces=HostPieces(again, host),
+        coverage=counts.coverage(source, {"host_events": counts.kept}),
+        issues=counts.issues(source),
     )
 
 
-def _read_events(plane: Plane, source: str, host: str | None) -> PlaneEvents:
-    events, refused = frames.split_bad_times(plane.named_events)
-    return PlaneEvents(
-        host_events=host_event_rows(plane, events, host),
-        coverage=frames.coverage_rows(
-            source, plane.name, events.with_columns(table_name=pl.lit("host_events")), refused
-        ),
-        issues=frames.time_issues(refused, source),
-    )
-
-
-def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
+def read_unknown_plane(
+    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
+) -> PlaneEvents:
     """A plane that has no reader: its events are kept in host_events, and an issue says so."""
-    read = _read_events(plane, source, host)
-    kept = read.host_events.with_columns(thread=pl.lit(f"{plane.name}/") + pl.col("thread"))
-    issues = read.issues
-    if not kept.is_empty():
+    counts = LineCounts.of(plane)
+    for chunk in chunks(plane):
+        chunk.check_stats()
+        counts.add(chunk)
+    kept, issues = int(counts.kept.sum()), counts.issues(source)
+    if kept:
         message = f"plane {plane.name} has no reader of its own; its events are in host_events"
-        issues = [*issues, Issue("warning", "unknown_plane", message, source, kept.height)]
-    return PlaneEvents(host_events=kept, coverage=read.coverage, issues=issues)
-
-
-def host_event_rows(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.DataFrame:
-    """Events of a plane as rows of host_events."""
-    args = plane.event_stats.as_json(events["event"]).rename({"owner": "event"})
-    return (
-        events.join(args, on="event", how="left", maintain_order="left")
-        .with_columns(host=pl.lit(host, pl.String))
-        .pipe(frames.conform, frames.HOST_EVENTS)
+        issues = [*issues, Issue("warning", "unknown_plane", message, source, kept)]
+    return PlaneEvents(
+        host_pieces=HostPieces(again, host, f"{plane.name}/"),
+        coverage=counts.coverage(source, {"host_events": counts.kept}),
+        issues=issues,
     )
 
 
-def marker_rows(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.DataFrame:
+def marker_rows(chunk: EventChunk, host: str | None) -> pl.DataFrame:
     """Step traces named by the marker grammar, with their request and step."""
-    marks = events.filter(pl.col("name").str.starts_with(MARKER_PREFIX))
+    rows = np.flatnonzero(chunk.named(pl.col("name").str.starts_with(MARKER_PREFIX)))
+    if not len(rows):
+        return frames.empty(frames.MARKERS)
+    marks = chunk.frame(rows)
     for stat, column in (("request", "request"), ("step_num", "step")):
-        numbers = plane.event_stats.numbers(stat).rename({stat: column, "owner": "event"})
-        marks = marks.join(numbers, on="event", how="left", maintain_order="left")
+        numbers = chunk.numbers(stat).rename({stat: column})
+        marks = marks.join(numbers, on="owner", how="left", maintain_order="left")
     marked = marks.with_columns(
         host=pl.lit(host, pl.String), phase=pl.col("name").str.strip_prefix(MARKER_PREFIX)
     ).pipe(frames.conform, frames.MARKERS)
@@ -81,12 +82,17 @@ def marker_rows(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.Data
     )
 
 
-def _producers(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
+def _producers(chunk: EventChunk) -> pl.DataFrame:
     """Host events that enqueue something: producer id and start."""
-    ids = plane.event_stats.numbers("_p").join(plane.event_stats.numbers("_pt"), on="owner")
-    return (
-        ids.select(event="owner", link="_p", link_type="_pt")
-        .join(events.select("event", enqueue_ps="start_ps"), on="event")
-        .unique(["link_type", "link"], keep="first", maintain_order=True)
-        .pipe(frames.conform, frames.PRODUCERS)
+    (of_id, ids), (of_type, types) = chunk.integers("_p"), chunk.integers("_pt")
+    rows, place, place_of_type = np.intersect1d(
+        of_id, of_type, assume_unique=True, return_indices=True
     )
+    good = chunk.in_time[rows]
+    found = {
+        "link": ids[place],
+        "link_type": types[place_of_type],
+        "enqueue_ps": chunk.core.start_ps[rows],
+    }
+    producers = pl.DataFrame({name: values[good] for name, values in found.items()})
+    return producers.unique(["link_type", "link"], keep="first", maintain_order=True)

@@ -75,8 +75,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
         try:
             events = _read_plane(plane, again, read, virtual, calls)
             if events is not None:
-                size = sum(map(len, plane.payloads))
-                read.planes.append(replace(events, bytes=size, rest=_released(events.rest, raw)))
+                read.planes.append(_put_off(events, sum(map(len, plane.payloads)), raw))
         except DecodeError as error:
             message = f"{plane.name} is damaged and left out: {error}"
             read.issues.append(Issue("error", "damaged_plane", message, path))
@@ -91,6 +90,17 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     read.programs.update({program.program_id: program for program in named})
     read.issues += found
     return read
+
+
+def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
+    """A plane whose later readers let go of the file's memory."""
+    pieces = events.host_pieces
+    return replace(
+        events,
+        bytes=size,
+        rest=_released(events.rest, raw),
+        host_pieces=None if pieces is None else replace(pieces, done=partial(release, raw)),
+    )
 
 
 def _released(
@@ -180,13 +190,13 @@ def _read_plane(
         return tpu.read_tpu_plane(plane, read.path, read.host, again)
     if sparsecore.PLANE.match(plane.name):
         owners = {device.plane: device for done in read.planes for device in done.devices}
-        return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners)
+        return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners, again)
     if gpu.PLANE.match(plane.name):
-        return gpu.read_gpu_plane(plane, read.path, read.host, calls)
+        return gpu.read_gpu_plane(plane, read.path, read.host, calls, again)
     if plane.name != host.HOST_PLANE:
-        return host.read_unknown_plane(plane, read.path, read.host)
+        return host.read_unknown_plane(plane, read.path, read.host, again)
     if virtual and cpu.has_cpu_ops(plane):
-        return cpu.read_cpu_plane(plane, read.path, read.host)
+        return cpu.read_cpu_plane(plane, read.path, read.host, again)
     return host.read_host_plane(plane, read.path, read.host, again)
 
 
@@ -194,7 +204,7 @@ def shift(events: PlaneEvents, delta_ps: int, key_offset: int) -> PlaneEvents:
     """Move a plane's events to the run's time zero, and make its launch keys the run's own."""
     if not delta_ps and not key_offset:
         return events
-    by_kind, later = events.op_events, events.rest
+    by_kind, later, pieces = events.op_events, events.rest, events.host_pieces
     if by_kind is not None:
         moved = _rekeyed(_shifted(by_kind.events, delta_ps), key_offset)
         by_kind = replace(by_kind, events=moved)
@@ -206,6 +216,7 @@ def shift(events: PlaneEvents, delta_ps: int, key_offset: int) -> PlaneEvents:
         counters=_shifted(events.counters, delta_ps),
         markers=_shifted(events.markers, delta_ps),
         op_events=by_kind,
+        host_pieces=None if pieces is None else pieces.shifted(delta_ps),
         rest=None if later is None else lambda: shift(later(), delta_ps, key_offset),
     )
 

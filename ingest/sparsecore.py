@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import polars as pl
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
-from xlahouse.ingest.host import host_event_rows
+from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
 
 PLANE = re.compile(r"^(/device:TPU:(\d+)) SparseCore (\d+)$")
@@ -19,7 +20,11 @@ _CORES_OF_A_DEVICE = 16
 
 
 def read_sparsecore_plane(
-    plane: Plane, source: str, host: str | None, owners: dict[str, Device]
+    plane: Plane,
+    source: str,
+    host: str | None,
+    owners: dict[str, Device],
+    again: Callable[[], Plane],
 ) -> PlaneEvents:
     """Ops of a SparseCore; its modules and steps go to host_events.
 
@@ -31,14 +36,13 @@ def read_sparsecore_plane(
         source: its file.
         host: its host.
         owners: the TensorCores read before, by plane.
+        again: gives the plane once more, so that it need not be kept.
     """
     device, issues = _device(plane, source, host, owners)
     events, refused = frames.split_bad_times(plane.named_events)
     is_op = pl.col("thread").is_in(OPS).fill_null(False)
     table = pl.when(is_op).then(pl.lit("ops")).otherwise(pl.lit("host_events"))
     events = events.with_columns(table_name=table)
-    others = host_event_rows(plane, events.filter(~is_op), host)
-    thread = pl.lit(f"{plane.name}/") + pl.col("thread")
     ops = _ops(plane, events.filter(is_op)).with_columns(
         device_id=pl.lit(device.device_id, pl.Int64)
     )
@@ -50,7 +54,7 @@ def read_sparsecore_plane(
     return PlaneEvents(
         devices=[device],
         ops=ops,
-        host_events=others.with_columns(thread=thread),
+        host_pieces=HostPieces(lambda: again().only(OPS, invert=True), host, f"{plane.name}/"),
         coverage=frames.coverage_rows(source, plane.name, events, refused),
         issues=issues + frames.time_issues(refused, source),
     )

@@ -42,19 +42,9 @@ class Stats:
         keys = names.with_columns(
             key=pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"))
         )
-        words = pl.coalesce(
-            pl.col("ref_text"), text(pl.col("str_value")), pl.col("bytes_value").bin.encode("hex")
-        )
-        value = pl.coalesce(
-            _finite(pl.col("double_value")),
-            pl.col("uint64_value").cast(pl.String),
-            pl.col("int64_value").cast(pl.String),
-            json_string(words),
-            pl.lit('""'),
-        )
         pairs = wanted.join(
             keys, on="name", how="left", nulls_equal=True, maintain_order="left"
-        ).select("owner", pair=pl.concat_str("key", value))
+        ).select("owner", pair=pl.concat_str("key", value_json()))
         return _joined(pairs)
 
 
@@ -105,7 +95,21 @@ def _cast(column: str, dtype: Any) -> pl.Expr:
     return pl.col(column).cast(dtype, strict=False)
 
 
-def _finite(number: pl.Expr) -> pl.Expr:
+def value_json() -> pl.Expr:
+    """The value of a stat in long form as JSON."""
+    words = pl.coalesce(
+        pl.col("ref_text"), text(pl.col("str_value")), pl.col("bytes_value").bin.encode("hex")
+    )
+    return pl.coalesce(
+        finite_json(pl.col("double_value")),
+        pl.col("uint64_value").cast(pl.String),
+        pl.col("int64_value").cast(pl.String),
+        json_string(words),
+        pl.lit('""'),
+    )
+
+
+def finite_json(number: pl.Expr) -> pl.Expr:
     """JSON has no word for inf and nan: they become strings."""
     written = number.cast(pl.String)
     quoted = pl.concat_str(pl.lit('"'), written, pl.lit('"'))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from tests.ingest.build import PlaneBuilder, space
+from tests.ingest.traces import host_event_rows
 from xlahouse.ingest.read import read_xplane
 
 LISTENER = "ThreadpoolListener::"
@@ -151,7 +152,7 @@ def test_an_op_without_a_chain_is_kept_as_a_host_event():
     host.op("stray", "dot", 5, 5, 99)  # profiling began while it ran: no region, no record
     plane = host.read()
     assert plane.ops.height == 1
-    assert plane.host_events.filter(pl.col("thread") == "stray")["name"].to_list() == ["dot"]
+    assert host_event_rows(plane).filter(pl.col("thread") == "stray")["name"].to_list() == ["dot"]
     assert {(i.code, i.count) for i in plane.issues} >= {("device_unknown", 1)}
 
 
@@ -173,3 +174,17 @@ def test_coverage_adds_up_with_folded_ends():
     assert plane.coverage["events_read"].sum() == events
     by_table = dict(plane.coverage.group_by("table_name").agg(pl.col("rows_written").sum()).rows())
     assert by_table == {"ops": 2, "host_events": events - 2}
+
+
+def test_closures_that_announce_one_another_in_a_circle_end():
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10)
+    for number, after in ((21, 22), (22, 23), (23, 21)):
+        thread = f"round-{number}"
+        host.region(thread, 300, 310, number)
+        host.record(thread, 305, after)
+    host.op("round-21", "add", 306, 1, 30)
+    plane = host.read()
+    assert plane.ops["op"].to_list() == ["dot"]
+    assert {(i.code, i.count) for i in plane.issues} >= {("device_unknown", 1)}

@@ -66,3 +66,9 @@ def op_rows(read):
     pieces = whole(read)
     by_kind = [piece.op_events.rows() for piece in pieces if piece.op_events is not None]
     return pl.concat([*(piece.ops for piece in pieces), *by_kind])
+
+
+def host_event_rows(*planes):
+    """The host events of planes: those that were read, and those that are read while they are written."""
+    pieces = [plane.host_pieces.frame() for plane in planes if plane.host_pieces is not None]
+    return pl.concat([*(plane.host_events for plane in planes), *pieces])

@@ -1,0 +1,152 @@
+"""Regions of pool threads in which closures run, and where each closure was announced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.cpu_events import NO_CLOSURE, CpuEvents, Marks
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """A row a region, by number. event: number of its StartRegion. start_ps: when.
+
+    Of the Record that announced it, each -1 where it has none: announced_ps, when; execute and helper, the
+    events that it stands in; parent, the row of the region that it stands in.
+    """
+
+    event: Integers
+    start_ps: Integers
+    announced_ps: Integers
+    execute: Integers
+    helper: Integers
+    parent: Integers
+
+    @classmethod
+    def of(cls, events: CpuEvents, executes: pl.DataFrame, helpers: pl.DataFrame) -> Regions:
+        """The regions of a plane.
+
+        Args:
+            events: of the plane.
+            executes: those acts that are executions.
+            helpers: those acts that start an execution on a device.
+        """
+        edges, records = events.edges, events.records
+        opening = np.flatnonzero(edges.opens)
+        opening = opening[np.argsort(edges.event[opening], kind="stable")]
+        starts = edges.at(opening)
+        row_of_edge = np.full(len(edges.event) + 1, -1)  # and of none, which is the last
+        row_of_edge[opening] = np.arange(len(opening))
+        record = _announcements(records, starts.closure)
+        known = np.flatnonzero(record >= 0)
+        columns = (
+            records.start_ps,
+            *(_latest_span(spans, records.line, records.start_ps) for spans in (executes, helpers)),
+            row_of_edge[_latest_opened(edges, records.line, records.start_ps)],
+        )
+        of_record = [np.full(len(record), -1) for _ in columns]
+        for column, values in zip(of_record, columns, strict=True):
+            column[known] = values[record[known]]
+        return cls(starts.event, starts.start_ps, *of_record)
+
+    def rows(self, regions: pl.Series) -> Integers:
+        """Rows of regions that there are."""
+        return np.searchsorted(self.event, regions.to_numpy())
+
+    def announced(self, regions: pl.Series) -> pl.DataFrame:
+        """record_ps and execute of the Record of each region, NULL where it has none."""
+        row = regions.fill_null(-1).cast(pl.Int64).to_numpy()
+        row = _rows_of(row, self.event)
+        found = pl.DataFrame({"record_ps": self.announced_ps, "execute": self.execute})
+        none = pl.DataFrame({"record_ps": [-1], "execute": [-1]})
+        rows = pl.concat([found, none])[row % (len(self.event) + 1)]
+        return rows.select(pl.when(pl.all() >= 0).then(pl.all()))
+
+
+def open_regions(edges: Marks, acts: pl.DataFrame) -> pl.Series:
+    """Event number of the StartRegion that is open where each act starts, else NULL."""
+    line, start = (acts[name].to_numpy() for name in ("line", "start_ps"))
+    return _known(np.append(edges.event, -1)[_latest_opened(edges, line, start)])
+
+
+def open_spans(spans: pl.DataFrame, acts: pl.DataFrame) -> pl.Series:
+    """Event number of the latest of some acts that is open on the line where each act starts, else NULL."""
+    line, start = (acts[name].to_numpy() for name in ("line", "start_ps"))
+    return _known(_latest_span(spans, line, start))
+
+
+def _known(numbers: Integers) -> pl.Series:
+    found = pl.Series("found", numbers)
+    return found.to_frame().select(pl.when(pl.col("found") >= 0).then("found")).to_series()
+
+
+def _announcements(records: Marks, closures: Integers) -> Integers:
+    """Of each closure the latest record that announces it; -1 for none."""
+    order = np.argsort(records.closure, kind="stable")
+    announced = records.closure[order]
+    if (np.diff(announced) == 0).any():
+        order = np.lexsort((records.event, records.start_ps, records.closure))
+    place = np.append(order, -1)[np.searchsorted(announced, closures, side="right") - 1]
+    same = np.append(records.closure, NO_CLOSURE)[place] == closures
+    return np.where(same & (closures != NO_CLOSURE), place, -1)
+
+
+def _latest_opened(edges: Marks, line: Integers, start_ps: Integers) -> Integers:
+    """Place of the StartRegion that is open on a line at a time; -1 for none."""
+    place = _latest(edges.line, edges.start_ps, line, start_ps)
+    place[~np.append(edges.opens, False)[place]] = -1
+    return place
+
+
+def _latest_span(spans: pl.DataFrame, line: Integers, start_ps: Integers) -> Integers:
+    """Event of the latest span of a line that is open at a time, its end included; -1 for none."""
+    if spans.is_empty():
+        return np.full(len(line), -1)
+    spans = spans.sort("line", "start_ps", "event")
+    event, of_line, start, duration = (
+        spans[name].to_numpy() for name in ("event", "line", "start_ps", "duration_ps")
+    )
+    place = _latest(of_line, start, line, start_ps)
+    is_open = (place >= 0) & (start[place] + duration[place] >= start_ps)
+    return np.where(is_open, event[place], -1)
+
+
+def _latest(of_line: Integers, starts: Integers, line: Integers, start_ps: Integers) -> Integers:
+    """Place of the last start at or before a time on a line; -1 for none.
+
+    Args:
+        of_line, starts: line and start, ascending.
+        line, start_ps: what is looked for.
+    """
+    found = np.full(len(line), -1)
+    for number, rows in _by_line(line):
+        first, last = np.searchsorted(of_line, (number, number + 1))
+        place = np.searchsorted(starts[first:last], start_ps[rows], side="right") + first - 1
+        found[rows] = np.where(place >= first, place, -1)
+    return found
+
+
+def _by_line(line: Integers) -> Iterator[tuple[int, Integers | slice]]:
+    """Each line, and where its values stand."""
+    order = None if (np.diff(line) >= 0).all() else np.argsort(line, kind="stable")
+    values = line if order is None else line[order]
+    bounds = [*np.flatnonzero(np.diff(values, prepend=-1)).tolist(), len(values)]
+    for first, last in pairwise(bounds):
+        rows = slice(first, last)
+        yield int(values[first]), rows if order is None else order[rows]
+
+
+def _rows_of(wanted: Integers, numbers: Integers) -> Integers:
+    """Where each wanted number stands among ascending ones; -1 where it does not."""
+    if not len(numbers):
+        return np.full(len(wanted), -1)
+    place = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+    return np.where(numbers[place] == wanted, place, -1)

@@ -1,0 +1,221 @@
+"""Events of a plane some lines at a time: what is many as arrays, what is few as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xlahouse.ingest.core_events import CoreEvents, decode_core
+from xlahouse.ingest.decode import decode
+from xlahouse.ingest.frames import LATEST_PS, Issue, bad_time_issues, counted_coverage
+from xlahouse.ingest.stat_bytes import ODD, REFERENCE, SIGNED, UNSIGNED, StatBytes, read_stats
+from xlahouse.ingest.stats import Stats, named_stats
+from xlahouse.ingest.xspace import Plane
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+CHUNK_BYTES = 4 << 20  # small lines come together; a line is never cut, nor are lines of one name
+
+
+@dataclass(frozen=True)
+class EventChunk:
+    """Events of some lines of a plane, in file order.
+
+    first: number of the first event. core: times, and stats as bytes. metadata: the plane's, by id.
+    """
+
+    plane: Plane
+    first: int
+    core: CoreEvents
+    metadata: pl.DataFrame
+
+    @cached_property
+    def stats(self) -> StatBytes:
+        """Their stats."""
+        return read_stats(self.core.stats)
+
+    @cached_property
+    def owners(self) -> Integers:
+        """Of each stat its event's place in the chunk."""
+        counts = np.diff(self.core.stat_ends, prepend=0)
+        return np.repeat(np.arange(len(counts)), counts)
+
+    @cached_property
+    def in_time(self) -> Mask:
+        """Whether both times of an event are possible."""
+        core = self.core
+        return _possible(core.start_ps) & _possible(core.duration_ps)
+
+    @cached_property
+    def place(self) -> Integers:
+        """Row of each event's metadata; one beyond the last where the plane lacks it."""
+        return places_of(self.core.metadata_id, self.metadata["metadata_id"].to_numpy())
+
+    def check_stats(self) -> None:
+        """Read the stats that only the decoder can read.
+
+        Raises:
+            DecodeError: one of them is damaged.
+        """
+        self.stats_at(np.flatnonzero(self.stats.kinds == ODD))
+
+    def named(self, chosen: pl.Expr) -> Mask:
+        """Events in time whose metadata an expression over `metadata` is true for."""
+        mask = self.metadata.select(chosen.fill_null(False)).to_series().to_numpy()
+        found: Mask = np.append(mask, False)[self.place] & self.in_time
+        return found
+
+    def frame(self, rows: Integers) -> pl.DataFrame:
+        """Chosen events: owner (place in the chunk), event (number in the plane), line, thread, name,
+        start_ps, duration_ps."""
+        core, lines = self.core, self.plane.lines
+        line = core.line[rows]
+        names = pl.concat([self.metadata, self.metadata.clear(1)])["name"]
+        return pl.DataFrame(
+            {
+                "owner": rows,
+                "event": rows + self.first,
+                "line": line,
+                "thread": lines["name"].gather(np.searchsorted(lines["line"].to_numpy(), line)),
+                "name": names.gather(self.place[rows]),
+                "start_ps": core.start_ps[rows],
+                "duration_ps": core.duration_ps[rows],
+            }
+        )
+
+    def integers(self, name: str) -> tuple[Integers, Integers]:
+        """(places of the events that have an integer stat of this name; its value on each)."""
+        stats, found = self.stats, self._stats_named(name)
+        number = (stats.kinds[found] == SIGNED) | (stats.kinds[found] == UNSIGNED)
+        values = stats.integers(found[number])
+        wrapped = (values < 0) & (stats.kinds[found[number]] == UNSIGNED)
+        if not number.all() or wrapped.any():
+            frame = self.stats_at(found).numbers(name).drop_nulls()
+            return frame["owner"].to_numpy(), frame[name].to_numpy()
+        owners = self.owners[found]
+        first = np.diff(owners, prepend=-1) != 0
+        return owners[first], values[first]
+
+    def numbers(self, name: str, dtype: Any = pl.Int64) -> pl.DataFrame:
+        """(owner, name) of a numeric stat that few events have; where it repeats, the first."""
+        return self.stats_at(self._stats_named(name)).numbers(name, dtype)
+
+    def texts(self, name: str) -> pl.DataFrame:
+        """(owner, name) of a stat that holds text, itself or by reference."""
+        stats, found = self.stats, self._stats_named(name)
+        if not (stats.kinds[found] == REFERENCE).all():
+            return self.stats_at(found).texts(name)
+        pairs = pl.DataFrame({"owner": self.owners[found], "stat_id": stats.integers(found)})
+        texts = self.plane.stat_names.select("stat_id", pl.col("name").alias(name))
+        return (
+            pairs.unique("owner", keep="first", maintain_order=True)
+            .join(texts, on="stat_id", how="left", maintain_order="left")
+            .drop("stat_id")
+        )
+
+    def stats_at(self, places: Integers) -> Stats:
+        """Chosen stats, by event's place in the chunk, as the decoder gives them."""
+        batch = decode("XStat", self.core.stats.take(pa.array(places)).to_pylist())
+        frame = pl.DataFrame(pl.from_arrow(batch))
+        return named_stats(
+            frame.with_columns(owner=pl.Series(self.owners[places])), self.plane.stat_names
+        )
+
+    def _stats_named(self, name: str) -> Integers:
+        """Places of the stats of a name, and of the odd ones, which may be of any."""
+        stats, names = self.stats, self.plane.stat_names
+        wanted = names.filter(pl.col("name") == name)["stat_id"].to_list()
+        found = stats.kinds == ODD
+        for number in wanted:
+            found = found | (stats.ids == number)
+        return np.flatnonzero(found)
+
+
+@dataclass
+class LineCounts:
+    """How many events each line of a plane has whose times are possible, and how many others."""
+
+    plane: Plane
+    kept: Integers
+    refused: Integers
+
+    @classmethod
+    def of(cls, plane: Plane) -> LineCounts:
+        """Of a plane, before its events are counted."""
+        size = int(plane.lines["line"].max() or 0) + 1  # type: ignore[arg-type]
+        return cls(plane, *(np.zeros(size, np.int64) for _ in range(2)))
+
+    def add(self, chunk: EventChunk) -> None:
+        """Count the events of some lines."""
+        line, good = chunk.core.line, chunk.in_time
+        self.kept += np.bincount(line[good], minlength=len(self.kept))
+        self.refused += np.bincount(line[~good], minlength=len(self.refused))
+
+    @property
+    def firsts(self) -> Integers:
+        """Number of each line's first event in the plane."""
+        count = self.kept + self.refused
+        firsts: Integers = np.cumsum(count) - count
+        return firsts
+
+    def coverage(self, source: str, kept: dict[str, Integers]) -> pl.DataFrame:
+        """Coverage of the plane. kept: table -> how many events of each line became rows of it."""
+        lines = self.plane.lines.select("line", "name").rows()
+        counts = [
+            (name, table, int(count[line]))
+            for table, count in [*kept.items(), (None, self.refused)]
+            for line, name in lines
+            if count[line]
+        ]
+        return counted_coverage(source, self.plane.name, counts)
+
+    def issues(self, source: str) -> list[Issue]:
+        """The finding about the refused ones."""
+        return bad_time_issues(int(self.refused.sum()), source)
+
+
+def chunks(plane: Plane) -> Iterator[EventChunk]:
+    """All events of a plane, line after line.
+
+    Raises:
+        DecodeError: a line is damaged.
+    """
+    metadata = plane.metadata.sort("metadata_id")
+    names = [*plane.lines["name"], None]
+    first = start = held = 0
+    for number, line in enumerate(plane.payloads, start=1):
+        held += len(line)
+        full = held >= CHUNK_BYTES and names[number] != names[number - 1]
+        if full or number == len(plane.payloads):
+            lines = slice(start, number)
+            part = replace(plane, lines=plane.lines[lines], payloads=plane.payloads[lines])
+            core = decode_core(part)
+            yield EventChunk(part, first, core, metadata)
+            first += len(core.line)
+            start, held = number, 0
+
+
+def places_of(wanted: NDArray[Any], ids: Integers) -> Integers:
+    """Where each wanted id stands among different ones, ascending; one beyond the last for none."""
+    size = len(ids)
+    if size and ids[0] >= 0 and ids[-1] < 4 * size + (1 << 16):  # as profilers number them
+        table: Integers = np.full(int(ids[-1]) + 2, size)
+        table[ids] = np.arange(size)
+        bounded = np.minimum(wanted, ids[-1] + 1)
+        found: Integers = table[np.where(wanted < 0, ids[-1] + 1, bounded)]
+        return found
+    place = np.searchsorted(ids, wanted)
+    known = place < size
+    known[known] = ids[place[known]] == wanted[known]
+    return np.where(known, place, size)
+
+
+def _possible(times: Integers) -> Mask:
+    return (times >= 0) & (times <= LATEST_PS)

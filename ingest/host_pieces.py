@@ -1,0 +1,150 @@
+"""Gives the events of a plane as rows of host_events, some lines at a time and in the table's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xlahouse.ingest import frames
+from xlahouse.ingest.event_args import ArgsWriter
+from xlahouse.ingest.event_chunks import EventChunk, chunks
+from xlahouse.ingest.op_events import number_keys
+from xlahouse.ingest.xspace import Plane
+
+Integers = NDArray[np.int64]
+ROWS = 1 << 17  # of a piece, and of a row group
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema(
+    [
+        ("host", _TEXT),
+        ("thread", _TEXT),
+        ("name", _TEXT),
+        ("start_ps", pa.int64()),
+        ("duration_ps", pa.int64()),
+        ("args", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class HostPieces:
+    """Events of a plane that are host events, read when they are asked for.
+
+    plane: decodes the plane. host: its host. prefix: what stands before the name of a line. elsewhere:
+    line -> places on it of the events that are rows of other tables. later_ps: what is added to starts.
+    done: called when all are read.
+    """
+
+    plane: Callable[[], Plane]
+    host: str | None
+    prefix: str = ""
+    elsewhere: Mapping[int, Integers] = field(default_factory=dict)
+    later_ps: int = 0
+    done: Callable[[], None] = lambda: None
+
+    def shifted(self, delta_ps: int) -> HostPieces:
+        """The same, so much later."""
+        return replace(self, later_ps=self.later_ps + delta_ps)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Pieces of SCHEMA, at most ROWS long.
+
+        Raises:
+            DecodeError: a line is damaged.
+        """
+        plane = _by_thread(self.plane())
+        lines = plane.lines.sort("line")
+        threads = _Texts.of(self.prefix + lines["name"])
+        known = lines["line"].to_numpy()
+        names = _Texts.of(plane.metadata.sort("metadata_id")["name"])
+        for chunk in chunks(plane):
+            rows = self._rows(chunk)
+            line = np.searchsorted(known, chunk.core.line[rows])
+            start = chunk.core.start_ps[rows]
+            order = _order(threads.rank[line], start)
+            if order is not None:
+                rows, line, start = rows[order], line[order], start[order]
+            writer = ArgsWriter.of(chunk)
+            for begin in range(0, len(rows), ROWS):
+                piece = slice(begin, begin + ROWS)
+                yield pa.table(
+                    [
+                        _texts(
+                            pa.array([self.host], pa.string()), np.zeros(len(rows[piece]), np.int64)
+                        ),
+                        threads.dictionary(line[piece]),
+                        names.dictionary(chunk.place[rows[piece]]),
+                        pa.array(start[piece] + self.later_ps),
+                        pa.array(chunk.core.duration_ps[rows[piece]]),
+                        writer.args(rows[piece]).to_arrow().cast(pa.string()),
+                    ],
+                    schema=SCHEMA,
+                )
+        self.done()
+
+    def frame(self) -> pl.DataFrame:
+        """All of them: frames.HOST_EVENTS."""
+        pieces = [pl.DataFrame(pl.from_arrow(piece)) for piece in self.tables()]
+        return frames.stack(pieces, frames.HOST_EVENTS)
+
+    def _rows(self, chunk: EventChunk) -> Integers:
+        kept, line = chunk.in_time.copy(), chunk.core.line
+        begins = np.flatnonzero(np.diff(line, prepend=-1))
+        for number, begin in zip(line[begins].tolist(), begins.tolist(), strict=True):
+            if number in self.elsewhere:
+                kept[begin + self.elsewhere[number]] = False
+        return np.flatnonzero(kept)
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Texts by number. code: of each number its text's place among the different ones; one more at the
+    end, for none. rank: of each number its text's place in order."""
+
+    words: pl.Series
+    code: Integers
+    rank: Integers
+
+    @classmethod
+    def of(cls, texts: pl.Series) -> _Texts:
+        words = texts.drop_nulls().unique().sort()
+        codes = texts.replace_strict(
+            words, np.arange(len(words)), default=-1, return_dtype=pl.Int64
+        )
+        code = np.append(codes.to_numpy(), -1)
+        return cls(words, code, np.where(code < 0, len(words), code))
+
+    def dictionary(self, numbers: Integers) -> Any:
+        """The texts of those numbers, each text that occurs once."""
+        found, places = number_keys(self.code[numbers] + 1, len(self.words) + 1)
+        none = bool(len(found)) and found[0] == 0
+        words = self.words.gather(found[int(none) :] - 1)
+        return _texts(words.to_arrow().cast(pa.string()), places - int(none))
+
+
+def _by_thread(plane: Plane) -> Plane:
+    """The plane with its lines by name."""
+    order = plane.lines["name"].arg_sort()
+    return replace(plane, lines=plane.lines[order], payloads=[plane.payloads[n] for n in order])
+
+
+def _texts(words: Any, places: Integers) -> Any:
+    """A dictionary array; places below 0 are NULL."""
+    absent = places < 0
+    return pa.DictionaryArray.from_arrays(
+        pa.array(places.astype(np.int32), mask=absent if absent.any() else None), words
+    )
+
+
+def _order(rank: Integers, start_ps: Integers) -> Integers | None:
+    """What sorts by thread and start; None where that is so already."""
+    step = np.diff(rank)
+    if ((step > 0) | ((step == 0) & (np.diff(start_ps) >= 0))).all():
+        return None
+    return np.lexsort((start_ps, rank))
