@@ -65,6 +65,7 @@ def _damage(trace: Trace, path: str) -> list[Issue]:
     cut = trace.damage or "its array of events has no end"
     late = "it begins in the middle of the events"
     kept = f"the {count:,} events that are whole are kept"
+    header = "what stands around the events is damaged, and only a part of it could be told"
     mended = "events with a damaged name or argument are kept by their times"
     capped = f"{count:,} events: the exporter keeps the earliest million, later ones are missing"
     found = (
@@ -75,6 +76,7 @@ def _damage(trace: Trace, path: str) -> list[Issue]:
             int(document.ends_early or trace.damage is not None),
             f"{cut}; {kept}",
         ),
+        ("warning", "damaged_header", int(document.header_damaged), header),
         ("error", "damaged_event", document.lost, "events that are damaged beyond use"),
         ("warning", "mended_event", document.repaired, mended),
         ("error", "events_capped", count if count >= MOST_EVENTS and _is_xla(trace) else 0, capped),

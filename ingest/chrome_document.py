@@ -42,6 +42,7 @@ class Document:
         repaired, lost: events with a damaged name or argument, and those that could not be had.
         ends_early: whether the array of events has no end.
         starts_late: whether the text begins in the middle of the events.
+        header_damaged: whether only a part of the header could be told.
     """
 
     blocks: Iterable[bytes]
@@ -50,6 +51,7 @@ class Document:
     lost: int = 0
     ends_early: bool = False
     starts_late: bool = False
+    header_damaged: bool = False
     _exact: bool = False  # times are too large for doubles
     _late: tuple[msgspec.json.Decoder[Any], ...] = late_decoders
 
@@ -72,7 +74,7 @@ class Document:
             events, after = self._decode(rest)
             yield events
         self.ends_early = after is None
-        self.header = _header(head, after or b"")
+        self.header, self.header_damaged = _header(head, after or b"")
 
     def _head(self, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
         """(what stands before the array's bracket, what follows it)."""
@@ -153,13 +155,13 @@ def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
         stride += 1 + stride // _NEAR
 
 
-def _header(head: bytes, tail: bytes) -> dict[str, msgspec.Raw]:
-    """Members of the object around the events; of a damaged one, those that can be told."""
+def _header(head: bytes, tail: bytes) -> tuple[dict[str, msgspec.Raw], bool]:
+    """(members of the object around the events, whether it is damaged: then those that can be told)."""
     if not head:
-        return {}
+        return {}, False
     whole = head + b"[]" + (tail.strip() or b"}")
     try:
-        return msgspec.json.decode(whole, type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(whole, type=dict[str, msgspec.Raw]), False
     except FAILURES:
         pairs = re.findall(rb'"(\w+)"\s*:\s*(-?\d+|"[^"]*")\s*[,}]', head + b"[]" + tail)
-        return {name.decode(): msgspec.Raw(value) for name, value in pairs}
+        return {name.decode(): msgspec.Raw(value) for name, value in pairs}, True

@@ -30,6 +30,7 @@ collective_unseen | a program that ran holds a collective that no timeline shows
 collective_without_group | a collective's group is unknown | it has no axis, no wire bytes and no instance
 collective_without_payload | a collective's size is unknown | it has no bytes and no bandwidth
 damaged_event | Chrome events that are damaged beyond use | those events are rejected
+damaged_header | what stands around a Chrome trace's events, such as the time that they count from, is damaged | clock, ranks and groups may be unknown; whole events may be missing beside it
 damaged_hlo | a program's HLO, or a part of it, cannot be read | what it would say of its ops is NULL
 damaged_plane | a plane of the trace cannot be decoded | all its events are missing
 derived_lines | lines that a profiler derived from others | nothing: their events are in host_events, and counted once

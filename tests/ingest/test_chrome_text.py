@@ -138,6 +138,23 @@ def test_damage_costs_what_is_damaged(damaged, kept, found):
     assert issues_of(raw) == found | rows
 
 
+@pytest.mark.parametrize(
+    ("raw", "codes"),
+    [
+        (b'{"a": 1, "traceEvents": [%s], "b": 2}', []),
+        (b'{"a": \x00, "traceEvents": [%s]}', ["damaged_header"]),
+        (b'{"traceEvents": [%s], "b": 2', ["damaged_header"]),
+        (b'{"traceEvents": [%s]} more', ["damaged_header"]),
+        (b"[%s]", []),
+    ],
+)
+def test_damage_around_the_events_is_said(raw, codes):
+    """Events that are missing beside it leave no trace of their own."""
+    text = raw % event("a").encode()
+    assert len(spans_of(text)) == 1
+    assert [code for code in issues_of(text) if code == "damaged_header"] == codes
+
+
 def test_invalid_utf8_is_replaced_in_names_and_arguments():
     raw = document(event("caf~", args={"a": "~"}), event("two", 9)).replace(b"~", b"\xff")
     assert [name for name, *_ in spans_of(raw)] == ["caf\ufffd", "two"]
