@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from xlahouse.ingest.collectives import BARRIER
 from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.spans import merge_spans
+from xlahouse.ingest.transfer_pairs import BARRIER
 
 Integers = NDArray[np.int64]
 _CATEGORY = pl.col("category")

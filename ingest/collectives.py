@@ -1,48 +1,56 @@
-"""Logical transfers: start and done ops paired, placed in their groups, and gathered into instances."""
+"""Collectives: transfers placed in their groups, and gathered into instances over all devices."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from xlahouse.ingest import frames
 from xlahouse.ingest.frames import Issue
-from xlahouse.ingest.instances import by_first_start, number_instances
-from xlahouse.ingest.tpu_ops import WAITS
+from xlahouse.ingest.instances import number_by_start
+from xlahouse.ingest.transfers import KINDS, STEPS, Transfers, whole_rows
 
-BARRIER = WAITS[0]
 SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart cannot be compared
-_PAIR = ["device_id", "launch", "program_id", "start_op", "turn"]
+_OP = ["program_id", "op"]
 
-
-@dataclass(frozen=True)
-class Transfers:
-    """Collectives of some devices: rows without their groups, and ops left without their partner."""
-
-    rows: pl.DataFrame
-    unpaired: int
+Integers = NDArray[np.int64]
+At = tuple[Integers, Integers]  # of each event: number of its op, and its device
 
 
 @dataclass(frozen=True)
 class Collectives:
-    """The collectives table without run_id, and what was found on the way."""
+    """Collectives of all devices of a world, and what was found on the way.
 
-    rows: pl.DataFrame
+    events: transfers.EVENTS by device and start, with group_index, group_size and instance, and `silent`
+    where nothing is sent. kinds, steps: what many of them share.
+    """
+
+    events: pl.DataFrame
+    kinds: pl.DataFrame
+    steps: pl.DataFrame
     issues: list[Issue]
 
+    @property
+    def instances(self) -> int:
+        """How many instances there are; they are numbered from 0."""
+        return int(self.events.select((pl.col("instance").max() + 1).fill_null(0)).item())
 
-def find_transfers(
-    candidates: pl.DataFrame, working: pl.DataFrame, barriers: pl.DataFrame
-) -> Transfers:
-    """Pair the starts and dones of some devices' collectives, and find when each device arrived.
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The collectives table without run_id."""
+        found = list(self.pieces(max(self.events.height, 1)))
+        empty = frames.empty({**dict(self.events.schema), **KINDS, **STEPS}).drop("silent")
+        return found[0] if found else empty
 
-    Args:
-        candidates: finished ops of category collective that are on no async line.
-        working: device_id, launch, start_ps of every op that is on no async line, no wait and no control.
-        barriers: the same of every BARRIER.
-    """
-    paired, unpaired = _paired(candidates)
-    return Transfers(_with_arrival(paired, working, barriers), unpaired)
+    def pieces(self, most: int) -> Iterator[pl.DataFrame]:
+        """The same, at most so many rows at a time."""
+        payload = pl.when("silent").then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
+        for piece in whole_rows(self.events, self.kinds, self.steps, most):
+            yield piece.with_columns(payload_bytes=payload).drop("silent")
 
 
 def find_collectives(
@@ -56,138 +64,87 @@ def find_collectives(
         pairs: permute_pairs rows.
         source: the run, for issues.
     """
-    arrived = _with_permute_payload(_with_group(transfers.rows, groups), pairs)
-    placed = pl.col("group_index").is_not_null()
-    inside = arrived.filter(placed)
-    numbers = number_instances(inside, ["program_id", "op", "group_index"])
-    numbered = by_first_start(inside.with_columns(instance=numbers), "instance")
-    rows = pl.concat([numbered, arrived.filter(~placed)], how="diagonal").sort(
-        "device_id", "start_ps"
+    kinds, events = transfers.kinds, transfers.events
+    ops = kinds.select(_OP).unique().sort(_OP).with_row_index("number")
+    numbers = kinds.join(ops, on=_OP, how="left", nulls_equal=True, maintain_order="left")["number"]
+    at = (
+        numbers.to_numpy().astype(np.int64)[_array(events, "of_kind")],
+        _array(events, "device_id"),
     )
-    return Collectives(rows, _issues(rows, transfers.unpaired, source))
-
-
-def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """(one row a transfer, how many ops are left without their partner)."""
-    role = pl.col("role").fill_null("sync")
-    named = pl.when(role == "start").then("op").otherwise("start_op")
-    counted = _with_turn(
-        candidates.filter(role.is_in(["start", "done"])).with_columns(start_op=named)
+    known = pairs.select(_OP).unique().join(ops, on=_OP)["number"].to_numpy()
+    paired = pl.Series(np.isin(at[0], known))
+    events = events.hstack(_groups_of(at, ops, groups))
+    events = events.with_columns(
+        silent=paired & ~_sends(at, ops, pairs), instance=_instances(at, events)
     )
-    starts = counted.filter(pl.col("role") == "start")
-    dones = counted.filter(pl.col("role") == "done")
-    ends = dones.select(
-        *_PAIR,
-        wait_ps="duration_ps",
-        done_end=pl.col("start_ps") + pl.col("duration_ps"),
-    ).drop_nulls(["start_op", "turn"])
-    both = starts.join(ends, on=_PAIR, how="inner", nulls_equal=True).with_columns(
-        is_async=pl.lit(True),
-        issue_ps="duration_ps",
-        duration_ps=pl.col("done_end") - pl.col("start_ps"),
+    issues = _issues(events, kinds, paired, transfers.unpaired, source)
+    return Collectives(events, kinds, transfers.steps, issues)
+
+
+def _groups_of(at: At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """group_index and group_size of each event; NULL where no group is known."""
+    size = pl.len().over("program_id", "op", "group_index").cast(pl.Int64)
+    member = groups.with_columns(group_size=size).unique([*_OP, "device_id"], keep="first")
+    member = member.join(ops, on=_OP).drop_nulls("device_id")
+    places = _places_in(member, at)
+    return pl.DataFrame(
+        {
+            name: pl.Series(member[name].to_numpy()[places] if len(member) else places)
+            for name in ("group_index", "group_size")
+        }
+    ).select(pl.when(pl.Series(places >= 0)).then(pl.all()))
+
+
+def _sends(at: At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
+    """Whether a device sends to another in a permute or send: else its payload, the operand, is 0."""
+    senders = (
+        pairs.filter(pl.col("source_device_id") != pl.col("target_device_id"))
+        .join(ops, on=_OP)
+        .select("number", device_id="source_device_id")
+        .unique()
     )
-    alone = [
-        starts.join(ends, on=_PAIR, how="anti", nulls_equal=True),
-        dones.join(both, on=_PAIR, how="anti", nulls_equal=True),
-    ]
-    sync = candidates.filter(role == "sync").with_columns(is_async=pl.lit(False))
-    return pl.concat([sync, both], how="diagonal"), sum(left.height for left in alone)
+    return pl.Series(_places_in(senders, at) >= 0)
 
 
-def _with_turn(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Add `turn`: which start of its name in the launch an op is, or ends; NULL on a done without one.
-
-    A done takes the earliest start that is open. Profiling that starts in mid-launch leaves dones whose
-    start was missed: there have then been more dones than starts, and each new excess is one of those.
-    """
-    key = _PAIR[:-1]
-    ends = pl.col("role") == "done"
-    counted = pairs.sort(*key, "start_ps", ends).with_columns(
-        starts=(~ends).cast(pl.Int64).cum_sum().over(key),
-        dones=ends.cast(pl.Int64).cum_sum().over(key),
-    )
-    excess = (pl.col("dones") - pl.col("starts")).cum_max().clip(0).over(key)
-    counted = counted.with_columns(missed=excess)
-    is_missed = ends & (pl.col("missed") > pl.col("missed").shift(1).over(key).fill_null(0))
-    turn = pl.when(~ends).then("starts").when(~is_missed).then(pl.col("dones") - pl.col("missed"))
-    return counted.with_columns(turn=turn)
+def _places_in(rows: pl.DataFrame, at: At) -> Integers:
+    """Row of each (number, device_id), of which none is there twice; -1 where there is none."""
+    number, device = at
+    if rows.is_empty():
+        return np.full(len(number), -1)
+    own = _array(rows, "device_id")
+    devices = np.unique(own)
+    codes = _array(rows, "number") * len(devices) + np.searchsorted(devices, own)
+    order = np.argsort(codes)
+    place = np.minimum(np.searchsorted(devices, device), len(devices) - 1)
+    wanted = number * len(devices) + place
+    found = order[np.minimum(np.searchsorted(codes, wanted, sorter=order), len(codes) - 1)]
+    hit = (codes[found] == wanted) & (devices[place] == device)
+    return np.where(hit, found, -1)
 
 
-def _with_group(rows: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
-    sizes = groups.with_columns(
-        group_size=pl.len().over("program_id", "op", "group_index").cast(pl.Int64)
-    )
-    member = sizes.select("program_id", "op", "device_id", "group_index", "group_size")
-    member = member.unique(["program_id", "op", "device_id"], keep="first")
-    return rows.join(member, on=["program_id", "op", "device_id"], how="left")
+def _instances(at: At, events: pl.DataFrame) -> pl.Series:
+    """Number of each event's instance; NULL where its group is not known."""
+    inside = events["group_index"].is_not_null().to_numpy()
+    group = events["group_index"].fill_null(0).to_numpy()
+    start, length = _array(events, "start_ps"), _array(events, "duration_ps")
+    key = at[0] * (1 + int(group.max(initial=0))) + group
+    if inside.all():
+        return pl.Series(number_by_start(key, at[1], start, start + length))
+    found = np.full(events.height, -1)
+    start = start[inside]
+    found[inside] = number_by_start(key[inside], at[1][inside], start, start + length[inside])
+    return pl.Series(found).replace(-1, None)
 
 
-def _with_permute_payload(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """A permute's or send's payload is its operand on a source of another device, and 0 elsewhere.
-
-    Adds `paired`: whether the instruction's pairs are known.
-    """
-    op = ["program_id", "op"]
-    other = pl.col("source_device_id") != pl.col("target_device_id")
-    source = pl.col("source_device_id").alias("device_id")
-    senders = pairs.filter(other).select(*op, source).unique().with_columns(sends=pl.lit(True))
-    known = pairs.select(op).unique().with_columns(paired=pl.lit(True))
-    joined = rows.join(senders, on=[*op, "device_id"], how="left").join(known, on=op, how="left")
-    silent = pl.col("paired").is_not_null() & pl.col("sends").is_null()
-    payload = pl.when(silent).then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
-    return joined.with_columns(payload_bytes=payload).drop("sends")
+def _array(rows: pl.DataFrame, name: str) -> Integers:
+    return rows[name].to_numpy().astype(np.int64, copy=False)
 
 
-def _with_arrival(
-    rows: pl.DataFrame, working: pl.DataFrame, barriers: pl.DataFrame
-) -> pl.DataFrame:
-    """Arrival: the start of the barrier that no other op separates from this one, else its own start."""
-    if barriers.is_empty():
-        return rows.with_columns(arrival_ps="start_ps")
-    launch = pl.col("launch").fill_null(-1)  # profiling may start or end in mid-launch
-    entered = _next_start(barriers.with_columns(launch=launch), working.with_columns(launch=launch))
-    latest = entered.group_by("device_id", "launch", "next_start").agg(
-        barrier_ps=pl.col("start_ps").max()
-    )
-    joined = rows.with_columns(launch_or_none=launch).join(
-        latest.rename({"launch": "launch_or_none", "next_start": "start_ps"}),
-        on=["device_id", "launch_or_none", "start_ps"],
-        how="left",
-        maintain_order="left",
-    )
-    return joined.with_columns(arrival_ps=pl.coalesce("barrier_ps", "start_ps"))
-
-
-def _next_start(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
-    """Add `next_start`: start of the op that follows each barrier in its launch."""
-    opened = working.select("device_id", "launch", next_start="start_ps").sort("next_start")
-
-    def following(rows: pl.DataFrame, others: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-        return rows.sort("start_ps").join_asof(
-            others,
-            left_on="start_ps",
-            right_on="next_start",
-            by=by,
-            strategy="forward",
-            check_sortedness=False,
-        )
-
-    # Launches hardly overlap on a device: mostly what follows there is of the same launch.
-    near = following(barriers, opened, ["device_id"])
-    same = (pl.col("launch") == pl.col("launch_right")).fill_null(False)
-    far = near.filter(~same).select(barriers.columns)
-    rest = opened.join(far.select("launch").unique(), on="launch", how="semi")
-    columns = [*barriers.columns, "next_start"]
-    return pl.concat(
-        [
-            near.filter(same).select(columns),
-            following(far, rest, ["device_id", "launch"]).select(columns),
-        ]
-    )
-
-
-def _issues(rows: pl.DataFrame, unpaired: int, source: str) -> list[Issue]:
-    outside = rows.filter(pl.col("group_index").is_null() & pl.col("paired").is_null())
+def _issues(
+    events: pl.DataFrame, kinds: pl.DataFrame, paired: pl.Series, unpaired: int, source: str
+) -> list[Issue]:
+    outside = events["group_index"].is_null() & ~paired
+    unsized = kinds["payload_bytes"].is_null().gather(events["of_kind"]) & ~events["silent"]
     found = (
         (
             unpaired,
@@ -196,12 +153,12 @@ def _issues(rows: pl.DataFrame, unpaired: int, source: str) -> list[Issue]:
             "(profiling starts and ends in mid-flight)",
         ),
         (
-            outside.height,
+            int(outside.sum()),
             "collective_without_group",
             "collectives whose replica group is unknown: no axis, wire or instance",
         ),
         (
-            rows["payload_bytes"].null_count(),
+            int(unsized.sum()),
             "collective_without_payload",
             "collectives of unknown size: without the program's HLO no payload can be had",
         ),
@@ -211,13 +168,15 @@ def _issues(rows: pl.DataFrame, unpaired: int, source: str) -> list[Issue]:
     ]
 
 
-def uneven_ends(rows: pl.DataFrame) -> int:
+def uneven_ends(found: Collectives) -> int:
     """Synchronous instances whose ends lie more than SAME_END_PS apart: their clocks disagree."""
     end = pl.col("start_ps") + pl.col("duration_ps")
+    is_async = found.kinds["is_async"].gather(found.events["of_kind"])
     spread = (
-        rows.filter(~pl.col("is_async"))
+        found.events.select("instance", end=end)
+        .filter(~is_async)
         .drop_nulls("instance")
         .group_by("instance")
-        .agg(spread=end.max() - end.min())
+        .agg(spread=pl.col("end").max() - pl.col("end").min())
     )
     return spread.filter(pl.col("spread") > SAME_END_PS).height

@@ -9,7 +9,6 @@ import polars as pl
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.busy import busy_intervals
-from xlahouse.ingest.collectives import BARRIER, Transfers, find_transfers
 from xlahouse.ingest.decode import DecodeError
 from xlahouse.ingest.device_steps import launch_spans, split_steps
 from xlahouse.ingest.frames import Issue, PlaneEvents
@@ -21,6 +20,8 @@ from xlahouse.ingest.pipeline import Schedule
 from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.run_writer import RunWriter
 from xlahouse.ingest.spans import joined_span
+from xlahouse.ingest.transfer_pairs import BARRIER, find_transfers
+from xlahouse.ingest.transfers import Transfers
 
 BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 
@@ -95,8 +96,9 @@ def finish_planes(
     writer.write_pieces("ops", op_pieces(ops, writer.run_id, shared.device_offset), part)
     is_transfer = pl.col("category") == "collective"
     candidates = ops.rows(ops.of_kinds(is_transfer & ~pl.col("on_async_line")))
-    transfers = find_transfers(candidates, *_working_and_barriers(ops))
-    busy = busy_intervals(ops, transfers.rows)
+    transfers, unpaired = find_transfers(candidates, *_working_and_barriers(ops))
+    del candidates
+    busy = busy_intervals(ops, transfers)
     steps, stretches = split_steps(launch_spans(ops), busy, shared.launches)
     for name, table in (
         ("busy_intervals", busy),
@@ -106,7 +108,7 @@ def finish_planes(
         moved = table.with_columns(pl.col("device_id") + shared.device_offset)
         writer.write(name, moved, part, in_order=True)
     return Finished(
-        transfers,
+        Transfers.of_rows(transfers, unpaired),
         ops.kinds.filter(is_transfer).select("program_id", "op").unique(),
         coverage,
         issues,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
+AT_ONCE = 1 << 20
 
 
 def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
@@ -22,20 +26,48 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     Returns:
         One number a row, in the order of `rows`.
     """
-    ordered = (
-        rows.select(
-            "start_ps",
-            "device_id",
-            key=pl.struct(key).rank("dense").cast(pl.Int64),
-            end=pl.col("start_ps") + pl.col("duration_ps"),
-        )
-        .with_row_index("row")
-        .sort("key", "start_ps", "device_id", "end", maintain_order=True)
+    code = rows.select(pl.struct(key).rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    device, start, duration = (
+        rows[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
-    columns = (ordered[name].to_numpy() for name in ("key", "device_id", "start_ps", "end"))
-    numbers = np.empty(ordered.height, np.int64)
-    numbers[ordered["row"].to_numpy()] = np.cumsum(_begins(*columns)) - 1
+    order, begins = _ordered(code, device, start, start + duration)
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(begins) - 1
     return pl.Series("instance", numbers)
+
+
+def number_by_start(key: Integers, device: Integers, start: Integers, end: Integers) -> Integers:
+    """The same from arrays, with the instances numbered in order of their first start."""
+    order, begins = _ordered(key, device, start, end)
+    rank = np.empty(int(begins.sum()), np.int64)
+    rank[np.argsort(start[order[begins]], kind="stable")] = np.arange(len(rank))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = rank[np.cumsum(begins) - 1]
+    return numbers
+
+
+def _ordered(
+    key: Integers, device: Integers, start: Integers, end: Integers
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """(the order of executions by key and start; whether an instance begins at each, in that order)."""
+    order = np.lexsort((end, device, start, key))
+    begins = np.zeros(len(order), bool)
+    keys = key[order]
+    for first, last in _some_keys(keys):
+        at = order[first:last]
+        begins[first:last] = _begins(keys[first:last], device[at], start[at], end[at])
+    return order, begins
+
+
+def _some_keys(keys: Integers) -> Iterator[tuple[int, int]]:
+    """Slices of whole keys, of about AT_ONCE executions or one key each: what they take is bounded."""
+    bounds = [*np.flatnonzero(np.diff(keys, prepend=keys[:1] - 1)).tolist(), len(keys)]
+    first = 0
+    for bound, following in pairwise(bounds):
+        if following - first > AT_ONCE and bound > first:
+            yield first, bound
+            first = bound
+    yield first, len(keys)
 
 
 def _begins(key: Integers, device: Integers, start: Integers, end: Integers) -> NDArray[np.bool_]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
+import pyarrow as pa
 
 from xlahouse.ingest.assemble import Run, WorldParts
-from xlahouse.ingest.collectives import Transfers, find_collectives, uneven_ends
+from xlahouse.ingest.collectives import Collectives, find_collectives, uneven_ends
 from xlahouse.ingest.device_tables import Finished, Shared, batches, finish_planes
 from xlahouse.ingest.frames import Device, Issue
-from xlahouse.ingest.run_writer import RunWriter
+from xlahouse.ingest.parquet_sink import ROW_GROUP
+from xlahouse.ingest.run_writer import RunWriter, pieces_of
+from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.spans import joined_span, span_of
+from xlahouse.ingest.transfers import join_transfers
 from xlahouse.ingest.unseen import unseen_collectives
 from xlahouse.ingest.worlds import move_devices
 
@@ -39,19 +44,20 @@ def write_tables(run: Run, writer: RunWriter) -> RunTables:
     spans: list[tuple[int, int] | None] = []
     small: dict[str, list[pl.DataFrame]] = {}
     parts = instances = 0
-    for world in run.worlds:
+    for number, world in enumerate(run.worlds):
         finished = _finish_devices(world, run.source, writer, parts)
         parts += len(finished)
-        rows, found = _collectives(world, finished, run.source)
-        tables = world.tables | {"collectives": rows.with_columns(pl.col("instance") + instances)}
-        instances += int(rows.select((pl.col("instance").max() + 1).fill_null(0)).item())
-        for name, table in tables.items():
+        transfers, found = _collectives(world, finished, run.source)
+        pieces = _collective_pieces(transfers, writer.run_id, world.device_offset, instances)
+        writer.write_pieces("collectives", pieces, number)
+        instances += transfers.instances
+        for name, table in world.tables.items():
             small.setdefault(name, []).append(move_devices(table, world.device_offset))
         issues += [issue for batch in finished for issue in batch.issues] + found
         coverage += [batch.coverage for batch in finished]
         spans += [span_of(world.launches), *(batch.span for batch in finished)]
-    for name, pieces in small.items():
-        writer.write(name, pl.concat(pieces, how="diagonal"))
+    for name, tables in small.items():
+        writer.write(name, pl.concat(tables, how="diagonal"))
     span = joined_span(spans)
     return RunTables(
         devices=run.devices,
@@ -85,24 +91,31 @@ def _finish_devices(
 
 def _collectives(
     world: WorldParts, finished: list[Finished], source: str
-) -> tuple[pl.DataFrame, list[Issue]]:
-    """(rows of collectives with the world's own device numbers, findings about its ops)."""
-    transfers = Transfers(
-        pl.concat([batch.transfers.rows for batch in finished], how="diagonal"),
-        sum(batch.transfers.unpaired for batch in finished),
-    )
+) -> tuple[Collectives, list[Issue]]:
+    """(collectives with the world's own device numbers, findings about its ops)."""
+    transfers = join_transfers([batch.transfers for batch in finished])
     found = find_collectives(transfers, world.tables["replica_groups"], world.facts.pairs, source)
-    rows, issues = found.rows, found.issues + _op_issues(finished, source)
+    issues = found.issues + _op_issues(finished, source)
     issues += unseen_collectives(
         world.facts, world.launches, pl.concat([batch.shown for batch in finished]), source
     )
-    uneven = 0 if world.inferred else uneven_ends(rows)
+    uneven = 0 if world.inferred else uneven_ends(found)
     if uneven:
         message = "synchronous collectives whose ends lie over 1 us apart: their skew is unknown"
         issues.append(Issue("warning", "uneven_ends", message, source, uneven))
     if not world.comparable:  # arrivals on different hosts have no common clock
-        rows = rows.with_columns(arrival_ps=pl.lit(None, pl.Int64))
-    return rows, issues
+        unknown = found.events.with_columns(arrival_ps=pl.lit(None, pl.Int64))
+        found = replace(found, events=unknown)
+    return found, issues
+
+
+def _collective_pieces(
+    found: Collectives, run_id: str, device_offset: int, first_instance: int
+) -> Iterator[pa.Table]:
+    """The collectives table of a world, piece by piece."""
+    for piece in found.pieces(ROW_GROUP):
+        moved = move_devices(piece, device_offset).with_columns(pl.col("instance") + first_instance)
+        yield from pieces_of(moved, BY_NAME["collectives"], run_id, in_order=True)
 
 
 def _op_issues(finished: list[Finished], source: str) -> list[Issue]:

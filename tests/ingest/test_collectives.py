@@ -5,8 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from xlahouse.ingest.collectives import find_collectives, find_transfers
+from xlahouse.ingest.collectives import find_collectives
 from xlahouse.ingest.program_facts import PAIRS
+from xlahouse.ingest.transfer_pairs import find_transfers
+from xlahouse.ingest.transfers import Transfers
 
 GROUPS = pl.DataFrame(
     [
@@ -63,7 +65,7 @@ def find(rows, groups=GROUPS, pairs=NO_PAIRS):
         given.filter(~category.is_in(["wait", "control"])),
         given.filter(pl.col("op") == "barrier-cores").select("device_id", "launch", "start_ps"),
     )
-    return find_collectives(transfers, groups, pairs, "run")
+    return find_collectives(Transfers.of_rows(*transfers), groups, pairs, "run")
 
 
 def test_synchronous():
