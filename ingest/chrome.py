@@ -6,13 +6,14 @@ import msgspec
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import chrome_host, chrome_links, chrome_tpu, frames, kineto
+from xlahouse.ingest import chrome_gpu, chrome_host, chrome_links, chrome_tpu, frames, kineto
 from xlahouse.ingest.chrome_columns import Trace, read_columns
 from xlahouse.ingest.chrome_events import FAILURES
 from xlahouse.ingest.chrome_files import host_of
 from xlahouse.ingest.chrome_rows import integer
 from xlahouse.ingest.chrome_spans import find_spans
 from xlahouse.ingest.frames import Issue, PlaneEvents
+from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.read import FileEvents
 
 MOST_EVENTS = 1_000_000  # XLA's exporter keeps the earliest (jax#21295)
@@ -113,6 +114,7 @@ def _read_processes(
     virtual = not any(name.startswith(_DEVICE) for name in trace.processes.values())
     hosts = [pid for pid, _ in trace.lines if pid not in devices]
     rows = chrome_links.with_enqueue(rows, hosts)
+    calls = _gpu_calls(trace, rows.filter(pl.col("pid").is_in(hosts)), read)
     for pid in dict.fromkeys(pid for pid, _ in trace.lines):
         mine, bad = rows.filter(pl.col("pid") == pid), refused.filter(pl.col("pid") == pid)
         if mine.is_empty() and bad.is_empty():
@@ -122,6 +124,17 @@ def _read_processes(
             plane, programs = chrome_tpu.read_tpu_process(name, mine, bad, read.path, read.host)
             for program in programs:
                 read.programs.setdefault(program.program_id, program)
+        elif chrome_gpu.PROCESS.search(name):
+            plane = chrome_gpu.read_gpu_process(name, mine, bad, read.path, read.host, calls)
         else:
             plane = chrome_host.read_host_process(name, mine, bad, read.path, read.host, virtual)
         read.planes.append(plane)
+
+
+def _gpu_calls(trace: Trace, on_hosts: pl.DataFrame, read: FileEvents) -> HostCalls:
+    """What hosts launched on GPUs."""
+    if not any(chrome_gpu.PROCESS.search(name) for name in trace.processes.values()):
+        return HostCalls()
+    calls = chrome_gpu.host_calls(on_hosts)
+    read.issues += calls.issues(read.path)
+    return calls

@@ -61,16 +61,16 @@ def read_gpu_plane(
     device = _device(plane, host)
     number = pl.lit(device.device_id, pl.Int64).alias("device_id")
     kernels = _kernels(plane, events.filter(~derived), calls)
-    launches = _launches(kernels)
+    launches = launches_of(kernels)
     others = events.filter(derived)
     prefix = f"{plane.name}/"
     return PlaneEvents(
         devices=[device],
-        ops=_ops(kernels, launches).with_columns(number),
+        ops=ops_of(kernels, launches).with_columns(number),
         launches=launches.pipe(frames.conform, frames.LAUNCHES).with_columns(number),
         host_pieces=HostPieces(lambda: again().only(DERIVED), host, prefix),
         coverage=frames.coverage_rows(source, plane.name, events, refused),
-        issues=frames.time_issues(refused, source) + _issues(plane.name, kernels, others, source),
+        issues=frames.time_issues(refused, source) + findings(plane.name, kernels, others, source),
     )
 
 
@@ -125,8 +125,13 @@ def _kernels(plane: Plane, events: pl.DataFrame, calls: HostCalls) -> pl.DataFra
     return linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")
 
 
-def _launches(kernels: pl.DataFrame) -> pl.DataFrame:
-    """An execution on a device: from its first kernel's start to its last one's end."""
+def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
+    """An execution on a device: from its first kernel's start to its last one's end.
+
+    Args:
+        kernels: kernel (what ran), thread, start_ps, duration_ps, hlo_op, hlo_module, program_id,
+            memcpy_details, and call, execution and enqueue_ps of gpu_host.HostCalls.
+    """
     executed = kernels.filter(pl.col("execution").is_not_null())
     return (
         executed.group_by(launch_key="execution")
@@ -143,7 +148,8 @@ def _launches(kernels: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _ops(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """frames.OPS without device_id, of kernels as launches_of takes them."""
     of_launch = launches.select(
         execution="launch_key", program_of_launch="program_id", module_of_launch="module"
     )
@@ -168,7 +174,8 @@ def _ops(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     ).pipe(frames.conform, frames.OPS)
 
 
-def _issues(plane: str, kernels: pl.DataFrame, others: pl.DataFrame, source: str) -> list[Issue]:
+def findings(plane: str, kernels: pl.DataFrame, others: pl.DataFrame, source: str) -> list[Issue]:
+    """What is to be said of kernels, and of events on DERIVED lines (others)."""
     anonymous = kernels.filter(pl.col("hlo_op").is_null())
     found = (
         (

@@ -54,7 +54,17 @@ def host_calls(plane: Plane) -> HostCalls:
         .join(of_program, on="event", how="left")
         .sort("start_ps")
     )
-    executions = plane.named_events.filter(pl.col("name").str.contains(_EXECUTION)).select(
+    return calls_of(calls, plane.named_events)
+
+
+def calls_of(calls: pl.DataFrame, events: pl.DataFrame) -> HostCalls:
+    """Calls with the executions that made them.
+
+    Args:
+        calls: event, thread, start_ps, call, correlation_id, of_program (true, or NULL), by start.
+        events: all of the host: event, thread, name, start_ps, duration_ps.
+    """
+    executions = events.filter(pl.col("name").str.contains(_EXECUTION)).select(
         executor="thread",
         execution=pl.col("event").cast(pl.Int64),
         enqueue_ps="start_ps",
