@@ -144,7 +144,7 @@ def test_damage_costs_what_is_damaged(damaged, kept, found):
         (b'{"a": 1, "traceEvents": [%s], "b": 2}', []),
         (b'{"a": \x00, "traceEvents": [%s]}', ["damaged_header"]),
         (b'{"traceEvents": [%s], "b": 2', ["damaged_header"]),
-        (b'{"traceEvents": [%s]} more', ["damaged_header"]),
+        (b'{"traceEvents": [%s]} more', ["damaged_event", "truncated"]),
         (b"[%s]", []),
     ],
 )
@@ -152,7 +152,7 @@ def test_damage_around_the_events_is_said(raw, codes):
     """Events that are missing beside it leave no trace of their own."""
     text = raw % event("a").encode()
     assert len(spans_of(text)) == 1
-    assert [code for code in issues_of(text) if code == "damaged_header"] == codes
+    assert sorted(issues_of(text).keys() - ALWAYS) == codes
 
 
 def test_invalid_utf8_is_replaced_in_names_and_arguments():
