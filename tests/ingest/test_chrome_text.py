@@ -183,6 +183,41 @@ def test_times_are_whole_picoseconds(ts, ps):
     assert spans_of(document(event(ts=ts)))[0][1] == ps
 
 
+@pytest.mark.parametrize("unit", ["ms", "ns", "years", 7, None])
+@pytest.mark.parametrize(
+    "form", ['{"displayTimeUnit":~,"traceEvents":[*]}', '{"traceEvents":[*],"displayTimeUnit":~}']
+)
+def test_times_are_microseconds_whatever_unit_a_viewer_is_told_to_show(form, unit):
+    raw = form.replace("~", json.dumps(unit)).replace("*", event(ts=3, dur=0.5))
+    assert spans_of(raw.encode()) == [("op", 3_000_000, 500_000)]
+
+
+def test_numbers_beyond_64_bits_cost_times_alone():
+    huge = 2**64 + 5
+    raw = document(
+        event("a", 1, 2, pid=huge, tid=huge), event("b", 9, 2, pid=str(huge), tid=str(huge)),
+        event("c", 20, 1, pid=huge, tid=huge, args={"x": 2**70, "y": -(2**90)}),
+        point("C", 25, "n", pid=huge, tid=huge, args={"v": 2**70}),
+        point("s", 26, "flow", pid=huge, tid=huge, id=2**70),
+        event("late", 10**30, 1, pid=huge, tid=huge), event("long", 30, 10**30, pid=huge, tid=huge),
+    )  # fmt: skip
+    (plane,) = read_chrome(raw, "f").planes
+    args = {"c": f'{{"x": {2**70}, "y": {-(2**90)}}}', "flow": f'{{"ph":"s","id":{2**70}}}'}
+    assert plane.host_events.select("name", "start_ps", "args").rows() == [
+        ("a", 1_000_000, None),
+        ("b", 9_000_000, None),
+        ("c", 20_000_000, args["c"]),
+        ("flow", 26_000_000, args["flow"]),
+    ]
+    assert plane.counters["value"].to_list() == [2.0**70]
+    assert issues_of(raw)["bad_time"] == 2
+    assert coverage_of(raw) == {
+        (str(huge), "host_events"): (4, 4, 0),
+        (str(huge), "counters"): (1, 1, 0),
+        (str(huge), None): (2, 0, 2),
+    }
+
+
 def test_unix_times_keep_every_digit_that_a_double_would_lose():
     first, second = "1682725897235555.001", "1682725897235555.002"  # a double's spacing is 0.25
     raw = document(event("a", first, "0.001"), event("b", f'"{second}"', '"0.0015"'))

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from tests.ingest.chrome_build import document, event, named, run_of
@@ -75,6 +76,16 @@ def test_a_tpu_of_a_chrome_trace_becomes_launches_ops_and_collectives(tmp_path):
     assert (instruction["source_file"], instruction["source_line"]) == ("/m/model.py", 12)
     run = run_of(wh)
     assert (run["source"], run["status"], run["epoch_ns"]) == ("chrome", "complete", None)
+
+
+@pytest.mark.parametrize(
+    "pack", [bytes, gzip.compress, lambda raw: pa.compress(raw, "zstd", asbytes=True)]
+)
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_a_files_ending_says_nothing_of_how_it_is_packed(tmp_path, pack, ending):
+    path = write(tmp_path / f"h.trace.json{ending}", pack(document(*tpu_events(3, 0))))
+    ingest_paths([path], str(tmp_path / "wh"))
+    assert rows(tmp_path / "wh", "launches")["module"].to_list() == ["jit_f"]
 
 
 def test_an_xplane_that_is_no_use_is_replaced_by_the_json_beside_it_and_a_good_one_is_not(tmp_path):
