@@ -1,4 +1,4 @@
-"""What views find wrong with the data, once it is all together: clocks that disagree, recompiles."""
+"""What views find wrong with the data, once it is all together: clocks, recompiles, meshes, links."""
 
 from __future__ import annotations
 
@@ -49,6 +49,28 @@ QUESTIONS = (
             median_skew_ps) as found
         from clock_offset_v1
         where not is_usable
+        """,
+    ),
+    Question(
+        "unclassified_traffic",
+        "a group has a member outside the mesh, or is not known; see `collective_axis`",
+        """
+        select run_id, concat(round(100 * unclassified_ratio, 1),
+            ' % of the known payload moves along no known axis') as found
+        from run_summary_v1
+        where mesh_problem is null and unclassified_ratio > 0
+        """,
+    ),
+    Question(
+        "links_unknown",
+        "link_traffic has no links; where the kind is at fault, `xlahouse set device-kind` tells it",
+        """
+        select distinct p.run_id, p.topology_problem as found
+        from _chip_place_v1 as p
+        inner join devices as d on d.run_id = p.run_id and d.device_id = p.device_id
+        inner join collectives as c on c.run_id = p.run_id
+        where p.topology_problem is not null and d.core = 'tensorcore' and d.inferred is distinct from true
+            and c.group_size > 1
         """,
     ),
 )

@@ -24,6 +24,10 @@ def meeting(instance: int, device: int, arrival_ps: int, end_ps: int) -> dict[st
     return kind | {"arrival_ps": arrival_ps, "start_ps": 50, "duration_ps": end_ps - 50}
 
 
+PLACE = {"world": 0}
+MEMBER = {"world": 0, "program_id": 7, "op": "x", "group_index": 0}
+MOVED = {"device_id": 0, "program_id": 7, "kind": "all-gather", "group_size": 2}
+
 # Ends of b less those of a: 0 and 7, median (row 1 of 2) 0, spread 7; skews 3 and 6: median 3.
 SPREAD = [
     meeting(1, 0, 10, 70),
@@ -68,11 +72,37 @@ SPREAD = [
             "clocks_spread: the clock of host b is off from that of a by 0 ps, give or take 7,"
             " but skews are only 3; ",
         ),
+        (
+            {
+                "runs": [{"run_id": "r", "name": "mine", "mesh": [{"axis": "tp", "size": 2}]}],
+                "devices": [PLACE | {"device_id": k, "logical_id": k} for k in range(2)],
+                "replica_groups": [
+                    MEMBER | {"position": 0, "device_id": 0},
+                    MEMBER | {"position": 1, "device_id": 1},
+                ],
+                # 30 of 40 bytes are of an op whose group nothing names.
+                "collectives": [
+                    MOVED | {"instance": 1, "op": "x", "group_index": 0, "payload_bytes": 10},
+                    MOVED | {"instance": 2, "op": "y", "payload_bytes": 30},
+                ],
+            },
+            "unclassified_traffic: 75.0 % of the known payload moves along no known axis; ",
+        ),
+        (
+            {
+                "devices": [
+                    {"device_id": 0, "core": "tensorcore", "inferred": False, "kind": "TPU"}
+                ],
+                "collectives": [MOVED | {"instance": 1, "op": "x"}],
+            },
+            "links_unknown: the kind of a device is not known; ",
+        ),
     ],
 )
 def test_a_finding_is_a_warning(tables, expected, tmp_path):
-    runs = [{"run_id": "r", "name": "mine"}, {"run_id": "q", "name": "other"}]
-    with Warehouse(write_warehouse(tmp_path / "warehouse", {"runs": runs, **tables})) as warehouse:
+    mine = tables.get("runs", [{"run_id": "r", "name": "mine"}])
+    runs = {"runs": [*mine, {"run_id": "q", "name": "other"}]}
+    with Warehouse(write_warehouse(tmp_path / "warehouse", tables | runs)) as warehouse:
         (found,) = view_findings(warehouse)
     assert found.startswith(f"mine: {expected}")
 
@@ -83,6 +113,21 @@ def test_check_tells_them(tmp_path):
         (found,) = view_findings(warehouse)
         report = check_warehouse(warehouse)
     assert (report.lines, report.errors, report.warnings) == ((f"warning  {found}",), 0, 1)
+
+
+def test_virtual_devices_and_groups_of_one_have_no_links_to_know(tmp_path):
+    tables = {
+        "devices": [
+            {"run_id": "r", "device_id": 0, "core": "cpu", "inferred": True, "kind": "cpu"},
+            {"run_id": "q", "device_id": 0, "core": "tensorcore", "inferred": False},
+        ],
+        "collectives": [
+            MOVED | {"run_id": "r", "instance": 1, "op": "x"},
+            MOVED | {"run_id": "q", "instance": 1, "op": "x", "group_size": 1},
+        ],
+    }
+    with Warehouse(write_warehouse(tmp_path / "warehouse", tables)) as warehouse:
+        assert view_findings(warehouse) == []
 
 
 def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
