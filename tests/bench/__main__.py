@@ -24,13 +24,14 @@ from tests.bench.outcome import (
     show_in_readme,
     slowness,
 )
-from tests.bench.registry import REGISTERED, Row, choose, measure
+from tests.bench.registry import REGISTERED, Benchmark, Row, check, choose, measure
 
 EXAMPLES = """examples:
   make bench                            the quick mode, under 3 minutes
   make bench ARGS=--full                all of them, under 30
   make bench ARGS="Kineto questions"    those whose names hold a word
   make bench ARGS="--full --save"       the table becomes the baseline, and README's
+  make bench ARGS=--check               that what is timed gives the right results, as CI does
 """
 
 
@@ -43,6 +44,8 @@ def main() -> int:
         names = "\n  ".join(benchmark.name for benchmark in REGISTERED)
         print(f"no benchmark has {error} in its name; there are:\n  {names}", file=sys.stderr)
         return 2
+    if options.check:
+        return check_all(chosen)
     rows: list[Row] = []
     for benchmark in chosen:
         print(f"{benchmark.name} …", file=sys.stderr, flush=True)
@@ -76,10 +79,29 @@ def _options() -> argparse.Namespace:
     parser.add_argument("words", nargs="*", help="benchmarks whose names hold one of them")
     parser.add_argument("--full", action="store_true", help="all benchmarks, not the quick ones")
     parser.add_argument("--rounds", type=int, help="times that each runs; 3, with --full 5")
+    parser.add_argument(
+        "--check", action="store_true", help="no times: only that results are right"
+    )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome as JSON")
     parser.add_argument("--save", action="store_true", help="make it the baseline, in README too")
     return parser.parse_args()
+
+
+def check_all(chosen: list[Benchmark]) -> int:
+    """Run each once, without a clock; 1 where one gives something wrong."""
+    wrong = 0
+    for benchmark in chosen:
+        try:
+            reason = check(benchmark)
+        except (AssertionError, RuntimeError) as error:
+            wrong = 1
+            print(f"{benchmark.name}: WRONG: {error}")
+            continue
+        print(
+            f"{benchmark.name}: {'right' if reason is None else f'skipped, {reason}'}", flush=True
+        )
+    return wrong
 
 
 def load_all() -> None:

@@ -12,10 +12,13 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
+from tests.bench.decode import objects
 from tests.bench.grow import write_grown
 from tests.bench.peers import XPROF, has
 from tests.bench.registry import Benchmark, Cost, register
 from tests.samples import SAMPLES
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql import Warehouse
 
 TPU = SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb"
 CPU = SAMPLES / "cpu/torch_xla_mlp_4dev.xplane.pb"
@@ -23,6 +26,11 @@ LOOP = """
 import sys
 from tests.bench.decode import objects
 objects(open(sys.argv[1], "rb").read())
+"""
+
+EVENTS = """
+select cast(sum(events_read) as bigint), cast(sum(rows_written + events_rejected) as bigint)
+from coverage
 """
 
 # A process's peak starts at that of the one that made it, so a small one does.
@@ -88,6 +96,19 @@ def ours(path: object) -> Cost:
         shutil.rmtree(root)
 
 
+def every_event(path: object) -> None:
+    """Ours reads as many events as a loop over protobuf objects, and leaves a row or a refusal of each."""
+    root = mkdtemp(dir=folder())
+    try:
+        ingest_paths([str(path)], root)
+        with Warehouse(root) as warehouse:
+            (row,) = warehouse.query(EVENTS).rows
+    finally:
+        shutil.rmtree(root)
+    events = objects(Path(str(path)).read_bytes())
+    assert row == (events, events), f"{row} events read and kept or refused, of {events:,}"
+
+
 def xprof(path: object) -> Cost:
     """`xprof create_events_db`, which writes one Parquet file of events."""
     given = [f"--session_id={path}", "--bypass_cache=True"]
@@ -107,7 +128,16 @@ def other(how: Grown) -> Callable[[object], Cost]:
 PEERS = {"protobuf objects": loop} | ({"xprof": xprof} if has("xprof") else {})
 LARGE = Grown(TPU, 250)  # 75 MB, 1.9 M events
 TENTH = Grown(TPU, 25)
-register(Benchmark("ingest TPU xplane, 7.5 MB", partial(grown, TENTH), ours, PEERS, quick=True))
+register(
+    Benchmark(
+        "ingest TPU xplane, 7.5 MB",
+        partial(grown, TENTH),
+        ours,
+        PEERS,
+        quick=True,
+        proof=every_event,
+    )
+)
 register(Benchmark("ingest TPU xplane, 75 MB", partial(grown, LARGE), ours, PEERS))
 VIRTUAL = Grown(CPU, 590, "^/host:CPU$")  # 65 MB, 2.7 M events
 register(Benchmark("ingest CPU xplane, 65 MB", partial(grown, VIRTUAL), ours, PEERS))

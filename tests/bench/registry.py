@@ -25,6 +25,7 @@ class Benchmark:
     most_rounds: rounds that are enough, where one takes long.
     quick: part of the quick mode, whose benchmarks take under 3 minutes together.
     same: contenders whose results have to be equal to ours.
+    proof: raises AssertionError where what ours makes of the input is wrong; it is not timed.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Benchmark:
     most_rounds: int | None = None
     quick: bool = False
     same: frozenset[str] = frozenset()
+    proof: Callable[[object], None] | None = None
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -87,15 +89,17 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
 
 
 def check(benchmark: Benchmark) -> str | None:
-    """Run ours once, and the peers that have to give the same; a string says why it cannot run here.
+    """Run ours once, its proof, and the peers that have to give the same; a string says why it cannot run.
 
     Raises:
-        AssertionError: a peer gives something else.
+        AssertionError: a peer gives something else, or the proof fails.
     """
     given = benchmark.prepare()
     if isinstance(given, str):
         return given
     found = benchmark.ours(given)
+    if benchmark.proof is not None:
+        benchmark.proof(given)
     for name in benchmark.same & benchmark.peers.keys():
         other = benchmark.peers[name](given)
         assert found == other, f"{benchmark.name}: {name} gives {other!r}, ours {found!r}"

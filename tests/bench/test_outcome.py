@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench import registry
-from tests.bench.__main__ import load_all
+from tests.bench.__main__ import check_all, load_all
 from tests.bench.outcome import (
     BASELINE,
     Outcome,
@@ -81,6 +81,24 @@ def test_a_peer_that_has_to_agree_and_does_not_is_an_error():
     with pytest.raises(AssertionError, match="b: p gives 4, ours 3"):
         check(benchmark(lambda given: 4))
     assert check(Benchmark("b", lambda: "no sample", print)) == "no sample"
+
+
+def test_checks_tell_what_is_wrong_and_what_could_not_run(capsys):
+    def fails(given):
+        raise AssertionError("1 event of 2")
+
+    chosen = [
+        Benchmark("good", int, int, proof=lambda given: None),
+        Benchmark("bad", int, int, proof=fails),
+        Benchmark("absent", lambda: "no sample", int),
+    ]
+    assert check_all(chosen) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "good: right",
+        "bad: WRONG: 1 event of 2",
+        "absent: skipped, no sample",
+    ]
+    assert check_all(chosen[::2]) == 0
 
 
 def test_names_are_unique_and_the_quick_mode_is_not_empty():
