@@ -10,7 +10,7 @@ from xlahouse.reports.log_axes import size_log
 from xlahouse.reports.palette import axis_colours, kind_shapes
 from xlahouse.reports.panel import Column, Figure, Panel, inline
 from xlahouse.reports.sums import total
-from xlahouse.reports.theme import INK, colour, finish, legend_columns
+from xlahouse.reports.theme import INK, colour, finish, shape
 from xlahouse.reports.units import (
     BANDWIDTH,
     plural,
@@ -93,18 +93,13 @@ def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
     x = alt.X("payload_bytes:Q", **size_log(data["payload_bytes"], "Payload"))
     y = alt.Y("p50:Q", title=f"{name} ({speed.symbol})", scale=alt.Scale(zero=True))
     color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
-    shapes = kind_shapes(rows["kind"])
-    shape = alt.Shape(
-        "kind:N",
-        scale=alt.Scale(domain=list(shapes), range=list(shapes.values())),
-        legend=alt.Legend(title="Kind", columns=legend_columns(160)),
-    )
+    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160)
     base = alt.Chart(inline(data))
     spread = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
         x=x, y=alt.Y("p05:Q"), y2="p95", color=color
     )
     points = base.mark_point(filled=True, size=90, opacity=0.9).encode(
-        x=x, y=y, color=color, shape=shape, tooltip=_tooltip(measure)
+        x=x, y=y, color=color, shape=shapes, tooltip=_tooltip(measure)
     )
     layers = [spread, points]
     if peak:

@@ -12,11 +12,17 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.log_axes import time_log
-from xlahouse.reports.panel import inline
+from xlahouse.reports.panel import Column, inline
 from xlahouse.reports.theme import finish, legend_columns
+from xlahouse.reports.units import show_exact, show_ps
 
 # Of a series: a solid line first.
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 6])
+# Bounds of a bin.
+LOW = Column(
+    "low_ps", "From", lambda low: "0 or below" if low is None else show_ps(low), show_exact
+)
+HIGH = Column("high_ps", "To", lambda high: "0" if high is None else show_ps(high), show_exact)
 Look = tuple[str, list[int]]  # colour and dash of a line
 
 

@@ -10,7 +10,7 @@ from xlahouse.reports.log_axes import size_log, time_log
 from xlahouse.reports.palette import axis_colours, kind_shapes
 from xlahouse.reports.panel import Column, Figure, Panel, inline
 from xlahouse.reports.sums import total
-from xlahouse.reports.theme import colour, finish, legend_columns
+from xlahouse.reports.theme import colour, finish, shape
 from xlahouse.reports.units import plural, show_bytes, show_count, show_exact, show_factor, show_ps
 
 # The view has percentiles of each device, which do not add up: the median device's p50 and the slowest
@@ -73,18 +73,13 @@ def duration_chart(rows: pl.DataFrame) -> alt.Chart:
     times = time_log([*data["p50_s"], *data["p99_s"]], "Time in flight")
     y = alt.Y("p50_s:Q", **times)
     color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
-    shapes = kind_shapes(rows["kind"])
-    shape = alt.Shape(
-        "kind:N",
-        scale=alt.Scale(domain=list(shapes), range=list(shapes.values())),
-        legend=alt.Legend(title="Kind", columns=legend_columns(160)),
-    )
+    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160)
     base = alt.Chart(inline(data))
     tail = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
         x=x, y=alt.Y("p50_s:Q", **times), y2="p99_s", color=color
     )
     points = base.mark_point(filled=True, size=90, opacity=0.9).encode(
-        x=x, y=y, color=color, shape=shape, tooltip=_tooltip()
+        x=x, y=y, color=color, shape=shapes, tooltip=_tooltip()
     )
     return finish(alt.layer(tail, points), "Time in flight against payload", 260)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.reports.distribution import DASHES, curves
+from xlahouse.reports.distribution import DASHES, HIGH, LOW, curves
 from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.palette import axis_colours
 from xlahouse.reports.panel import Column, Figure, Panel
@@ -75,8 +75,8 @@ SUMMARY_COLUMNS = (
 SPREAD_COLUMNS = (
     Column("phase", "Phase", numeric=False),
     Column("axis", "Axis", numeric=False),
-    Column("low_ps", "From", lambda low: "0 or below" if low is None else show_ps(low), show_exact),
-    Column("high_ps", "To", lambda high: "0" if high is None else show_ps(high), show_exact),
+    LOW,
+    HIGH,
     Column("count", "Gaps", show_count),
     Column("share", "Share so far", show_ratio, show_exact),
 )

@@ -7,7 +7,7 @@ import polars as pl
 
 from xlahouse.reports.bars import amount, named_bars
 from xlahouse.reports.facts import RunFacts
-from xlahouse.reports.palette import CATEGORY_COLOURS
+from xlahouse.reports.palette import category_colours
 from xlahouse.reports.panel import Column, Figure, Panel
 from xlahouse.reports.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.roofline import show_flops
@@ -128,13 +128,11 @@ def ops_chart(rows: pl.DataFrame) -> alt.Chart:
         (pl.col("self_ps") / unit.factor).alias("amount"),
         pl.col("category").replace("host_transfer", "copy"),
     ).drop("program_id", "all_ops")  # fmt: skip
-    present = set(data["category"])
-    shown = {name: hue for name, hue in CATEGORY_COLOURS.items() if name in present}
     return named_bars(
         data,
         "name",
         amount("amount", f"Self time, all devices and executions ({unit.symbol})"),
-        colour("category", shown, column_width=110),
+        colour("category", category_colours(data["category"]), column_width=110),
         [
             alt.Tooltip("op:N", title="op"),
             alt.Tooltip("module:N", title="program"),
@@ -177,13 +175,11 @@ def modules_chart(rows: pl.DataFrame) -> alt.Chart:
     )
     # Bars stand in the order of their first rows.
     data = named.select("name").join(data, on="name", how="inner", maintain_order="left_right")
-    present = set(data["part"])
-    shown = {name: hue for name, hue in CATEGORY_COLOURS.items() if name in present}
     return named_bars(
         data,
         "name",
         amount("amount", f"Self time of its ops, all devices ({unit.symbol})"),
-        colour("part", shown, column_width=110),
+        colour("part", category_colours(data["part"]), column_width=110),
         [
             alt.Tooltip("name:N", title="program, phase"),
             alt.Tooltip("part:N", title="category"),

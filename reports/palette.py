@@ -121,6 +121,12 @@ def kind_shapes(kinds: Iterable[str]) -> dict[str, str]:
     return known | dict.fromkeys(sorted(names - set(KIND_SHAPES)), "stroke")
 
 
+def category_colours(categories: Iterable[str]) -> dict[str, str]:
+    """Each of the ops' categories that is there, in the palette's order, -> its colour."""
+    names = set(categories)
+    return {name: colour for name, colour in CATEGORY_COLOURS.items() if name in names}
+
+
 def label_colours(labels: Iterable[str]) -> dict[str, str]:
     """Each label, sorted, -> a colour; beyond fifteen they come again."""
     hues = [*KIND_COLOURS.values(), *RESERVE_COLOURS]

@@ -75,6 +75,16 @@ def colour(
     )
 
 
+def shape(field: str, shapes: Mapping[str, str], title: str, column_width: int) -> alt.Shape:
+    """A shape channel with fixed shapes; else as `colour`."""
+    return alt.Shape(
+        field,
+        type="nominal",
+        scale=alt.Scale(domain=list(shapes), range=list(shapes.values())),
+        legend=alt.Legend(title=title, columns=legend_columns(column_width)),
+    )
+
+
 def legend_columns(column_width: int) -> alt.ExprRef:
     """As many columns as fit the chart's place; drawn without a page, four.
 

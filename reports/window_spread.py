@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.reports.distribution import curves
+from xlahouse.reports.distribution import HIGH, LOW, curves
 from xlahouse.reports.facts import RunFacts
 from xlahouse.reports.panel import Column, Figure, Panel
 from xlahouse.reports.sums import total
 from xlahouse.reports.transitions import arrow, named, transition_looks, transition_notes
-from xlahouse.reports.units import plural, show_count, show_exact, show_ps, show_ratio
+from xlahouse.reports.units import plural, show_count, show_exact, show_ratio
 from xlahouse.reports.windows import why_empty
 
 # Ten bins a power of ten; windows of 0 and below are one bin, first in order.
@@ -50,8 +50,8 @@ COLUMNS = (
     Column("phase", "Phase", numeric=False),
     Column("from_axis", "From axis", numeric=False),
     Column("to_axis", "To axis", numeric=False),
-    Column("low_ps", "From", lambda low: "0 or below" if low is None else show_ps(low), show_exact),
-    Column("high_ps", "To", lambda high: "0" if high is None else show_ps(high), show_exact),
+    LOW,
+    HIGH,
     Column("count", "Windows", show_count),
     Column("share", "Share so far", show_ratio, show_exact),
 )
