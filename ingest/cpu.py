@@ -6,8 +6,6 @@ so the devices are marked `inferred`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -15,35 +13,19 @@ from numpy.typing import NDArray
 from xlahouse.ingest import frames
 from xlahouse.ingest.cpu_chain import Placement, place_acts
 from xlahouse.ingest.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
-from xlahouse.ingest.event_chunks import chunks
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
 
 
-def has_cpu_ops(plane: Plane) -> bool:
-    """Whether the plane's events name HLO ops.
-
-    Raises:
-        DecodeError: a line is damaged.
-    """
-    if "hlo_op" not in plane.stat_names["name"]:
-        return False
-    return any(not chunk.texts("hlo_op").is_empty() for chunk in chunks(plane))
-
-
-def read_cpu_plane(
-    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
-) -> PlaneEvents:
+def read_cpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents | None:
     """A host plane whose threads ran virtual devices: ops and launches, and how to read all else.
 
-    Args:
-        plane: the plane.
-        source: its file.
-        host: its host.
-        again: gives the plane once more, so that it need not be kept.
+    None where they ran none.
     """
     events = read_cpu_events(plane, host)
+    if events is None:
+        return None
     placement = place_acts(events)
     acts = placement.acts
     traced = _traced_ops(acts)
@@ -63,7 +45,7 @@ def read_cpu_plane(
         ],
         ops=ops.pipe(frames.conform, frames.OPS),
         launches=_launches(ops),
-        host_pieces=HostPieces(again, host, elsewhere=_by_line(events, in_ops)),
+        host_pieces=HostPieces(plane, host, elsewhere=_by_line(events, in_ops)),
         markers=events.markers,
         coverage=_coverage(events, in_ops["line"].to_numpy(), source),
         issues=[

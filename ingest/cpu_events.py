@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
-from xlahouse.ingest.event_chunks import EventChunk, LineCounts, chunks
-from xlahouse.ingest.host import marker_rows
+from xlahouse.ingest.event_chunks import EventChunk, LineCounts, chunks, kinds_where
+from xlahouse.ingest.host import MARKER, marker_rows
 from xlahouse.ingest.xspace import Plane
 
 Integers = NDArray[np.int64]
@@ -26,7 +26,19 @@ PROGRAM_WAIT = "ThunkExecutor::Execute (wait for completion)"
 RENDEZVOUS = "Rendezvous"
 END_PREFIX = "end: "
 NO_CLOSURE = np.iinfo(np.int64).min
-_ACTS = (
+_OTHER, _RECORD, _START, _STOP, _ACT = range(5)
+# Columns of acts that are stats of theirs: those of another name, and numbers.
+_TEXTS = {"module": "hlo_module", "meeting": "name"}
+_NUMBERS = {"program_id": pl.UInt64, "device_ordinal": pl.Int64}
+_STATS: dict[str, Any] = {
+    "op": pl.String,
+    "module": pl.String,
+    **_NUMBERS,
+    "_p": pl.Int64,
+    "_c": pl.Int64,
+    "meeting": pl.String,
+}
+ACTS = (
     pl.col("name").str.contains(EXECUTE)
     | pl.col("name").str.contains(EXECUTE_HELPER)
     | pl.col("name").is_in([PROGRAM_WAIT, RENDEZVOUS])
@@ -81,8 +93,8 @@ class CpuEvents:
     counts: LineCounts
 
 
-def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents:
-    """What tells where the ops of a plane ran.
+def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
+    """What tells where the ops of a plane ran; None where none of its events names an op.
 
     Args:
         plane: the plane; at least one line.
@@ -91,57 +103,114 @@ def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents:
     Raises:
         DecodeError: a line is damaged.
     """
-    counts = LineCounts.of(plane)
-    records, edges, acts, markers = [], [], [], []
+    if "hlo_op" not in plane.stat_names["name"]:
+        return None
+    counts, kinds, is_marker = LineCounts.of(plane), _kinds(plane), kinds_where(plane, MARKER)
+    records, edges, acts, markers = [], [], _Acts(plane), []
     for chunk in chunks(plane):
         counts.add(chunk)
+        kind = np.where(chunk.in_time, kinds[chunk.place], _OTHER)
         announced, opened = chunk.integers("_p"), chunk.integers("_c")
-        records.append(_marks(chunk, [RECORD], announced))
-        edges.append(_marks(chunk, [START, STOP], opened))
-        acts.append(_acts(chunk, announced, opened))
-        markers.append(marker_rows(chunk, host))
+        records.append(_marks(chunk, kind, kind == _RECORD, announced))
+        edges.append(_marks(chunk, kind, (kind == _START) | (kind == _STOP), opened))
+        acts.add(chunk, kind == _ACT, announced, opened)
+        markers.append(marker_rows(chunk, is_marker, host))
+    if not acts.stats["op"]:
+        return None
     return CpuEvents(
         records=Marks.joined(records),
         edges=Marks.joined(edges),
-        acts=pl.concat(acts).sort("start_ps", "event"),
+        acts=acts.frame(),
         markers=frames.stack(markers, frames.MARKERS),
         counts=counts,
     )
 
 
-def _marks(chunk: EventChunk, names: list[str], closures: tuple[Integers, Integers]) -> Marks:
-    """The marks of those names. closures: places of events and the closure that each has."""
-    rows = np.flatnonzero(chunk.named(pl.col("name").is_in(names)))
-    of_event = np.full(len(chunk.core.line), NO_CLOSURE)
+def _kinds(plane: Plane) -> NDArray[np.int8]:
+    """What each kind of events is, in the order of their ids; one more for kinds that the plane lacks."""
+    kinds = np.full(plane.metadata.height + 1, _OTHER, np.int8)
+    for kind, chosen in (
+        (_RECORD, pl.col("name") == RECORD),
+        (_START, pl.col("name") == START),
+        (_STOP, pl.col("name") == STOP),
+        (_ACT, ACTS),
+    ):
+        kinds[kinds_where(plane, chosen)] = kind
+    return kinds
+
+
+def _marks(
+    chunk: EventChunk,
+    kind: NDArray[np.int8],
+    chosen: NDArray[np.bool_],
+    closures: tuple[Integers, Integers],
+) -> Marks:
+    """Chosen marks. closures: places of events and the closure that each has."""
+    rows = np.flatnonzero(chosen)
+    of_event = np.full(len(chosen), NO_CLOSURE)
     of_event[closures[0]] = closures[1]
-    opens = chunk.named(pl.col("name") == START)
     return Marks(
         event=rows + chunk.first,
         line=chunk.core.line[rows],
         start_ps=chunk.core.start_ps[rows],
         closure=of_event[rows],
-        opens=opens[rows],
+        opens=kind[rows] == _START,
     )
 
 
-def _acts(
-    chunk: EventChunk, announced: tuple[Integers, Integers], opened: tuple[Integers, Integers]
-) -> pl.DataFrame:
-    ops = chunk.texts("hlo_op").rename({"hlo_op": "op"})
-    chosen = chunk.named(_ACTS)
-    chosen[ops["owner"].to_numpy()] = True
-    acts = chunk.frame(np.flatnonzero(chosen & chunk.in_time))
-    links = (
-        pl.DataFrame({"owner": owners, name: values})
-        for name, (owners, values) in (("_p", announced), ("_c", opened))
+@dataclass
+class _Acts:
+    """Acts as they are read. rows: event, line, start_ps, duration_ps and place (of the kind), chunk by
+    chunk. stats: column -> (event, value) of those events that have it."""
+
+    plane: Plane
+    rows: list[tuple[Integers, ...]] = field(default_factory=list)
+    stats: dict[str, list[pl.DataFrame]] = field(
+        default_factory=lambda: {name: [] for name in _STATS}
     )
-    for column in (
-        ops,
-        chunk.texts("hlo_module").rename({"hlo_module": "module"}),
-        chunk.numbers("program_id", pl.UInt64),
-        chunk.numbers("device_ordinal"),
-        *links,
-        chunk.texts("name").rename({"name": "meeting"}),
-    ):
-        acts = acts.join(column, on="owner", how="left", maintain_order="left")
-    return acts.drop("owner")
+
+    def add(
+        self,
+        chunk: EventChunk,
+        named: NDArray[np.bool_],
+        announced: tuple[Integers, Integers],
+        opened: tuple[Integers, Integers],
+    ) -> None:
+        """Take those events of a chunk whose name tells, and those that name an op."""
+        ops = chunk.texts("hlo_op")
+        named = named.copy()
+        named[ops[0]] = True
+        named &= chunk.in_time
+        core, rows = chunk.core, np.flatnonzero(named)
+        columns = (core.line, core.start_ps, core.duration_ps, chunk.place)
+        self.rows.append((rows + chunk.first, *(column[rows] for column in columns)))
+        found: dict[str, tuple[Integers, Any]] = {"_p": announced, "_c": opened, "op": ops}
+        found |= {column: chunk.texts(stat) for column, stat in _TEXTS.items()}
+        found |= {column: chunk.integers(column, dtype) for column, dtype in _NUMBERS.items()}
+        for column, (owners, values) in found.items():
+            kept = np.flatnonzero(named[owners])
+            if len(kept):
+                pair = {"event": owners[kept] + chunk.first, column: pl.Series(values).gather(kept)}
+                self.stats[column].append(pl.DataFrame(pair))
+
+    def frame(self) -> pl.DataFrame:
+        """CpuEvents.acts."""
+        event, line, start, duration, place = map(np.concatenate, zip(*self.rows, strict=True))
+        kinds = self.plane.metadata.sort("metadata_id")["name"]
+        threads = self.plane.lines["name"]
+        acts = pl.DataFrame(
+            {"event": event, "line": line, "start_ps": start, "duration_ps": duration}
+        )
+        acts = acts.with_columns(
+            thread=threads.gather(np.searchsorted(self.plane.lines["line"].to_numpy(), line)),
+            name=pl.concat([kinds, kinds.clear(1)]).gather(place),
+        )
+        for column, dtype in _STATS.items():
+            parts = self.stats[column]
+            values = (
+                pl.concat(parts)
+                if parts
+                else pl.DataFrame(schema={"event": pl.Int64, column: dtype})
+            )
+            acts = acts.join(values, on="event", how="left", maintain_order="left")
+        return acts.sort("start_ps", "event")

@@ -22,43 +22,56 @@ from xlahouse.ingest.stat_bytes import (
     UNSIGNED,
 )
 from xlahouse.ingest.stats import finite_json, json_string, value_json
+from xlahouse.ingest.xspace import Plane
 
 Integers = NDArray[np.int64]
 NO_TEXT = '""'
 
 
 @dataclass(frozen=True)
-class ArgsWriter:
-    """Writes the args of one chunk's events.
+class StatNames:
+    """Names of a plane's stats. ids: ascending. keys: `"name":` of each. words: the names as JSON strings,
+    and what stands for none."""
 
-    ids: of the plane's stat names, ascending. keys: `"name":` of each. words: the names as JSON strings,
-    and what stands for none. texts: JSON of each stat that holds text or bytes; text_at: where these are
-    among the stats. codes: of each stat which name and kind of value it has, numbered; name_and_kind: of
-    each such number.
-    """
-
-    chunk: EventChunk
     ids: Integers
     keys: list[str]
     words: pl.Series
+
+    @classmethod
+    def of(cls, plane: Plane) -> StatNames:
+        """Those of a plane."""
+        names = plane.stat_names.sort("stat_id")
+        words = names.select(json_string(pl.col("name"))).to_series()
+        keys = [f"{word}:" for word in words]
+        return cls(names["stat_id"].to_numpy(), keys, pl.concat([words, pl.Series([NO_TEXT])]))
+
+
+@dataclass(frozen=True)
+class ArgsWriter:
+    """Writes the args of one chunk's events.
+
+    texts: JSON of each stat that holds text or bytes; text_at: where these are among the stats. codes: of
+    each stat which name and kind of value it has, numbered; name_and_kind: of each such number.
+    """
+
+    chunk: EventChunk
+    names: StatNames
     texts: pl.Series
     text_at: Integers
     codes: Integers
     name_and_kind: Integers
 
     @classmethod
-    def of(cls, chunk: EventChunk) -> ArgsWriter:
+    def of(cls, chunk: EventChunk, names: StatNames) -> ArgsWriter:
         """Prepare what the events of a chunk share."""
-        names = chunk.plane.stat_names.sort("stat_id")
-        words = names.select(json_string(pl.col("name"))).to_series()
-        ids, stats = names["stat_id"].to_numpy(), chunk.stats
-        combined = places_of(stats.ids, ids) * KINDS + stats.kinds
-        name_and_kind, codes = number_keys(combined, (len(ids) + 1) * KINDS)
+        stats = chunk.stats
+        combined = places_of(stats.ids, names.ids) * KINDS + stats.kinds
+        name_and_kind, codes = number_keys(combined, (len(names.ids) + 1) * KINDS)
         text_at = np.flatnonzero((stats.kinds == TEXT) | (stats.kinds == BYTES))
-        texts = chunk.stats_at(text_at).frame.select(value_json()).to_series()
-        keys = [f"{word}:" for word in words]
-        words = pl.concat([words, pl.Series([NO_TEXT])])
-        return cls(chunk, ids, keys, words, texts, text_at, codes, name_and_kind)
+        texts = pl.Series([], dtype=pl.String)
+        if len(text_at):
+            texts = chunk.stats_at(text_at).frame.select(value_json()).to_series()
+        return cls(chunk, names, texts, text_at, codes, name_and_kind)
 
     def args(self, rows: Integers) -> pl.Series:
         """JSON of chosen events, NULL where an event has no stats.
@@ -106,9 +119,9 @@ class ArgsWriter:
             return self._decoded(begin, length)
         parts: list[str | pl.Series] = ["{"]
         for number, (name, kind) in enumerate(pattern):
-            if name < len(self.keys):  # else nobody knows what it says
+            if name < len(self.names.keys):  # else nobody knows what it says
                 comma = "," if len(parts) > 1 else ""
-                parts += [comma + self.keys[name], self._values(begin + number, kind)]
+                parts += [comma + self.names.keys[name], self._values(begin + number, kind)]
         return _joined([*parts, "}"], len(begin))
 
     def _values(self, at: Integers, kind: int) -> str | pl.Series:
@@ -131,10 +144,10 @@ class ArgsWriter:
         return pl.Series(values).cast(pl.String)
 
     def _referred(self, ids: Integers) -> str | pl.Series:
-        place = places_of(ids, self.ids)
+        place = places_of(ids, self.names.ids)
         if (place == place[0]).all():
-            return str(self.words[int(place[0])])
-        return self.words.gather(place)
+            return str(self.names.words[int(place[0])])
+        return self.names.words.gather(place)
 
     def _decoded(self, begin: Integers, length: int) -> pl.Series:
         """JSON of events that have an odd stat."""

@@ -21,7 +21,8 @@ from xlahouse.ingest.xspace import Plane
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-CHUNK_BYTES = 4 << 20  # small lines come together; a line is never cut, nor are lines of one name
+CHUNK_EVENTS = 1 << 17
+CHUNK_BYTES = 4 << 20  # small lines are decoded together, and lines of one name
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,9 @@ class EventChunk:
         """
         self.stats_at(np.flatnonzero(self.stats.kinds == ODD))
 
-    def named(self, chosen: pl.Expr) -> Mask:
-        """Events in time whose metadata an expression over `metadata` is true for."""
-        mask = self.metadata.select(chosen.fill_null(False)).to_series().to_numpy()
-        found: Mask = np.append(mask, False)[self.place] & self.in_time
+    def of_kinds(self, chosen: Mask) -> Mask:
+        """Events in time whose kind is chosen. chosen: as kinds_where gives it."""
+        found: Mask = chosen[self.place] & self.in_time
         return found
 
     def frame(self, rows: Integers) -> pl.DataFrame:
@@ -90,35 +90,34 @@ class EventChunk:
             }
         )
 
-    def integers(self, name: str) -> tuple[Integers, Integers]:
-        """(places of the events that have an integer stat of this name; its value on each)."""
+    def integers(self, name: str, dtype: Any = pl.Int64) -> tuple[Integers, NDArray[Any]]:
+        """(places of the events that have a number of this name; its value on each, the first if it
+        repeats). dtype: Int64 or UInt64."""
         stats, found = self.stats, self._stats_named(name)
-        number = (stats.kinds[found] == SIGNED) | (stats.kinds[found] == UNSIGNED)
+        kinds = stats.kinds[found]
+        number = (kinds == SIGNED) | (kinds == UNSIGNED)
         values = stats.integers(found[number])
-        wrapped = (values < 0) & (stats.kinds[found[number]] == UNSIGNED)
-        if not number.all() or wrapped.any():
-            frame = self.stats_at(found).numbers(name).drop_nulls()
+        wrapped = dtype == pl.Int64 and ((values < 0) & (kinds[number] == UNSIGNED)).any()
+        if wrapped or not number.all():
+            frame = self.stats_at(found).numbers(name, dtype).drop_nulls()
             return frame["owner"].to_numpy(), frame[name].to_numpy()
         owners = self.owners[found]
         first = np.diff(owners, prepend=-1) != 0
-        return owners[first], values[first]
+        return owners[first], values[first].view(np.uint64 if dtype == pl.UInt64 else np.int64)
 
-    def numbers(self, name: str, dtype: Any = pl.Int64) -> pl.DataFrame:
-        """(owner, name) of a numeric stat that few events have; where it repeats, the first."""
-        return self.stats_at(self._stats_named(name)).numbers(name, dtype)
-
-    def texts(self, name: str) -> pl.DataFrame:
-        """(owner, name) of a stat that holds text, itself or by reference."""
+    def texts(self, name: str) -> tuple[Integers, pl.Series]:
+        """(places of the events that have a text of this name, itself or by reference; the text of each,
+        the first if it repeats)."""
         stats, found = self.stats, self._stats_named(name)
         if not (stats.kinds[found] == REFERENCE).all():
-            return self.stats_at(found).texts(name)
-        pairs = pl.DataFrame({"owner": self.owners[found], "stat_id": stats.integers(found)})
-        texts = self.plane.stat_names.select("stat_id", pl.col("name").alias(name))
-        return (
-            pairs.unique("owner", keep="first", maintain_order=True)
-            .join(texts, on="stat_id", how="left", maintain_order="left")
-            .drop("stat_id")
-        )
+            frame = self.stats_at(found).texts(name).drop_nulls()
+            return frame["owner"].to_numpy(), frame[name]
+        owners = self.owners[found]
+        first = np.diff(owners, prepend=-1) != 0
+        names = self.plane.stat_names.sort("stat_id")
+        place = places_of(stats.integers(found[first]), names["stat_id"].to_numpy())
+        known = place < names.height
+        return owners[first][known], names["name"].gather(place[known]).alias(name)
 
     def stats_at(self, places: Integers) -> Stats:
         """Chosen stats, by event's place in the chunk, as the decoder gives them."""
@@ -131,11 +130,18 @@ class EventChunk:
     def _stats_named(self, name: str) -> Integers:
         """Places of the stats of a name, and of the odd ones, which may be of any."""
         stats, names = self.stats, self.plane.stat_names
-        wanted = names.filter(pl.col("name") == name)["stat_id"].to_list()
         found = stats.kinds == ODD
-        for number in wanted:
+        for number in names.filter(pl.col("name") == name)["stat_id"]:
             found = found | (stats.ids == number)
         return np.flatnonzero(found)
+
+
+def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:
+    """Which kinds of events, in the order of their ids, an expression over Plane.metadata is true for; and
+    False for kinds that the plane lacks."""
+    ordered = plane.metadata.sort("metadata_id")
+    mask: Mask = np.append(ordered.select(chosen.fill_null(False)).to_series().to_numpy(), False)
+    return mask
 
 
 @dataclass
@@ -196,10 +202,32 @@ def chunks(plane: Plane) -> Iterator[EventChunk]:
         if full or number == len(plane.payloads):
             lines = slice(start, number)
             part = replace(plane, lines=plane.lines[lines], payloads=plane.payloads[lines])
-            core = decode_core(part)
-            yield EventChunk(part, first, core, metadata)
-            first += len(core.line)
+            for core in _cut(decode_core(part)):
+                yield EventChunk(part, first, core, metadata)
+                first += len(core.line)
             start, held = number, 0
+
+
+def _cut(core: CoreEvents) -> Iterator[CoreEvents]:
+    """Few events at a time, so that what is made of them stays near; all where they are not in order."""
+    size = len(core.line)
+    step = np.diff(core.line)
+    if size <= CHUNK_EVENTS or ((step == 0) & (np.diff(core.start_ps) < 0)).any():
+        yield core
+        return
+    for begin in range(0, size, CHUNK_EVENTS):
+        part = slice(begin, begin + CHUNK_EVENTS)
+        first, last = (
+            core.stat_ends[n - 1] if n else 0 for n in (begin, min(begin + CHUNK_EVENTS, size))
+        )
+        yield CoreEvents(
+            line=core.line[part],
+            metadata_id=core.metadata_id[part],
+            start_ps=core.start_ps[part],
+            duration_ps=core.duration_ps[part],
+            stats=core.stats[first:last],
+            stat_ends=core.stat_ends[part] - first,
+        )
 
 
 def places_of(wanted: NDArray[Any], ids: Integers) -> Integers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import polars as pl
 
@@ -42,9 +41,7 @@ _KINDS = {
 _COLLECTIVE = rf"(?i)^(?:nccl|rccl)\w*?_({'|'.join(_KINDS)})"
 
 
-def read_gpu_plane(
-    plane: Plane, source: str, host: str | None, calls: HostCalls, again: Callable[[], Plane]
-) -> PlaneEvents:
+def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls) -> PlaneEvents:
     """All events of a GPU plane; what profilers derive from its streams goes to host_events.
 
     Args:
@@ -52,7 +49,6 @@ def read_gpu_plane(
         source: its file.
         host: its host.
         calls: what the host launched on GPUs.
-        again: gives the plane once more, so that it need not be kept.
     """
     events, refused = frames.split_bad_times(plane.named_events)
     derived = pl.col("thread").is_in(DERIVED)
@@ -68,7 +64,7 @@ def read_gpu_plane(
         devices=[device],
         ops=ops_of(kernels, launches).with_columns(number),
         launches=launches.pipe(frames.conform, frames.LAUNCHES).with_columns(number),
-        host_pieces=HostPieces(lambda: again().only(DERIVED), host, prefix),
+        host_pieces=HostPieces(plane.only(DERIVED), host, prefix),
         coverage=frames.coverage_rows(source, plane.name, events, refused),
         issues=frames.time_issues(refused, source) + findings(plane.name, kernels, others, source),
     )

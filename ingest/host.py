@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 
 from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
 from xlahouse.ingest import frames
-from xlahouse.ingest.event_chunks import EventChunk, LineCounts, chunks
+from xlahouse.ingest.event_chunks import EventChunk, LineCounts, Mask, chunks, kinds_where
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
 
 HOST_PLANE = "/host:CPU"
+MARKER = pl.col("name").str.starts_with(MARKER_PREFIX)
 
 
-def read_host_plane(
-    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
-) -> PlaneEvents:
-    """Threads of a host: markers and enqueues, and how to read every event to host_events.
-
-    Args:
-        plane: the plane.
-        source: its file.
-        host: its host.
-        again: gives the plane once more, so that it need not be kept.
-    """
-    counts = LineCounts.of(plane)
+def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
+    """Threads of a host: markers and enqueues, and how to read every event to host_events."""
+    counts, is_marker = LineCounts.of(plane), kinds_where(plane, MARKER)
     markers, producers = [], []
     for chunk in chunks(plane):
         counts.add(chunk)
-        markers.append(marker_rows(chunk, host))
+        markers.append(marker_rows(chunk, is_marker, host))
         producers.append(_producers(chunk))
     found = frames.stack(producers, frames.PRODUCERS)
     return PlaneEvents(
         markers=frames.stack(markers, frames.MARKERS),
         producers=found.unique(["link_type", "link"], keep="first", maintain_order=True),
-        host_pieces=HostPieces(again, host),
+        host_pieces=HostPieces(plane, host),
         coverage=counts.coverage(source, {"host_events": counts.kept}),
         issues=counts.issues(source),
     )
 
 
-def read_unknown_plane(
-    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
-) -> PlaneEvents:
+def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
     """A plane that has no reader: its events are kept in host_events, and an issue says so."""
     counts = LineCounts.of(plane)
     for chunk in chunks(plane):
@@ -57,20 +45,27 @@ def read_unknown_plane(
         message = f"plane {plane.name} has no reader of its own; its events are in host_events"
         issues = [*issues, Issue("warning", "unknown_plane", message, source, kept)]
     return PlaneEvents(
-        host_pieces=HostPieces(again, host, f"{plane.name}/"),
+        host_pieces=HostPieces(plane, host, f"{plane.name}/"),
         coverage=counts.coverage(source, {"host_events": counts.kept}),
         issues=issues,
     )
 
 
-def marker_rows(chunk: EventChunk, host: str | None) -> pl.DataFrame:
-    """Step traces named by the marker grammar, with their request and step."""
-    rows = np.flatnonzero(chunk.named(pl.col("name").str.starts_with(MARKER_PREFIX)))
+def marker_rows(chunk: EventChunk, is_marker: Mask, host: str | None) -> pl.DataFrame:
+    """Step traces named by the marker grammar, with their request and step.
+
+    Args:
+        chunk: events.
+        is_marker: kinds of events that are markers.
+        host: their host.
+    """
+    rows = np.flatnonzero(chunk.of_kinds(is_marker))
     if not len(rows):
         return frames.empty(frames.MARKERS)
     marks = chunk.frame(rows)
     for stat, column in (("request", "request"), ("step_num", "step")):
-        numbers = chunk.numbers(stat).rename({stat: column})
+        owners, values = chunk.integers(stat)
+        numbers = pl.DataFrame({"owner": owners, column: values})
         marks = marks.join(numbers, on="owner", how="left", maintain_order="left")
     marked = marks.with_columns(
         host=pl.lit(host, pl.String), phase=pl.col("name").str.strip_prefix(MARKER_PREFIX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
-from xlahouse.ingest.event_args import ArgsWriter
+from xlahouse.ingest.event_args import ArgsWriter, StatNames
 from xlahouse.ingest.event_chunks import EventChunk, chunks
 from xlahouse.ingest.op_events import number_keys
 from xlahouse.ingest.xspace import Plane
@@ -36,12 +37,12 @@ SCHEMA = pa.schema(
 class HostPieces:
     """Events of a plane that are host events, read when they are asked for.
 
-    plane: decodes the plane. host: its host. prefix: what stands before the name of a line. elsewhere:
+    plane: the plane. host: its host. prefix: what stands before the name of a line. elsewhere:
     line -> places on it of the events that are rows of other tables. later_ps: what is added to starts.
     done: called when all are read.
     """
 
-    plane: Callable[[], Plane]
+    plane: Plane
     host: str | None
     prefix: str = ""
     elsewhere: Mapping[int, Integers] = field(default_factory=dict)
@@ -58,19 +59,20 @@ class HostPieces:
         Raises:
             DecodeError: a line is damaged.
         """
-        plane = _by_thread(self.plane())
+        plane = _by_thread(self.plane)
         lines = plane.lines.sort("line")
         threads = _Texts.of(self.prefix + lines["name"])
         known = lines["line"].to_numpy()
         names = _Texts.of(plane.metadata.sort("metadata_id")["name"])
+        stat_names, seen = StatNames.of(plane), dict[int, int]()
         for chunk in chunks(plane):
-            rows = self._rows(chunk)
+            rows = self._rows(chunk, seen)
             line = np.searchsorted(known, chunk.core.line[rows])
             start = chunk.core.start_ps[rows]
             order = _order(threads.rank[line], start)
             if order is not None:
                 rows, line, start = rows[order], line[order], start[order]
-            writer = ArgsWriter.of(chunk)
+            writer = ArgsWriter.of(chunk, stat_names)
             for begin in range(0, len(rows), ROWS):
                 piece = slice(begin, begin + ROWS)
                 yield pa.table(
@@ -93,12 +95,21 @@ class HostPieces:
         pieces = [pl.DataFrame(pl.from_arrow(piece)) for piece in self.tables()]
         return frames.stack(pieces, frames.HOST_EVENTS)
 
-    def _rows(self, chunk: EventChunk) -> Integers:
+    def _rows(self, chunk: EventChunk, seen: dict[int, int]) -> Integers:
+        """Places of the events of a chunk that are host events.
+
+        Args:
+            chunk: the chunk.
+            seen: of each line how many of its events came before; then, with these.
+        """
         kept, line = chunk.in_time.copy(), chunk.core.line
-        begins = np.flatnonzero(np.diff(line, prepend=-1))
-        for number, begin in zip(line[begins].tolist(), begins.tolist(), strict=True):
+        bounds = [*np.flatnonzero(np.diff(line, prepend=-1)).tolist(), len(line)]
+        for begin, end in pairwise(bounds):
+            number = int(line[begin])
             if number in self.elsewhere:
-                kept[begin + self.elsewhere[number]] = False
+                places = self.elsewhere[number] - seen.get(number, 0)
+                kept[begin + places[(places >= 0) & (places < end - begin)]] = False
+            seen[number] = seen.get(number, 0) + end - begin
         return np.flatnonzero(kept)
 
 

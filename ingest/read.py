@@ -190,14 +190,13 @@ def _read_plane(
         return tpu.read_tpu_plane(plane, read.path, read.host, again)
     if sparsecore.PLANE.match(plane.name):
         owners = {device.plane: device for done in read.planes for device in done.devices}
-        return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners, again)
+        return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners)
     if gpu.PLANE.match(plane.name):
-        return gpu.read_gpu_plane(plane, read.path, read.host, calls, again)
+        return gpu.read_gpu_plane(plane, read.path, read.host, calls)
     if plane.name != host.HOST_PLANE:
-        return host.read_unknown_plane(plane, read.path, read.host, again)
-    if virtual and cpu.has_cpu_ops(plane):
-        return cpu.read_cpu_plane(plane, read.path, read.host, again)
-    return host.read_host_plane(plane, read.path, read.host, again)
+        return host.read_unknown_plane(plane, read.path, read.host)
+    ran = cpu.read_cpu_plane(plane, read.path, read.host) if virtual else None
+    return ran or host.read_host_plane(plane, read.path, read.host)
 
 
 def shift(events: PlaneEvents, delta_ps: int, key_offset: int) -> PlaneEvents:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import polars as pl
 
@@ -24,7 +23,6 @@ def read_sparsecore_plane(
     source: str,
     host: str | None,
     owners: dict[str, Device],
-    again: Callable[[], Plane],
 ) -> PlaneEvents:
     """Ops of a SparseCore; its modules and steps go to host_events.
 
@@ -36,7 +34,6 @@ def read_sparsecore_plane(
         source: its file.
         host: its host.
         owners: the TensorCores read before, by plane.
-        again: gives the plane once more, so that it need not be kept.
     """
     device, issues = _device(plane, source, host, owners)
     events, refused = frames.split_bad_times(plane.named_events)
@@ -54,7 +51,7 @@ def read_sparsecore_plane(
     return PlaneEvents(
         devices=[device],
         ops=ops,
-        host_pieces=HostPieces(lambda: again().only(OPS, invert=True), host, f"{plane.name}/"),
+        host_pieces=HostPieces(plane.only(OPS, invert=True), host, f"{plane.name}/"),
         coverage=frames.coverage_rows(source, plane.name, events, refused),
         issues=issues + frames.time_issues(refused, source),
     )

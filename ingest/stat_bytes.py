@@ -75,9 +75,10 @@ def read_stats(serialized: Any) -> StatBytes:
     count, first = len(serialized), serialized.offset
     if not count or data is None:
         no, none = np.zeros(0, np.int32), np.zeros(0, np.int64)
-        return StatBytes(no, no.astype(np.int8), serialized, _raw(b""), none, none)
+        return StatBytes(no, no.astype(np.int8), serialized, _raw(b"", 0, 0), none, none)
     bounds = np.frombuffer(offsets, width)[first : first + count + 1].astype(np.int64)
-    raw = _raw(data)
+    raw = _raw(data, bounds[0], bounds[-1])
+    bounds -= bounds[0]
     at, ends = bounds[:-1], bounds[1:]
     ids = raw[at + 1].astype(np.int32)
     known = (raw[at] == 0x08) & (ends - at >= 2)
@@ -96,9 +97,10 @@ def read_stats(serialized: Any) -> StatBytes:
     return StatBytes(ids, kinds, serialized, raw, value_at, ends)
 
 
-def _raw(data: Any) -> NDArray[np.uint8]:
-    """Bytes that can be read 16 beyond their end."""
-    return np.concatenate((np.frombuffer(data, np.uint8), np.zeros(16, np.uint8)))
+def _raw(data: Any, first: int, last: int) -> NDArray[np.uint8]:
+    """A part of some bytes that can be read 16 beyond its end."""
+    part = np.frombuffer(data, np.uint8)[first:last]
+    return np.concatenate((part, np.zeros(16, np.uint8)))
 
 
 def _words(raw: NDArray[np.uint8]) -> NDArray[np.uint64]:

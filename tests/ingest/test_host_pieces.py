@@ -79,7 +79,7 @@ def test_args_say_what_the_stats_do(drawn):
         [(NAMES[number - 1], told(value)) for number, value in stats if number <= len(NAMES)]
         for stats in drawn
     ]
-    args = HostPieces(lambda: plane, "h").frame()["args"]
+    args = HostPieces(plane, "h").frame()["args"]
     assert args.is_null().to_list() == [not stats for stats in drawn]
     read = [json.loads(text, object_pairs_hook=list) for text in args.drop_nulls()]
     assert read == [found for found, stats in zip(pairs, drawn, strict=True) if stats]
@@ -132,7 +132,7 @@ def test_an_odd_stat_costs_nothing():
     plane = replace(plane, payloads=[memoryview(line)])
     (chunk,) = chunks(plane)
     assert (chunk.stats.kinds == ODD).tolist() == [False, True]
-    assert HostPieces(lambda: plane, "h").frame()["args"].to_list() == ['{"quo\\"te":1}', '{"a":5}']
+    assert HostPieces(plane, "h").frame()["args"].to_list() == ['{"quo\\"te":1}', '{"a":5}']
     assert [column.tolist() for column in chunk.integers("a")] == [[1], [5]]
 
 
@@ -171,7 +171,7 @@ def test_events_come_by_thread_and_start(monkeypatch):
         monkeypatch.setattr(event_chunks, "CHUNK_BYTES", size)
         for length in (1, 2, 100):
             monkeypatch.setattr(host_pieces, "ROWS", length)
-            tables = list(HostPieces(lambda: plane, "h").tables())
+            tables = list(HostPieces(plane, "h").tables())
             assert max(table.num_rows for table in tables) <= length
             found = pl.DataFrame(
                 pl.from_arrow(pa.concat_tables([t.unify_dictionaries() for t in tables]))
@@ -184,7 +184,7 @@ def test_pieces_are_later_and_prefixed_and_leave_out_what_is_elsewhere():
     plane = decode_plane(memoryview(threads().SerializeToString()))
     done = []
     pieces = HostPieces(
-        lambda: plane, None, "p/", {0: np.array([1])}, done=lambda: done.append(True)
+        plane, None, "p/", {0: np.array([1])}, done=lambda: done.append(True)
     ).shifted(100)
     assert pieces.frame().select("host", "thread", "name", "start_ps", "args").rows() == [
         (None, "p/a", "alone", 5100, '{"k":5000}'),
@@ -222,3 +222,13 @@ def test_an_event_whose_kind_the_plane_lacks_has_no_name():
     line.events.add(metadata_id=77, offset_ps=1000, duration_ps=1)
     (plane,) = read_xplane(space(built.plane), "h.xplane.pb").planes
     assert host_event_rows(plane)["name"].to_list() == ["known", None]
+
+
+def test_a_long_line_comes_in_parts(monkeypatch):
+    plane = plane_of([[stat(4, ("int64_value", at))] if at % 3 else [] for at in range(10)])
+    whole = HostPieces(plane, "h", elsewhere={0: np.array([2, 3, 7])})
+    wanted = [(at * 1000, f'{{"_p":{at}}}' if at % 3 else None) for at in (0, 1, 4, 5, 6, 8, 9)]
+    for size in (1, 3, 4, 10, 1000):
+        monkeypatch.setattr(event_chunks, "CHUNK_EVENTS", size)
+        assert whole.frame().select("start_ps", "args").rows() == wanted
+        assert [chunk.first for chunk in chunks(plane)] == list(range(0, 10, size))
