@@ -33,6 +33,7 @@ CHOICES = {
     "device_count": lambda run: len(run.positions),
 }
 Runs = dict[str, tuple[Run, str]]  # run id -> what it is, its setup
+One = tuple[str, tuple[Run, str]]
 
 
 def _values(runs: Runs) -> dict[str, Row]:
@@ -109,13 +110,28 @@ def scaling(runs: Runs) -> list[Row]:
     return rows
 
 
-def _along(axis: str, ours: list[tuple[str, tuple[Run, str]]]) -> Iterable[Row]:
-    for others, line in together(ours, lambda item: _others(item[1][0], axis)).items():
-        yield from _line(axis, others, line)
+def _along(axis: str, ours: list[One]) -> Iterable[Row]:
+    """A line for each other shape of the mesh and number of microbatches."""
+    for others, same in together(ours, lambda item: _others(item[1][0], axis)).items():
+        parts = together(same, lambda item: _microbatches(item[1][0]))
+        if axis != "pp":
+            for count, line in parts.items():
+                yield from _line(axis, others, count, line)
+            continue
+        # Without a pipeline there is one microbatch, whatever a pipeline would have.
+        whole = [item for item in same if item[1][0].size("pp") == 1]
+        for count, line in parts.items():
+            piped = [item for item in line if item[1][0].size("pp") > 1]
+            if piped:
+                yield from _line(axis, others, count, piped + whole)
+
+
+def _microbatches(run: Run) -> int:
+    return CHOICES["microbatches"](run)
 
 
 def _workload(run: Run) -> tuple:
-    names = ("dtype", "batch_size", "microbatches", "prompt_tokens", "output_tokens")
+    names = ("dtype", "batch_size", "prompt_tokens", "output_tokens")
     return tuple(CHOICES[name](run) for name in names)
 
 
@@ -129,7 +145,7 @@ def _rate(run: Run) -> float | None:
     return percentile(known, 50) if known else None
 
 
-def _line(axis: str, others: str, line: list[tuple[str, tuple[Run, str]]]) -> list[Row]:
+def _line(axis: str, others: str, microbatches: int, line: list[One]) -> list[Row]:
     """One size after the other, against the smallest that has a rate."""
     sizes = together(line, lambda item: item[1][0].size(axis))
     if set(sizes) == {1}:
@@ -147,6 +163,7 @@ def _line(axis: str, others: str, line: list[tuple[str, tuple[Run, str]]]) -> li
                 "axis": axis,
                 "other_axes": others,
                 "size": size,
+                "microbatches": microbatches,
                 "devices": devices,
                 "run_id": min(run_id for run_id, _ in ours),
                 "runs": len(ours),
