@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import fsspec
 
-from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.errors import WarehouseError, XlahouseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +31,30 @@ PACKAGES = {
 }
 
 
+# Where these packages meet an error they log a traceback of their own before they raise it.
+_LOUD = ("gcsfs", "s3fs", "adlfs")
+_SILENT = logging.NullHandler()
+
+
+@contextmanager
+def reaching(url: str) -> Iterator[None]:
+    """Whatever a file system raises inside comes out as ours: each kind of store has its own errors.
+
+    Raises:
+        WarehouseError: it cannot be reached, and why.
+    """
+    try:
+        yield
+    except XlahouseError:
+        raise
+    except Exception as error:
+        said = error.strerror if isinstance(error, OSError) else None
+        raise WarehouseError(
+            f"{url} cannot be reached: {said or _one_line(error)}; see that it is there, that the "
+            "credentials for it are set, and who may use it"
+        ) from error
+
+
 def open_fs(url: str) -> tuple[Any, str]:
     """The fsspec file system of a path or URL, and the path on it.
 
@@ -40,6 +66,9 @@ def open_fs(url: str) -> tuple[Any, str]:
         raise WarehouseError("an empty path names nothing; give a folder or a URL")
     found = re.search(r"(\w[\w+.-]*)://", url.rpartition("::")[2])
     kind = found[1] if found else ""
+    if kind:
+        for name in _LOUD:
+            logging.getLogger(name).addHandler(_SILENT)
     try:
         system, path = fsspec.url_to_fs(url)
     except ImportError as error:

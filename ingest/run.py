@@ -14,6 +14,7 @@ from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import read_given
 from xlahouse.ingest.discover import RunFiles, find_runs
+from xlahouse.ingest.files import reaching
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
 from xlahouse.ingest.run_index import write_index
 from xlahouse.ingest.store import Store
@@ -73,7 +74,8 @@ def ingest_paths(
         ManifestError: the card cannot be read, or a value in it is wrong; nothing is ingested.
     """
     if card is not None:
-        read_given(card)
+        with reaching(card):
+            read_given(card)
     runs, problems = _find_all(paths)
     runs = _as_one(runs, name, problems)
     options = Options(tuple(mesh) if mesh else None, name, device_kind, hlo_dump, card)
@@ -103,10 +105,11 @@ def ingest_paths(
 
 def _clear_leftovers(root: str, on_event: OnEvent) -> None:
     """Remove what killed ingests left; what cannot be removed stands in nobody's way."""
-    try:
-        Store(root).clear_leftovers()
-    except OSError as error:
-        on_event(f"{root}: leftovers of an earlier ingest stay: {error.strerror or error}")
+    with reaching(root):
+        try:
+            Store(root).clear_leftovers()
+        except OSError as error:
+            on_event(f"{root}: leftovers of an earlier ingest stay: {error.strerror or error}")
 
 
 def _write_index(root: str, on_event: OnEvent) -> None:
@@ -123,7 +126,8 @@ def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:
     problems = []
     for path in paths:
         try:
-            found = find_runs(str(path))
+            with reaching(str(path)):
+                found = find_runs(str(path))
         except XlahouseError as error:
             problems.append(str(error))
             continue

@@ -87,11 +87,13 @@ def drop(
       xlahouse drop 579c e8b1 --yes --now -w wh
     """
     from xlahouse.ingest.drop import drop_run
+    from xlahouse.ingest.files import reaching
     from xlahouse.ingest.run_index import write_index
     from xlahouse.ingest.store import Store
 
-    store = Store(warehouse)
-    chosen = _chosen(store, runs, warehouse)
+    with reaching(warehouse):
+        store = Store(warehouse)
+        chosen = _chosen(store, runs, warehouse)
     listed = ", ".join(f"{run_id} ({name})" if name else run_id for run_id, name in chosen.items())
     if not yes and not _agreed(listed):
         raise typer.Exit(1)

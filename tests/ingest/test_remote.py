@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
-from tests.ingest.traces import tpu_trace
-from xlahouse.capture.errors import WarehouseError
+from tests.command import run_command
+from tests.ingest.traces import tpu_trace, write
+from xlahouse.capture.errors import WarehouseError, XlahouseError
 from xlahouse.ingest.files import open_fs
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql import Warehouse
@@ -116,3 +120,52 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(fsspec, "url_to_fs", missing)
     with pytest.raises(WarehouseError, match=r"pip install 'xlahouse\[s3\]'"):
         open_fs("s3://bucket/x")
+
+
+class NoCredentials(Exception):
+    """What a store's own package raises: neither ours nor Python's."""
+
+
+class Locked(MemoryFileSystem):
+    protocol = "locked"
+
+    def refuse(self, *_, **__):
+        logging.getLogger("gcsfs").error("a traceback of its own")
+        raise NoCredentials("Unable to locate credentials\nsecond line")
+
+    exists = isdir = isfile = find = ls = info = open = cat_file = pipe_file = makedirs = refuse
+
+
+@pytest.fixture
+def locked():
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    return "locked://bucket/x"
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "named"),
+    [
+        (["locked://bucket/x"], {}, "locked://bucket/x"),
+        (["a.xplane.pb"], {"card": "locked://bucket/card.yaml"}, "locked://bucket/card.yaml"),
+        (["a.xplane.pb"], {"root": "locked://bucket/x"}, "locked://bucket/x"),
+    ],
+)
+def test_what_a_store_raises_is_one_line(tmp_path, locked, capfd, paths, options, named):
+    write(tmp_path / "a.xplane.pb", tpu_trace())
+    paths = [path if "://" in path else str(tmp_path / path) for path in paths]
+    root = options.pop("root", str(tmp_path / "wh"))
+    with pytest.raises(XlahouseError) as error:
+        ingest_paths(paths, root, **options)
+    assert str(error.value) == (
+        f"{named} cannot be reached: Unable to locate credentials; see that it is there, that the "
+        "credentials for it are set, and who may use it"
+    )
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "wh").exists()
+
+
+def test_compact_and_drop_of_a_store_that_is_locked(locked, capsys, monkeypatch):
+    for verb in (["drop", "abc", "--yes"], ["compact"]):
+        assert run_command(monkeypatch, *verb, "-w", locked) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"xlahouse: {locked} cannot be")
