@@ -7,7 +7,7 @@ stats of events are most of a trace's bytes, and mostly a second clock's times.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,14 +43,24 @@ class CoreEvents:
     def stats_named(self, plane: Plane, names: Collection[str]) -> Stats:
         """Stats of these names alone; the owner is an event's place."""
         wanted = plane.stat_names.filter(pl.col("name").is_in(list(names)))["stat_id"].to_numpy()
-        found = stat_ids(self.stats)
-        rows = np.flatnonzero(np.isin(found, wanted) | (found == UNREADABLE))
+        rows = stats_of_ids(self.stats, wanted)
         owners = np.searchsorted(self.stat_ends, rows, side="right")
         # Mostly there are none, and to take even none would load all of Arrow's functions first.
         payloads = self.stats.take(pa.array(rows)).to_pylist() if len(rows) else []
         batch = decode("XStat", payloads)
         frame = pl.DataFrame(pl.from_arrow(batch)).with_columns(owner=pl.Series(owners))
         return named_stats(frame, plane.stat_names)
+
+
+@dataclass(frozen=True)
+class SlimEvents:
+    """The same without the stats that nobody asked for. stats: the owner is an event's place."""
+
+    line: Integers
+    metadata_id: Integers
+    start_ps: Integers
+    duration_ps: Integers
+    stats: Stats
 
 
 def decode_core(plane: Plane) -> CoreEvents:
@@ -79,11 +89,46 @@ def decode_core(plane: Plane) -> CoreEvents:
     )
 
 
-def stat_ids(stats: Any) -> Integers:
-    """metadata_id of serialized XStats, UNREADABLE where it does not stand first (or is 0).
+def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
+    """Events of all lines of a plane, a line at a time: its bytes, of which the decoder gets a copy, and
+    all of its stats are much of what a plane takes, and go before the next one is decoded.
 
     Args:
-        stats: Arrow binary array.
+        plane: the plane.
+        names: of their stats, which are kept.
+
+    Raises:
+        DecodeError: a line is damaged.
+    """
+    parts, stats, before = [_no_events()], [], 0
+    for number, payload in enumerate(plane.payloads):
+        alone = replace(plane, lines=plane.lines[number : number + 1], payloads=[payload])
+        core = decode_core(alone)
+        found = core.stats_named(alone, names).frame
+        stats.append(found.with_columns(pl.col("owner").cast(pl.Int64) + before))
+        before += len(core.line)
+        parts.append((core.line, core.metadata_id, core.start_ps, core.duration_ps))
+    line, metadata_id, start, duration = (np.concatenate(each) for each in zip(*parts, strict=True))
+    kept = Stats(pl.concat(stats) if stats else _no_stats(plane))
+    return SlimEvents(line, metadata_id, start, duration, kept)
+
+
+def _no_events() -> tuple[Integers, Integers, Integers, Integers]:
+    nothing = np.zeros(0, np.int64)
+    return nothing, nothing, nothing, nothing
+
+
+def _no_stats(plane: Plane) -> pl.DataFrame:
+    nothing = pl.DataFrame(pl.from_arrow(decode("XStat", [])))
+    return named_stats(nothing.with_columns(owner=pl.lit(0, pl.Int64)), plane.stat_names).frame
+
+
+def stats_of_ids(stats: Any, wanted: Integers) -> Integers:
+    """Places of the stats whose metadata_id is wanted, or does not stand first in them.
+
+    Args:
+        stats: serialized XStats, an Arrow binary array.
+        wanted: the ids.
     """
     _, offsets, data = stats.buffers()
     if not len(stats) or data is None:
@@ -91,7 +136,19 @@ def stat_ids(stats: Any) -> Integers:
     kind = np.int64 if pa.types.is_large_binary(stats.type) else np.int32
     bounds = np.frombuffer(offsets, kind)[stats.offset : stats.offset + len(stats) + 1]
     raw = np.frombuffer(data, np.uint8)
-    at, ends = bounds[:-1].astype(np.int64), bounds[1:].astype(np.int64)
+    if int(np.diff(bounds).min()) > 1:  # none is too short for what is looked at first
+        tags, first = raw[bounds[:-1]], raw[bounds[:-1] + 1]
+        counts = np.bincount(first, minlength=256)
+        one_byte = (tags == _ID_TAG).all() and not counts[0x80:].any()
+        if one_byte and not counts[wanted[(wanted >= 0) & (wanted < 0x80)]].any():
+            return np.zeros(0, np.int64)
+    found = _stat_ids(raw, bounds.astype(np.int64))
+    return np.flatnonzero(np.isin(found, wanted) | (found == UNREADABLE))
+
+
+def _stat_ids(raw: NDArray[np.uint8], bounds: Integers) -> Integers:
+    """metadata_id of serialized XStats, UNREADABLE where it does not stand first (or is 0)."""
+    at, ends = bounds[:-1], bounds[1:]
     last = len(raw) - 1
     found = raw[np.minimum(at + 1, last)].astype(np.int64)
     good = (ends - at > 1) & (raw[np.minimum(at, last)] == _ID_TAG)

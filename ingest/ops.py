@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -88,17 +91,27 @@ def _launch_rows(ops: OpEvents, launches: pl.DataFrame) -> Integers:
         return found
     device, start = (ops.events[name].to_numpy() for name in ("device_id", "start_ps"))
     free = np.flatnonzero(~keyed)
-    bounds = np.flatnonzero(np.diff(device[free])) + 1
     of_device, opened = launches["device_id"].to_numpy(), launches["start_ps"].to_numpy()
     until = opened + launches["duration_ps"].to_numpy()
-    for rows in np.split(free, bounds):
-        number = device[rows[0]]
-        first, last = (np.searchsorted(of_device, number, side) for side in ("left", "right"))
-        latest = first - 1 + np.searchsorted(opened[first:last], start[rows], side="right")
-        inside = latest >= first
-        inside[inside] = start[rows[inside]] < until[latest[inside]]
-        found[rows[inside]] = latest[inside]
+    starts = start[free]
+    for first, last in _slices(device[free]):
+        number = device[free[first]]
+        low, high = (np.searchsorted(of_device, number, side) for side in ("left", "right"))
+        # Ops are in order, so it takes less to look for launches among them than the other way round.
+        begins = np.searchsorted(starts[first:last], opened[low:high])
+        latest = np.repeat(
+            np.arange(low - 1, high), np.diff(begins, prepend=0, append=last - first)
+        )
+        inside = latest >= low
+        inside[inside] = starts[first:last][inside] < until[latest[inside]]
+        found[free[first:last][inside]] = latest[inside]
     return found
+
+
+def _slices(sorted_numbers: Integers) -> Iterator[tuple[int, int]]:
+    """(first, last) of the places of each number."""
+    bounds = [*starts_of_runs(sorted_numbers).tolist(), len(sorted_numbers)]
+    return pairwise(bounds)
 
 
 def _rows_by_key(ops: OpEvents, launches: pl.DataFrame, keyed: NDArray[np.bool_]) -> Integers:

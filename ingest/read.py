@@ -72,6 +72,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     read.profile_start_ns = _profile_start(space, names, path)
     calls = _gpu_calls(space, names, read)
     for plane, again in _decoded(space, path, read):
+        release(raw)  # else the file would be in memory by the end
         try:
             events = _read_plane(plane, again, read, virtual, calls)
             if events is not None:

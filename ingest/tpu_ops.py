@@ -10,10 +10,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
-from xlahouse.ingest.core_events import CoreEvents, decode_core
+from xlahouse.ingest.core_events import SlimEvents, decode_by_line
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.memory_access import hbm_bytes
 from xlahouse.ingest.op_events import EVENTS, KINDS, OpEvents, number_keys
+from xlahouse.ingest.spans import starts_of_runs
+from xlahouse.ingest.stats import Stats
 from xlahouse.ingest.xspace import Plane
 
 OPS, ASYNC_OPS, TRACE_ME, STEPS = "XLA Ops", "Async XLA Ops", "XLA TraceMe", "Steps"
@@ -39,20 +41,19 @@ def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:
         source: its file.
         device_id: its device.
     """
-    core = decode_core(plane)
+    core = decode_by_line(plane, _FLOATS)
     kinds, kind = _kinds(plane, core)
     is_op = ~((kinds["line"] == TRACE_ME) & ~kinds["name"].is_in(WAITS).fill_null(False)).to_numpy()
     mine = is_op[kind]
     good = mine & _in_time(core.start_ps) & _in_time(core.duration_ps)
+    start, duration = core.start_ps, core.duration_ps
+    if not good.all():
+        kind, start, duration = kind[good], start[good], duration[good]
     events = pl.DataFrame(
-        {
-            "kind": kind[good].astype(np.uint32),
-            "start_ps": core.start_ps[good],
-            "duration_ps": core.duration_ps[good],
-        }
+        {"kind": kind.astype(np.uint32), "start_ps": start, "duration_ps": duration}
     ).with_columns(device_id=pl.lit(device_id, pl.Int64))
     ops = OpEvents(frames.conform(_facts(plane, kinds), KINDS), frames.conform(events, EVENTS))
-    ops = _with_own_estimates(plane, core, ops, np.flatnonzero(good))
+    ops = _with_own_estimates(core.stats, ops, np.flatnonzero(good))
     refused = int(mine.sum() - good.sum())
     return OpLines(
         ops,
@@ -65,21 +66,34 @@ def _in_time(times: NDArray[np.int64]) -> NDArray[np.bool_]:
     return (times >= 0) & (times <= frames.LATEST_PS)
 
 
-def _kinds(plane: Plane, core: CoreEvents) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+def _kinds(plane: Plane, core: SlimEvents) -> tuple[pl.DataFrame, NDArray[np.int64]]:
     """(line, and metadata_id, name and display_name, of each pair of line and event metadata that
     occurs; of each event its row there)."""
     metadata = plane.metadata.sort("metadata_id")
-    ids = metadata["metadata_id"].to_numpy()
-    place = np.searchsorted(ids, core.metadata_id)
-    known = place < len(ids)
-    known[known] = ids[place[known]] == core.metadata_id[known]
-    place[~known] = len(ids)  # metadata that the plane lacks: the row of NULLs at the end
+    place = _places(metadata["metadata_id"].to_numpy(), core.metadata_id)
     lines = plane.lines.sort("line")
-    line = np.searchsorted(lines["line"].to_numpy(), core.line)
-    width = len(ids) + 1
-    distinct, kind = number_keys(line * width + place, max(lines.height, 1) * width)
+    first = starts_of_runs(core.line)
+    line = np.searchsorted(lines["line"].to_numpy(), core.line[first])
+    width = metadata.height + 1
+    place += np.repeat(line * width, np.diff(first, append=len(core.line)))
+    distinct, kind = number_keys(place, max(lines.height, 1) * width)
     rows = pl.concat([metadata, metadata.clear(1)])[distinct % width]
     return rows.with_columns(line=lines["name"].gather(distinct // width)), kind
+
+
+def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Place of each wanted id among ids, which ascend; their count where it is not among them."""
+    absent, least = len(ids), int(ids.min(initial=0))
+    bound = int(ids.max(initial=0)) + 1 - least
+    if bound <= 4 * len(ids) + (1 << 20):
+        table = np.full(bound + 1, absent)
+        table[ids - least] = np.arange(absent)
+        near = (wanted >= least) & (wanted < least + bound)
+        return table[wanted - least if near.all() else np.where(near, wanted - least, bound)]
+    place = np.searchsorted(ids, wanted)
+    known = place < absent
+    known[known] = ids[place[known]] == wanted[known]
+    return np.where(known, place, absent)
 
 
 def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
@@ -110,15 +124,14 @@ def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_own_estimates(
-    plane: Plane, core: CoreEvents, ops: OpEvents, places: NDArray[np.int64]
-) -> OpEvents:
+def _with_own_estimates(stats: Stats, ops: OpEvents, places: NDArray[np.int64]) -> OpEvents:
     """Newer files put FLOPs and bytes on the event, which then wins: such events are kinds of their own.
 
     Args:
-        places: of each of the ops' events, its place in `core`.
+        stats: of the plane's events.
+        ops: the ops among them.
+        places: of each of the ops' events, its place in the plane.
     """
-    stats = core.stats_named(plane, _FLOATS)
     if stats.frame.is_empty():
         return ops
     rows: Any = pl.DataFrame({"owner": places, "kind": ops.events["kind"]})
@@ -135,7 +148,7 @@ def _with_own_estimates(
 
 def _coverage(
     plane: Plane,
-    core: CoreEvents,
+    core: SlimEvents,
     source: str,
     written: NDArray[np.bool_],
     refused: NDArray[np.bool_],

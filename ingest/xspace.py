@@ -16,6 +16,8 @@ from xlahouse.ingest.decode import decode
 from xlahouse.ingest.stats import VALUES, Stats, stats_of, text
 from xlahouse.ingest.wire import ABSOLUTE_NS, SpaceBytes
 
+_TOGETHER = 1 << 20  # bytes of lines that are decoded at once
+
 
 @dataclass(frozen=True)
 class Plane:
@@ -149,9 +151,26 @@ def decode_plane(
 
 
 def _lines(payloads: list[memoryview]) -> pl.DataFrame:
-    heads = pl.DataFrame(pl.from_arrow(decode("XLineHead", [bytes(line) for line in payloads])))
+    heads = pl.concat([_heads(some) for some in _small_together(payloads)])
     shown = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
     return heads.with_row_index("line").select("line", "timestamp_ns", name=text(shown))
+
+
+def _heads(payloads: list[memoryview]) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(decode("XLineHead", [bytes(line) for line in payloads])))
+
+
+def _small_together(payloads: list[memoryview]) -> Iterator[list[memoryview]]:
+    """Lines in order, of which the decoder gets copies: large ones one by one."""
+    some: list[memoryview] = []
+    held = 0
+    for line in payloads:
+        if some and held + len(line) > _TOGETHER:
+            yield some
+            some, held = [], 0
+        some.append(line)
+        held += len(line)
+    yield some
 
 
 def _relative(timestamp_ns: pl.Expr, start_ns: int) -> pl.Expr:
