@@ -11,8 +11,8 @@
 --   fsdp: an all-gather of every matrix, of which tp and ep leave a device its part; one that is
 --     embedding and head is gathered for each;
 --   pp, stacked: m + p - 1 permutes of a microbatch's activations (of its part of them in a prefill
---     under sp), and its layers' collectives as often, on a microbatch's rows; layers ahead of the
---     first stage, embedding and head once on all rows;
+--     under sp), which go around, the last stage's to the first; and its layers' collectives as often,
+--     on a microbatch's rows; layers ahead of the first stage, embedding and head once on all rows;
 --   dp: nothing.
 -- Embedding and head are taken to be split over the vocabulary, as xlahouse capture splits them.
 -- Warm-up passes count as what they are, step 0 a prefill. Elements have the width of the run's type;
