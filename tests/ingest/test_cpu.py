@@ -34,7 +34,7 @@ class Host:
         self.event(thread, LISTENER + "StartRegion", start, _ct=15, _c=number)
         self.event(thread, LISTENER + "StopRegion", stop)
 
-    def op(self, thread, name, start, duration, key, end=None, program=5):
+    def op(self, thread, name, start, duration, key, end=None, program=5, **stats):
         self.event(
             thread,
             name,
@@ -45,6 +45,7 @@ class Host:
             program_id=program,
             _pt=0,
             _p=key,
+            **stats,
         )
         if end is not None:
             self.event(thread, f"end: {name}", end, 0, _ct=0, _c=key)
@@ -109,6 +110,18 @@ def test_ops_follow_the_closures_of_their_device():
         (151_000, 27_000, 100_000),
         (161_000, 5_000, 100_000),
     ]
+
+
+def test_the_ordinal_that_newer_traces_tell_wins_over_the_chain():
+    """The closures run on the threads of devices 0 and 1; the ops say 6 and 4."""
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10, device_ordinal=6)
+    host.op("pool-a", "dot", 161, 5, 20, device_ordinal=4)
+    plane = host.read()
+    assert [row[0] for row in placed(plane)] == [4, 6]
+    assert sorted(device.device_id for device in plane.devices) == [4, 6]
+    assert plane.launches["device_id"].sort().to_list() == [4, 6]
 
 
 def test_a_program_that_starts_late_goes_to_the_execution_that_lacks_one():

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import polars as pl
 import pytest
 
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import all_reduce_module, rows, tpu_trace, write
+from tests.samples import sample
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.ingest.hlo_dumps import list_dumps, match_dumps
 from xlahouse.ingest.run import ingest_paths
@@ -87,6 +89,55 @@ def test_a_dump_gives_what_the_trace_lacks(tmp_path, name, contents):
     ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
     assert collective(tmp_path) == ("all-reduce", 1024, 2)
     assert "no_hlo" not in codes(tmp_path)
+
+
+PACKED = """HloModule jit_f, num_partitions=2
+
+ENTRY %main (x: s4[7,128]) -> s4[7,128] {
+  %x = s4[7,128]{1,0:T(8,128)(8,1)E(4)S(1)} parameter(0)
+  %y = f4e2m1fn[33,64]{0,1:T(8,128)E(4)} custom-call(%x), custom_call_target="f"
+  %z = u2[5]{0:E(2)} custom-call(%y), custom_call_target="g"
+  ROOT %all-reduce.1 = s4[7,128]{1,0:T(8,128)(8,1)E(4)S(5)} all-reduce(%x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true
+}
+"""  # noqa: E501
+
+
+def test_a_dump_of_packed_and_tiled_values(tmp_path):
+    """7 x 128 of 4 bits: 448 bytes, in tiles of 8 x 128 512; 33 x 64 lie as 64 x 33, in tiles 64 x 128."""
+    write(tmp_path / "dump/module_0001.jit_f.after_optimizations.txt", PACKED.encode())
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    columns = (
+        "op",
+        "dtype",
+        "dims",
+        "layout",
+        "tiling",
+        "memory_space",
+        "logical_bytes",
+        "padded_bytes",
+    )
+    assert rows(tmp_path / "wh", "instructions").select(columns).sort("op").rows() == [
+        ("all-reduce.1", "s4", [7, 128], [1, 0], "(8,128)(8,1)", 5, 448, 512),
+        ("x", "s4", [7, 128], [1, 0], "(8,128)(8,1)", 1, 448, 512),
+        ("y", "f4e2m1fn", [33, 64], [0, 1], "(8,128)", 0, 1056, 4096),
+        ("z", "u2", [5], [0], None, 0, 2, 2),
+    ]
+    assert collective(tmp_path) == ("all-reduce", 448, 2)
+    assert "damaged_hlo" not in codes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["maxtext_deepseek3", "maxtext_qwen3_1.7b", "torch_xla_llama2_tp4_pp2"]
+)
+def test_a_compilers_own_dump_becomes_an_instruction_a_line(tmp_path, name):
+    raw = sample(f"hlo/{name}.hlo.txt").read_bytes()
+    write(tmp_path / "dump/jit_f(77).txt", raw)
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    found = rows(tmp_path / "wh", "instructions")
+    lines = re.findall(rb"(?m)^ +(?:ROOT )?%?[\w.-]+ = ", raw)
+    assert found.height == len(lines)
+    assert found.filter(dtype="unknown").is_empty()
+    assert "damaged_hlo" not in codes(tmp_path)
 
 
 def test_a_dump_beside_the_trace_is_found(tmp_path):
