@@ -90,9 +90,9 @@ gaps as (
     where idle_ps > 0 and staged = 0 and gap_before_ps = 0 and gap_after_ps = 0
     union all
     select
-        row_key // 2,
-        start_ps - idle_ps - gap_before_ps,
-        start_ps + gap_after_ps,
+        row_key // 2 as window_key,
+        start_ps - idle_ps - gap_before_ps as gap_start_ps,
+        start_ps + gap_after_ps as gap_end_ps,
         sum(case when row_key % 2 = 0 and in_launch = 1 then nobody_ps else 0 end),
         sum(case when row_key % 2 = 0 then nobody_ps else 0 end),
         sum(case when row_key % 2 = 1 then nobody_ps else 0 end)

@@ -1,6 +1,7 @@
 -- one row per run and instance of a collective
 -- What the traced participants of an instance have in common, from first to last; how long the
--- transfer takes, and whether that is only a bound, as collective_bandwidth says.
+-- transfer takes, and whether that is only a bound, as collective_bandwidth says. A device takes part
+-- in an instance once, so rows are participants.
 with seen as (
     select
         run_id,
@@ -16,7 +17,7 @@ with seen as (
         min(request) as request,
         min(step) as step,
         max(group_size) as group_size,
-        count(distinct device_id) as participants_seen,
+        count(*) as participants_seen,
         max(case when is_async then 1 else 0 end) as is_async,
         max(case when inferred then 1 else 0 end) as inferred,
         max(payload_bytes) as payload_bytes,

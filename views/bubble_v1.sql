@@ -16,6 +16,8 @@ windows as (
     select
         w.window_key, w.run_id, w.device_id, w.request, w.step, w.phase, w.start_ps, w.end_ps,
         g.inferred, g.stages,
+        case when g.knows_peers then 1 else 0 end as knows_peers,
+        case when g.has_launches then 1 else 0 end as has_launches,
         min(w.start_ps) over (partition by w.run_id, w.request, w.step, g.peer_group)
             as group_start_ps,
         max(w.end_ps) over (partition by w.run_id, w.request, w.step, g.peer_group)
@@ -25,17 +27,52 @@ windows as (
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 
-sums as (
+-- Short gaps are whole of one cause; the others' parts add up, and are told apart as in _idle_split.
+gaps as (
+    select *, case when gap_end_ps - gap_start_ps < 100000 then 1 else 0 end as is_short
+    from _idle_cause_v1
+),
+
+within as (
     select
         window_key,
-        sum(device_ps) as device_ps,
-        sum(host_ps) as host_ps,
-        sum(imbalance_ps) as imbalance_ps,
-        sum(pipeline_ps) as pipeline_ps,
-        sum(unattributed_ps) as unattributed_ps,
-        sum(between_steps_ps) as between_steps_ps
-    from _idle_split_v1
+        sum(gap_end_ps - gap_start_ps) as idle_ps,
+        sum(case when is_short = 1 then gap_end_ps - gap_start_ps else 0 end) as short_ps,
+        sum(case when is_short = 1 then 0 else open_idle_ps end) as open_idle_ps,
+        sum(case when is_short = 1 then 0 else group_idle_ps end) as group_idle_ps,
+        sum(case when is_short = 1 then 0 else stage_idle_ps end) as stage_idle_ps
+    from gaps
     group by window_key
+),
+
+between_steps as (
+    select window_key, sum(end_ps - start_ps) as between_steps_ps
+    from _between_steps_v1
+    group by window_key
+),
+
+split as (
+    select
+        w.*,
+        coalesce(i.idle_ps, 0) as within_ps,
+        coalesce(b.between_steps_ps, 0) as between_steps_ps,
+        coalesce(i.short_ps + w.has_launches * i.open_idle_ps, 0) as device_ps,
+        coalesce(w.has_launches * (i.group_idle_ps - i.open_idle_ps), 0) as host_ps,
+        coalesce(
+            w.knows_peers * (
+                i.idle_ps - i.short_ps
+                - case when w.stages > 1 then i.stage_idle_ps else i.group_idle_ps end
+            ),
+            0
+        ) as imbalance_ps,
+        coalesce(
+            w.knows_peers
+            * case when w.stages > 1 then i.stage_idle_ps - i.group_idle_ps else 0 end,
+            0
+        ) as pipeline_ps
+    from windows as w
+    left join within as i on i.window_key = w.window_key
+    left join between_steps as b on b.window_key = w.window_key
 ),
 
 causes as (
@@ -50,13 +87,13 @@ told as (
     select
         w.*, c.cause,
         case
-            when c.cause = 'device' then coalesce(s.device_ps, 0)
-            when c.cause = 'host' then coalesce(s.host_ps, 0)
-            when c.cause = 'between_steps' then coalesce(s.between_steps_ps, 0)
+            when c.cause = 'device' then w.device_ps
+            when c.cause = 'host' then w.host_ps
+            when c.cause = 'between_steps' then w.between_steps_ps
             when w.inferred then null
-            when c.cause = 'imbalance' then coalesce(s.imbalance_ps, 0)
-            when c.cause = 'pipeline' then coalesce(s.pipeline_ps, 0)
-            else coalesce(s.unattributed_ps, 0)
+            when c.cause = 'imbalance' then w.imbalance_ps
+            when c.cause = 'pipeline' then w.pipeline_ps
+            else w.within_ps - w.device_ps - w.host_ps - w.imbalance_ps - w.pipeline_ps
         end as idle_ps,
         case when c.cause = 'pipeline' then m.masked_ps else 0 end as masked_ps,
         case when c.cause = 'pipeline' then m.masked_source end as masked_source,
@@ -66,9 +103,8 @@ told as (
             when w.stages > 1 and not w.inferred
                 then w.start_ps - w.group_start_ps + w.group_end_ps - w.end_ps
         end as fill_drain_ps
-    from windows as w
+    from split as w
     cross join causes as c
-    left join sums as s on s.window_key = w.window_key
     left join _masked_work_v1 as m on m.window_key = w.window_key
 )
 
