@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.placed_ops import PlacedOps
-from xlahouse.ingest.spans import Integers, merge_spans
+from xlahouse.ingest.spans import Integers, merge_spans, starts_of_runs
 from xlahouse.ingest.stretches import STEP, Merged, busy_stretches, inside_windows
 
 # In the order in which an instant of several belongs to one of them.
@@ -24,14 +24,16 @@ def launch_spans(ops: PlacedOps) -> pl.DataFrame:
         device_id, request, step, phase, start_ps, end_ps; what is in no launch is a row too.
     """
     rows = np.flatnonzero(ops.of_kinds(pl.col("category") != "control"))
-    start = ops.start_ps[rows]
+    device, launch, start = ops.device_id[rows], ops.launch[rows], ops.start_ps[rows]
+    end = start + ops.duration_ps[rows]
+    first = starts_of_runs(device, launch)
     spans = (
         pl.DataFrame(
             {
-                "device_id": ops.device_id[rows],
-                "launch": ops.launch[rows],
-                "start_ps": start,
-                "end_ps": start + ops.duration_ps[rows],
+                "device_id": device[first],
+                "launch": launch[first],
+                "start_ps": np.minimum.reduceat(start, first) if len(first) else start,
+                "end_ps": np.maximum.reduceat(end, first) if len(first) else end,
             }
         )
         .group_by("device_id", "launch")
@@ -67,10 +69,12 @@ def _split(steps: pl.DataFrame, busy: pl.DataFrame) -> tuple[pl.DataFrame, Merge
     }
     alone = {name: _sums(number[of], duration[of], steps.height) for name, of in kinds.items()}
     reached = np.zeros(len(number), np.bool_)
+    merged = (number[reached], start[reached], duration[reached])
     unions = []  # time in which one of the classes up to this one runs
     for of in kinds.values():
-        reached = reached | of
-        merged = merge_spans(number[reached], start[reached], duration[reached])
+        if of.any():
+            reached = reached | of
+            merged = merge_spans(number[reached], start[reached], duration[reached])
         unions.append(_sums(merged[0], merged[2], steps.height))
     _, to_transfer, to_copy, to_wait = unions
     split = steps.drop("number", "end_ps").with_columns(
@@ -109,6 +113,10 @@ def _windows(spans: pl.DataFrame) -> pl.DataFrame:
 
 def _sums(number: Integers, duration: Integers, count: int) -> Integers:
     """The durations of each number from 0 to `count`, added up exactly."""
+    if len(number) and (np.diff(number) >= 0).all():
+        until = np.concatenate(([0], np.cumsum(duration)))
+        sums: Integers = np.diff(until[np.searchsorted(number, np.arange(count + 1))])
+        return sums
     sums = np.zeros(count, np.int64)
     np.add.at(sums, number, duration)
     return sums

@@ -5,25 +5,36 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from xlahouse.ingest.spans import Integers, merge_spans
+from xlahouse.ingest.spans import Integers, merge_spans, starts_of_runs
 
 STEP = ["device_id", "request", "step"]
 Merged = tuple[Integers, Integers, Integers]  # number of the window, start, length
+_NULL = -(1 << 63)  # for a step that is unknown, where steps are compared
 # What a point in a window is; of those at one time, in this order.
 _START, _BUSY, _END, _EDGE = range(4)
 
 
 def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> pl.DataFrame:
     """number (of the step), category, start_ps, duration_ps: what of each interval is in its window."""
+    # Intervals come in order, so that those of a step mostly stand together: steps are looked up once a run.
+    first = starts_of_runs(*(intervals[name].fill_null(_NULL).to_numpy() for name in STEP))
     window = steps.select(*STEP, "number", from_ps="start_ps", to_ps="end_ps")
+    runs = intervals.select(STEP)[first].join(
+        window, on=STEP, how="left", nulls_equal=True, maintain_order="left"
+    )
+    run = np.repeat(np.arange(len(first)), np.diff(first, append=intervals.height))
     start = pl.max_horizontal("start_ps", "from_ps")
     end = pl.min_horizontal(pl.col("start_ps") + pl.col("duration_ps"), "to_ps")
     return (
-        intervals.join(window, on=STEP, nulls_equal=True)
-        .select(
-            pl.col("number").cast(pl.Int64), "category", start_ps=start, duration_ps=end - start
+        pl.concat(
+            [
+                intervals.select("category", "start_ps", "duration_ps"),
+                runs.select(pl.col("number").cast(pl.Int64), "from_ps", "to_ps")[run],
+            ],
+            how="horizontal",
         )
-        .filter(pl.col("duration_ps") > 0)
+        .select("number", "category", start_ps=start, duration_ps=end - start)
+        .filter(pl.col("number").is_not_null() & (pl.col("duration_ps") > 0))
     )
 
 
@@ -67,6 +78,8 @@ def _points(
 ) -> tuple[Integers, Integers, Integers, Integers, Integers]:
     """number, time, length, what it is, launches opened: by number and time, kinds in their order."""
     windows = steps["number"].to_numpy().astype(np.int64)
+    devices = steps["device_id"].unique()
+    launches = launches.filter(pl.col("device_id").is_in(devices.implode()))
     inside = inside_windows(steps, launches.with_columns(category=pl.lit("launch")))
     opened = merge_spans(
         *(inside[name].to_numpy() for name in ("number", "start_ps", "duration_ps"))
