@@ -50,7 +50,9 @@ class _Module:
         message = holder.instructions.add()
         try:
             line = read_instruction(text, message)
-        except HloTextError as error:
+        except (
+            ValueError
+        ) as error:  # ours, or protobuf's where a number has more bits than its field
             del holder.instructions[-1]
             self.problems.append(f"{where}: {error}")
             return

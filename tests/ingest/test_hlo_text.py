@@ -150,6 +150,33 @@ def test_what_cannot_be_read_says_so(text):
         instruction(text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("replica_groups={{0,1}}", "replica_groups={{0,99999999999999999999}}"),
+        ("replica_groups={{0,1}}", "replica_groups={{0,x}}"),
+        ("f32[8]{0} all-reduce", "f32[99999999999999999999]{0} all-reduce"),
+        ("f32[8]{0} all-reduce", "f32[8]{0:S(99999999999999999999)} all-reduce"),
+        ("channel_id=1", "channel_id=99999999999999999999"),
+    ],
+)
+def test_a_number_beyond_its_field_costs_its_instruction(old, new):
+    text = """HloModule m
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %r = f32[8]{0} all-reduce(%p), channel_id=1, replica_groups={{0,1}}
+  ROOT %c = f32[8]{0} copy(%p)
+}
+"""
+    assert text.count(old) == 1
+    read = read_module_text(text.replace(old, new), 5, "m.txt")
+    (entry,) = read.program.proto.computations
+    assert [bytes(each.name) for each in entry.instructions] == [b"p", b"c"]
+    (problem,) = read.problems
+    assert problem.startswith("m.txt, line 5: ")
+
+
 MODULE = """HloModule jit_f.1, entry_computation_layout={(f32[8]{0})->f32[8]{0}}, num_partitions=4
 
 FileNames
