@@ -431,10 +431,13 @@ AUDITS = (
         "setups_hold_every_run",
         "runs are lost or doubled in setup_summary",
         """
-        with said as (select sum(runs) as runs from setup_summary_v1),
-        seen as (select count(*) as runs from runs)
-        select seen.runs, said.runs as in_setups from seen cross join said
-        where coalesce(said.runs, 0) <> seen.runs
+        with counted as (
+            select count(*) as runs, 0 as in_setups from runs
+            union all
+            select 0, coalesce(sum(runs), 0) from setup_summary_v1
+        ),
+        summed as (select sum(runs) as runs, sum(in_setups) as in_setups from counted)
+        select runs, in_setups from summed where in_setups <> runs
         """,
     ),
     Audit(

@@ -65,12 +65,20 @@ QUESTIONS = (
         "links_unknown",
         "link_traffic has no links; where the kind is at fault, `xlahouse set device-kind` tells it",
         """
-        select distinct p.run_id, p.topology_problem as found
-        from _chip_place_v1 as p
-        inner join devices as d on d.run_id = p.run_id and d.device_id = p.device_id
-        inner join collectives as c on c.run_id = p.run_id
-        where p.topology_problem is not null and d.core = 'tensorcore' and d.inferred is distinct from true
-            and c.group_size > 1
+        with placed as (
+            select p.run_id, min(p.topology_problem) as topology_problem
+            from _chip_place_v1 as p
+            inner join devices as d on d.run_id = p.run_id and d.device_id = p.device_id
+            where d.core = 'tensorcore' and d.inferred is distinct from true
+            group by p.run_id
+        ),
+        moved as (
+            select run_id from collectives where group_size > 1 group by run_id
+        )
+        select p.run_id, p.topology_problem as found
+        from placed as p
+        inner join moved as m on m.run_id = p.run_id
+        where p.topology_problem is not null
         """,
     ),
 )

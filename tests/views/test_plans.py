@@ -13,6 +13,9 @@ import pytest
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.sql import Warehouse
+from xlahouse.sql.audit import Audit
+from xlahouse.sql.audits import AUDITS
+from xlahouse.sql.findings import QUESTIONS, Question
 from xlahouse.sql.library import View, shipped
 
 VIEWS = list(shipped().views.values())
@@ -61,6 +64,13 @@ def warehouse(tmp_path_factory):
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_no_join_by_inequality(view: View, warehouse: Warehouse) -> None:
     assert joins(warehouse, f"select * from {view.name}") == set()
+
+
+@pytest.mark.parametrize(
+    "asked", [*AUDITS, *QUESTIONS], ids=lambda asked: getattr(asked, "name", None) or asked.code
+)
+def test_nor_in_what_check_asks(asked: Audit | Question, warehouse: Warehouse) -> None:
+    assert joins(warehouse, asked.sql) == set()
 
 
 @pytest.mark.parametrize(
