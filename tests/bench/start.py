@@ -89,3 +89,26 @@ register(
         },
     )
 )
+
+
+def imported(statement: str) -> Callable[[object], object]:
+    """A contender that imports something, as a process."""
+    command = [sys.executable, "-c", statement]
+    return lambda _: subprocess.run(command, check=True) and None
+
+
+register(
+    Benchmark(
+        "import of xlahouse.sql",
+        lambda: None,
+        imported("from xlahouse.sql import Warehouse"),
+        {
+            "Python alone": imported(""),
+            "ours, xlahouse.sql.cli": imported("import xlahouse.sql.cli"),
+            "ours, xlahouse.ingest.run": imported("import xlahouse.ingest.run"),
+            "ours, xlahouse.reports.site": imported("import xlahouse.reports.site"),
+            "duckdb": imported("import duckdb"),
+            "polars and pyarrow": imported("import polars, pyarrow.parquet"),
+        },
+    )
+)
