@@ -1,14 +1,14 @@
 """Opens a Parquet file of a table for writing: where its bytes go, and how its columns are encoded.
 
-Measured on two million ops of 32 devices, of drawn lengths (`python -m tests.bench.layout`; 16.2 MB, 0.47 s of CPU
-to write, 0.04 s to find a moment of one device):
+Measured on two million ops of 32 devices, of drawn lengths (`python -m tests.bench.layout`): 16.2 MB,
+0.47 s of CPU to write, 0.04 s to find a moment of one device.
 
 - sorted by device and start: unsorted rows take 34.6 MB, and the moment 0.20 s;
-- row groups of 131,072 rows: 16,384 take a third longer to write; 1,048,576 are 5 % quicker and find the moment no
-  sooner, but hold eight times the rows in memory;
+- row groups of 131,072 rows: 16,384 take a third longer to write; 1,048,576 are 5 % quicker and find the
+  moment no sooner, but hold eight times the rows in memory;
 - differences of growing numbers: 31.1 MB without;
-- dictionaries of texts and of numbers of few values: without any 0.73 s to write, and sums by op take twice as long;
-  of all columns 40.2 MB and 0.88 s;
+- dictionaries of texts and of numbers of few values: without any 0.73 s to write, and sums by op take
+  twice as long; of all columns 40.2 MB and 0.88 s;
 - statistics of what readers prune by: of all columns 0.55 s to write, of none the moment takes 0.06 s;
 - zstd at level 1: snappy is quicker by a fifth and half as large again, level 3 is slower and no smaller.
 """
