@@ -39,7 +39,10 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
     if trace.document.lost:
         read.planes.append(PlaneEvents(coverage=_lost(trace.document.lost, path)))
     rows, refused = _on_lines(trace, spans.rows), _on_lines(trace, spans.refused)
-    if kineto.is_kineto(trace):
+    is_kineto = kineto.is_kineto(trace)
+    trace.events = trace.events.clear()  # a million of them are some hundred megabytes
+    del spans
+    if is_kineto:
         planes, programs = kineto.read_kineto(trace, rows, refused, path, read.host)
         read.planes += planes
         read.programs |= {program.program_id: program for program in programs}
@@ -97,13 +100,9 @@ def _lost(count: int, path: str) -> pl.DataFrame:
 
 def _on_lines(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     """Rows with the pid and the thread of their line; a thread without a name is called by its tid."""
-    names = [
-        (number, pid, trace.threads.get((pid, tid), tid))
-        for number, (pid, tid) in enumerate(trace.lines)
-    ]
-    schema = {"line": pl.Int32, "pid": pl.String, "thread": pl.String}
-    lines = pl.DataFrame(names, schema=schema, orient="row")
-    return rows.join(lines, on="line", how="left", maintain_order="left")
+    names = [(pid, trace.threads.get((pid, tid), tid)) for pid, tid in trace.lines]
+    lines = pl.DataFrame(names, schema={"pid": pl.String, "thread": pl.String}, orient="row")
+    return rows.with_columns(lines[name].gather(rows["line"]) for name in lines.columns)
 
 
 def _read_processes(

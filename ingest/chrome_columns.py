@@ -18,7 +18,7 @@ from xlahouse.ingest.containers import Unpacked
 from xlahouse.ingest.frames import LATEST_PS
 
 METADATA = "M"
-_AT_ONCE = 100_000
+_AT_ONCE = 30_000
 # us and ps make up a time (ingest/chrome_times.py). id, args and bind_id are JSON text.
 EVENTS: dict[str, Any] = {
     "line": pl.Int32,
@@ -106,7 +106,7 @@ def read_columns(raw: bytes) -> Trace:
     numbered = {line: number for number, line in enumerate(dict.fromkeys(named))}
     trace.lines = list(numbered)
     same = [numbered[line] for line in named]
-    events = pl.concat(frames, rechunk=True).with_row_index("event")
+    events = pl.concat(frames).with_row_index("event")
     if same != list(range(len(same))):
         events = events.with_columns(pl.col("line").replace_strict(range(len(same)), same))
     trace.events = events.with_columns(pl.col("line").cast(pl.Int32))
@@ -114,7 +114,8 @@ def read_columns(raw: bytes) -> Trace:
 
 
 def _gathered(batches: Iterator[Events]) -> Iterator[Events]:
-    """Batches of one kind of event, joined up to _AT_ONCE: columns cost little once they are long."""
+    """Batches of one kind of event, joined up to _AT_ONCE: long columns cost little time, but as objects
+    their events take some 500 bytes each."""
     held: list[Any] = []
     for batch in batches:
         if held and (len(held) >= _AT_ONCE or (batch and type(batch[0]) is not type(held[0]))):

@@ -26,6 +26,8 @@ def with_enqueue(rows: pl.DataFrame, on_host: list[str]) -> pl.DataFrame:
     """
     hosts = pl.col("pid").is_in(on_host)
     links = pl.concat([_bound(rows, hosts), _drawn(rows, hosts)])
+    if links.is_empty():
+        return rows.with_columns(enqueue_ps=pl.lit(None, pl.Int64))
     first = links.group_by("event").agg(pl.col("enqueue_ps").min())
     return rows.join(first, on="event", how="left", maintain_order="left")
 
