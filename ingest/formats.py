@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest.chrome import read_chrome
 from xlahouse.ingest.chrome_files import JSON, SNIFFED, is_chrome
 from xlahouse.ingest.misread import what_it_is
 from xlahouse.ingest.read import FileEvents, read_xplane
@@ -33,6 +32,8 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     """
     try:
         if is_chrome_file(path, raw[:SNIFFED]):
+            from xlahouse.ingest.chrome import read_chrome  # xplanes need not wait for it to load
+
             return read_chrome(bytes(raw), path)
         return read_xplane(raw, path)
     except TraceFormatError as error:

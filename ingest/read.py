@@ -12,6 +12,7 @@ import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, sparsecore, tpu, wire, xspace
+from xlahouse.ingest.ahead import one_ahead
 from xlahouse.ingest.containers import GZIP, ZSTD, unpack
 from xlahouse.ingest.decode import DecodeError
 from xlahouse.ingest.frames import Issue, PlaneEvents
@@ -149,7 +150,7 @@ def _decoded(
 ) -> Iterator[tuple[Plane, Callable[[], Plane]]]:
     """Planes, and what decodes each once more."""
     start = read.profile_start_ns or 0
-    planes = xspace.decode_planes(space, path, start)
+    planes = one_ahead(xspace.decode_planes(space, path, start))
     for payload, plane in zip(space.planes, planes, strict=True):
         if isinstance(plane, TraceFormatError):
             read.issues.append(Issue("error", "damaged_plane", plane.reason, path))
