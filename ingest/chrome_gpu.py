@@ -91,7 +91,9 @@ def read_gpu_process(
         counters=counter_rows(sampled, number),
         host_events=host_rows(others, host, prefix=f"{name}/"),
         coverage=coverage_of(source, name, rows, refused),
-        issues=gpu.findings(name, kernels, derived, source),
+        issues=gpu.findings(
+            name, kernels, dict(derived.group_by("thread").len().iter_rows()), source
+        ),
     )
 
 

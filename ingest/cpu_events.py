@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
-from xlahouse.ingest.event_chunks import EventChunk, LineCounts, chunks, kinds_where
+from xlahouse.ingest.chosen_events import ChosenEvents, Found
+from xlahouse.ingest.event_chunks import EventChunk, LineCounts, Mask, chunks, kinds_where
 from xlahouse.ingest.host import MARKER, marker_rows
 from xlahouse.ingest.xspace import Plane
 
@@ -106,21 +107,21 @@ def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
     if "hlo_op" not in plane.stat_names["name"]:
         return None
     counts, kinds, is_marker = LineCounts.of(plane), _kinds(plane), kinds_where(plane, MARKER)
-    records, edges, acts, markers = [], [], _Acts(plane), []
+    records, edges, acts, markers = [], [], ChosenEvents(plane, _STATS), []
     for chunk in chunks(plane):
         counts.add(chunk)
         kind = np.where(chunk.in_time, kinds[chunk.place], _OTHER)
         announced, opened = chunk.integers("_p"), chunk.integers("_c")
         records.append(_marks(chunk, kind, kind == _RECORD, announced))
         edges.append(_marks(chunk, kind, (kind == _START) | (kind == _STOP), opened))
-        acts.add(chunk, kind == _ACT, announced, opened)
+        _add_acts(acts, chunk, kind == _ACT, {"_p": announced, "_c": opened})
         markers.append(marker_rows(chunk, is_marker, host))
-    if not acts.stats["op"]:
+    if "op" not in acts.values:
         return None
     return CpuEvents(
         records=Marks.joined(records),
         edges=Marks.joined(edges),
-        acts=acts.frame(),
+        acts=acts.frame().sort("start_ps", "event"),
         markers=frames.stack(markers, frames.MARKERS),
         counts=counts,
     )
@@ -158,59 +159,11 @@ def _marks(
     )
 
 
-@dataclass
-class _Acts:
-    """Acts as they are read. rows: event, line, start_ps, duration_ps and place (of the kind), chunk by
-    chunk. stats: column -> (event, value) of those events that have it."""
-
-    plane: Plane
-    rows: list[tuple[Integers, ...]] = field(default_factory=list)
-    stats: dict[str, list[pl.DataFrame]] = field(
-        default_factory=lambda: {name: [] for name in _STATS}
-    )
-
-    def add(
-        self,
-        chunk: EventChunk,
-        named: NDArray[np.bool_],
-        announced: tuple[Integers, Integers],
-        opened: tuple[Integers, Integers],
-    ) -> None:
-        """Take those events of a chunk whose name tells, and those that name an op."""
-        ops = chunk.texts("hlo_op")
-        named = named.copy()
-        named[ops[0]] = True
-        named &= chunk.in_time
-        core, rows = chunk.core, np.flatnonzero(named)
-        columns = (core.line, core.start_ps, core.duration_ps, chunk.place)
-        self.rows.append((rows + chunk.first, *(column[rows] for column in columns)))
-        found: dict[str, tuple[Integers, Any]] = {"_p": announced, "_c": opened, "op": ops}
-        found |= {column: chunk.texts(stat) for column, stat in _TEXTS.items()}
-        found |= {column: chunk.integers(column, dtype) for column, dtype in _NUMBERS.items()}
-        for column, (owners, values) in found.items():
-            kept = np.flatnonzero(named[owners])
-            if len(kept):
-                pair = {"event": owners[kept] + chunk.first, column: pl.Series(values).gather(kept)}
-                self.stats[column].append(pl.DataFrame(pair))
-
-    def frame(self) -> pl.DataFrame:
-        """CpuEvents.acts."""
-        event, line, start, duration, place = map(np.concatenate, zip(*self.rows, strict=True))
-        kinds = self.plane.metadata.sort("metadata_id")["name"]
-        threads = self.plane.lines["name"]
-        acts = pl.DataFrame(
-            {"event": event, "line": line, "start_ps": start, "duration_ps": duration}
-        )
-        acts = acts.with_columns(
-            thread=threads.gather(np.searchsorted(self.plane.lines["line"].to_numpy(), line)),
-            name=pl.concat([kinds, kinds.clear(1)]).gather(place),
-        )
-        for column, dtype in _STATS.items():
-            parts = self.stats[column]
-            values = (
-                pl.concat(parts)
-                if parts
-                else pl.DataFrame(schema={"event": pl.Int64, column: dtype})
-            )
-            acts = acts.join(values, on="event", how="left", maintain_order="left")
-        return acts.sort("start_ps", "event")
+def _add_acts(acts: ChosenEvents, chunk: EventChunk, named: Mask, links: dict[str, Found]) -> None:
+    """Take those events of a chunk whose name tells, and those that name an op."""
+    ops = chunk.texts("hlo_op")
+    chosen = named.copy()
+    chosen[ops[0]] = True
+    texts = {column: chunk.texts(stat) for column, stat in _TEXTS.items()}
+    numbers = {column: chunk.integers(column, dtype) for column, dtype in _NUMBERS.items()}
+    acts.add(chunk, chosen & chunk.in_time, {"op": ops, **texts, **numbers, **links})

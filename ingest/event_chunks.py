@@ -173,14 +173,20 @@ class LineCounts:
 
     def coverage(self, source: str, kept: dict[str, Integers]) -> pl.DataFrame:
         """Coverage of the plane. kept: table -> how many events of each line became rows of it."""
-        lines = self.plane.lines.select("line", "name").rows()
         counts = [
-            (name, table, int(count[line]))
+            (name, table, number)
             for table, count in [*kept.items(), (None, self.refused)]
-            for line, name in lines
-            if count[line]
+            for name, number in self.by_name(count).items()
         ]
         return counted_coverage(source, self.plane.name, counts)
+
+    def by_name(self, count: Integers) -> dict[str, int]:
+        """Name of a line -> how many; lines without any are left out. count: of each line."""
+        found: dict[str, int] = {}
+        for line, name in self.plane.lines.select("line", "name").rows():
+            if count[line]:
+                found[name] = found.get(name, 0) + int(count[line])
+        return found
 
     def issues(self, source: str) -> list[Issue]:
         """The finding about the refused ones."""

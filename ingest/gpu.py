@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from xlahouse.ingest import frames
+from xlahouse.ingest.chosen_events import ChosenEvents, Found
+from xlahouse.ingest.event_chunks import LineCounts, Mask, chunks
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.host_pieces import HostPieces
+from xlahouse.ingest.op_events import OpEvents
 from xlahouse.ingest.xspace import Plane
 
 PLANE = re.compile(r"^/device:GPU:(\d+)$")
@@ -38,6 +44,14 @@ _KINDS = {
     "Broadcast": "collective-broadcast",
     "SendRecv": "send-recv",
 }
+# Stats that link a kernel to its program and to the call that launched it.
+_STATS: dict[str, Any] = {
+    "hlo_op": pl.String,
+    "hlo_module": pl.String,
+    "program_id": pl.UInt64,
+    "correlation_id": pl.Int64,
+    "memcpy_details": pl.String,
+}
 _COLLECTIVE = rf"(?i)^(?:nccl|rccl)\w*?_({'|'.join(_KINDS)})"
 
 
@@ -50,23 +64,19 @@ def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls
         host: its host.
         calls: what the host launched on GPUs.
     """
-    events, refused = frames.split_bad_times(plane.named_events)
-    derived = pl.col("thread").is_in(DERIVED)
-    table = pl.when(derived).then(pl.lit("host_events")).otherwise(pl.lit("ops"))
-    events = events.with_columns(table_name=table)
+    counts, kernels = _read_kernels(plane, calls)
+    launches = launches_of(kernels)
     device = _device(plane, host)
     number = pl.lit(device.device_id, pl.Int64).alias("device_id")
-    kernels = _kernels(plane, events.filter(~derived), calls)
-    launches = launches_of(kernels)
-    others = events.filter(derived)
-    prefix = f"{plane.name}/"
+    derived = np.where(_on_derived_line(plane), counts.kept, 0)
     return PlaneEvents(
         devices=[device],
-        ops=ops_of(kernels, launches).with_columns(number),
+        op_events=OpEvents.of_rows(ops_of(kernels, launches).with_columns(number)),
         launches=launches.pipe(frames.conform, frames.LAUNCHES).with_columns(number),
-        host_pieces=HostPieces(plane.only(DERIVED), host, prefix),
-        coverage=frames.coverage_rows(source, plane.name, events, refused),
-        issues=frames.time_issues(refused, source) + findings(plane.name, kernels, others, source),
+        host_pieces=HostPieces(plane.only(DERIVED), host, f"{plane.name}/"),
+        coverage=counts.coverage(source, {"ops": counts.kept - derived, "host_events": derived}),
+        issues=counts.issues(source)
+        + findings(plane.name, kernels, counts.by_name(derived), source),
     )
 
 
@@ -104,21 +114,26 @@ def _kind(plane: Plane) -> str:
     return ", ".join([name, *(fact for fact in facts if fact)])
 
 
-def _kernels(plane: Plane, events: pl.DataFrame, calls: HostCalls) -> pl.DataFrame:
-    """Events on streams with the stats that link them to programs and to the host."""
-    stats = plane.event_stats
-    linked = events.rename({"name": "kernel"})
-    for stat in (
-        stats.texts("hlo_op"),
-        stats.texts("hlo_module"),
-        stats.numbers("program_id", pl.UInt64),
-        stats.numbers("correlation_id"),
-        stats.texts("memcpy_details"),
-    ):
-        linked = linked.join(
-            stat.rename({"owner": "event"}), on="event", how="left", maintain_order="left"
-        )
-    return linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")
+def _on_derived_line(plane: Plane) -> Mask:
+    mask: Mask = plane.lines["name"].is_in(DERIVED).to_numpy()
+    return mask
+
+
+def _read_kernels(plane: Plane, calls: HostCalls) -> tuple[LineCounts, pl.DataFrame]:
+    """(how many events there are; those on streams, with the stats that link them to programs and to the
+    host)."""
+    counts, kernels = LineCounts.of(plane), ChosenEvents(plane, _STATS)
+    on_stream = ~_on_derived_line(plane)
+    for chunk in chunks(plane):
+        counts.add(chunk)
+        chunk.check_stats()
+        found: dict[str, Found] = {
+            name: chunk.texts(name) if kind == pl.String else chunk.integers(name, kind)
+            for name, kind in _STATS.items()
+        }
+        kernels.add(chunk, on_stream[chunk.core.line] & chunk.in_time, found)
+    linked = kernels.frame().rename({"name": "kernel"})
+    return counts, linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")
 
 
 def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -170,8 +185,10 @@ def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     ).pipe(frames.conform, frames.OPS)
 
 
-def findings(plane: str, kernels: pl.DataFrame, others: pl.DataFrame, source: str) -> list[Issue]:
-    """What is to be said of kernels, and of events on DERIVED lines (others)."""
+def findings(
+    plane: str, kernels: pl.DataFrame, derived: Mapping[str, int], source: str
+) -> list[Issue]:
+    """What is to be said of kernels, and of events on DERIVED lines (line -> how many)."""
     anonymous = kernels.filter(pl.col("hlo_op").is_null())
     found = (
         (
@@ -185,10 +202,10 @@ def findings(plane: str, kernels: pl.DataFrame, others: pl.DataFrame, source: st
             f"{plane}: collectives known by their kernel's name alone: no payload, no group",
         ),
         (
-            others.height,
+            sum(derived.values()),
             "derived_lines",
             f"{plane}: events on lines that a profiler derived from the streams "
-            f"({', '.join(sorted(others['thread'].unique()))}) are in host_events, not counted as ops",
+            f"({', '.join(sorted(derived))}) are in host_events, not counted as ops",
         ),
     )
     return [Issue("info", code, message, source, count) for count, code, message in found if count]

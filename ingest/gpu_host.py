@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
+from xlahouse.ingest.chosen_events import ChosenEvents, Found
+from xlahouse.ingest.event_chunks import chunks, kinds_where
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.xspace import Plane
 
@@ -42,19 +45,26 @@ class HostCalls:
 
 def host_calls(plane: Plane) -> HostCalls:
     """The calls on a host plane that launched something on a GPU."""
-    correlated = plane.event_stats.numbers("correlation_id").rename({"owner": "event"})
-    if correlated.is_empty():
+    if "correlation_id" not in plane.stat_names["name"]:
         return HostCalls()
-    of_program = plane.event_stats.texts("hlo_module").select(
-        event="owner", of_program=pl.lit(True)
+    made = ChosenEvents(plane, {"correlation_id": pl.Int64, "module": pl.String})
+    ran = ChosenEvents(plane, {})
+    is_execution = kinds_where(plane, pl.col("name").str.contains(_EXECUTION))
+    for chunk in chunks(plane):
+        correlated = chunk.integers("correlation_id")
+        chosen = np.zeros(len(chunk.core.line), bool)
+        chosen[correlated[0]] = True
+        found: dict[str, Found] = {
+            "correlation_id": correlated,
+            "module": chunk.texts("hlo_module"),
+        }
+        made.add(chunk, chosen & chunk.in_time, found)
+        ran.add(chunk, chunk.of_kinds(is_execution), {})
+    of_program = pl.when(pl.col("module").is_not_null()).then(True)
+    calls = made.frame().select(
+        "event", "thread", "start_ps", "correlation_id", call="name", of_program=of_program
     )
-    calls = (
-        plane.named_events.select("event", "thread", "start_ps", call="name")
-        .join(correlated, on="event")
-        .join(of_program, on="event", how="left")
-        .sort("start_ps")
-    )
-    return calls_of(calls, plane.named_events)
+    return calls_of(calls.sort("start_ps"), ran.frame())
 
 
 def calls_of(calls: pl.DataFrame, events: pl.DataFrame) -> HostCalls:

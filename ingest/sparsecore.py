@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import polars as pl
 
 from xlahouse.ingest import frames
+from xlahouse.ingest.chosen_events import ChosenEvents
+from xlahouse.ingest.event_chunks import LineCounts, chunks
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.host_pieces import HostPieces
+from xlahouse.ingest.op_events import OpEvents
 from xlahouse.ingest.xspace import Plane
 
 PLANE = re.compile(r"^(/device:TPU:(\d+)) SparseCore (\d+)$")
@@ -36,24 +40,25 @@ def read_sparsecore_plane(
         owners: the TensorCores read before, by plane.
     """
     device, issues = _device(plane, source, host, owners)
-    events, refused = frames.split_bad_times(plane.named_events)
-    is_op = pl.col("thread").is_in(OPS).fill_null(False)
-    table = pl.when(is_op).then(pl.lit("ops")).otherwise(pl.lit("host_events"))
-    events = events.with_columns(table_name=table)
-    ops = _ops(plane, events.filter(is_op)).with_columns(
-        device_id=pl.lit(device.device_id, pl.Int64)
-    )
-    if not ops.is_empty():
+    counts, chosen = LineCounts.of(plane), ChosenEvents(plane, {})
+    has_ops = plane.lines["name"].is_in(OPS).to_numpy()
+    for chunk in chunks(plane):
+        counts.add(chunk)
+        chunk.check_stats()
+        chosen.add(chunk, has_ops[chunk.core.line] & chunk.in_time, {})
+    in_ops = np.where(has_ops, counts.kept, 0)
+    number = pl.lit(device.device_id, pl.Int64)
+    if in_ops.any():
         message = (
             f"{plane.name}: ops of a SparseCore stand in ops alone, outside launches and steps"
         )
-        issues.append(Issue("info", "sparsecore_ops", message, source, ops.height))
+        issues.append(Issue("info", "sparsecore_ops", message, source, int(in_ops.sum())))
     return PlaneEvents(
         devices=[device],
-        ops=ops,
+        op_events=OpEvents.of_rows(_ops(plane, chosen.frame()).with_columns(device_id=number)),
         host_pieces=HostPieces(plane.only(OPS, invert=True), host, f"{plane.name}/"),
-        coverage=frames.coverage_rows(source, plane.name, events, refused),
-        issues=issues + frames.time_issues(refused, source),
+        coverage=counts.coverage(source, {"ops": in_ops, "host_events": counts.kept - in_ops}),
+        issues=issues + counts.issues(source),
     )
 
 

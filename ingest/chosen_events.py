@@ -1,0 +1,65 @@
+"""Puts chosen events of a plane together, with the few of their stats that a reader wants, as one frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.event_chunks import EventChunk, Integers, Mask
+from xlahouse.ingest.xspace import Plane
+
+Found = tuple[Integers, Any]  # places of events in a chunk, and the value of each
+
+
+@dataclass
+class ChosenEvents:
+    """Events as they are taken, chunk by chunk.
+
+    stats: column -> dtype of the stats that are wanted. rows: event, line, start_ps, duration_ps, place of
+    the kind. values: column -> (event, value) of those events that have it.
+    """
+
+    plane: Plane
+    stats: Mapping[str, Any]
+    rows: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
+    values: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+
+    def add(self, chunk: EventChunk, chosen: Mask, found: Mapping[str, Found]) -> None:
+        """Take events of a chunk.
+
+        Args:
+            chunk: the chunk.
+            chosen: which of its events.
+            found: a column of `stats` -> what EventChunk.integers or texts found.
+        """
+        core, rows = chunk.core, np.flatnonzero(chosen)
+        columns = (core.line, core.start_ps, core.duration_ps, chunk.place)
+        self.rows.append((rows + chunk.first, *(column[rows] for column in columns)))
+        for column, (owners, values) in found.items():
+            kept = np.flatnonzero(chosen[owners])
+            if len(kept):
+                pair = {"event": owners[kept] + chunk.first, column: pl.Series(values).gather(kept)}
+                self.values.setdefault(column, []).append(pl.DataFrame(pair))
+
+    def frame(self) -> pl.DataFrame:
+        """event (number in the plane), line, thread, name, display_name, metadata_id, start_ps, duration_ps
+        and the stats of all of them, in file order; NULL where an event has none."""
+        nothing = (np.zeros(0, np.int64),) * 5
+        columns = zip(*(self.rows or [nothing]), strict=True)
+        event, line, start, duration, place = map(np.concatenate, columns)
+        kinds, lines = self.plane.metadata.sort("metadata_id"), self.plane.lines.sort("line")
+        at = np.searchsorted(lines["line"].to_numpy(), line)
+        times = {"event": event, "line": line, "start_ps": start, "duration_ps": duration}
+        events = pl.concat(
+            [pl.DataFrame(times), pl.concat([kinds, kinds.clear(1)])[place]], how="horizontal"
+        ).with_columns(thread=lines["name"].gather(at))
+        for column, dtype in self.stats.items():
+            empty = pl.DataFrame(schema={"event": pl.Int64, column: dtype})
+            values = pl.concat([empty, *self.values.get(column, [])])
+            events = events.join(values, on="event", how="left", maintain_order="left")
+        return events
