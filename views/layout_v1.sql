@@ -2,50 +2,60 @@
 -- How the result of each instruction lies in memory: order of its dimensions, tiles, which memory,
 -- and what the tiles waste. Tuples have no layout of their own, and sizes are NULL where they are not
 -- known. Every instruction that the HLO has is here, executed or not: join op_profile for that.
+with hosts as (
+    select run_id
+    from devices
+    group by run_id
+    having min(core) = 'cpu' and max(core) = 'cpu'
+)
+
 select
     -- run
-    run_id,
+    i.run_id,
     -- processes whose programs share device numbers
-    world,
+    i.world,
     -- compiled program
-    program_id,
+    i.program_id,
     -- name of the program
-    module,
+    i.module,
     -- computation that holds it
-    computation,
+    i.computation,
     -- name of the HLO instruction
-    op,
+    i.op,
     -- HLO opcode
-    opcode,
+    i.opcode,
     -- result shape, with layout, as HLO text writes it
-    shape,
+    i.shape,
     -- element type; tuple for tuples
-    dtype,
+    i.dtype,
     -- dimensions; NULL for tuples
-    dims,
+    i.dims,
     -- dimensions from minor to major
-    layout as minor_to_major,
+    i.layout as minor_to_major,
     -- tiles, such as (8,128)(2,1); NULL without
-    tiling,
+    i.tiling,
     -- number of the memory in the layout, S(n): 0 HBM, 1 VMEM, 5 host
-    memory_space as memory_space_id,
-    -- HBM, VMEM, host, or other (numbers whose memory no public source names); NULL for tuples
+    i.memory_space as memory_space_id,
+    -- HBM (where all devices are virtual ones, host), VMEM, host, or other (numbers whose memory no
+    -- public source names); NULL for tuples
     case
-        when memory_space = 0 then 'HBM'
-        when memory_space = 1 then 'VMEM'
-        when memory_space = 5 then 'host'
-        when memory_space is not null then 'other'
+        when i.memory_space = 0 and h.run_id is not null then 'host'
+        when i.memory_space = 0 then 'HBM'
+        when i.memory_space = 1 then 'VMEM'
+        when i.memory_space = 5 then 'host'
+        when i.memory_space is not null then 'other'
     end as memory,
     -- dims x element size
-    logical_bytes,
+    i.logical_bytes,
     -- bytes that the tiles occupy
-    padded_bytes,
+    i.padded_bytes,
     -- bytes that hold nothing
-    padded_bytes - logical_bytes as waste_bytes,
+    i.padded_bytes - i.logical_bytes as waste_bytes,
     -- padded / logical
-    cast(padded_bytes as double) / nullif(cast(logical_bytes as double), 0) as padding_ratio,
+    cast(i.padded_bytes as double) / nullif(cast(i.logical_bytes as double), 0) as padding_ratio,
     -- index of the model's layer
-    layer,
+    i.layer,
     -- attention, mlp, moe, embedding, head or norm
-    component
-from instructions
+    i.component
+from instructions as i
+left join hosts as h on h.run_id = i.run_id
