@@ -77,28 +77,35 @@ pieces as (
     from totals
 ),
 
+ended as (
+    select
+        *,
+        row_key // 2 as window_key,
+        row_key % 2 as of_stage,
+        start_ps - idle_ps - gap_before_ps as gap_start_ps,
+        start_ps + gap_after_ps as gap_end_ps
+    from pieces
+    where idle_ps > 0
+),
+
 -- Few gaps are cut.
 gaps as (
     select
-        row_key // 2 as window_key,
-        start_ps - idle_ps as gap_start_ps,
-        start_ps as gap_end_ps,
+        window_key, gap_start_ps, gap_end_ps,
         case when in_launch = 1 then nobody_ps else 0 end as open_idle_ps,
         nobody_ps as group_idle_ps,
         0 as stage_idle_ps
-    from pieces
-    where idle_ps > 0 and staged = 0 and gap_before_ps = 0 and gap_after_ps = 0
+    from ended
+    where staged = 0 and gap_before_ps = 0 and gap_after_ps = 0
     union all
     select
-        row_key // 2 as window_key,
-        start_ps - idle_ps - gap_before_ps as gap_start_ps,
-        start_ps + gap_after_ps as gap_end_ps,
-        sum(case when row_key % 2 = 0 and in_launch = 1 then nobody_ps else 0 end),
-        sum(case when row_key % 2 = 0 then nobody_ps else 0 end),
-        sum(case when row_key % 2 = 1 then nobody_ps else 0 end)
-    from pieces
-    where idle_ps > 0 and (staged = 1 or gap_before_ps > 0 or gap_after_ps > 0)
-    group by row_key // 2, start_ps - idle_ps - gap_before_ps, start_ps + gap_after_ps
+        window_key, gap_start_ps, gap_end_ps,
+        sum(case when of_stage = 0 and in_launch = 1 then nobody_ps else 0 end),
+        sum(case when of_stage = 0 then nobody_ps else 0 end),
+        sum(case when of_stage = 1 then nobody_ps else 0 end)
+    from ended
+    where staged = 1 or gap_before_ps > 0 or gap_after_ps > 0
+    group by window_key, gap_start_ps, gap_end_ps
 )
 
 select

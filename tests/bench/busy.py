@@ -1,0 +1,61 @@
+"""What the tables of busy and idle time cost of an ingest: the target is under 15 % of it."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+from unittest.mock import patch
+
+from tests.bench.ingest import TENTH, folder, grown
+from tests.bench.registry import Benchmark, register
+from xlahouse.ingest import device_tables
+from xlahouse.ingest.run import ingest_paths
+
+MAKERS = ("busy_intervals", "launch_spans", "split_steps")
+Given = tuple[Path, list[tuple[Any, tuple[Any, ...]]]]
+
+
+def _whole(given: Given) -> None:
+    """The trace into a new warehouse, in this process."""
+    root = mkdtemp(dir=folder())
+    try:
+        ingest_paths([str(given[0])], root)
+    finally:
+        shutil.rmtree(root)
+
+
+def _busy_alone(given: Given) -> None:
+    """What makes busy_intervals, busy_stretches and device_steps, on what the ingest gives it."""
+    for make, arguments in given[1]:
+        make(*arguments)
+
+
+def _recorded() -> Given | str:
+    """(the trace, each call of a maker of these tables and what it is given)."""
+    path = grown(TENTH)
+    if isinstance(path, str):
+        return path
+    calls: list[tuple[Any, tuple[Any, ...]]] = []
+
+    def record(make: Any, *arguments: Any) -> Any:
+        calls.append((make, arguments))
+        return make(*arguments)
+
+    originals = {name: getattr(device_tables, name) for name in MAKERS}
+    replaced = {name: partial(record, make) for name, make in originals.items()}
+    with patch.multiple(device_tables, **replaced):
+        _whole((path, calls))
+    return path, calls
+
+
+register(
+    Benchmark(
+        name="ingest TPU xplane, 7.5 MB: busy tables of it",
+        prepare=_recorded,
+        ours=_whole,
+        peers={"busy tables alone": _busy_alone},
+    )
+)
