@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.chosen_events import ChosenEvents, Found
-from xlahouse.ingest.event_chunks import EventChunk, LineCounts, Mask, chunks, kinds_where
+from xlahouse.ingest.event_chunks import EventChunk, Mask, chunks, kinds_where
 from xlahouse.ingest.host import MARKER, marker_rows
+from xlahouse.ingest.line_counts import LineCounts
 from xlahouse.ingest.xspace import Plane
 
 Integers = NDArray[np.int64]

@@ -11,10 +11,11 @@ import polars as pl
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.chosen_events import ChosenEvents, Found
-from xlahouse.ingest.event_chunks import LineCounts, Mask, chunks
+from xlahouse.ingest.event_chunks import Mask, chunks
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.host_pieces import HostPieces
+from xlahouse.ingest.line_counts import LineCounts
 from xlahouse.ingest.op_events import OpEvents
 from xlahouse.ingest.xspace import Plane
 

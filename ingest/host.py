@@ -7,9 +7,10 @@ import polars as pl
 
 from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
 from xlahouse.ingest import frames
-from xlahouse.ingest.event_chunks import EventChunk, LineCounts, Mask, chunks, kinds_where
+from xlahouse.ingest.event_chunks import EventChunk, Mask, chunks, kinds_where
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.host_pieces import HostPieces
+from xlahouse.ingest.line_counts import LineCounts
 from xlahouse.ingest.xspace import Plane
 
 HOST_PLANE = "/host:CPU"
