@@ -10,33 +10,20 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.command import run_command
 from tests.ingest.traces import tpu_trace, write
+from tests.object_store import s3_bucket
 from xlahouse.capture.errors import WarehouseError, XlahouseError
 from xlahouse.ingest.files import open_fs
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql import Warehouse
 
-BUCKET = "xlahouse-test"
 SQL = "select kind, payload_bytes from collectives"
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory):
+def s3():
     """The URL of an empty bucket on a server of this process."""
-    pytest.importorskip("s3fs")
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        fs = fsspec.filesystem("s3", skip_instance_cache=True)
-        fs.mkdir(BUCKET)
-        yield f"s3://{BUCKET}"
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
-    server.stop()
+    with s3_bucket() as url:
+        yield url
 
 
 @pytest.fixture(params=["s3", "memory"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fsspec
 import pyarrow.parquet as pq
 import pytest
 
+from tests.object_store import s3_bucket
 from tests.spark.cluster import on_cluster, standalone
 from tests.spark.engines import require_spark
 from tests.synth.cases import CASES
@@ -17,7 +19,14 @@ RUNS = ("tp4", "dp_tp", "unmarked")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def store():
+    """The URL of an empty bucket, which the cluster's workers reach."""
+    with s3_bucket() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, store):
     """The master's URL; each worker has one core, so two tasks at once need both."""
     require_spark()
     with standalone(tmp_path_factory.mktemp("cluster"), 2) as master:
@@ -64,6 +73,16 @@ def test_executors_write_the_parquet_that_is_written_here(cluster, folder):
                 other = by_run[found["run_id"][0].as_py()]
                 assert found.schema.equals(other.schema), table
                 assert rows_of(found) == rows_of(other), table
+
+
+def test_executors_read_from_an_object_store_and_write_to_it(cluster, folder, store):
+    fs = fsspec.filesystem("s3")
+    fs.put(str(folder / "traces"), f"{store}/traces", recursive=True)
+    xlahouse(cluster, "ingest", f"{store}/traces", "-w", f"{store}/warehouse")
+    sql = "select run_id, count(*), sum(self_ps) from ops group by all order by all"
+    with Warehouse(folder / "local") as here, Warehouse(f"{store}/warehouse") as there:
+        assert here.query(sql).rows == there.query(sql).rows
+        assert len(there.runs()) == len(RUNS)
 
 
 def test_a_view_on_the_cluster_gives_what_it_gives_here(cluster, folder):
