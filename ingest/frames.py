@@ -95,6 +95,11 @@ def stack(frames: list[pl.DataFrame], columns: dict[str, Any]) -> pl.DataFrame:
     return pl.concat([conform(frame, columns) for frame in frames]) if frames else empty(columns)
 
 
+def owned(frame: pl.DataFrame) -> pl.DataFrame:
+    """A copy. Columns that come from a decoder unchanged keep all that was decoded with them in memory."""
+    return frame.select(pl.all().gather(pl.int_range(frame.height)))
+
+
 @dataclass(frozen=True)
 class Issue:
     """A finding about the data: what was found, where, and what it costs."""

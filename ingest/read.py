@@ -95,10 +95,13 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
 
 
 def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
-    """A plane whose later readers let go of the file's memory."""
+    """A plane that keeps only what it is, and whose later readers let go of the file's memory."""
     pieces = events.host_pieces
     return replace(
         events,
+        launches=frames.owned(events.launches),
+        markers=frames.owned(events.markers),
+        producers=frames.owned(events.producers),
         bytes=size,
         rest=_released(events.rest, raw),
         host_pieces=None if pieces is None else replace(pieces, done=partial(release, raw)),

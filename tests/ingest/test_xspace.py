@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import host_event_rows, whole
 from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.frames import owned
 from xlahouse.ingest.read import read_xplane
 from xlahouse.ingest.unknown_fields import unknown_fields
 from xlahouse.ingest.wire import plane_name, split_space
@@ -160,3 +162,11 @@ def test_an_event_that_takes_in_the_next_is_counted():
     assert unknown_fields([memoryview(odd)]) == 1
     (plane,) = decode_planes(split_space(space(odd), "a"), "a")
     assert plane.events.height == 2
+
+
+def test_what_is_kept_of_a_plane_shares_no_memory_with_what_was_decoded():
+    decoded = pl.DataFrame({"start_ps": [1, 2], "name": ["a", None]})
+    kept = owned(decoded)
+    assert kept.equals(decoded)
+    assert not np.shares_memory(kept["start_ps"].to_numpy(), decoded["start_ps"].to_numpy())
+    assert owned(decoded.clear()).schema == decoded.schema
