@@ -70,6 +70,12 @@ HARMLESS: dict[str, dict[str, str]] = {
         "levels: GTE": "with one stage the level is not looked at",
         "levels: 2 *": "any numbers that keep groups and stages apart",
         "gaps: 0 AS stage_idle_ps with 1": "with one stage it is not looked at",
+        "ended: GTE": "a gap of no length adds nothing",
+        "ended: idle_ps > 0 with 1": "a gap of one picosecond tells",
+        "gaps: no gap_start_ps in GROUP BY": "a gap has one start and one end",
+        "gaps: no gap_end_ps in GROUP BY": "a gap has one start and one end",
+        "gaps: gap_after_ps > 0 with 1": "a piece of one picosecond tells",
+        "gaps: gap_before_ps > 0 with 1": "a piece of one picosecond tells",
     },
     "_masked_work_v1": {
         "worked: join without b.request": "what lies outside the window is cut off",
