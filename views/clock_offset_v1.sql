@@ -10,7 +10,7 @@
 with shared as (
     select run_id, instance, host, first_arrival_ps, last_arrival_ps, last_end_ps
     from _meeting_v1
-    where hosts > 1 and not is_async and host is not null
+    where not is_async and host is not null
         and kind in ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all')
 ),
 

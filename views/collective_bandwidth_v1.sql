@@ -12,7 +12,7 @@ with unclear as (
     select m.run_id, m.instance
     from _meeting_v1 as m
     inner join clock_offset_v1 as o on o.run_id = m.run_id and o.host = m.host
-    where m.hosts > 1 and not o.is_usable
+    where not o.is_usable
     group by m.run_id, m.instance
 )
 

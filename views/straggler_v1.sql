@@ -5,17 +5,31 @@
 -- own. It enters last where nobody arrives later and somebody arrives earlier. Left out, since what
 -- they say of arrivals is not known: synchronous instances whose ends lie more than 1 us apart, and
 -- instances across hosts one of whose clocks is not usable (clock_offset_v1).
-with judged as (
+with places as (
+    -- A host by its first device: numbers are quicker to compare than names, which may be NULL.
     select
-        m.run_id, m.instance,
-        min(m.all_first_arrival_ps) as first_arrival_ps,
-        max(m.all_last_arrival_ps) as last_arrival_ps
-    from _meeting_v1 as m
-    left join clock_offset_v1 as o
-        on o.run_id = m.run_id and o.host = m.host and m.hosts > 1 and not o.is_usable
-    where m.is_async or m.ends_apart_ps <= 1000000
-    group by m.run_id, m.instance
-    having count(o.run_id) = 0
+        d.run_id, d.device_id,
+        min(d.device_id) over (partition by d.run_id, d.host) as host_key,
+        case when not o.is_usable then 1 else 0 end as unusable
+    from devices as d
+    left join clock_offset_v1 as o on o.run_id = d.run_id and o.host = d.host
+),
+
+judged as (
+    select
+        c.run_id, c.instance,
+        min(c.arrival_ps) as first_arrival_ps,
+        max(c.arrival_ps) as last_arrival_ps
+    from collectives as c
+    inner join places as p on p.run_id = c.run_id and p.device_id = c.device_id
+    where c.instance is not null and c.arrival_ps is not null
+    group by c.run_id, c.instance
+    having count(*) > 1
+        and (
+            max(case when c.is_async then 1 else 0 end) = 1
+            or max(c.start_ps + c.duration_ps) - min(c.start_ps + c.duration_ps) <= 1000000
+        )
+        and (min(p.host_key) = max(p.host_key) or max(p.unusable) = 0)
 ),
 
 arrivals as (
