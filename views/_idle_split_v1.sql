@@ -2,13 +2,13 @@
 -- Each instant of a gap within a step has one cause: imbalance: a peer of the same stage is busy;
 -- pipeline: only peers of other stages are; device: nobody is, and a launch of the step is open on
 -- the device; host: nobody is, and none is open; unattributed: others are busy of whom it is not
--- known whether they are peers, or the device has no launches. Gaps under 100 ns count as device.
+-- known whether they are peers, or the device has no launches. In bubble gaps under 100 ns are of
+-- cause device whole.
 with within as (
     select
         w.window_key, w.run_id, w.device_id, w.request, w.step, w.phase,
         c.gap_start_ps as start_ps,
         c.gap_end_ps - c.gap_start_ps as duration_ps,
-        case when c.gap_end_ps - c.gap_start_ps < 100000 then 1 else 0 end as is_short,
         case when g.knows_peers then 1 else 0 end as knows_peers,
         case when g.has_launches then 1 else 0 end as has_launches,
         c.open_idle_ps, c.group_idle_ps,
@@ -22,18 +22,10 @@ with within as (
 split as (
     select
         window_key, run_id, device_id, request, step, phase, start_ps, duration_ps,
-        case
-            when is_short = 1 then duration_ps when has_launches = 1 then open_idle_ps else 0
-        end as device_ps,
-        case
-            when is_short = 1 or has_launches = 0 then 0 else group_idle_ps - open_idle_ps
-        end as host_ps,
-        case
-            when is_short = 1 or knows_peers = 0 then 0 else duration_ps - stage_idle_ps
-        end as imbalance_ps,
-        case
-            when is_short = 1 or knows_peers = 0 then 0 else stage_idle_ps - group_idle_ps
-        end as pipeline_ps,
+        has_launches * open_idle_ps as device_ps,
+        has_launches * (group_idle_ps - open_idle_ps) as host_ps,
+        knows_peers * (duration_ps - stage_idle_ps) as imbalance_ps,
+        knows_peers * (stage_idle_ps - group_idle_ps) as pipeline_ps,
         0 as between_steps_ps
     from within
     union all
@@ -61,7 +53,7 @@ select
     start_ps,
     -- length
     cast(duration_ps as bigint) as duration_ps,
-    -- nobody busy, a launch of the step open; or all of it where it is under 100 ns
+    -- nobody busy, a launch of the step open
     cast(device_ps as bigint) as device_ps,
     -- nobody busy, no launch of the step open
     cast(host_ps as bigint) as host_ps,
