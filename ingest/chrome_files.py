@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from xlahouse.ingest.containers import Unpacked
+from xlahouse.ingest.containers import unpacked_start
 
 JSON = re.compile(r"\.json(?:\.gz|\.zstd?)?$")
 _TRACE_JSON = re.compile(r"\.trace\.json(?:\.gz|\.zstd?)?$")
@@ -33,11 +33,7 @@ def named_trace(path: str) -> bool:
 
 def is_chrome(head: bytes) -> bool:
     """Whether a file that begins so is a Chrome trace."""
-    text = b""
-    for block in Unpacked(head):
-        text += block
-        if len(text) >= SNIFFED:
-            break
+    text = unpacked_start(head, SNIFFED)
     return _BARE.match(text) is not None or _KEYS.search(text) is not None
 
 

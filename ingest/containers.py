@@ -67,6 +67,16 @@ class Unpacked:
             self.damage = f"its zstd data is damaged or cut off: {error}"
 
 
+def unpacked_start(raw: bytes, least: int) -> bytes:
+    """The first bytes of the contents: so many at least, unless there are fewer."""
+    start = b""
+    for block in Unpacked(raw):
+        start += block
+        if len(start) >= least:
+            break
+    return start
+
+
 def _before_damage(member: Any, piece: bytes) -> bytes:
     """What a piece holds before the byte at which it makes no sense."""
     whole = []

@@ -87,7 +87,8 @@ def open_fs(url: str) -> tuple[Any, str]:
     return system, path
 
 
-def _is_local(system: Any) -> bool:
+def is_local(system: Any) -> bool:
+    """Whether a file system's paths are those of this machine."""
     return "file" in (system.protocol if isinstance(system.protocol, tuple) else ())
 
 
@@ -106,7 +107,7 @@ def open_native(system: Any, path: str) -> pa.NativeFile:
     """
     import pyarrow as pa
 
-    if _is_local(system):
+    if is_local(system):
         return pa.OSFile(path)
     copy = pa.BufferOutputStream()
     copy.write(system.cat_file(path))
@@ -133,7 +134,7 @@ def write_whole(system: Any, path: str, raw: bytes) -> None:
         OSError: it cannot be written; what was there stays.
     """
     system.makedirs(path.rpartition("/")[0], exist_ok=True)
-    if not _is_local(system):
+    if not is_local(system):
         system.pipe_file(path, raw)
         return
     beside = f"{path}.{uuid.uuid4().hex}.tmp"

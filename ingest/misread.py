@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from xlahouse.ingest.containers import GZIP, ZSTD, Unpacked
+from xlahouse.ingest.containers import GZIP, ZSTD, unpacked_start
 from xlahouse.ingest.trace_bytes import TraceBytes
 
 # What a text codec leaves where it met a byte that is no UTF-8.
@@ -42,7 +42,7 @@ def what_it_is(raw: TraceBytes) -> str | None:
         return codec
     head = bytes(raw[:_SEEN])
     if head.startswith((GZIP, ZSTD)):
-        head = _unpacked(head)
+        head = unpacked_start(head, _SEEN)[:_SEEN]
         if not head:
             return "nothing is packed in it: the profiler wrote nothing; capture again"
         if head.startswith((GZIP, ZSTD)):
@@ -80,15 +80,6 @@ def _is_latin1_as_utf8(head: bytes) -> bool:
             return False
         text = head[: error.start].decode("utf-8")
     return max(text) <= "\xff"
-
-
-def _unpacked(head: bytes) -> bytes:
-    text = b""
-    for block in Unpacked(head):
-        text += block
-        if len(text) >= _SEEN:
-            break
-    return text[:_SEEN]
 
 
 def _contents(head: bytes) -> str | None:

@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.implementations.local import LocalFileSystem
+
+from xlahouse.ingest.files import is_local
 
 ROW_GROUP = 1 << 17
 # Readers prune by these, and compaction goes by the first that a table is sorted by; statistics of other
@@ -48,7 +49,7 @@ def open_sink(fs: Any, path: str) -> Any:
     Raises:
         OSError: it cannot be made.
     """
-    if isinstance(fs, LocalFileSystem):
+    if is_local(fs):
         return pa.OSFile(path, "wb")
     return fs.open(path, "wb")
 

@@ -122,14 +122,21 @@ def test_hovering_tells_the_exact_number(site, tmp_path):
     assert "301,989,888" in tooltip[2] or "150,994,944" in tooltip[2] or "452,984,832" in tooltip[2]
 
 
-# Turns the wheel over the middle of a timeline, with and without Ctrl; the axis tells what it did.
-ZOOM = """
-addEventListener("load", async () => {
-  const pause = () => new Promise((done) => setTimeout(done, 200));
+# A timeline once it is drawn, and what its axis says.
+DRAWN = """
+const pause = () => new Promise((done) => setTimeout(done, 200));
+const drawn = async () => {
   const chart = document.getElementById("timeline-0");
   while (chart.dataset.state !== "drawn") await pause();
   const axis = () =>
     [...chart.querySelectorAll(".role-axis-label text")].map((label) => label.textContent).join(" ");
+  return [chart, axis];
+};
+"""
+# Turns the wheel over the middle of a timeline, with and without Ctrl; the axis tells what it did.
+ZOOM = """
+addEventListener("load", async () => {
+  const [chart, axis] = await drawn();
   const turn = (ctrlKey) => {
     const box = chart.querySelector("svg").getBoundingClientRect();
     const at = { clientX: box.x + box.width / 2, clientY: box.y + box.height / 2 };
@@ -148,7 +155,7 @@ addEventListener("load", async () => {
 
 
 def test_a_timeline_zooms_with_ctrl_and_the_wheel_and_a_plain_wheel_is_the_pages(site, tmp_path):
-    page = with_script(site[page_file(PLAIN_RUN, "time")], ZOOM, tmp_path / "page.html")
+    page = with_script(site[page_file(PLAIN_RUN, "time")], DRAWN + ZOOM, tmp_path / "page.html")
     dom, stderr = open_page(page, tmp_path / "profile", "--window-size=1280,2000")
     assert "CONSOLE" not in stderr, stderr
     axis = dict(re.findall(r'data-(first|plain|zoomed)="([^"]*)"', dom))
@@ -160,11 +167,7 @@ def test_a_timeline_zooms_with_ctrl_and_the_wheel_and_a_plain_wheel_is_the_pages
 # Presses keys on a timeline that has the focus; the axis tells what each did.
 KEYS = """
 addEventListener("load", async () => {
-  const pause = () => new Promise((done) => setTimeout(done, 200));
-  const chart = document.getElementById("timeline-0");
-  while (chart.dataset.state !== "drawn") await pause();
-  const axis = () =>
-    [...chart.querySelectorAll(".role-axis-label text")].map((label) => label.textContent).join(" ");
+  const [chart, axis] = await drawn();
   const press = async (key, more) => {
     const event = { key, bubbles: true, cancelable: true, ...more };
     document.activeElement.dispatchEvent(new KeyboardEvent("keydown", event));
@@ -183,7 +186,7 @@ addEventListener("load", async () => {
 
 
 def test_a_timeline_zooms_and_moves_by_keyboard(site, tmp_path):
-    page = with_script(site[page_file(PLAIN_RUN, "time")], KEYS, tmp_path / "page.html")
+    page = with_script(site[page_file(PLAIN_RUN, "time")], DRAWN + KEYS, tmp_path / "page.html")
     dom, stderr = open_page(page, tmp_path / "profile", "--window-size=1280,2000")
     assert "CONSOLE" not in stderr, stderr
     found = re.findall(r'data-(first|browsers|nearer|right|back|all)="([^"]*)"', dom)
