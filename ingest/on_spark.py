@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from xlahouse.ingest.discover import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options
 from xlahouse.ingest.run import Each, ingest_one
 
+CORES = "spark.task.cpus"  # of a task, so of a run: 1 unless the user says more
+# Read by Polars as it is imported; Spark itself tells other libraries by OMP_NUM_THREADS. Else every
+# task would compute with all cores of its machine, beside the other tasks there.
+POOL = "POLARS_MAX_THREADS"
+
 
 def each_on(session: Any) -> Each:
-    """How `ingest_paths` gets through its runs on a SparkSession: one task a run.
+    """How `ingest_paths` gets through its runs on a SparkSession: one task a run, on its own cores.
 
     Every executor needs this version of xlahouse, and reaches traces and warehouse by the same path or
     URL. A run is written whole or not at all there as here, so Spark may try a task again.
@@ -20,7 +26,11 @@ def each_on(session: Any) -> Each:
     def each(
         runs: list[RunFiles], root: str, options: Options, workers: int
     ) -> Iterator[IngestResult | str]:
-        tasks = session.sparkContext.parallelize(runs, max(len(runs), 1))
-        yield from tasks.map(lambda run: ingest_one(run, root, options)).collect()
+        context = session.sparkContext
+        cores = int(context.getConf().get(CORES, "1"))
+        context.environment.setdefault(POOL, str(cores))
+        own = replace(options, threads=cores)
+        tasks = context.parallelize(runs, max(len(runs), 1))
+        yield from tasks.map(lambda run: ingest_one(run, root, own)).collect()
 
     return each

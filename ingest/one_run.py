@@ -15,6 +15,7 @@ from xlahouse.capture.manifest import Manifest, MeshAxis
 from xlahouse.ingest import hlo_dumps
 from xlahouse.ingest.assemble import Run, assemble
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
+from xlahouse.ingest.cores import usable_cores
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.frames import Issue
@@ -44,13 +45,17 @@ class IngestResult:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an ingest that shape or describe the run."""
+    """Options of an ingest that shape or describe the run.
+
+    threads: that it may compute with, which changes nothing of what is written; None: one a core.
+    """
 
     mesh: tuple[MeshAxis, ...] | None = None
     name: str | None = None
     device_kind: str | None = None
     hlo_dump: str | None = None
     card: str | None = None
+    threads: int | None = None
 
 
 def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
@@ -89,7 +94,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     store.create(version("xlahouse"))
     writer = store.begin(run_id)
     try:
-        tables = write_tables(built, writer)
+        tables = write_tables(built, writer, options.threads or usable_cores())
         check_coverage(tables.coverage)
         row = run_row(run_id, name, sources, manifest, raw_manifest, tables, damaged=bool(refused))
         row |= {"source": _source_of(files), "options": msgspec.json.encode(shaping).decode()}

@@ -8,11 +8,13 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from multiprocessing import get_context
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import read_given
+from xlahouse.ingest.cores import usable_cores
 from xlahouse.ingest.discover import RunFiles, find_runs
 from xlahouse.ingest.files import reaching
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
@@ -160,6 +162,7 @@ def _each(
     if processes <= 1:
         yield from (ingest_one(run, root, options) for run in runs)
         return
+    options = replace(options, threads=max(1, usable_cores() // processes))
     spawn = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_ignore_interrupt) as pool:
         futures = [pool.submit(ingest_one, run, root, options) for run in runs]

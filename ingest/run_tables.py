@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from xlahouse.ingest.assemble import Run, WorldParts
 from xlahouse.ingest.collectives import Collectives, find_collectives, uneven_ends
+from xlahouse.ingest.cores import threads_for
 from xlahouse.ingest.device_tables import Finished, Shared, batches, finish_planes
 from xlahouse.ingest.frames import Device, Issue
 from xlahouse.ingest.parquet_sink import ROW_GROUP
@@ -20,8 +21,6 @@ from xlahouse.ingest.spans import joined_span, span_of
 from xlahouse.ingest.transfers import join_transfers
 from xlahouse.ingest.unseen import unseen_collectives
 from xlahouse.ingest.worlds import move_devices
-
-THREADS = 2  # of a run; runs go to processes
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,15 @@ class RunTables:
     coverage: pl.DataFrame
 
 
-def write_tables(run: Run, writer: RunWriter) -> RunTables:
-    """Write every table of a run but `runs`, `issues` and `coverage`."""
+def write_tables(run: Run, writer: RunWriter, threads: int) -> RunTables:
+    """Write every table of a run but `runs`, `issues` and `coverage`, with so many threads at most."""
     issues = list(run.issues)
     coverage: list[pl.DataFrame] = []
     spans: list[tuple[int, int] | None] = []
     small: dict[str, list[pl.DataFrame]] = {}
     parts = instances = 0
     for number, world in enumerate(run.worlds):
-        finished = _finish_devices(world, run.source, writer, parts)
+        finished = _finish_devices(world, run.source, writer, parts, threads)
         parts += len(finished)
         transfers, found = _collectives(world, finished, run.source)
         pieces = _collective_pieces(transfers, writer.run_id, world.device_offset, instances)
@@ -71,12 +70,13 @@ def write_tables(run: Run, writer: RunWriter) -> RunTables:
 
 
 def _finish_devices(
-    world: WorldParts, source: str, writer: RunWriter, first_part: int
+    world: WorldParts, source: str, writer: RunWriter, first_part: int, threads: int
 ) -> list[Finished]:
-    """All devices of a world, some at a time; two batches at once, and none waits in memory."""
+    """All devices of a world, some batches at once, and none waits in memory."""
     shared = Shared(world.launches, world.facts.ops, world.schedule, world.device_offset, source)
     todo = list(batches(world.planes))
-    with ThreadPoolExecutor(min(THREADS, len(todo))) as pool:
+    sizes = (sum(plane.bytes for plane in planes) for planes in todo)
+    with ThreadPoolExecutor(threads_for(sizes, threads)) as pool:
         futures = [
             pool.submit(finish_planes, planes, shared, writer, first_part + number)
             for number, planes in enumerate(todo)

@@ -5,6 +5,9 @@ Mark its users `@pytest.mark.xdist_group("spark")`: every worker that uses it st
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from tests.spark.engines import require_spark
@@ -35,6 +38,7 @@ def spark(tmp_path_factory):
     require_spark()
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("xlahouse tests")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)

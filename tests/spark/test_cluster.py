@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fsspec
+import polars
 import pyarrow.parquet as pq
 import pytest
 
@@ -11,6 +12,8 @@ from tests.spark.cluster import on_cluster, standalone
 from tests.spark.engines import require_spark
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
+from xlahouse.ingest.on_spark import each_on
+from xlahouse.ingest.one_run import Options
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 
@@ -73,6 +76,12 @@ def test_executors_write_the_parquet_that_is_written_here(cluster, folder):
                 other = by_run[found["run_id"][0].as_py()]
                 assert found.schema.equals(other.schema), table
                 assert rows_of(found) == rows_of(other), table
+
+
+def test_a_task_computes_with_its_own_cores_alone(spark):
+    list(each_on(spark)([], "w", Options(), 1))
+    tasks = spark.sparkContext.parallelize([0, 1], 2)
+    assert tasks.map(lambda _: polars.thread_pool_size()).collect() == [1, 1]
 
 
 def test_executors_read_from_an_object_store_and_write_to_it(cluster, folder, store):
