@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -119,12 +118,8 @@ def programs_of_ops(
         lines = [_with_metadata(*row) for row in group.select(told.columns).iter_rows()]
         read = program_of_instructions(lines, int(str(program_id)), str(module), source)
         programs.append(read.program)
-        issues += _problems(read.problems, source)
+        issues += read.issues(source)
     return programs, issues
-
-
-def _problems(problems: Iterable[str], source: str) -> list[Issue]:
-    return [Issue("warning", "damaged_hlo", problem, source) for problem in problems]
 
 
 def _with_metadata(instruction: str, framework_op: str | None, place: str | None) -> str:

@@ -15,6 +15,8 @@ _IOTA = re.compile(r"\[([\d,\s]*)\]<=\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")
 _MESH = re.compile(r"mesh\[(.*?)\]\s*(?:,\s*device_ids=\((.*?)\)\s*)?\{(.*)\}$")
 _AXIS = re.compile(r"'?([^'=,]*?)'?\s*=\s*(\d+)")
 _REF = re.compile(r"'?([^',:]+)'?(?::\((\d+)\)(\d+))?")
+_ROW = r"\{\s*(?:-?\d+(?:\s*,\s*-?\d+)*)?\s*\}"
+_ROWS = re.compile(rf"\{{\s*(?:{_ROW}(?:\s*,\s*{_ROW})*)?\s*\}}")
 _ORDER = re.compile(r"\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")
 
 
@@ -22,7 +24,7 @@ def read_groups(instruction: Any, text: str) -> None:
     """Put what `replica_groups=` says into an HloInstruction message, in the notation that it uses.
 
     Raises:
-        HloTextError: it is in none of the notations.
+        ValueError: it is in none of the notations, or a number is beyond its field.
     """
     if text.startswith("{"):
         for group in _lists(text):
@@ -45,7 +47,7 @@ def read_pairs(instruction: Any, text: str) -> None:
     """Put what `source_target_pairs=` says into an HloInstruction message.
 
     Raises:
-        HloTextError: it is no list of pairs.
+        ValueError: it is no list of pairs, or a number is beyond its field.
     """
     for pair in _lists(text):
         if len(pair) != 2:
@@ -55,20 +57,20 @@ def read_pairs(instruction: Any, text: str) -> None:
 
 def _lists(text: str) -> list[list[int]]:
     """`{{0,1},{2,3}}` -> lists; `{}` -> []."""
-    if not re.fullmatch(r"\{[\s\d,{}-]*\}", text):
+    if not _ROWS.fullmatch(text):
         raise HloTextError(f"no list of lists: {shown(text)}")
     return [numbers(part) for part in re.findall(r"\{([^{}]*)\}", text[1:-1])]
 
 
 def _read_mesh(listed: Any, axes: str, ids: str | None, refs: str) -> None:
     names: dict[str, int] = {}
-    for name, size in _AXIS.findall(axes):
+    for name, size in _all(_AXIS, axes):
         names[name] = len(names)
         listed.mesh.axes.add(name=name.encode(), size=int(size))
     listed.mesh.SetInParent()
     if ids is not None:
         listed.mesh.device_ids.extend(_device_ids(ids))
-    for name, before, size in _REF.findall(refs):
+    for name, before, size in _all(_REF, refs):
         if name.strip() not in names:
             raise HloTextError(f"axis {name} is not in the mesh {shown(axes)}")
         ref = listed.axes.add(mesh_axis_index=names[name.strip()])
@@ -76,6 +78,14 @@ def _read_mesh(listed: Any, axes: str, ids: str | None, refs: str) -> None:
             ref.sub_axis_info.CopyFrom(
                 message_class("SubAxisInfo")(pre_size=int(before), size=int(size))
             )
+
+
+def _all(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:
+    """The groups of the pattern in each of the pieces between commas."""
+    found = [pattern.fullmatch(piece.strip()) for piece in text.split(",") if piece.strip()]
+    if None in found:
+        raise HloTextError(f"axes of a mesh in an unknown notation: {shown(text)}")
+    return [tuple(each.groups("")) for each in found if each is not None]
 
 
 def _device_ids(text: str) -> list[int]:

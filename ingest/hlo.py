@@ -29,6 +29,7 @@ class Program:
     assignment_assumed: whether its device assignment is XLA's default, for want of a stated one.
     unseen: instructions that others name, of which no more than the name and the shape is known.
     opaque: ids of instructions that call computations which are not known.
+    unread: ids of instructions whose text has groups or pairs that cannot be read.
     loose: whether no more of it is known than the texts by which a trace names its ops.
     """
 
@@ -38,6 +39,7 @@ class Program:
     assignment_assumed: bool = False
     unseen: tuple[Any, ...] = ()
     opaque: frozenset[int] = frozenset()
+    unread: frozenset[int] = frozenset()
     loose: bool = False
 
     @cached_property
@@ -175,13 +177,14 @@ def _joined(names: Iterator[str]) -> str | None:
 
 def _shape_columns(shape: Any) -> dict[str, Any]:
     is_array = bool(shapes.leaves(shape)) and shape.element_type != shapes.TUPLE
+    space = shape.layout.memory_space
     return {
         "shape": shapes.shape_text(shape),
         "dtype": shapes.dtype(shape),
-        "dims": list(shape.dimensions) if is_array else None,
+        "dims": shapes.dims(shape) if is_array else None,
         "layout": list(shape.layout.minor_to_major) if is_array else None,
         "tiling": shapes.tiling(shape),
-        "memory_space": shape.layout.memory_space if is_array else None,
+        "memory_space": space if is_array and space != shapes.UNKNOWN_SPACE else None,
         "logical_bytes": shapes.logical_bytes(shape),
         "padded_bytes": shapes.padded_bytes(shape),
     }

@@ -149,9 +149,7 @@ def _parse(dump: Dump, raw: bytes, issues: list[Issue]) -> Program:
     if not is_module_text(raw):
         return parse_program(raw, None, dump.path.rpartition("/")[2])
     read = read_module_text(raw.decode("utf-8", "replace"), None, dump.path)
-    if read.problems:
-        shown = f"{read.problems[0]} (and {len(read.problems) - 1} more)"
-        issues.append(Issue("warning", "damaged_hlo", shown, dump.path, len(read.problems)))
+    issues += read.issues(dump.path)
     return read.program
 
 

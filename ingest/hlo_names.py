@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import polars as pl
 
@@ -13,6 +14,16 @@ from xlahouse.ingest.hlo_text import program_of_instructions
 from xlahouse.ingest.xspace import Plane
 
 _INSTRUCTION = r"^%\S+ = "
+InstructionTexts: TypeAlias = list[tuple[int | None, str]]
+
+
+def instruction_texts(plane: Plane) -> InstructionTexts:
+    """(program id, text) of the names in a plane's event metadata that are instructions."""
+    ids = plane.metadata_stats.numbers("program_id", pl.UInt64)
+    named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION)).join(
+        ids, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
+    )
+    return named.select("program_id", "name").rows()
 
 
 @dataclass
@@ -21,13 +32,9 @@ class OpTexts:
 
     by_program: dict[int | None, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
-    def add(self, plane: Plane) -> None:
-        """Take up the names in a plane's event metadata."""
-        ids = plane.metadata_stats.numbers("program_id", pl.UInt64)
-        named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION)).join(
-            ids, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
-        )
-        for program_id, text in named.select("program_id", "name").rows():
+    def add(self, texts: InstructionTexts) -> None:
+        """Take up the texts of a plane."""
+        for program_id, text in texts:
             self.by_program[program_id][text] = None
 
     def programs(
@@ -51,7 +58,7 @@ class OpTexts:
             name = modules.get(program_id, f"program {program_id}")
             read = program_of_instructions(instructions, program_id, name, source)
             found.append(read.program)
-            issues += [Issue("warning", "damaged_hlo", line, source) for line in read.problems]
+            issues += read.issues(source)
         return found, issues
 
 

@@ -39,6 +39,20 @@ def closing(text: str, start: int) -> int:
     raise HloTextError(f"a bracket is not closed: {shown(text[start:])}")
 
 
+def is_closed(text: str) -> bool:
+    """Whether each bracket and quotation mark that the text opens is closed in it."""
+    even = all(text.count(a) == text.count(b) for a, b in ("()", "[]", "{}"))
+    if even and text.count('"') % 2 == 0:
+        return True  # quick, and right but where quoted text holds brackets just so
+    depth = 0
+    for found in _MARKS.finditer(text):
+        mark = found[0]
+        if mark == '"':
+            return False
+        depth += (mark in ("(", "[", "{")) - (mark in (")", "]", "}"))
+    return depth == 0
+
+
 def split_commas(text: str) -> list[str]:
     """Pieces between the commas outside brackets and quoted text, stripped; [] for blank text."""
     if "," not in text:

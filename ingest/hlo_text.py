@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_scan import HloTextError, shown, split_commas
 from xlahouse.ingest.hlo_transfer import WRAPPERS, split_role
 from xlahouse.ingest.instruction_text import Line, read_instruction
 from xlahouse.ingest.proto import message_class
-from xlahouse.ingest.shape_text import read_shape
+from xlahouse.ingest.shape_text import read_shape, unknown_shape
 from xlahouse.ingest.stack_frames import TABLES, read_table_line
 
 _COMPUTATION = re.compile(r"(ENTRY\s+)?%?([^\s({]+)\s*(?:\(.*)?\{$")
@@ -22,6 +22,7 @@ _BEGINS = re.compile(r"\s*(?:ROOT\s+)?%?[^\s=\"{}]+ = ")
 _BEGINS_OR_ENDS = re.compile(rf"{_BEGINS.pattern}|\}}(?:$|, execution_thread=)")
 _MOST_LINES = 10_000  # of one instruction
 _MOST_DEVICES = 1 << 20
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,25 @@ class ReadProgram:
     program: Program
     problems: list[str]
 
+    def issues(self, source: str) -> list[Issue]:
+        """The finding that stands for all of them: a notation that is not known occurs many times."""
+        if not self.problems:
+            return []
+        more = f" (and {count - 1} more)" if (count := len(self.problems)) > 1 else ""
+        return [Issue("warning", "damaged_hlo", f"{self.problems[0]}{more}", source, count)]
+
 
 @dataclass
 class _Module:
-    """A module under construction. lines: per instruction its message and the names in its text."""
+    """A module under construction.
+
+    lines: per instruction the computation that holds it, its message and the names in its text. unseen:
+    see Program.
+    """
 
     proto: Any = field(default_factory=message_class("HloModule"))
     lines: list[tuple[Any, Any, Line]] = field(default_factory=list)
+    unseen: list[Any] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     next_id: int = 1
 
@@ -46,21 +59,65 @@ class _Module:
         return self.proto.computations.add(name=name.encode(), id=self.next_id)
 
     def instruction(self, holder: Any, text: str, where: str) -> None:
-        """Add one; a text that cannot be read is a problem, and nothing else."""
+        """Add one; what cannot be read of it is a problem, and nothing else."""
         message = holder.instructions.add()
         try:
             line = read_instruction(text, message)
-        except (
-            ValueError
-        ) as error:  # ours, or protobuf's where a number has more bits than its field
+        except HloTextError as error:
             del holder.instructions[-1]
             self.problems.append(f"{where}: {error}")
             return
+        self.problems += [f"{where}: {problem}" for problem in line.problems]
         self.next_id += 1
         message.id = self.next_id
         if line.is_root:
             holder.root_id = message.id
         self.lines.append((holder, message, line))
+
+    def break_off(self, where: str) -> None:
+        """The text ends within a computation: what its last instruction says may lack its end."""
+        self.problems.append(f"{where}: the text ends within a computation")
+        if self.lines:
+            holder, message, line = self.lines[-1]
+            self.lines[-1] = holder, message, replace(line, knows_groups=False, ends=False)
+
+    def name_operands(self) -> None:
+        """Names of operands become ids; of what has no text of its own, shape and name are known at most.
+
+        Left out, it would be missing in the sizes of what takes it.
+        """
+        ids: dict[tuple[int, str], int] = {}
+        for holder, message, line in self.lines:
+            ids[holder.id, line.name] = message.id
+        for holder, message, line in self.lines:
+            for name, shape in line.operands:
+                number = ids.get((holder.id, name))
+                if number is None:
+                    number = self._placeholder(name, shape)
+                    if name and shape:
+                        ids[holder.id, name] = number
+                message.operand_ids.append(number)
+
+    def _placeholder(self, name: str, shape: str) -> int:
+        """An instruction of which no more than its name and shape is known, or less."""
+        self.next_id += 1
+        message = message_class("HloInstruction")(name=name.encode(), id=self.next_id)
+        message.shape.CopyFrom(read_shape(shape).proto if shape else unknown_shape())
+        self.unseen.append(message)
+        return self.next_id
+
+    def program(self, program_id: int, name: str, opaque: set[int], **facts: bool) -> Program:
+        """What was built. opaque: see Program."""
+        unread = (message.id for _, message, line in self.lines if not line.knows_groups)
+        return Program(
+            program_id,
+            name,
+            self.proto,
+            unseen=tuple(self.unseen),
+            opaque=frozenset(opaque),
+            unread=frozenset(unread),
+            **facts,
+        )
 
 
 def is_module_text(raw: bytes) -> bool:
@@ -91,9 +148,10 @@ def read_module_text(text: str, program_id: int | None, source: str) -> ReadProg
     name = header[0] if header else ""
     module.proto.name = name.encode()
     _read_body(module, lines, start + 1, source)
-    _resolve(module)
-    assumed = _assign_devices(module.proto, header)
-    program = Program(program_id or 0, name, module.proto, assignment_assumed=assumed)
+    module.name_operands()
+    opaque = _call(module)
+    assumed = _assign_devices(module, header, f"{source}, line {start + 1}")
+    program = module.program(program_id or 0, name, opaque, assignment_assumed=assumed)
     return ReadProgram(program, module.problems)
 
 
@@ -117,6 +175,8 @@ def _read_body(module: _Module, lines: list[str], start: int, source: str) -> No
             table = bare
         elif not (table and read_table_line(table, module.proto.stack_frame_index, bare)):
             module.problems.append(f"{source}, line {number + 1}: not understood: {shown(bare)}")
+    if holder is not None:
+        module.break_off(f"{source}, line {len(lines)}")
 
 
 def _joined(lines: list[str], start: int) -> Iterator[tuple[int, str]]:
@@ -140,29 +200,42 @@ def _is_balanced(line: str) -> bool:
     return line.count("{") == line.count("}") and line.count("(") == line.count(")")
 
 
-def _resolve(module: _Module) -> None:
-    """Names of operands and called computations become ids; a name that nothing bears is left out."""
+def _call(module: _Module) -> set[int]:
+    """Names of called computations become ids; returns the wrappers of which one is not there, and what
+    ends these."""
     computations = {computation.name: computation.id for computation in module.proto.computations}
-    ids: dict[int, dict[str, int]] = {}
-    for holder, message, line in module.lines:
-        ids.setdefault(holder.id, {})[line.name] = message.id
-    for holder, message, line in module.lines:
-        known = ids[holder.id]
-        message.operand_ids.extend(known[name] for name, _ in line.operands if name in known)
-        called = (computations.get(name.encode()) for name in line.called)
+    opaque: set[int] = set()
+    for _, message, line in module.lines:
+        called = [computations.get(name.encode()) for name in line.called]
         message.called_computation_ids.extend(number for number in called if number is not None)
+        ends_one = not opaque.isdisjoint(message.operand_ids[:1])
+        if (None in called or not line.ends or ends_one) and _is_wrapper(message, line):
+            opaque.add(message.id)
+    return opaque
 
 
-def _assign_devices(proto: Any, header: list[str]) -> bool:
+def _is_wrapper(message: Any, line: Line) -> bool:
+    """Whether what it does stands in a computation; a done does what its start does."""
+    base, role = split_role(message.opcode.decode())
+    return base in WRAPPERS and bool(line.called or not line.ends or role != "sync")
+
+
+def _assign_devices(module: _Module, header: list[str], where: str) -> bool:
     """Write the default assignment where the header tells how many take part; whether it does."""
     facts = dict(piece.partition("=")[::2] for piece in header[1:])
-    counts = [facts.get(key, "") for key in ("replica_count", "num_partitions")]
-    replicas, partitions = (int(count) if count.isdigit() else 1 for count in counts)
-    if not any(counts) or not 0 < replicas * partitions <= _MOST_DEVICES:
+    stated = {key: facts[key] for key in ("replica_count", "num_partitions") if key in facts}
+    if not stated:
+        return False
+    if not all(_COUNT.fullmatch(count) for count in stated.values()):
+        module.problems.append(f"{where}: no number of devices: {shown(str(stated))}")
+        return False
+    replicas, partitions = (int(stated.get(key, 1)) for key in ("replica_count", "num_partitions"))
+    if not 0 < replicas * partitions <= _MOST_DEVICES:
+        module.problems.append(f"{where}: {replicas} replicas x {partitions} partitions")
         return False
     for partition in range(partitions):
         row = [replica * partitions + partition for replica in range(replicas)]
-        proto.device_assignment.computation_devices.add(replica_device_ids=row)
+        module.proto.device_assignment.computation_devices.add(replica_device_ids=row)
     return True
 
 
@@ -179,32 +252,7 @@ def program_of_instructions(
     holder = built.computation("")
     for text in dict.fromkeys(texts):
         built.instruction(holder, text, source)
-    ids = {line.name: message.id for _, message, line in built.lines}
-    unseen, opaque = [], set()
-    for _, message, line in built.lines:
-        for name, shape in line.operands:
-            if name not in ids and shape:
-                unseen.append(_placeholder(name, shape, built))
-                ids[name] = unseen[-1].id
-        message.operand_ids.extend(ids[name] for name, _ in line.operands if name in ids)
-        base, role = split_role(message.opcode.decode())
-        if base in WRAPPERS and (line.called or role != "sync"):  # a done does what its start does
-            opaque.add(message.id)
-    program = Program(
-        program_id,
-        module,
-        built.proto,
-        unseen=tuple(unseen),
-        opaque=frozenset(opaque),
-        loose=True,
-    )
+    built.name_operands()
+    opaque = {message.id for _, message, line in built.lines if _is_wrapper(message, line)}
+    program = built.program(program_id, module, opaque, loose=True)
     return ReadProgram(program, built.problems)
-
-
-def _placeholder(name: str, shape: str, module: _Module) -> Any:
-    """An instruction of which no more than its name and shape is known."""
-    module.next_id += 1
-    message = message_class("HloInstruction")(name=name.encode(), id=module.next_id)
-    with suppress(HloTextError):
-        message.shape.CopyFrom(read_shape(shape))
-    return message

@@ -95,7 +95,7 @@ def start_of(program: Program, done: Any) -> Any:
     current, index = done, 0
     for _ in range(1000):
         operands = program.operands(current)
-        if index >= len(operands):
+        if not 0 <= index < len(operands):  # below 0: an index that could not be read
             return None
         current, index = operands[index], 0
         opcode = current.opcode.decode("utf-8", "replace")
@@ -152,7 +152,8 @@ def payload_leaves(program: Program, inner: Any, kind: str) -> list[Any]:
     data = [leaf for shape in operands for leaf in shapes.leaves(shape)]
     if kind in ("all-reduce", "reduce-scatter", "all-to-all"):
         # torch_xla threads a scalar through its collectives as the last operand.
-        appended = data and not data[-1].dimensions and any(leaf.dimensions for leaf in data)
+        last_is_scalar = data and shapes.is_known(data[-1]) and not data[-1].dimensions
+        appended = last_is_scalar and any(leaf.dimensions for leaf in data)
         return data[:-1] if appended else data
     if kind == "collective-permute" and not _in_place(operands):
         return data

@@ -17,7 +17,7 @@ class Code:
 # A line a code: `code | what was found | what it costs`.
 _TEXT = """
 async_unpaired | a start or done of a collective lacks its partner: profiling began or ended between | that transfer is left out
-bad_replica_groups | groups of a collective contradict themselves or the device assignment | its group, axis and wire bytes are NULL
+bad_replica_groups | groups of a collective cannot be read, or contradict themselves or the device assignment | its group, axis and wire bytes are NULL
 bad_time | events with an impossible time: negative, not finite, or beyond 26 days | those events are rejected, and counted in coverage
 card_contradicts | a workload card says other than the trace or the manifest | these count, and the card's value is left out
 card_field | a workload card has a wrong value, or a field that cards do not have | that field is left out
@@ -55,6 +55,7 @@ no_hlo | programs whose HLO neither the trace nor a dump holds | only what the n
 one_rank | a file of PyTorch's profiler is one rank of several | the other ranks' side of each transfer is unknown
 op_outside_launch | ops that no launch spans | they have no step and no phase
 other_container | a trace of a kind that is not read lies beside the run's | what only it says is missing
+size_unknown | shapes in HLO with a dimension that has no size, written ? | their bytes are NULL, and so is the payload of what moves them
 sparsecore_ops | ops of SparseCores | they are in ops alone: no launch, no step, no part in the time split
 truncated | the file ends, or stops making sense, before its end | what follows is missing
 uneven_ends | members of one synchronous collective end over 1 us apart | clocks disagree: its skew is NULL

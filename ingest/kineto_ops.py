@@ -165,7 +165,7 @@ def _programs(texts: dict[str, Transfer], source: str) -> tuple[list[Program], l
     for text, transfer in texts.items():
         read = program_of_instructions([text], transfer.program_id, MODULE, source)
         programs.append(read.program)
-        issues += [Issue("warning", "damaged_hlo", problem, source) for problem in read.problems]
+        issues += read.issues(source)
     return programs, issues
 
 

@@ -90,6 +90,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         rows.extend(found)
         rows.issues += _assignment_issues(program, found, source)
         rows.issues += _wrapper_issues(program, found, source)
+        rows.issues += _size_issues(program, found, source)
         if program.assignment is not None:
             logical_ids.update(device for row in program.assignment.devices for device in row)
     logical_ids.update(row["logical_id"] for row in rows.groups)
@@ -154,6 +155,15 @@ def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue
     return [Issue("info", "device_assignment_unknown", message, source)]
 
 
+def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+    """Values whose sizes nobody knows before the program runs."""
+    count = sum("?" in row["shape"] for row in rows.instructions)
+    if not count:
+        return []
+    message = f"{program.module}: shapes with a dimension that has no size; their bytes are unknown"
+    return [Issue("info", "size_unknown", message, source, count)]
+
+
 def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
     taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE)}
     found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
@@ -166,6 +176,8 @@ def _participants(
     program: Program, facts: OpFacts
 ) -> tuple[list[list[int]], list[tuple[int, int]]]:
     """(groups, pairs) of a collective as logical device numbers; pairs only of a permute."""
+    if facts.collective.id in program.unread:
+        raise GroupError("the text of its groups or pairs cannot be read")
     if facts.kind in ("collective-permute", "send-recv"):
         exchanged = device_pairs(facts.collective, program.assignment)
         return connected(exchanged), exchanged

@@ -157,7 +157,6 @@ MESSAGES = {
         2 opcode bytes
         3 shape ShapeProto
         7 metadata OpMetadata
-        9 parameter_number int64
         13 tuple_index int64
         14 dimensions int64*
         26 channel_id int64

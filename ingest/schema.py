@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LAYOUT_VERSION = 1
-INGEST_VERSION = 6
+INGEST_VERSION = 7
 
 
 @lru_cache(maxsize=1)

@@ -40,6 +40,8 @@ ELEMENT_TYPES = {
 }
 TUPLE, TOKEN, OPAQUE = 13, 17, 14
 COMBINED = -1 << 63  # a dim of a tile that is merged into the next: xla::Tile::kCombineDimension
+UNBOUNDED = -1 << 63  # a dimension without a size, written `?`: xla::Shape::kUnboundedSize
+UNKNOWN_SPACE = -1  # memory space of a layout that cannot be read
 _NO_DATA = {TOKEN: "token", OPAQUE: "opaque"}
 
 
@@ -59,11 +61,21 @@ def leaves(shape: Any) -> list[Any]:
     return [] if shape.element_type in _NO_DATA else [shape]
 
 
+def is_known(leaf: Any) -> bool:
+    """Whether element type and dimensions of an array are known."""
+    return leaf.element_type in ELEMENT_TYPES and min(leaf.dimensions, default=0) >= 0
+
+
+def dims(shape: Any) -> list[int | None]:
+    """Dimensions of an array; None for one that has no size."""
+    return [None if size < 0 else size for size in shape.dimensions]
+
+
 def logical_bytes(shape: Any) -> int | None:
     """dims x bits, rounded up to bytes, summed over a tuple; None where unknown."""
     total = 0
     for leaf in leaves(shape):
-        if leaf.element_type not in ELEMENT_TYPES:
+        if not is_known(leaf):
             return None
         total += _bytes(math.prod(leaf.dimensions), ELEMENT_TYPES[leaf.element_type][1])
     return _plausible(total)
@@ -73,18 +85,18 @@ def padded_bytes(shape: Any) -> int | None:
     """Bytes that the tiled layout occupies, summed over a tuple; None where it is not known."""
     total = 0
     for leaf in leaves(shape):
-        if leaf.element_type not in ELEMENT_TYPES:
+        if not is_known(leaf) or leaf.layout.memory_space == UNKNOWN_SPACE:
             return None
         order = list(leaf.layout.minor_to_major)
         if sorted(order) != list(range(len(leaf.dimensions))):  # absent, or damaged
             return None
-        dims = [leaf.dimensions[index] for index in reversed(order)]
+        sizes = [leaf.dimensions[index] for index in reversed(order)]
         for tile in leaf.layout.tiles:
             if min(tile.dimensions, default=1) < 1:  # "combine" dims are negative
                 return None
-            dims = _tiled(dims, list(tile.dimensions))
+            sizes = _tiled(sizes, list(tile.dimensions))
         bits = leaf.layout.element_size_in_bits or ELEMENT_TYPES[leaf.element_type][1]
-        total += _bytes(math.prod(dims), bits)
+        total += _bytes(math.prod(sizes), bits)
     return _plausible(total)
 
 
@@ -93,12 +105,12 @@ def _plausible(total: int) -> int | None:
     return total if 0 <= total < 1 << 60 else None
 
 
-def _tiled(dims: list[int], tile: list[int]) -> list[int]:
+def _tiled(sizes: list[int], tile: list[int]) -> list[int]:
     """Split the innermost dims (major to minor) into tiles, each dim rounded up to whole tiles."""
-    dims = [1] * (len(tile) - len(dims)) + dims
-    inner = dims[len(dims) - len(tile) :]
+    sizes = [1] * (len(tile) - len(sizes)) + sizes
+    inner = sizes[len(sizes) - len(tile) :]
     counts = [-(-dim // size) for dim, size in zip(inner, tile, strict=True)]
-    return dims[: len(dims) - len(tile)] + counts + tile
+    return sizes[: len(sizes) - len(tile)] + counts + tile
 
 
 def _bytes(elements: int, bits: int) -> int:
@@ -122,8 +134,8 @@ def shape_text(shape: Any) -> str:
     if shape.element_type in _NO_DATA:
         return _NO_DATA[shape.element_type] + "[]"
     dynamic = [*shape.is_dynamic_dimension, *(False for _ in shape.dimensions)]
-    dims = ",".join(
-        f"<={size}" if unsure else f"{size}"
+    sizes = ",".join(
+        "?" if size == UNBOUNDED else f"<={size}" if unsure else f"{size}"
         for size, unsure in zip(shape.dimensions, dynamic, strict=False)
     )
     layout = ",".join(map(str, shape.layout.minor_to_major))
@@ -131,6 +143,6 @@ def shape_text(shape: Any) -> str:
     space = shape.layout.memory_space
     bits = shape.layout.element_size_in_bits
     marks = (f"T{tiles}" if tiles else "") + (f"E({bits})" if bits else "")
-    marks += f"S({space})" if space else ""
+    marks += f"S({space})" if space > 0 else ""
     layout += f":{marks}" if marks else ""
-    return f"{dtype(shape)}[{dims}]" + (f"{{{layout}}}" if layout else "")
+    return f"{dtype(shape)}[{sizes}]" + (f"{{{layout}}}" if layout else "")

@@ -8,6 +8,8 @@ from typing import Any
 
 _QUOTED = re.compile(r'\d+ "(.*)"$')
 _NUMBER = re.compile(r"(\w+)=(\d+)")
+_PLACE = re.compile(r"(\d{1,9})\b")
+_MOST_MISSING = 10_000
 
 
 def source_of(module: Any, metadata: Any) -> tuple[str | None, int | None]:
@@ -35,37 +37,54 @@ def _entry(table: Any, number: int) -> Any:
 def read_table_line(table: str, index: Any, line: str) -> bool:
     """Read a line of one of TABLES in a module's text; whether it was one.
 
+    Entries are known by their place, which each line begins with: those that are missing are left empty.
+
     Args:
         table: the heading above the line.
         index: StackFrameIndex message to add to.
         line: the line, stripped.
     """
-    return TABLES[table](index, line)
+    field, read = TABLES[table]
+    entries, place = getattr(index, field), _PLACE.match(line)
+    missing = int(place[1]) - 1 - len(entries) if place else -1
+    if not 0 <= missing <= _MOST_MISSING:
+        return False
+    for _ in range(missing):
+        _add_empty(entries)
+    if read(entries, line):
+        return True
+    _add_empty(entries)
+    return False
 
 
-def _names(field: str) -> Callable[[Any, str], bool]:
-    def read(index: Any, line: str) -> bool:
-        found = _QUOTED.match(line)
-        if found:
-            getattr(index, field).append(found[1].encode())
-        return bool(found)
-
-    return read
+def _add_empty(entries: Any) -> None:
+    if hasattr(entries, "add"):
+        entries.add()
+    else:
+        entries.append(b"")
 
 
-def _records(field: str, *columns: str) -> Callable[[Any, str], bool]:
-    def read(index: Any, line: str) -> bool:
+def _read_name(entries: Any, line: str) -> bool:
+    found = _QUOTED.match(line)
+    if found:
+        entries.append(found[1].encode())
+    return bool(found)
+
+
+def _record(*columns: str) -> Callable[[Any, str], bool]:
+    def read(entries: Any, line: str) -> bool:
         found = {key: min(int(value), 2**31 - 1) for key, value in _NUMBER.findall(line)}
         if found:
-            getattr(index, field).add(**{name: found.get(name, 0) for name in columns})
+            entries.add(**{name: found.get(name, 0) for name in columns})
         return bool(found)
 
     return read
 
 
-TABLES = {
-    "FileNames": _names("file_names"),
-    "FunctionNames": _names("function_names"),
-    "FileLocations": _records("file_locations", "file_name_id", "line"),
-    "StackFrames": _records("stack_frames", "file_location_id"),
+# Of each table: its field in StackFrameIndex, and what reads a line.
+TABLES: dict[str, tuple[str, Callable[[Any, str], bool]]] = {
+    "FileNames": ("file_names", _read_name),
+    "FunctionNames": ("function_names", _read_name),
+    "FileLocations": ("file_locations", _record("file_name_id", "line")),
+    "StackFrames": ("stack_frames", _record("file_location_id")),
 }

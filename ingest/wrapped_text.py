@@ -61,7 +61,8 @@ def _sides(program: Program, instruction: Any) -> tuple[list[Any], list[Any], bo
 
 def _arrays(sides: list[Any]) -> list[Any]:
     """Arrays of some shapes; scalars steer a transfer, and are none of what it moves."""
-    return [leaf for side in sides for leaf in shapes.leaves(side) if leaf.dimensions]
+    leaves = [leaf for side in sides for leaf in shapes.leaves(side)]
+    return [leaf for leaf in leaves if leaf.dimensions or not shapes.is_known(leaf)]
 
 
 def _bytes(arrays: list[Any]) -> int | None:
@@ -71,6 +72,8 @@ def _bytes(arrays: list[Any]) -> int | None:
 
 def _way(operand: Any, result: Any) -> int | None:
     """How the result's size is to the operand's; None where more than the size of a dimension differs."""
+    if not (shapes.is_known(operand) and shapes.is_known(result)):
+        return None
     before, after = list(operand.dimensions), list(result.dimensions)
     if operand.element_type != result.element_type or len(before) != len(after):
         return None

@@ -78,6 +78,19 @@ def test_a_tpu_of_a_chrome_trace_becomes_launches_ops_and_collectives(tmp_path):
     assert (run["source"], run["status"], run["epoch_ns"]) == ("chrome", "complete", None)
 
 
+def test_groups_that_cannot_be_read_cost_the_collective_its_groups_alone(tmp_path):
+    raw = document(*tpu_events(3, 0)).replace(b"replica_groups={{0,1}}", b"replica_groups=<0,1>")
+    ingest_paths([write(tmp_path / "h.trace.json", raw)], str(tmp_path / "wh"))
+    found = rows(tmp_path / "wh", "collectives").select(
+        "kind", "payload_bytes", "group_size", "layer"
+    )
+    assert found.rows() == [("all-reduce", 1024, None, 3)]
+    said = rows(tmp_path / "wh", "issues").filter(pl.col("code") == "damaged_hlo")
+    assert said["count"].to_list() == [1]
+    assert "replica_groups of psum.1: replica groups in an unknown" in said["message"][0]
+    assert "bad_replica_groups" in rows(tmp_path / "wh", "issues")["code"]
+
+
 @pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, lambda raw: pa.compress(raw, "zstd", asbytes=True)]
 )

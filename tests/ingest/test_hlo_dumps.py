@@ -127,9 +127,11 @@ def test_a_dump_of_packed_and_tiled_values(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["maxtext_deepseek3", "maxtext_qwen3_1.7b", "torch_xla_llama2_tp4_pp2"]
+    ("name", "is_cut"),
+    [("maxtext_deepseek3", 1), ("maxtext_qwen3_1.7b", 1), ("torch_xla_llama2_tp4_pp2", 0)],
 )
-def test_a_compilers_own_dump_becomes_an_instruction_a_line(tmp_path, name):
+def test_a_compilers_own_dump_becomes_an_instruction_a_line(tmp_path, name, is_cut):
+    """Of two of them, the samples hold the first 2,000 lines, which end within a computation."""
     raw = sample(f"hlo/{name}.hlo.txt").read_bytes()
     write(tmp_path / "dump/jit_f(77).txt", raw)
     ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
@@ -137,7 +139,7 @@ def test_a_compilers_own_dump_becomes_an_instruction_a_line(tmp_path, name):
     lines = re.findall(rb"(?m)^ +(?:ROOT )?%?[\w.-]+ = ", raw)
     assert found.height == len(lines)
     assert found.filter(dtype="unknown").is_empty()
-    assert "damaged_hlo" not in codes(tmp_path)
+    assert codes(tmp_path).get("damaged_hlo", 0) == is_cut
 
 
 def test_a_dump_beside_the_trace_is_found(tmp_path):

@@ -116,14 +116,14 @@ def test_branches_are_called():
     ],
 )
 def test_shapes_come_back_as_they_were_written(text, logical):
-    shape = read_shape(text)
+    shape = read_shape(text).proto
     assert end_of_shape(f"{text} add(", 0) == len(text)
     assert shapes.shape_text(shape) == text
     assert shapes.logical_bytes(shape) == logical
 
 
 def test_marks_that_say_nothing_of_size_are_passed_over():
-    shape = read_shape("f32[8,4]{1,0:D(D,C)#(u32)*(u64)T(2,4)L(16)S(2)M(64)}")
+    shape = read_shape("f32[8,4]{1,0:D(D,C)#(u32)*(u64)T(2,4)L(16)S(2)M(64)}").proto
     assert (shapes.tiling(shape), shape.layout.memory_space) == ("(2,4)", 2)
 
 
@@ -134,47 +134,11 @@ def test_marks_that_say_nothing_of_size_are_passed_over():
         "no instruction",
         "%x = ",
         "%x = f32[8]{0}",
-        "%x = f32[8]{0} add(%a, %b",
-        "%x = f99[8] add(%a)",
-        "%x = f32[8,n] add(%a)",
-        "%x = (f32[8] add(%a)",
-        "%x = f32[8] all-reduce(%a), replica_groups=<0,1>",
-        "%x = f32[8] all-reduce(%a), replica_groups={{0,b}}",
-        "%x = f32[8] all-reduce(%a), replica_groups=mesh['a'=2] {'b'}",
-        "%x = f32[8] collective-permute(%a), source_target_pairs={{0,1,2}}",
-        "%x = f32[8] all-reduce(%a), channel_id=99999999999999999999",
     ],
 )
-def test_what_cannot_be_read_says_so(text):
+def test_what_is_no_instruction_says_so(text):
     with pytest.raises(HloTextError):
         instruction(text)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("replica_groups={{0,1}}", "replica_groups={{0,99999999999999999999}}"),
-        ("replica_groups={{0,1}}", "replica_groups={{0,x}}"),
-        ("f32[8]{0} all-reduce", "f32[99999999999999999999]{0} all-reduce"),
-        ("f32[8]{0} all-reduce", "f32[8]{0:S(99999999999999999999)} all-reduce"),
-        ("channel_id=1", "channel_id=99999999999999999999"),
-    ],
-)
-def test_a_number_beyond_its_field_costs_its_instruction(old, new):
-    text = """HloModule m
-
-ENTRY %main (p: f32[8]) -> f32[8] {
-  %p = f32[8]{0} parameter(0)
-  %r = f32[8]{0} all-reduce(%p), channel_id=1, replica_groups={{0,1}}
-  ROOT %c = f32[8]{0} copy(%p)
-}
-"""
-    assert text.count(old) == 1
-    read = read_module_text(text.replace(old, new), 5, "m.txt")
-    (entry,) = read.program.proto.computations
-    assert [bytes(each.name) for each in entry.instructions] == [b"p", b"c"]
-    (problem,) = read.problems
-    assert problem.startswith("m.txt, line 5: ")
 
 
 MODULE = """HloModule jit_f.1, entry_computation_layout={(f32[8]{0})->f32[8]{0}}, num_partitions=4
@@ -222,6 +186,7 @@ def test_a_module():
     assert (program.module, program.program_id) == ("jit_f.1", 77)
     assert [c.name for c in program.proto.computations] == [b"add", b"wrapped", b"main"]
     assert program.computations[program.proto.entry_computation_id].name == b"main"
+    assert "broken" in {row["op"] for row in instruction_rows(program)}
     assert {program.by_id[c.root_id].name for c in program.proto.computations} == {
         b"add.1",
         b"inner",
@@ -352,12 +317,15 @@ def test_the_text_of_a_tpu_trace_equals_its_hlo():
 
 
 @pytest.mark.parametrize(
-    "name", ["maxtext_deepseek3", "maxtext_qwen3_1.7b", "torch_xla_llama2_tp4_pp2"]
+    ("name", "cut_at"),
+    [("maxtext_deepseek3", 2000), ("maxtext_qwen3_1.7b", 2000), ("torch_xla_llama2_tp4_pp2", None)],
 )
-def test_dumps_hold_as_many_instructions_as_their_lines_say(name):
+def test_dumps_hold_as_many_instructions_as_their_lines_say(name, cut_at):
+    """Of two of them, the samples hold the first 2,000 lines."""
     text = sample(f"hlo/{name}.hlo.txt").read_text()
     read = read_module_text(text, None, name)
-    assert read.problems == []
+    cut = [f"{name}, line {cut_at}: the text ends within a computation"] if cut_at else []
+    assert read.problems == cut
     headed = re.findall(r"^(?:ENTRY )?%\S+ \(.*\{$", text, re.MULTILINE)
     assert len(read.program.proto.computations) == len(headed)
     opcodes = re.findall(r"^  (?:ROOT )?%\S+ = .*?[\]})] ([a-z][a-z-]*)\(", text, re.MULTILINE)
