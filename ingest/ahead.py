@@ -1,29 +1,29 @@
-"""Makes the next of some items on another thread while the one before is worked on."""
+"""Makes some items ahead of their use, on other threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-Item = TypeVar("Item")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
-def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The items, in order; no more than the one asked for and the next are there at a time.
+def made_ahead(
+    make: Callable[[Given], Made], items: Iterable[Given], at_once: int = 2
+) -> Iterator[Made]:
+    """What is made of each item, in order; besides the one in use no more than `at_once` are there.
 
     Raises:
-        Exception: what the items raise, where the item would come.
+        Exception: what `make` raises, where what it made would come.
     """
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(_next, items)
-        while item := coming.result():
-            coming = pool.submit(_next, items)
-            yield item[0]
-
-
-def _next(items: Iterator[Item]) -> tuple[Item] | None:
-    """The next item by itself, None at the end."""
-    for item in items:
-        return (item,)
-    return None
+    with ThreadPoolExecutor(at_once) as pool:
+        coming: deque[Future[Made]] = deque()
+        for item in items:
+            if len(coming) == at_once:
+                yield coming.popleft().result()
+            coming.append(pool.submit(make, item))
+        while coming:
+            yield coming.popleft().result()

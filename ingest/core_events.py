@@ -40,16 +40,12 @@ class CoreEvents:
     stats: Any
     stat_ends: Integers
 
-    def stats_named(self, plane: Plane, names: Collection[str]) -> Stats:
-        """Stats of these names alone; the owner is an event's place."""
-        wanted = plane.stat_names.filter(pl.col("name").is_in(list(names)))["stat_id"].to_numpy()
+    def stats_of_ids(self, wanted: Integers) -> tuple[list[bytes], Integers]:
+        """(serialized stats of these ids, or whose id does not stand first in them; their events' places)."""
         rows = stats_of_ids(self.stats, wanted)
-        owners = np.searchsorted(self.stat_ends, rows, side="right")
         # Mostly there are none, and to take even none would load all of Arrow's functions first.
-        payloads = self.stats.take(pa.array(rows)).to_pylist() if len(rows) else []
-        batch = decode("XStat", payloads)
-        frame = pl.DataFrame(pl.from_arrow(batch)).with_columns(owner=pl.Series(owners))
-        return named_stats(frame, plane.stat_names)
+        found = self.stats.take(pa.array(rows)).to_pylist() if len(rows) else []
+        return found, np.searchsorted(self.stat_ends, rows, side="right")
 
 
 @dataclass(frozen=True)
@@ -100,27 +96,25 @@ def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
     Raises:
         DecodeError: a line is damaged.
     """
-    parts, stats, before = [_no_events()], [], 0
+    wanted = plane.stat_names.filter(pl.col("name").is_in(list(names)))["stat_id"].to_numpy()
+    parts, stats, owners, before = [_no_events()], [], [np.zeros(0, np.int64)], 0
     for number, payload in enumerate(plane.payloads):
         alone = replace(plane, lines=plane.lines[number : number + 1], payloads=[payload])
         core = decode_core(alone)
-        found = core.stats_named(alone, names).frame
-        stats.append(found.with_columns(pl.col("owner").cast(pl.Int64) + before))
+        found, places = core.stats_of_ids(wanted)
+        stats += found
+        owners.append(places + before)
         before += len(core.line)
         parts.append((core.line, core.metadata_id, core.start_ps, core.duration_ps))
+    rows = pl.DataFrame(pl.from_arrow(decode("XStat", stats)))
+    kept = rows.with_columns(owner=pl.Series(np.concatenate(owners), dtype=pl.Int64))
     line, metadata_id, start, duration = (np.concatenate(each) for each in zip(*parts, strict=True))
-    kept = Stats(pl.concat(stats) if stats else _no_stats(plane))
-    return SlimEvents(line, metadata_id, start, duration, kept)
+    return SlimEvents(line, metadata_id, start, duration, named_stats(kept, plane.stat_names))
 
 
 def _no_events() -> tuple[Integers, Integers, Integers, Integers]:
     nothing = np.zeros(0, np.int64)
     return nothing, nothing, nothing, nothing
-
-
-def _no_stats(plane: Plane) -> pl.DataFrame:
-    nothing = pl.DataFrame(pl.from_arrow(decode("XStat", [])))
-    return named_stats(nothing.with_columns(owner=pl.lit(0, pl.Int64)), plane.stat_names).frame
 
 
 def stats_of_ids(stats: Any, wanted: Integers) -> Integers:

@@ -94,21 +94,36 @@ def _windows(spans: pl.DataFrame) -> pl.DataFrame:
     Ops outside every step make no window, unless the device has no step at all.
     """
     start, end, phase = pl.col("start_ps"), pl.col("end_ps"), pl.col("phase")
-    has_steps = pl.col("step").is_not_null().any().over("device_id")
-    several = phase.min() != phase.max()
+    words = (
+        spans["phase"].unique().drop_nulls().sort()
+    )  # whose places compare as they do, but quickly
     marked = phase.is_in(_MARKED)
-    return (
-        spans.group_by(STEP)
-        .agg(pl.when(several).then(pl.lit("mixed")).otherwise(phase.min()).alias("phase"),
-             start.min(), end.max(),
-             start.filter(marked).min().alias("pass_start_ps"),
-             end.filter(marked).max().alias("pass_end_ps"))
+    coded = spans.with_columns(
+        phase=phase.cast(pl.Enum(words)).to_physical(),
+        pass_start_ps=pl.when(marked).then(start),
+        pass_end_ps=pl.when(marked).then(end),
+    )
+    stepping = spans.filter(pl.col("step").is_not_null())["device_id"].unique()
+    has_steps = pl.col("device_id").is_in(stepping.implode())
+    of_device = pl.col("device_id") == pl.col("device_id").shift(-1)
+    joined = (
+        coded.group_by(STEP)
+        .agg(phase.min(), phase.max().alias("last_phase"), start.min(), end.max(),
+             pl.col("pass_start_ps").min(), pl.col("pass_end_ps").max())
         .filter(pl.col("step").is_not_null() | ~has_steps)
         .sort("device_id", "start_ps", "end_ps", "request", "step", nulls_last=True)
-        .with_columns(end_ps=pl.min_horizontal(end, start.shift(-1).over("device_id")))
-        .with_columns(duration_ps=end - start)
-        .with_row_index("number")
     )  # fmt: skip
+    several = joined["phase"] != joined["last_phase"]
+    return (
+        joined.with_columns(phase=words.gather(joined["phase"]))
+        .with_columns(
+            phase=pl.when(several).then(pl.lit("mixed")).otherwise(phase),
+            end_ps=pl.min_horizontal(end, pl.when(of_device).then(start.shift(-1))),
+        )
+        .with_columns(duration_ps=end - start)
+        .drop("last_phase")
+        .with_row_index("number")
+    )
 
 
 def _sums(number: Integers, duration: Integers, count: int) -> Integers:

@@ -11,14 +11,14 @@ from pathlib import PurePosixPath
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, sparsecore, tpu, wire, xspace
-from xlahouse.ingest.ahead import one_ahead
+from xlahouse.ingest import cpu, frames, gpu, gpu_host, hlo, host, sparsecore, wire, xspace
 from xlahouse.ingest.containers import GZIP, ZSTD, unpack
 from xlahouse.ingest.decode import DecodeError
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_names import OpTexts, launched_modules
+from xlahouse.ingest.opened import Opened, open_planes
 from xlahouse.ingest.trace_bytes import TraceBytes, release
 from xlahouse.ingest.unknown_fields import unknown_fields
 from xlahouse.ingest.wire import SpaceBytes
@@ -72,10 +72,11 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)
     calls = _gpu_calls(space, names, read)
-    for plane, again in _decoded(space, path, read):
+    for opened in _opened(space, path, read):
         release(raw)  # else the file would be in memory by the end
+        plane = opened.plane
         try:
-            events = _read_plane(plane, again, read, virtual, calls)
+            events = _read_plane(opened, read, virtual, calls)
             if events is not None:
                 read.planes.append(_put_off(events, sum(map(len, plane.payloads)), raw))
         except DecodeError as error:
@@ -148,17 +149,13 @@ def _link(read: FileEvents) -> None:
         read.planes[number] = replace(plane, launches=launches)
 
 
-def _decoded(
-    space: SpaceBytes, path: str, read: FileEvents
-) -> Iterator[tuple[Plane, Callable[[], Plane]]]:
-    """Planes, and what decodes each once more."""
-    start = read.profile_start_ns or 0
-    planes = one_ahead(xspace.decode_planes(space, path, start))
-    for payload, plane in zip(space.planes, planes, strict=True):
-        if isinstance(plane, TraceFormatError):
-            read.issues.append(Issue("error", "damaged_plane", plane.reason, path))
+def _opened(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Opened]:
+    """The planes that can be decoded."""
+    for opened in open_planes(space, path, read.host, read.profile_start_ns or 0):
+        if isinstance(opened, TraceFormatError):
+            read.issues.append(Issue("error", "damaged_plane", opened.reason, path))
         else:
-            yield plane, partial(xspace.decode_plane, payload, start, plane.lines)
+            yield opened
 
 
 def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCalls:
@@ -180,8 +177,9 @@ def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCal
 
 
 def _read_plane(
-    plane: Plane, again: Callable[[], Plane], read: FileEvents, virtual: bool, calls: HostCalls
+    opened: Opened, read: FileEvents, virtual: bool, calls: HostCalls
 ) -> PlaneEvents | None:
+    plane = opened.plane
     if plane.name == METADATA_PLANE:
         for program in hlo.programs_of_plane(plane):
             if isinstance(program, ValueError):
@@ -190,9 +188,11 @@ def _read_plane(
                 read.programs[program.program_id] = program
     if plane.is_empty:
         return None
-    if tpu.PLANE.match(plane.name):
-        read.op_texts.add(plane)
-        return tpu.read_tpu_plane(plane, read.path, read.host, again)
+    if isinstance(opened.tpu, Exception):
+        raise opened.tpu
+    if opened.tpu is not None:
+        read.op_texts.add(opened.tpu.texts)
+        return opened.tpu.events
     if sparsecore.PLANE.match(plane.name):
         owners = {device.plane: device for done in read.planes for device in done.devices}
         return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners)

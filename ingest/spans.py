@@ -23,10 +23,7 @@ def merge_spans(
     """
     if not len(key):
         return key, start_ps, duration_ps
-    step = np.diff(key)
-    if ((step < 0) | ((step == 0) & (np.diff(start_ps) < 0))).any():
-        order = np.lexsort((start_ps, key))
-        key, start_ps, duration_ps = key[order], start_ps[order], duration_ps[order]
+    key, duration_ps, start_ps = in_order(key, duration_ps, start_ps)
     start, end = start_ps, start_ps + duration_ps
     same = key[1:] == key[:-1]
     latest = end
@@ -62,6 +59,17 @@ def starts_of_runs(*columns: Integers) -> Integers:
         changes |= column[1:] != column[:-1]
     inner = np.flatnonzero(changes) + 1
     return np.concatenate((np.zeros(min(len(columns[0]), 1), np.int64), inner))
+
+
+def in_order(
+    number: Integers, other: Integers, start_ps: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Rows by number and start; those that are in order already, as mostly, are not copied."""
+    step = np.diff(number)
+    if ((step < 0) | ((step == 0) & (np.diff(start_ps) < 0))).any():
+        order = np.lexsort((start_ps, number))
+        return number[order], other[order], start_ps[order]
+    return number, other, start_ps
 
 
 def span_of(table: pl.DataFrame) -> tuple[int, int] | None:

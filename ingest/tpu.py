@@ -121,17 +121,26 @@ def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
     link = plane.event_stats.numbers("_c").join(plane.event_stats.numbers("_ct"), on="owner")
     link = link.rename({"_c": "link", "_ct": "link_type"})
     own = plane.event_stats.numbers("program_id", pl.UInt64)
-    fingerprint = pl.col("name").str.extract(r"\((\d+)\)$").cast(pl.UInt64, strict=False)
+    modules = (
+        events.select("name")
+        .unique()
+        .select(
+            "name",
+            fingerprint=pl.col("name").str.extract(r"\((\d+)\)$").cast(pl.UInt64, strict=False),
+            module=pl.col("name").str.replace(r"\(\d+\)$", ""),
+        )
+    )
     return (
-        events.join(link, left_on="event", right_on="owner", how="left", maintain_order="left")
+        events.join(modules, on="name", how="left", nulls_equal=True, maintain_order="left")
+        .join(link, left_on="event", right_on="owner", how="left", maintain_order="left")
         .join(own, left_on="event", right_on="owner", how="left", maintain_order="left")
         .select(
             "start_ps",
             "duration_ps",
             "link",
             "link_type",
-            program_id=pl.coalesce("program_id", fingerprint),
-            module=pl.col("name").str.replace(r"\(\d+\)$", ""),
+            "module",
+            program_id=pl.coalesce("program_id", "fingerprint"),
         )
         .pipe(frames.conform, frames.LAUNCHES)
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from xlahouse.ingest.spans import in_order
 from xlahouse.ingest.tpu_ops import WAITS
 
 BARRIER = WAITS[0]
+_PLACE = ("device_id", "launch", "start_ps")
 _PAIR = ["device_id", "launch", "program_id", "start_op", "turn"]
 
 
@@ -95,27 +98,37 @@ def _with_arrival(
 
 def _next_start(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
     """Add `next_start`: start of the op that follows each barrier in its launch."""
-    opened = working.select("device_id", "launch", next_start="start_ps").sort("next_start")
-
-    def following(rows: pl.DataFrame, others: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-        return rows.sort("start_ps").join_asof(
-            others,
-            left_on="start_ps",
-            right_on="next_start",
-            by=by,
-            strategy="forward",
-            check_sortedness=False,
-        )
-
+    device, launch, start = in_order(*(working[name].to_numpy() for name in _PLACE))
+    of_device, of_launch, barrier = (barriers[name].to_numpy() for name in _PLACE)
+    following = np.full(len(barrier), len(start))
+    for number in np.unique(of_device):
+        mine = of_device == number
+        first, last = (np.searchsorted(device, number, side) for side in ("left", "right"))
+        found = first + np.searchsorted(start[first:last], barrier[mine])
+        following[mine] = np.where(found < last, found, len(start))
     # Launches hardly overlap on a device: mostly what follows there is of the same launch.
-    near = following(barriers, opened, ["device_id"])
-    same = (pl.col("launch") == pl.col("launch_right")).fill_null(False)
-    far = near.filter(~same).select(barriers.columns)
-    rest = opened.join(far.select("launch").unique(), on="launch", how="semi")
-    columns = [*barriers.columns, "next_start"]
+    near = following < len(start)
+    near[near] = launch[following[near]] == of_launch[near]
+    far = barriers.filter(~near)
+    of_far = np.isin(launch, far["launch"].to_numpy())
+    others = pl.DataFrame(
+        {name: values[of_far] for name, values in zip(_PLACE, (device, launch, start), strict=True)}
+    )
     return pl.concat(
         [
-            near.filter(same).select(columns),
-            following(far, rest, ["device_id", "launch"]).select(columns),
+            barriers.filter(near).with_columns(next_start=pl.Series(start[following[near]])),
+            _next_of_launch(far, others),
         ]
+    )
+
+
+def _next_of_launch(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
+    """The same, by looking through each launch alone."""
+    return barriers.sort("start_ps").join_asof(
+        working.rename({"start_ps": "next_start"}).sort("next_start"),
+        left_on="start_ps",
+        right_on="next_start",
+        by=["device_id", "launch"],
+        strategy="forward",
+        check_sortedness=False,
     )

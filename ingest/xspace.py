@@ -101,13 +101,17 @@ def decode_planes(
         path: its name, for errors.
         start_ns: the profile's start, UNIX ns; lines whose times are UNIX time are counted from it.
     """
-    for payload in space.planes:
-        try:
-            plane = decode_plane(payload, start_ns)
-        except Exception as error:  # damage can have any shape
-            yield TraceFormatError(path, f"a plane is damaged and left out: {error}")
-            continue
-        yield plane
+    return (decode_plane_or_error(payload, path, start_ns) for payload in space.planes)
+
+
+def decode_plane_or_error(
+    payload: memoryview, path: str, start_ns: int = 0
+) -> Plane | TraceFormatError:
+    """Decode a serialized plane, but for its events; or the error that says that it is damaged."""
+    try:
+        return decode_plane(payload, start_ns)
+    except Exception as error:  # damage can have any shape
+        return TraceFormatError(path, f"a plane is damaged and left out: {error}")
 
 
 def decode_plane(
