@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.bench.__main__ import measure_all
 from tests.bench.grow import write_grown
 from tests.bench.ingest import child
 from tests.bench.registry import Benchmark, Cost, measure
@@ -75,3 +76,20 @@ def test_decoders_of_the_benchmark_agree():
     plane.event(line, "work", 5, 5)
     raw = space(plane.plane)
     assert columns(raw) == objects(raw) == 2
+
+
+def test_one_that_fails_costs_itself_alone(capsys):
+    def fails(given):
+        raise OSError("no space")
+
+    chosen = [
+        Benchmark("bad", int, fails),
+        Benchmark("absent", lambda: "no sample", int),
+        Benchmark("good", int, lambda given: None),
+    ]
+    rows, failed = measure_all(chosen, rounds=1)
+    assert [row.benchmark for row in rows] == ["good"]
+    assert failed == ["bad"]
+    told = capsys.readouterr().err
+    assert "FAILED: OSError: no space" in told
+    assert "skipped, no sample" in told

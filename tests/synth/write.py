@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.synth import model
@@ -87,18 +89,27 @@ def tick_schedule(run: Run) -> dict[str, list]:
     return {"stage_layers": layers, "tick_microbatch": held}
 
 
-def write_run(run: Run, folder: Path) -> list[Path]:
-    """Write the run's files below `folder`; gives the XSpace files."""
-    session, paths = folder / SESSION, []
+def write_run(run: Run, folder: Path, workers: int = 1) -> list[Path]:
+    """Write the run's files below `folder`, by so many processes; gives the XSpace files."""
+    session = folder / SESSION
     session.mkdir(parents=True)
+    several = run.processes > 1 or run.worlds > 1
+    files = []
     for world, (host, process, positions) in product(range(run.worlds), processes(run)):
-        several = run.processes > 1 or run.worlds > 1
         name = f"host{host}.{world + process}" if several else f"host{host}"
-        path = session / f"{name}.xplane.pb"
-        with path.open("wb") as file:
-            for plane in process_planes(run, host, positions, world):
-                file.writelines(plane.pieces())
-            file.write(delimited(4, len(f"host{host}")) + f"host{host}".encode())
-        paths.append(path)
+        files.append((run, session / f"{name}.xplane.pb", host, positions, world))
+    if workers == 1:
+        for file in files:
+            _write_file(*file)
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            list(pool.map(_write_file, *zip(*files, strict=True)))
     write_manifest(manifest(run), folder / "metadata_0.json")
-    return paths
+    return [path for _, path, *_ in files]
+
+
+def _write_file(run: Run, path: Path, host: int, positions: list[int], world: int) -> None:
+    with path.open("wb") as file:
+        for plane in process_planes(run, host, positions, world):
+            file.writelines(plane.pieces())
+        file.write(delimited(4, len(f"host{host}")) + f"host{host}".encode())
