@@ -25,7 +25,18 @@ def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
 def constant(text: str, count: int) -> pa.Array:
     """So many times the same text."""
     words = pa.array([text], pa.string())
-    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), words, safe=False)
+    places = pa.nulls(count, pa.int32()).fill_null(0)
+    return pa.DictionaryArray.from_arrays(places, words, safe=False)
+
+
+def native_buffer(kind: type[np.generic], count: int) -> tuple[pa.Buffer, Any]:
+    """Memory of Arrow's own for so many numbers, and the numbers in it, to be filled.
+
+    Arrow and Polars let go of memory on threads of their own; what Python owns they would have to hand
+    back to an interpreter that may be waiting for them, or gone.
+    """
+    buffer = pa.allocate_buffer(count * np.dtype(kind).itemsize)
+    return buffer, np.frombuffer(buffer, kind, count)
 
 
 @cache
@@ -47,7 +58,8 @@ def _narrow(array: pa.Array, kind: pa.DataType) -> pa.Array:
     wide = np.frombuffer(offsets, np.int64, count) if offsets else np.zeros(1, np.int64)
     if wide[-1] > np.iinfo(np.int32).max:
         raise OverflowError("a piece of a table has over 2 GiB of text")
-    narrow = pa.py_buffer(wide.astype(np.int32))
+    narrow, ends = native_buffer(np.int32, count)
+    ends[:] = wide
     if pa.types.is_large_string(found):
         data = data or [None]
         return pa.Array.from_buffers(

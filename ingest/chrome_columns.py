@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from xlahouse.ingest import chrome_times
+from xlahouse.ingest.arrow_arrays import native_buffer
 from xlahouse.ingest.chrome_document import Document, Events
 from xlahouse.ingest.chrome_events import FAILURES, NOTHING
 from xlahouse.ingest.containers import Unpacked
@@ -173,10 +174,12 @@ def _texts(values: list[msgspec.Raw]) -> pl.Series:
         return pl.Series([None], dtype=pl.String).new_from_index(0, count)
     joined = b"".join(values)
     if joined.isascii():
-        ends = np.zeros(count + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, values), np.int64, count), out=ends[1:])
-        buffers = pa.py_buffer(ends), pa.py_buffer(joined)
-        texts = pl.Series(pa.LargeStringArray.from_buffers(count, *buffers))
+        ends, offsets = native_buffer(np.int64, count + 1)
+        offsets[0] = 0
+        np.cumsum(np.fromiter(map(len, values), np.int64, count), out=offsets[1:])
+        data, characters = native_buffer(np.uint8, len(joined))
+        characters[:] = np.frombuffer(joined, np.uint8)
+        texts = pl.Series(pa.LargeStringArray.from_buffers(count, ends, data))
     else:
         texts = _decoded(values)
     return texts.set(texts.is_in(["", "null"]), None)
