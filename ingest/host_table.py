@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.frames import PlaneEvents
 from xlahouse.ingest.host_pieces import SCHEMA
 from xlahouse.ingest.run_writer import RunWriter, pieces_of
 from xlahouse.ingest.schema import BY_NAME
-from xlahouse.ingest.spans import joined_span
+from xlahouse.ingest.spans import joined_span, span_of
 
 TABLE = BY_NAME["host_events"]
 # The table's columns, as pieces have them.
@@ -46,10 +46,8 @@ class _Seen:
 
     def passing(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for piece in pieces:
-            start = piece["start_ps"]
-            last = pc.max(pc.add(start, piece["duration_ps"])).as_py()
-            if last is not None:
-                self.span = joined_span([self.span, (pc.min(start).as_py(), last)])
+            times = pl.DataFrame(pl.from_arrow(piece.select(["start_ps", "duration_ps"])))
+            self.span = joined_span([self.span, span_of(times.drop_nulls())])
             yield piece
 
 

@@ -160,6 +160,9 @@ def ingest(
       xlahouse ingest gs://b/traces -w gs://b/wh --engine spark --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("local", "spark"), conf)
+    from xlahouse.ingest.process import prepare_process
+
+    prepare_process()
     from xlahouse.capture.manifest import parse_mesh
     from xlahouse.ingest.run import ingest_paths
     from xlahouse.sql.progress import progress

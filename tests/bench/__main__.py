@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 import sys
 import time
@@ -41,6 +42,9 @@ that takes 4 GB of disk and, alone, a quarter of an hour.
 
 
 def main() -> int:
+    # Peers come compiled from their packages. Where Python may not keep what it compiles, ours would be
+    # compiled at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     options = _options()
     load_all()
     try:
