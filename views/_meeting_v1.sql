@@ -8,35 +8,47 @@ with places as (
     from devices
 ),
 
--- Few instances, if any, are of several hosts: the others are not looked at again.
-apart as (
-    select c.run_id, c.instance
+-- The tables of rows are read once, and joined with devices alone: with the instances besides, DuckDB
+-- may pair every instance of a run with every device first.
+seen as (
+    select
+        c.run_id, c.instance, p.host_key,
+        min(p.host) as host,
+        min(c.kind) as kind,
+        max(case when c.is_async then 1 else 0 end) as async,
+        min(c.arrival_ps) as first_arrival_ps,
+        max(c.arrival_ps) as last_arrival_ps,
+        max(c.start_ps + c.duration_ps) as last_end_ps
     from collectives as c
     inner join places as p on p.run_id = c.run_id and p.device_id = c.device_id
     where c.instance is not null and c.arrival_ps is not null
-    group by c.run_id, c.instance
-    having min(p.host_key) < max(p.host_key)
+    group by c.run_id, c.instance, p.host_key
+),
+
+-- Few instances, if any, are of several hosts.
+apart as (
+    select run_id, instance
+    from seen
+    group by run_id, instance
+    having count(*) > 1
 )
 
 select
     -- run
-    c.run_id,
+    s.run_id,
     -- number of the instance within the run
-    c.instance,
+    s.instance,
     -- host; NULL where it is not known
-    p.host,
+    s.host,
     -- kind of the collective
-    min(c.kind) as kind,
+    s.kind,
     -- a start/done pair
-    max(case when c.is_async then 1 else 0 end) = 1 as is_async,
+    s.async = 1 as is_async,
     -- earliest arrival of the host's devices
-    min(c.arrival_ps) as first_arrival_ps,
+    s.first_arrival_ps,
     -- latest arrival of the host's devices
-    max(c.arrival_ps) as last_arrival_ps,
+    s.last_arrival_ps,
     -- latest end of the host's devices
-    max(c.start_ps + c.duration_ps) as last_end_ps
-from collectives as c
-inner join apart as a on a.run_id = c.run_id and a.instance = c.instance
-inner join places as p on p.run_id = c.run_id and p.device_id = c.device_id
-where c.arrival_ps is not null
-group by c.run_id, c.instance, p.host
+    s.last_end_ps
+from seen as s
+inner join apart as a on a.run_id = s.run_id and a.instance = s.instance

@@ -36,6 +36,18 @@ reference_hosts as (
     group by h.run_id
 ),
 
+-- A row an instance of the reference host already; grouped, lest all pairs of hosts are made first.
+reference_ends as (
+    select
+        s.run_id, s.instance,
+        max(s.last_end_ps) as last_end_ps,
+        max(s.first_arrival_ps) as first_arrival_ps,
+        max(s.last_arrival_ps) as last_arrival_ps
+    from shared as s
+    inner join reference_hosts as f on f.run_id = s.run_id and f.host = s.host
+    group by s.run_id, s.instance
+),
+
 pairs as (
     select
         h.run_id, h.host,
@@ -44,9 +56,7 @@ pairs as (
         r.first_arrival_ps as reference_first_ps,
         r.last_arrival_ps as reference_last_ps
     from shared as h
-    inner join reference_hosts as f on f.run_id = h.run_id
-    inner join shared as r
-        on r.run_id = h.run_id and r.instance = h.instance and r.host = f.host
+    inner join reference_ends as r on r.run_id = h.run_id and r.instance = h.instance
 ),
 
 placed as (
