@@ -59,18 +59,33 @@ def busy_stretches(steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame) ->
     gap_end = at[np.minimum.accumulate(ends[::-1])[::-1]]
     followed = np.concatenate(((what[1:] == _BUSY) & (at[1:] == at[:-1]), [False]))
     kept = (idle > 0) | (what == _BUSY) | ((what == _START) & ~followed)
-    rows = pl.DataFrame(
-        {
-            "start_ps": at,
-            "duration_ps": length,
-            "idle_ps": idle,
-            "gap_before_ps": np.where(idle > 0, at - idle - gap_start, 0),
-            "gap_after_ps": np.where(idle > 0, gap_end - at, 0),
-            "in_launch": (np.cumsum(opened) - opened) > 0,
-        }
-    ).with_columns(in_launch=pl.when(pl.col("idle_ps") > 0).then("in_launch"))
+    rows = (
+        pl.DataFrame(
+            {
+                "start_ps": at,
+                "duration_ps": length,
+                "idle_ps": idle,
+                "gap_before_ps": np.where(idle > 0, at - idle - gap_start, 0),
+                "gap_after_ps": np.where(idle > 0, gap_end - at, 0),
+                "in_launch": (np.cumsum(opened) - opened) > 0,
+            }
+        )
+        .filter(kept)
+        .with_columns(in_launch=pl.when(pl.col("idle_ps") > 0).then("in_launch"))
+    )
     key: pl.DataFrame = steps.select(STEP)[number[kept]]
-    return pl.concat([key, rows.filter(kept)], how="horizontal")
+    return pl.concat([key, rows, _next_gaps(rows)], how="horizontal")
+
+
+def _next_gaps(rows: pl.DataFrame) -> pl.DataFrame:
+    """next_gap_ps, next_in_launch: the gap that follows each row within its window."""
+    idle = pl.col("idle_ps")
+    gap = pl.when(idle > 0).then(idle + pl.col("gap_before_ps") + pl.col("gap_after_ps"))
+    # A window's first row has no idle time before it, so that nothing is taken from another window.
+    return rows.select(
+        next_gap_ps=gap.otherwise(0).shift(-1, fill_value=0),
+        next_in_launch=pl.col("in_launch").shift(-1),
+    )
 
 
 def _points(

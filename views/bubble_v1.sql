@@ -27,21 +27,18 @@ windows as (
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 
--- Short gaps are whole of one cause; the others' parts add up, and are told apart as in _idle_split.
-gaps as (
-    select *, case when gap_end_ps - gap_start_ps < 100000 then 1 else 0 end as is_short
-    from _idle_cause_v1
-),
-
+-- Short gaps are whole of one cause; the others' parts add up, and are told apart as in _idle_split. While a
+-- device is busy its group is, so that the total grows from one of its rows to the next in the idle
+-- time between: of all long gaps it is the totals at their ends less those at their starts.
 within as (
     select
         window_key,
-        sum(gap_end_ps - gap_start_ps) as idle_ps,
-        sum(case when is_short = 1 then gap_end_ps - gap_start_ps else 0 end) as short_ps,
-        sum(case when is_short = 1 then 0 else open_idle_ps end) as open_idle_ps,
-        sum(case when is_short = 1 then 0 else group_idle_ps end) as group_idle_ps,
-        sum(case when is_short = 1 then 0 else stage_idle_ps end) as stage_idle_ps
-    from gaps
+        sum(case when level = 0 then idle_ps else 0 end) as idle_ps,
+        sum(case when level = 0 then short_ps else 0 end) as short_ps,
+        sum(case when level = 0 then open_turn * idle_so_far_ps else 0 end) as open_idle_ps,
+        sum(case when level = 0 then long_turn * idle_so_far_ps else 0 end) as group_idle_ps,
+        sum(case when level = 1 then long_turn * idle_so_far_ps else 0 end) as stage_idle_ps
+    from _idle_total_v1
     group by window_key
 ),
 

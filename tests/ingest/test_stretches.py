@@ -73,6 +73,22 @@ def test_launches_that_begin_and_end_with_stretches_cut_nothing():
     ]
 
 
+def test_each_row_tells_the_gap_that_follows_it():
+    # In step 0 the gap [10, 30) is cut at 14 and 26, then busy until the end; step 1 begins idle.
+    spans = [(1, 0, 0, "decode", 0, 35), (1, 0, 1, "decode", 40, 50)]
+    busy = [(1, 0, 0, "compute", 0, 10), (1, 0, 0, "compute", 30, 5), (1, 0, 1, "compute", 43, 2)]
+    rows = stretches(spans, busy, [(1, 0, 0, 0, 14), (1, 0, 0, 26, 9)])
+    assert rows.select("step", "start_ps", "next_gap_ps", "next_in_launch").rows() == [
+        (0, 0, 20, True),
+        (0, 14, 20, False),
+        (0, 26, 20, True),
+        (0, 30, 0, None),
+        (1, 40, 3, False),
+        (1, 43, 5, False),
+        (1, 50, 0, None),
+    ]
+
+
 def test_masked_work_is_no_stretch_of_its_own():
     assert of_one_step((0, 10), [("masked", 2, 3)]) == [
         (0, 0, 0, 0, 0, None),

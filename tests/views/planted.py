@@ -66,9 +66,11 @@ HARMLESS: dict[str, dict[str, str]] = {
         "peer_group: -1 with": "any number that no place has",
         "peer_group: -2 with": "any numbers that no place has",
     },
-    "_idle_cause_v1": {
+    "_idle_total_v1": {
         "levels: GTE": "with one stage the level is not looked at",
         "levels: 2 *": "any numbers that keep groups and stages apart",
+    },
+    "_idle_cause_v1": {
         "gaps: 0 AS stage_idle_ps with 1": "with one stage it is not looked at",
         "ended: GTE": "a gap of no length adds nothing",
         "ended: idle_ps > 0 with 1": "a gap of one picosecond tells",

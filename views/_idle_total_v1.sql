@@ -1,0 +1,82 @@
+-- one row per step's window on a device, row of busy_stretches in it and level
+-- Level 0 is the peer group; level 1, where the pipeline has stages, those of the own stage. What others
+-- did in a device's idle times is told by differences of a running total: the time so far in which no
+-- device of the level is busy, within the same step. SparseCores are left out.
+with windows as (
+    select
+        w.window_key, w.run_id, w.device_id, w.request, w.step, g.stages,
+        min(w.window_key) over (
+            partition by w.run_id, w.request, w.step, g.peer_group
+        ) as group_key,
+        min(w.window_key) over (
+            partition by w.run_id, w.request, w.step, g.peer_group, g.stage
+        ) as stage_key
+    from _step_window_v1 as w
+    inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
+),
+
+-- Where there is one stage, the group says it all. The last digit of a key is the level.
+levels as (
+    select
+        2 * window_key as row_key, 2 * group_key as key,
+        case when stages > 1 then 1 else 0 end as staged, run_id, device_id, request, step
+    from windows
+    union all
+    select 2 * window_key + 1, 2 * stage_key + 1, 1, run_id, device_id, request, step
+    from windows
+    where stages > 1
+),
+
+reached as (
+    select
+        l.row_key, l.key, l.staged, s.start_ps, s.idle_ps, s.gap_before_ps, s.gap_after_ps,
+        case when s.in_launch then 1 else 0 end as in_launch,
+        case when s.idle_ps + s.gap_before_ps + s.gap_after_ps < 100000 then s.idle_ps else 0 end
+            as short_ps,
+        case when s.idle_ps + s.gap_before_ps + s.gap_after_ps >= 100000 then 1 else 0 end
+        - case when s.next_gap_ps >= 100000 then 1 else 0 end as long_turn,
+        case
+            when s.in_launch and s.idle_ps + s.gap_before_ps + s.gap_after_ps >= 100000 then 1
+            else 0
+        end
+        - case when s.next_in_launch and s.next_gap_ps >= 100000 then 1 else 0 end as open_turn,
+        max(s.start_ps + s.duration_ps) over (
+            partition by l.key order by s.start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps
+    from levels as l
+    inner join busy_stretches as s
+        on s.run_id = l.run_id and s.device_id = l.device_id
+        and s.request is not distinct from l.request and s.step is not distinct from l.step
+)
+
+select
+    -- number of the window, as in _step_window_v1
+    row_key // 2 as window_key,
+    -- 0: the peer group; 1: the own stage
+    row_key % 2 as level,
+    -- the window has both levels
+    staged,
+    -- start of the row
+    start_ps,
+    -- idle time directly before
+    idle_ps,
+    -- time of the same gap before that idle time
+    gap_before_ps,
+    -- time of the same gap from this row on
+    gap_after_ps,
+    -- a launch of the step is open in the idle time: 1, else 0
+    in_launch,
+    -- the idle time, where its gap is short: under 100 ns
+    short_ps,
+    -- idle times of long gaps that end here, less those that begin
+    long_turn,
+    -- of these, the ones with a launch of the step open
+    open_turn,
+    -- time up to the row's start with no device of the level busy
+    cast(
+        coalesce(
+            sum(greatest(start_ps - reached_ps, 0)) over (partition by key order by start_ps), 0
+        ) as bigint
+    ) as idle_so_far_ps
+from reached
