@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
+from xlahouse.ingest.ahead import made_ahead
 from xlahouse.ingest.chosen_events import ChosenEvents, Found
 from xlahouse.ingest.event_chunks import EventChunk, Mask, chunks, kinds_where
 from xlahouse.ingest.host import MARKER, marker_rows
@@ -107,16 +109,15 @@ def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
     """
     if "hlo_op" not in plane.stat_names["name"]:
         return None
-    counts, kinds, is_marker = LineCounts.of(plane), _kinds(plane), kinds_where(plane, MARKER)
-    records, edges, acts, markers = [], [], ChosenEvents(plane, _STATS), []
-    for chunk in chunks(plane):
-        counts.add(chunk)
-        kind = np.where(chunk.in_time, kinds[chunk.place], _OTHER)
-        announced, opened = chunk.integers("_p"), chunk.integers("_c")
-        records.append(_marks(chunk, kind, kind == _RECORD, announced))
-        edges.append(_marks(chunk, kind, (kind == _START) | (kind == _STOP), opened))
-        _add_acts(acts, chunk, kind == _ACT, {"_p": announced, "_c": opened})
-        markers.append(marker_rows(chunk, is_marker, host))
+    counts, acts = LineCounts.of(plane), ChosenEvents(plane, _STATS)
+    look = partial(_look_through, _kinds(plane), kinds_where(plane, MARKER), host)
+    records, edges, markers = [], [], []
+    for found in made_ahead(look, chunks(plane)):
+        counts.add(found.chunk)
+        acts.add(found.chunk, found.chosen, found.stats)
+        records.append(found.records)
+        edges.append(found.edges)
+        markers.append(found.markers)
     if "op" not in acts.values:
         return None
     return CpuEvents(
@@ -125,6 +126,38 @@ def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
         acts=acts.frame().sort("start_ps", "event"),
         markers=frames.stack(markers, frames.MARKERS),
         counts=counts,
+    )
+
+
+@dataclass(frozen=True)
+class _FoundInChunk:
+    """What tells of a chunk. chosen: events that are acts. stats: of all events, as ChosenEvents has them."""
+
+    chunk: EventChunk
+    records: Marks
+    edges: Marks
+    chosen: Mask
+    stats: dict[str, Found]
+    markers: pl.DataFrame
+
+
+def _look_through(
+    kinds: NDArray[np.int8], is_marker: Mask, host: str | None, chunk: EventChunk
+) -> _FoundInChunk:
+    kind = np.where(chunk.in_time, kinds[chunk.place], _OTHER)
+    announced, opened, ops = chunk.integers("_p"), chunk.integers("_c"), chunk.texts("hlo_op")
+    chosen = kind == _ACT
+    chosen[ops[0]] = True
+    stats: dict[str, Found] = {"op": ops, "_p": announced, "_c": opened}
+    stats |= {column: chunk.texts(stat) for column, stat in _TEXTS.items()}
+    stats |= {column: chunk.integers(column, dtype) for column, dtype in _NUMBERS.items()}
+    return _FoundInChunk(
+        chunk=chunk,
+        records=_marks(chunk, kind, kind == _RECORD, announced),
+        edges=_marks(chunk, kind, (kind == _START) | (kind == _STOP), opened),
+        chosen=chosen & chunk.in_time,
+        stats=stats,
+        markers=marker_rows(chunk, is_marker, host),
     )
 
 
@@ -158,13 +191,3 @@ def _marks(
         closure=of_event[rows],
         opens=kind[rows] == _START,
     )
-
-
-def _add_acts(acts: ChosenEvents, chunk: EventChunk, named: Mask, links: dict[str, Found]) -> None:
-    """Take those events of a chunk whose name tells, and those that name an op."""
-    ops = chunk.texts("hlo_op")
-    chosen = named.copy()
-    chosen[ops[0]] = True
-    texts = {column: chunk.texts(stat) for column, stat in _TEXTS.items()}
-    numbers = {column: chunk.integers(column, dtype) for column, dtype in _NUMBERS.items()}
-    acts.add(chunk, chosen & chunk.in_time, {"op": ops, **texts, **numbers, **links})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from xlahouse.ingest.stat_bytes import (
     BYTES,
     DOUBLE,
     KINDS,
+    MOST_IDS,
     NOTHING,
     ODD,
     REFERENCE,
@@ -65,8 +67,11 @@ class ArgsWriter:
     def of(cls, chunk: EventChunk, names: StatNames) -> ArgsWriter:
         """Prepare what the events of a chunk share."""
         stats = chunk.stats
-        combined = places_of(stats.ids, names.ids) * KINDS + stats.kinds
-        name_and_kind, codes = number_keys(combined, (len(names.ids) + 1) * KINDS)
+        distinct, codes = number_keys(
+            stats.ids.astype(np.int64) * KINDS + stats.kinds, MOST_IDS * KINDS
+        )
+        ids, kinds = np.divmod(distinct, KINDS)
+        name_and_kind = places_of(ids, names.ids) * KINDS + kinds
         text_at = np.flatnonzero((stats.kinds == TEXT) | (stats.kinds == BYTES))
         texts = pl.Series([], dtype=pl.String)
         if len(text_at):
@@ -125,7 +130,7 @@ class ArgsWriter:
         return _joined([*parts, "}"], len(begin))
 
     def _values(self, at: Integers, kind: int) -> str | pl.Series:
-        """JSON of stats of one kind; one text where they are all the same."""
+        """Stats of one kind as JSON has them, numbers as numbers; one text where they are all the same."""
         stats = self.chunk.stats
         if kind == NOTHING:
             return NO_TEXT
@@ -141,7 +146,7 @@ class ArgsWriter:
             values = values.view(np.uint64)
         if (values == values[0]).all():
             return str(values[0])
-        return pl.Series(values).cast(pl.String)
+        return pl.Series(values)
 
     def _referred(self, ids: Integers) -> str | pl.Series:
         place = places_of(ids, self.names.ids)
@@ -174,11 +179,18 @@ def _groups(key: Integers, size: int) -> Iterator[Integers]:
 
 
 def _joined(parts: list[str | pl.Series], height: int) -> pl.Series:
-    """Texts side by side as one text a row."""
-    columns = {str(n): part for n, part in enumerate(parts) if isinstance(part, pl.Series)}
-    whole = pl.concat_str(
-        pl.lit(part) if isinstance(part, str) else pl.col(str(n)) for n, part in enumerate(parts)
-    )
+    """Texts and numbers side by side as one text a row."""
+    columns: dict[str, pl.Series] = {}
+    pieces: list[pl.Expr] = []
+    for is_text, some in groupby(parts, lambda part: isinstance(part, str)):
+        if is_text:
+            pieces.append(pl.lit("".join(map(str, some))))
+            continue
+        for part in some:
+            name = str(len(columns))
+            columns[name] = pl.Series(part)
+            pieces.append(pl.col(name))
+    whole = pl.concat_str(pieces)
     if not columns:
         return pl.select(whole).to_series().new_from_index(0, height)
     return pl.DataFrame(columns).select(whole).to_series()

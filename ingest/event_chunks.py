@@ -12,10 +12,19 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xlahouse.ingest.ahead import made_ahead
 from xlahouse.ingest.core_events import CoreEvents, decode_core
 from xlahouse.ingest.decode import decode
 from xlahouse.ingest.frames import LATEST_PS
-from xlahouse.ingest.stat_bytes import ODD, REFERENCE, SIGNED, UNSIGNED, StatBytes, read_stats
+from xlahouse.ingest.stat_bytes import (
+    MOST_IDS,
+    ODD,
+    REFERENCE,
+    SIGNED,
+    UNSIGNED,
+    StatBytes,
+    read_stats,
+)
 from xlahouse.ingest.stats import Stats, named_stats
 from xlahouse.ingest.xspace import Plane
 
@@ -127,13 +136,35 @@ class EventChunk:
             frame.with_columns(owner=pl.Series(self.owners[places])), self.plane.stat_names
         )
 
+    @cached_property
+    def _odd(self) -> Integers:
+        return np.flatnonzero(self.stats.kinds == ODD)
+
+    @cached_property
+    def _by_id(self) -> tuple[Integers, NDArray[np.uint16]]:
+        """(places of the stats, by their ids; these ids), so that each name does not look at all of them."""
+        ids = self.stats.ids.astype(np.uint16)  # they have no more bits, and so sort by digits
+        order = np.argsort(ids, kind="stable")
+        return order, ids[order]
+
+    @cached_property
+    def _ids_of_name(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number, name in self.plane.stat_names.select("stat_id", "name").iter_rows():
+            if 0 <= number < MOST_IDS:
+                found.setdefault(name, []).append(number)
+        return found
+
     def _stats_named(self, name: str) -> Integers:
         """Places of the stats of a name, and of the odd ones, which may be of any."""
-        stats, names = self.stats, self.plane.stat_names
-        found = stats.kinds == ODD
-        for number in names.filter(pl.col("name") == name)["stat_id"]:
-            found = found | (stats.ids == number)
-        return np.flatnonzero(found)
+        order, ids = self._by_id
+        parts = [self._odd] if len(self._odd) else []
+        for number in self._ids_of_name.get(name, ()):
+            first, last = np.searchsorted(ids, np.array([number, number + 1], np.uint16))
+            parts.append(order[first:last])
+        if len(parts) == 1:
+            return parts[0]
+        return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 
 def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:
@@ -145,24 +176,34 @@ def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:
 
 
 def chunks(plane: Plane) -> Iterator[EventChunk]:
-    """All events of a plane, line after line.
+    """All events of a plane, line after line; lines are decoded while those before them are used.
 
     Raises:
         DecodeError: a line is damaged.
     """
     metadata = plane.metadata.sort("metadata_id")
+    first = 0
+    for part, cores in made_ahead(_decoded, _parts(plane)):
+        for core in cores:
+            yield EventChunk(part, first, core, metadata)
+            first += len(core.line)
+
+
+def _parts(plane: Plane) -> Iterator[Plane]:
+    """The plane some lines at a time: small ones together, and lines of one name."""
     names = [*plane.lines["name"], None]
-    first = start = held = 0
+    start = held = 0
     for number, line in enumerate(plane.payloads, start=1):
         held += len(line)
         full = held >= CHUNK_BYTES and names[number] != names[number - 1]
         if full or number == len(plane.payloads):
             lines = slice(start, number)
-            part = replace(plane, lines=plane.lines[lines], payloads=plane.payloads[lines])
-            for core in _cut(decode_core(part)):
-                yield EventChunk(part, first, core, metadata)
-                first += len(core.line)
+            yield replace(plane, lines=plane.lines[lines], payloads=plane.payloads[lines])
             start, held = number, 0
+
+
+def _decoded(part: Plane) -> tuple[Plane, list[CoreEvents]]:
+    return part, list(_cut(decode_core(part)))
 
 
 def _cut(core: CoreEvents) -> Iterator[CoreEvents]:

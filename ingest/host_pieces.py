@@ -13,6 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
+from xlahouse.ingest.ahead import made_ahead
+from xlahouse.ingest.arrow_arrays import arrow_array
 from xlahouse.ingest.event_args import ArgsWriter, StatNames
 from xlahouse.ingest.event_chunks import EventChunk, chunks
 from xlahouse.ingest.op_events import number_keys
@@ -61,33 +63,18 @@ class HostPieces:
         """
         plane = _by_thread(self.plane)
         lines = plane.lines.sort("line")
-        threads = _Texts.of(self.prefix + lines["name"])
-        known = lines["line"].to_numpy()
-        names = _Texts.of(plane.metadata.sort("metadata_id")["name"])
-        stat_names, seen = StatNames.of(plane), dict[int, int]()
-        for chunk in chunks(plane):
-            rows = self._rows(chunk, seen)
-            line = np.searchsorted(known, chunk.core.line[rows])
-            start = chunk.core.start_ps[rows]
-            order = _order(threads.rank[line], start)
-            if order is not None:
-                rows, line, start = rows[order], line[order], start[order]
-            writer = ArgsWriter.of(chunk, stat_names)
-            for begin in range(0, len(rows), ROWS):
-                piece = slice(begin, begin + ROWS)
-                yield pa.table(
-                    [
-                        _texts(
-                            pa.array([self.host], pa.string()), np.zeros(len(rows[piece]), np.int64)
-                        ),
-                        threads.dictionary(line[piece]),
-                        names.dictionary(chunk.place[rows[piece]]),
-                        pa.array(start[piece] + self.later_ps),
-                        pa.array(chunk.core.duration_ps[rows[piece]]),
-                        writer.args(rows[piece]).to_arrow().cast(pa.string()),
-                    ],
-                    schema=SCHEMA,
-                )
+        reading = _Reading(
+            threads=_Texts.of(self.prefix + lines["name"]),
+            lines=lines["line"].to_numpy(),
+            names=_Texts.of(plane.metadata.sort("metadata_id")["name"]),
+            stat_names=StatNames.of(plane),
+            host=pa.array([self.host], pa.string()),
+            later_ps=self.later_ps,
+        )
+        seen = dict[int, int]()
+        chosen = ((chunk, self._rows(chunk, seen)) for chunk in chunks(plane))
+        for pieces in made_ahead(reading.pieces, chosen):
+            yield from pieces
         self.done()
 
     def frame(self) -> pl.DataFrame:
@@ -114,6 +101,46 @@ class HostPieces:
 
 
 @dataclass(frozen=True)
+class _Reading:
+    """What all pieces of a plane share. lines: their numbers, ascending; threads: what these are called."""
+
+    threads: _Texts
+    lines: Integers
+    names: _Texts
+    stat_names: StatNames
+    host: Any
+    later_ps: int
+
+    def pieces(self, chosen: tuple[EventChunk, Integers]) -> list[pa.Table]:
+        """Chosen events of a chunk, in the table's order."""
+        chunk, rows = chosen
+        line = np.searchsorted(self.lines, chunk.core.line[rows])
+        start = chunk.core.start_ps[rows]
+        order = _order(self.threads.rank[line], start)
+        if order is not None:
+            rows, line, start = rows[order], line[order], start[order]
+        writer = ArgsWriter.of(chunk, self.stat_names)
+        return [
+            self._piece(writer, *(column[begin : begin + ROWS] for column in (rows, line, start)))
+            for begin in range(0, len(rows), ROWS)
+        ]
+
+    def _piece(
+        self, writer: ArgsWriter, rows: Integers, line: Integers, start: Integers
+    ) -> pa.Table:
+        chunk = writer.chunk
+        columns = [
+            _texts(self.host, np.zeros(len(rows), np.int64)),
+            self.threads.dictionary(line),
+            self.names.dictionary(chunk.place[rows]),
+            pa.array(start + self.later_ps),
+            pa.array(chunk.core.duration_ps[rows]),
+            arrow_array(writer.args(rows), pa.string()),
+        ]
+        return pa.table(columns, schema=SCHEMA)
+
+
+@dataclass(frozen=True)
 class _Texts:
     """Texts by number. code: of each number its text's place among the different ones; one more at the
     end, for none. rank: of each number its text's place in order."""
@@ -136,7 +163,7 @@ class _Texts:
         found, places = number_keys(self.code[numbers] + 1, len(self.words) + 1)
         none = bool(len(found)) and found[0] == 0
         words = self.words.gather(found[int(none) :] - 1)
-        return _texts(words.to_arrow().cast(pa.string()), places - int(none))
+        return _texts(arrow_array(words, pa.string()), places - int(none))
 
 
 def _by_thread(plane: Plane) -> Plane:
