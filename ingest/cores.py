@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from itertools import accumulate
 
-# Planes being finished, as they are in the file; their columns take about twelve times that.
+# Planes being finished, as they are in the file; their columns take five to twelve times that.
 HELD_BYTES = 128 << 20
 FEWEST = 2  # whatever they hold: one reads or writes while the other computes
 
