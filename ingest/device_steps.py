@@ -7,7 +7,7 @@ import polars as pl
 
 from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.spans import Integers, merge_spans, starts_of_runs
-from xlahouse.ingest.stretches import STEP, Merged, busy_stretches, inside_windows
+from xlahouse.ingest.stretches import STEP, Merged, inside_windows
 
 # In the order in which an instant of several belongs to one of them.
 _CLASSES = ("compute", "collective", "copy_running", "sync_wait")
@@ -44,18 +44,21 @@ def launch_spans(ops: PlacedOps) -> pl.DataFrame:
 
 
 def split_steps(
-    spans: pl.DataFrame, busy: pl.DataFrame, launches: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables device_steps and busy_stretches without run_id, by device and start.
+    spans: pl.DataFrame, busy: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, Merged]:
+    """What ran in each step.
 
     Args:
         spans: as launch_spans gives them; those of one step are joined.
         busy: the devices' busy_intervals.
-        launches: device_id, request, step, start_ps, duration_ps, of these devices and others.
+
+    Returns:
+        the table device_steps without run_id, by device and start, and what busy_stretches needs: the
+        steps with their windows, and the merged times in which any of the classes runs.
     """
     steps = _windows(spans)
     split, merged = _split(steps, busy)
-    return split, busy_stretches(steps, merged, launches)
+    return split, steps, merged
 
 
 def _split(steps: pl.DataFrame, busy: pl.DataFrame) -> tuple[pl.DataFrame, Merged]:

@@ -20,6 +20,7 @@ from xlahouse.ingest.pipeline import Schedule
 from xlahouse.ingest.placed_ops import PlacedOps
 from xlahouse.ingest.run_writer import RunWriter
 from xlahouse.ingest.spans import joined_span
+from xlahouse.ingest.stretches import busy_stretches
 from xlahouse.ingest.transfer_pairs import BARRIER, find_transfers
 from xlahouse.ingest.transfers import Transfers
 
@@ -76,6 +77,8 @@ def finish_planes(
 ) -> Finished:
     """Write ops, busy intervals and stretches, device steps, host events and counters of some planes.
 
+    What is done with goes at once: a plane's ops are most of what an ingest has in memory.
+
     Args:
         planes: the planes, shifted to the run's time zero.
         shared: of their world.
@@ -98,16 +101,8 @@ def finish_planes(
     candidates = ops.rows(ops.of_kinds(is_transfer & ~pl.col("on_async_line")))
     transfers, unpaired = find_transfers(candidates, *_working_and_barriers(ops))
     del candidates
-    busy = busy_intervals(ops, transfers)
-    steps, stretches = split_steps(launch_spans(ops), busy, shared.launches)
-    for name, table in (
-        ("busy_intervals", busy),
-        ("busy_stretches", stretches),
-        ("device_steps", steps),
-    ):
-        moved = table.with_columns(pl.col("device_id") + shared.device_offset)
-        writer.write(name, moved, part, in_order=True)
-    return Finished(
+    busy, spans = busy_intervals(ops, transfers), launch_spans(ops)
+    finished = Finished(
         Transfers.of_rows(transfers, unpaired),
         ops.kinds.filter(is_transfer).select("program_id", "op").unique(),
         coverage,
@@ -116,6 +111,22 @@ def finish_planes(
         int(ops.of_kinds(pl.col("inferred_category")).sum()),
         ops.outside,
     )
+    del ops, transfers
+    for name, table in _busy_tables(busy, spans, shared.launches):
+        moved = table.with_columns(pl.col("device_id") + shared.device_offset)
+        writer.write(name, moved, part, in_order=True)
+    return finished
+
+
+def _busy_tables(
+    busy: pl.DataFrame, spans: pl.DataFrame, launches: pl.DataFrame
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """(name, table) of busy_intervals and what is made of them, one after the other: they are large."""
+    split, steps, merged = split_steps(spans, busy)
+    yield "busy_intervals", busy
+    del busy
+    yield "device_steps", split
+    yield "busy_stretches", busy_stretches(steps, merged, launches)
 
 
 def _read_whole(plane: PlaneEvents, source: str, issues: list[Issue]) -> Iterator[PlaneEvents]:

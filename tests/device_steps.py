@@ -26,6 +26,14 @@ def with_device_steps(tables: Rows) -> dict[str, Sequence[Mapping[str, Any]]]:
     return {**filled, **tables}
 
 
+def both_tables(
+    spans: pl.DataFrame, busy: pl.DataFrame, launches: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """device_steps and busy_stretches of a run, without run_id."""
+    split, steps, merged = split_steps(spans, busy)
+    return split, busy_stretches(steps, merged, launches)
+
+
 def _split(tables: Rows) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     ops, *rest = (_frame(tables.get(name, ())) for name in ("ops", "busy_intervals", "launches"))
     spans = ops.filter(pl.col("category") != "control").with_columns(
@@ -33,8 +41,8 @@ def _split(tables: Rows) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     )
     steps, stretches = [], []
     for run_id in spans["run_id"].unique(maintain_order=True):
-        split = split_steps(*(each.filter(run_id=run_id) for each in (spans, *rest)))
-        for rows, table in zip((steps, stretches), split, strict=True):
+        of_run = (each.filter(run_id=run_id) for each in (spans, *rest))
+        for rows, table in zip((steps, stretches), both_tables(*of_run), strict=True):
             rows += [{"run_id": run_id, **row} for row in table.to_dicts()]
     return steps, stretches
 

@@ -14,7 +14,7 @@ from tests.bench.registry import Benchmark, register
 from xlahouse.ingest import device_tables
 from xlahouse.ingest.run import ingest_paths
 
-MAKERS = ("busy_intervals", "launch_spans", "split_steps")
+MAKERS = ("busy_intervals", "launch_spans", "split_steps", "busy_stretches")
 Given = tuple[Path, list[tuple[Any, tuple[Any, ...]]]]
 
 

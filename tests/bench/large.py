@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xlahouse.ingest.device_steps import split_steps
+from tests.device_steps import both_tables
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
 
 DP, TP = 2, 4
@@ -203,5 +203,5 @@ def _split_steps(
     spans = spans.with_columns(
         end_ps=pl.col("start_ps") + ops["duration_ps"], device_id=ops["device_id"]
     )
-    split, stretches = split_steps(spans, pl.DataFrame(busy), pl.DataFrame(launches))
+    split, stretches = both_tables(spans, pl.DataFrame(busy), pl.DataFrame(launches))
     return split.to_dict(as_series=False), stretches.to_dict(as_series=False)

@@ -20,7 +20,6 @@ BUSY = dict.fromkeys(("device_id", "request", "step"), pl.Int64) | {
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
 }
-LAUNCHES = pl.DataFrame(schema={name: BUSY[name] for name in BUSY if name != "category"})
 CLASSES = ("compute", "collective", "copy_running", "sync_wait")
 INTERVALS = st.lists(
     st.tuples(st.sampled_from((*CLASSES, "masked")), st.integers(0, 40), st.integers(1, 15)),
@@ -33,7 +32,7 @@ def split(spans, busy):
         pl.DataFrame(rows, schema=schema, orient="row")
         for rows, schema in ((spans, SPAN), (busy, BUSY))
     )
-    return split_steps(*frames, LAUNCHES)[0]
+    return split_steps(*frames)[0]
 
 
 def merged(intervals):

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xlahouse.ingest.device_steps import split_steps
+from tests.device_steps import both_tables
 
 STEP = dict.fromkeys(("device_id", "request", "step"), pl.Int64)
 SPAN = STEP | {"phase": pl.String, "start_ps": pl.Int64, "end_ps": pl.Int64}
@@ -22,7 +22,7 @@ def stretches(spans, busy, launches=()):
         pl.DataFrame(list(rows), schema=schema, orient="row")
         for rows, schema in ((spans, SPAN), (busy, BUSY), (launches, LAUNCH))
     )
-    return split_steps(*frames)[1]
+    return both_tables(*frames)[1]
 
 
 def of_one_step(window, busy, launches=()):
