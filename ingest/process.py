@@ -26,11 +26,12 @@ def prepare_process() -> None:
     memory stays as it is.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    library = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-    if not hasattr(library, "mallopt"):
+    on_linux = sys.platform.startswith("linux")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if on_linux else None
+    if mallopt is None:
         return
     for name, number, value in _MALLOC:
         if name not in os.environ:
             os.environ[name] = str(value)
-            library.mallopt(number, value)
+            mallopt(number, value)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
