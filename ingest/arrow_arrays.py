@@ -25,8 +25,10 @@ def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
 def constant(text: str, count: int) -> pa.Array:
     """So many times the same text."""
     words = pa.array([text], pa.string())
-    places = pa.nulls(count, pa.int32()).fill_null(0)
-    return pa.DictionaryArray.from_arrays(places, words, safe=False)
+    buffer, places = native_buffer(np.int32, count)
+    places[:] = 0
+    numbers = pa.Array.from_buffers(pa.int32(), count, [None, buffer])
+    return pa.DictionaryArray.from_arrays(numbers, words, safe=False)
 
 
 def native_buffer(kind: type[np.generic], count: int) -> tuple[pa.Buffer, Any]:

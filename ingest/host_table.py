@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from xlahouse.ingest import frames
+from xlahouse.ingest.arrow_arrays import constant
 from xlahouse.ingest.frames import PlaneEvents
 from xlahouse.ingest.host_pieces import SCHEMA
 from xlahouse.ingest.run_writer import RunWriter, pieces_of
@@ -76,6 +77,5 @@ def _as_read_later(piece: pa.Table) -> pa.Table:
 
 def _with_run(piece: pa.Table, run_id: str) -> pa.Table:
     """The table's columns, of a piece that lacks the run."""
-    name = pa.array([run_id], pa.string())
-    run = pa.DictionaryArray.from_arrays(pa.nulls(len(piece), pa.int32()).fill_null(0), name)
+    run = constant(run_id, piece.num_rows)
     return piece.append_column("run_id", run).select(WHOLE.names)
