@@ -60,16 +60,24 @@ class Finished:
 
 
 def batches(planes: Sequence[PlaneEvents]) -> Iterator[list[PlaneEvents]]:
-    """Planes in order, small ones together; at least one batch, and none of two large ones."""
+    """Planes by their devices, small ones together; at least one batch, and none of two large ones.
+
+    So no file's devices lie between another's, whatever the order of hosts by name, and compaction has
+    nothing to sort.
+    """
     batch: list[PlaneEvents] = []
     held = 0
-    for plane in planes:
+    for plane in sorted(planes, key=_first_device):
         if batch and held + plane.bytes > BATCH_BYTES:
             yield batch
             batch, held = [], 0
         batch.append(plane)
         held += plane.bytes
     yield batch
+
+
+def _first_device(plane: PlaneEvents) -> int:
+    return min((device.device_id for device in plane.devices), default=-1)
 
 
 def finish_planes(
