@@ -20,6 +20,7 @@ from xlahouse.ingest.frames import LATEST_PS
 
 METADATA = "M"
 _AT_ONCE = 30_000
+_NULL_LENGTHS = (0, len("null"))
 # us and ps make up a time (ingest/chrome_times.py). id, args and bind_id are JSON text.
 EVENTS: dict[str, Any] = {
     "line": pl.Int32,
@@ -173,15 +174,18 @@ def _texts(values: list[msgspec.Raw]) -> pl.Series:
     if values.count(NOTHING) == count:  # quick: what is absent is one and the same object
         return pl.Series([None], dtype=pl.String).new_from_index(0, count)
     joined = b"".join(values)
+    lengths = np.fromiter(map(len, values), np.int64, count)
     if joined.isascii():
         ends, offsets = native_buffer(np.int64, count + 1)
         offsets[0] = 0
-        np.cumsum(np.fromiter(map(len, values), np.int64, count), out=offsets[1:])
+        np.cumsum(lengths, out=offsets[1:])
         data, characters = native_buffer(np.uint8, len(joined))
         characters[:] = np.frombuffer(joined, np.uint8)
         texts = pl.Series(pa.LargeStringArray.from_buffers(count, ends, data))
     else:
         texts = _decoded(values)
+    if not np.isin(lengths, _NULL_LENGTHS).any():
+        return texts
     return texts.set(texts.is_in(["", "null"]), None)
 
 

@@ -96,7 +96,7 @@ class Document:
         cuts = list(_cuts(text))
         for end, start in cuts:
             try:
-                return self._plain(text[:end]), text[start:], None
+                return self._plain(memoryview(text)[:end]), text[start:], None
             except FAILURES as error:
                 if "truncated" not in str(error):
                     break  # not the place of the cut is at fault
@@ -120,9 +120,9 @@ class Document:
         self.lost += found.lost
         return found.events, found.after
 
-    def _plain(self, chunk: bytes) -> Events:
+    def _plain(self, chunk: bytes | memoryview) -> Events:
         """Events of well-formed text. Raises: FAILURES."""
-        text = b"[" + chunk + b"]"
+        text = b"".join((b"[", chunk, b"]"))
         if not text.isascii():
             text.decode()
         if not self._exact:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from zlib_ng import zlib_ng as zlib
+
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BLOCK = 1 << 22
-_PIECE = 1 << 18  # of compressed data; unpacks to some megabytes
+_PIECE = 1 << 17  # of compressed data; unpacks to a megabyte or two, which memory is at hand for
 _GZIP_WINDOW = 31  # zlib: expect a gzip header
+_Damaged: type[Exception] = zlib.error  # type: ignore[assignment]  # the package's stub takes it for a value
 
 
 class Unpacked:
@@ -37,12 +39,12 @@ class Unpacked:
         """All members; zeros after the last one are padding, other bytes are no member."""
         position, size = 0, len(self._raw)
         while self._raw.startswith(GZIP, position):
-            member = zlib.decompressobj(_GZIP_WINDOW)
+            member: Any = zlib.decompressobj(_GZIP_WINDOW)
             while not member.eof and position < size:
                 before, piece = member.copy(), self._raw[position : position + _PIECE]
                 try:
                     block = member.decompress(piece)
-                except zlib.error as error:
+                except _Damaged as error:
                     self.damage = f"its gzip data is damaged: {error}"
                     yield _before_damage(before, piece)
                     return
@@ -83,7 +85,7 @@ def _before_damage(member: Any, piece: bytes) -> bytes:
     for at in range(len(piece)):
         try:
             whole.append(member.decompress(piece[at : at + 1]))
-        except zlib.error:
+        except _Damaged:
             break
     return b"".join(whole)
 

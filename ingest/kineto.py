@@ -26,7 +26,7 @@ _ANNOTATION = "user_annotation"
 
 def is_kineto(trace: Trace) -> bool:
     """Whether PyTorch's profiler wrote the trace, and not XLA's."""
-    return any(name in trace.header for name in HEADER) or _on_device(trace.events).height > 0
+    return any(name in trace.header for name in HEADER) or _ran_on_device(trace.events).any()
 
 
 def read_kineto(
@@ -42,8 +42,8 @@ def read_kineto(
         host: its host.
     """
     rank, world, groups = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
-    kernels = _with_device(_on_device(rows))
-    others = rows.join(kernels.select("event"), on="event", how="anti", maintain_order="left")
+    ran = _ran_on_device(rows)
+    kernels, others = _with_device(rows.filter(ran)), rows.filter(~ran)
     ordinals = sorted(kernels["ordinal"].unique().to_list())
     number = {ordinals[0]: rank} if rank is not None and len(ordinals) == 1 else {}
     found = read_kernels(kernels, others, groups, source)
@@ -67,12 +67,12 @@ def read_kineto(
     return [*planes, _rest(trace, others, refused, source, host, issues)], found.programs
 
 
-def _on_device(events: pl.DataFrame) -> pl.DataFrame:
-    ran = of_category(events, ON_DEVICE)
-    return events.filter(ran & pl.col("ph").is_in([COMPLETE, "B"]))
+def _ran_on_device(events: pl.DataFrame) -> pl.Series:
+    ran = of_category(events, ON_DEVICE) & pl.col("ph").is_in([COMPLETE, "B"])
+    return events.select(ran.fill_null(False).alias("ran"))["ran"]
 
 
-class _Place(msgspec.Struct):
+class _Place(msgspec.Struct, gc=False):
     device: int | float | str | None = None
     stream: int | float | str | None = None
 
