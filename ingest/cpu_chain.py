@@ -50,12 +50,10 @@ def place_acts(events: CpuEvents) -> Placement:
     region_slots, ambiguous = _region_slots(acts, regions, helper_slots)
     placed = (
         acts.join(helper_slots, on="helper", how="left", maintain_order="left")
-        .join(region_slots, on="region", how="left", maintain_order="left", suffix="_of_region")
-        .with_columns(pl.coalesce(name, f"{name}_of_region") for name in SLOT)
+        .with_columns(pl.coalesce(name, region_slots[name]) for name in SLOT)
         .join(_enqueues(acts, regions), on="execution", how="left", maintain_order="left")
     )
-    extra = ["execute", "helper", "region", *(f"{name}_of_region" for name in SLOT)]
-    return Placement(placed.drop(extra), ambiguous)
+    return Placement(placed.drop("execute", "helper", "region"), ambiguous)
 
 
 def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
@@ -80,7 +78,7 @@ def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
 def _region_slots(
     acts: pl.DataFrame, regions: Regions, helper_slots: pl.DataFrame
 ) -> tuple[pl.DataFrame, int]:
-    """region, execution, ordinal of every region that descends from a program's start."""
+    """execution and ordinal of each act whose region descends from a program's start, else NULL."""
     execution, ordinal = _announced_slots(regions, helper_slots)
     late = np.zeros(len(regions.event), bool)
     late[regions.rows(_program_starts(acts))] = True
@@ -99,15 +97,10 @@ def _region_slots(
         inherited = {row: int(ordinal[origin]) for row, origin in origins.items()}
         ambiguous += _assign(rows, inherited, free, ordinal)
         execution[rows] = number
-    known = owner >= 0
-    slots = pl.DataFrame(
-        {
-            "region": regions.event,
-            "execution": np.where(known, execution[owner], -1),
-            "ordinal": np.where(known, ordinal[owner], -1),
-        }
-    ).filter(pl.col("execution") >= 0)
-    return slots, ambiguous
+    of_acts = np.append(owner, -1)[regions.places(acts["region"])]
+    execution, ordinal = (np.append(values, -1)[of_acts] for values in (execution, ordinal))
+    slots = pl.DataFrame({"execution": execution, "ordinal": ordinal})
+    return slots.select(pl.when(pl.col("execution") >= 0).then(pl.all())), ambiguous
 
 
 def _announced_slots(regions: Regions, helper_slots: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -120,10 +121,14 @@ def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
         markers.append(found.markers)
     if "op" not in acts.values:
         return None
+    with ThreadPoolExecutor(2) as pool:
+        marks = pool.map(Marks.joined, (records, edges))
+        in_order = acts.frame().sort("start_ps", "event")
+    joined_records, joined_edges = marks
     return CpuEvents(
-        records=Marks.joined(records),
-        edges=Marks.joined(edges),
-        acts=acts.frame().sort("start_ps", "event"),
+        records=joined_records,
+        edges=joined_edges,
+        acts=in_order,
         markers=frames.stack(markers, frames.MARKERS),
         counts=counts,
     )

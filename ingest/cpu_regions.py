@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -41,21 +42,28 @@ class Regions:
         """
         edges, records = events.edges, events.records
         opening = np.flatnonzero(edges.opens)
-        opening = opening[np.argsort(edges.event[opening], kind="stable")]
-        starts = edges.at(opening)
+        event = edges.event[opening]
+        if (np.diff(event) < 0).any():
+            order = np.argsort(event, kind="stable")
+            opening, event = opening[order], event[order]
         row_of_edge = np.full(len(edges.event) + 1, -1)  # and of none, which is the last
         row_of_edge[opening] = np.arange(len(opening))
-        record = _announcements(records, starts.closure)
-        known = np.flatnonzero(record >= 0)
+        with ThreadPoolExecutor(2) as pool:
+            record = pool.submit(_announcements, records, edges.closure[opening])
+            opened = pool.submit(_latest_opened, edges, records.line, records.start_ps)
+            spans = [
+                pool.submit(_latest_span, acts, records.line, records.start_ps)
+                for acts in (executes, helpers)
+            ]
+        found = record.result()
         columns = (
             records.start_ps,
-            *(_latest_span(spans, records.line, records.start_ps) for spans in (executes, helpers)),
-            row_of_edge[_latest_opened(edges, records.line, records.start_ps)],
+            *(span.result() for span in spans),
+            row_of_edge[opened.result()],
         )
-        of_record = [np.full(len(record), -1) for _ in columns]
-        for column, values in zip(of_record, columns, strict=True):
-            column[known] = values[record[known]]
-        return cls(starts.event, starts.start_ps, *of_record)
+        # -1, which stands for none, is the last.
+        of_record = (np.append(column, -1)[found] for column in columns)
+        return cls(event, edges.start_ps[opening], *of_record)
 
     def rows(self, regions: pl.Series) -> Integers:
         """Rows of regions that there are."""
@@ -63,12 +71,14 @@ class Regions:
 
     def announced(self, regions: pl.Series) -> pl.DataFrame:
         """record_ps and execute of the Record of each region, NULL where it has none."""
-        row = regions.fill_null(-1).cast(pl.Int64).to_numpy()
-        row = _rows_of(row, self.event)
         found = pl.DataFrame({"record_ps": self.announced_ps, "execute": self.execute})
         none = pl.DataFrame({"record_ps": [-1], "execute": [-1]})
-        rows = pl.concat([found, none])[row % (len(self.event) + 1)]
+        rows = pl.concat([found, none])[self.places(regions) % (len(self.event) + 1)]
         return rows.select(pl.when(pl.all() >= 0).then(pl.all()))
+
+    def places(self, regions: pl.Series) -> Integers:
+        """Row of each region; -1 for none."""
+        return _rows_of(regions.fill_null(-1).cast(pl.Int64).to_numpy(), self.event)
 
 
 def open_regions(edges: Marks, acts: pl.DataFrame) -> pl.Series:
