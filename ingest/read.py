@@ -59,7 +59,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     if space.damaged_at is not None:
         message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
         read.issues.append(Issue("error", "truncated", message, path))
-    unknown = space.unknown + unknown_fields(space.planes)
+    unknown = space.unknown + unknown_fields(_one_by_one(space.planes, raw))
     if unknown:
         message = "parts of planes under field numbers that the format lacks: newer, or damaged"
         read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))
@@ -93,6 +93,13 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     read.programs.update({program.program_id: program for program in named})
     read.issues += found
     return read
+
+
+def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryview]:
+    """The planes, of which no more than one is kept in memory."""
+    for plane in planes:
+        yield plane
+        release(raw)
 
 
 def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
