@@ -128,6 +128,7 @@ def other(how: Grown) -> Callable[[object], Cost]:
 PEERS = {"protobuf objects": loop} | ({"xprof": xprof} if has("xprof") else {})
 LARGE = Grown(TPU, 250)  # 75 MB, 1.9 M events
 TENTH = Grown(TPU, 25)
+LONG = 3  # rounds of what takes long
 register(
     Benchmark(
         "ingest TPU xplane, 7.5 MB",
@@ -138,11 +139,13 @@ register(
         proof=every_event,
     )
 )
-register(Benchmark("ingest TPU xplane, 75 MB", partial(grown, LARGE), ours, PEERS))
+register(Benchmark("ingest TPU xplane, 75 MB", partial(grown, LARGE), ours, PEERS, LONG))
 VIRTUAL = Grown(CPU, 590, "^/host:CPU$")  # 65 MB, 2.7 M events
-register(Benchmark("ingest CPU xplane, 65 MB", partial(grown, VIRTUAL), ours, PEERS))
+register(Benchmark("ingest CPU xplane, 65 MB", partial(grown, VIRTUAL), ours, PEERS, LONG))
 # In the next two, the peer is ours on a smaller trace: 1 over the ratio is the growth.
-register(Benchmark("ingest ten times", partial(grown, LARGE), ours, {"a tenth": other(TENTH)}))
+register(
+    Benchmark("ingest ten times", partial(grown, LARGE), ours, {"a tenth": other(TENTH)}, LONG)
+)
 WIDE = Grown(TPU, 60, planes=16)
 FEWER = {"a quarter of the planes": other(Grown(TPU, 60, planes=4))}
-register(Benchmark("ingest 64 planes", partial(grown, WIDE), ours, FEWER))
+register(Benchmark("ingest 64 planes", partial(grown, WIDE), ours, FEWER, LONG))
