@@ -2,6 +2,29 @@
 -- The executions of an instruction on a device, summed. Step lines, and the line that shows async
 -- copies in flight a second time, are left out. A sum with an unknown part is NULL. Only compute ops
 -- have FLOPs; control ops and waits move no bytes of their own (a loop's estimate is its body's).
+-- Texts are of the instruction: to group by them is quick, to find the least of them in all ops is not.
+with summed as (
+    select
+        run_id, device_id, phase, program_id, op, module, opcode, category, hlo_category, component,
+        min(layer) as layer,
+        count(kernel) as kernels,
+        count(*) as executions,
+        sum(duration_ps) as duration_ps,
+        sum(self_ps) as self_ps,
+        count(flops) as flops_known,
+        sum(flops) as flops,
+        count(model_flops) as model_flops_known,
+        sum(model_flops) as model_flops,
+        count(bytes_accessed) as accessed_known,
+        sum(bytes_accessed) as accessed_bytes,
+        count(hbm_bytes) as hbm_known,
+        sum(hbm_bytes) as hbm_bytes
+    from ops
+    where coalesce(line, 'none') not in ('Steps', 'Async XLA Ops')
+    group by
+        run_id, device_id, phase, program_id, op, module, opcode, category, hlo_category, component
+)
+
 select
     -- run
     run_id,
@@ -26,9 +49,9 @@ select
     -- attention, mlp, moe, embedding, head or norm
     min(component) as component,
     -- events are kernels of a GPU: one is all of an op, of an asynchronous one too
-    bool_or(kernel is not null) as is_kernel,
+    sum(kernels) > 0 as is_kernel,
     -- events
-    cast(count(*) as bigint) as executions,
+    cast(sum(executions) as bigint) as executions,
     -- sum of durations
     cast(sum(duration_ps) as bigint) as duration_ps,
     -- sum of durations less what is nested in them
@@ -37,30 +60,29 @@ select
     cast(
         case
             when min(category) <> 'compute' then 0
-            when count(flops) = count(*) then sum(flops)
+            when sum(flops_known) = sum(executions) then sum(flops)
         end as double
     ) as flops,
     -- of these, the ones that the model asked for
     cast(
         case
             when min(category) <> 'compute' then 0
-            when count(model_flops) = count(*) then sum(model_flops)
+            when sum(model_flops_known) = sum(executions) then sum(model_flops)
         end as double
     ) as model_flops,
     -- bytes read and written
     cast(
         case
             when min(category) in ('control', 'wait') then 0
-            when count(bytes_accessed) = count(*) then sum(bytes_accessed)
+            when sum(accessed_known) = sum(executions) then sum(accessed_bytes)
         end as double
     ) as accessed_bytes,
     -- of these, the ones in HBM
     cast(
         case
             when min(category) in ('control', 'wait') then 0
-            when count(hbm_bytes) = count(*) then sum(hbm_bytes)
+            when sum(hbm_known) = sum(executions) then sum(hbm_bytes)
         end as double
     ) as hbm_bytes
-from ops
-where coalesce(line, 'none') not in ('Steps', 'Async XLA Ops')
+from summed
 group by run_id, device_id, phase, program_id, op

@@ -15,36 +15,36 @@ with summed as (
     group by run_id, phase, layer, component, category
 ),
 
-shared as (
-    select
-        *,
-        sum(self_ps) over (partition by run_id, phase) as phase_self_ps
+phases as (
+    select run_id, phase, sum(self_ps) as phase_self_ps
     from summed
+    group by run_id, phase
 )
 
 select
     -- run
-    run_id,
+    s.run_id,
     -- prefill, decode, mixed, warmup, compile or step; NULL outside every marker
-    phase,
+    s.phase,
     -- index of the model's layer
-    layer,
+    s.layer,
     -- attention, mlp, moe, embedding, head or norm
-    component,
+    s.component,
     -- compute, collective, copy, host_transfer, wait or control
-    category,
+    s.category,
     -- events of ops, over devices
-    cast(executions as bigint) as executions,
+    cast(s.executions as bigint) as executions,
     -- sum of durations less what is nested in them
-    cast(self_ps as bigint) as self_ps,
+    cast(s.self_ps as bigint) as self_ps,
     -- share of the phase's self time
-    cast(self_ps as double) / nullif(cast(phase_self_ps as double), 0) as self_ratio,
+    cast(s.self_ps as double) / nullif(cast(p.phase_self_ps as double), 0) as self_ratio,
     -- floating point operations of compute ops; NULL where unknown
-    cast(flops as double) as flops,
+    cast(s.flops as double) as flops,
     -- of these, the ones that the model asked for
-    cast(model_flops as double) as model_flops,
+    cast(s.model_flops as double) as model_flops,
     -- bytes read and written, as the compiler estimates
-    cast(accessed_bytes as double) as accessed_bytes,
+    cast(s.accessed_bytes as double) as accessed_bytes,
     -- of these, the ones in HBM
-    cast(hbm_bytes as double) as hbm_bytes
-from shared
+    cast(s.hbm_bytes as double) as hbm_bytes
+from summed as s
+inner join phases as p on p.run_id = s.run_id and p.phase is not distinct from s.phase

@@ -37,11 +37,10 @@ summed as (
     group by run_id, phase, program_id, op
 ),
 
-shared as (
-    select
-        *,
-        sum(self_ps) over (partition by run_id, phase) as phase_self_ps
+phases as (
+    select run_id, phase, sum(self_ps) as phase_self_ps
     from summed
+    group by run_id, phase
 )
 
 select
@@ -80,7 +79,7 @@ select
     -- sum of durations less what is nested in them
     cast(s.self_ps as bigint) as self_ps,
     -- share of the phase's self time
-    cast(s.self_ps as double) / nullif(cast(s.phase_self_ps as double), 0) as self_ratio,
+    cast(s.self_ps as double) / nullif(cast(p.phase_self_ps as double), 0) as self_ratio,
     -- floating point operations of compute ops; NULL where unknown
     cast(s.flops as double) as flops,
     -- of these, the ones that the model asked for
@@ -89,6 +88,7 @@ select
     cast(s.accessed_bytes as double) as accessed_bytes,
     -- of these, the ones in HBM
     cast(s.hbm_bytes as double) as hbm_bytes
-from shared as s
+from summed as s
+inner join phases as p on p.run_id = s.run_id and p.phase is not distinct from s.phase
 left join sources as i
     on i.run_id = s.run_id and i.program_id = s.program_id and i.op = s.op
