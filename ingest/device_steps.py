@@ -63,13 +63,9 @@ def split_steps(
 
 def _split(steps: pl.DataFrame, busy: pl.DataFrame) -> tuple[pl.DataFrame, Merged]:
     """(device_steps, the merged times in which any of the classes runs)."""
-    inside = inside_windows(steps, busy)
-    number, start, duration = (
-        inside[name].to_numpy() for name in ("number", "start_ps", "duration_ps")
-    )
-    kinds = {
-        name: inside.select(pl.col("category") == name).to_series().to_numpy() for name in _CLASSES
-    }
+    number, start, duration, of_interval = inside_windows(steps, busy)
+    category = busy["category"]
+    kinds = {name: (category == name).to_numpy()[of_interval] for name in _CLASSES}
     alone = {name: _sums(number[of], duration[of], steps.height) for name, of in kinds.items()}
     reached = np.zeros(len(number), np.bool_)
     merged = (number[reached], start[reached], duration[reached])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
@@ -14,28 +16,45 @@ _NULL = -(1 << 63)  # for a step that is unknown, where steps are compared
 _START, _BUSY, _END, _EDGE = range(4)
 
 
-def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> pl.DataFrame:
-    """number (of the step), category, start_ps, duration_ps: what of each interval is in its window."""
+class Inside(NamedTuple):
+    """What of intervals is in the window of their step.
+
+    number: of the step. start_ps, duration_ps: of what is inside, at least 1 ps long. of: its interval.
+    """
+
+    number: Integers
+    start_ps: Integers
+    duration_ps: Integers
+    of: Integers
+
+
+def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> Inside:
+    """The intervals that reach into the window of their step, in their order.
+
+    Args:
+        steps: number, device_id, request, step, start_ps, end_ps.
+        intervals: device_id, request, step, start_ps, duration_ps.
+    """
     # Intervals come in order, so that those of a step mostly stand together: steps are looked up once a run.
     first = starts_of_runs(*(intervals[name].fill_null(_NULL).to_numpy() for name in STEP))
     window = steps.select(*STEP, "number", from_ps="start_ps", to_ps="end_ps")
     runs = intervals.select(STEP)[first].join(
         window, on=STEP, how="left", nulls_equal=True, maintain_order="left"
     )
-    run = np.repeat(np.arange(len(first)), np.diff(first, append=intervals.height))
-    start = pl.max_horizontal("start_ps", "from_ps")
-    end = pl.min_horizontal(pl.col("start_ps") + pl.col("duration_ps"), "to_ps")
-    return (
-        pl.concat(
-            [
-                intervals.select("category", "start_ps", "duration_ps"),
-                runs.select(pl.col("number").cast(pl.Int64), "from_ps", "to_ps")[run],
-            ],
-            how="horizontal",
-        )
-        .select("number", "category", start_ps=start, duration_ps=end - start)
-        .filter(pl.col("number").is_not_null() & (pl.col("duration_ps") > 0))
+    number, opens, closes = (
+        runs[name].cast(pl.Int64).fill_null(0).to_numpy() for name in ("number", "from_ps", "to_ps")
     )
+    run = np.repeat(np.arange(len(first)), np.diff(first, append=intervals.height))
+    start, duration = (intervals[name].to_numpy() for name in ("start_ps", "duration_ps"))
+    end = np.minimum(start + duration, closes[run])  # of a step without a window, before it starts
+    start = np.maximum(start, opens[run])
+    inside = end > start
+    if not inside.all():
+        of = np.flatnonzero(inside)
+        start, end, run = start[of], end[of], run[of]
+    else:
+        of = np.arange(len(start))
+    return Inside(number[run], start, end - start, of)
 
 
 def busy_stretches(steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame) -> pl.DataFrame:
@@ -59,33 +78,47 @@ def busy_stretches(steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame) ->
     gap_end = at[np.minimum.accumulate(ends[::-1])[::-1]]
     followed = np.concatenate(((what[1:] == _BUSY) & (at[1:] == at[:-1]), [False]))
     kept = (idle > 0) | (what == _BUSY) | ((what == _START) & ~followed)
-    rows = (
-        pl.DataFrame(
-            {
-                "start_ps": at,
-                "duration_ps": length,
-                "idle_ps": idle,
-                "gap_before_ps": np.where(idle > 0, at - idle - gap_start, 0),
-                "gap_after_ps": np.where(idle > 0, gap_end - at, 0),
-                "in_launch": (np.cumsum(opened) - opened) > 0,
-            }
-        )
-        .filter(kept)
-        .with_columns(in_launch=pl.when(pl.col("idle_ps") > 0).then("in_launch"))
+    open_launches = np.cumsum(opened) - opened
+    return _rows(
+        steps,
+        *(each[kept] for each in (number, at, length, idle, gap_start, gap_end, open_launches)),
     )
-    key: pl.DataFrame = steps.select(STEP)[number[kept]]
-    return pl.concat([key, rows, _next_gaps(rows)], how="horizontal")
 
 
-def _next_gaps(rows: pl.DataFrame) -> pl.DataFrame:
-    """next_gap_ps, next_in_launch: the gap that follows each row within its window."""
-    idle = pl.col("idle_ps")
-    gap = pl.when(idle > 0).then(idle + pl.col("gap_before_ps") + pl.col("gap_after_ps"))
+def _rows(
+    steps: pl.DataFrame,
+    number: Integers,
+    at: Integers,
+    length: Integers,
+    idle: Integers,
+    gap_start: Integers,
+    gap_end: Integers,
+    open_launches: Integers,
+) -> pl.DataFrame:
+    """The table of what is kept: busy stretches, ends of idle times, starts of windows."""
+    is_idle = idle > 0
+    before = np.where(is_idle, at - idle - gap_start, 0)
+    after = np.where(is_idle, gap_end - at, 0)
     # A window's first row has no idle time before it, so that nothing is taken from another window.
-    return rows.select(
-        next_gap_ps=gap.otherwise(0).shift(-1, fill_value=0),
-        next_in_launch=pl.col("in_launch").shift(-1),
+    following = np.zeros_like(idle)
+    following[:-1] = (idle + before + after)[1:]
+    in_launch = pl.DataFrame({"idle": is_idle, "open": open_launches > 0}).select(
+        pl.when("idle").then("open")
     )
+    rows = pl.DataFrame(
+        {
+            "start_ps": at,
+            "duration_ps": length,
+            "idle_ps": idle,
+            "gap_before_ps": before,
+            "gap_after_ps": after,
+            "in_launch": in_launch["open"],
+            "next_gap_ps": following,
+            "next_in_launch": in_launch["open"].shift(-1),
+        }
+    )
+    key: pl.DataFrame = steps.select(STEP)[number]
+    return pl.concat([key, rows], how="horizontal")
 
 
 def _points(
@@ -95,10 +128,7 @@ def _points(
     windows = steps["number"].to_numpy().astype(np.int64)
     devices = steps["device_id"].unique()
     launches = launches.filter(pl.col("device_id").is_in(devices.implode()))
-    inside = inside_windows(steps, launches.with_columns(category=pl.lit("launch")))
-    opened = merge_spans(
-        *(inside[name].to_numpy() for name in ("number", "start_ps", "duration_ps"))
-    )
+    opened = merge_spans(*inside_windows(steps, launches)[:3])
     begins, ends = (steps[name].to_numpy() for name in ("start_ps", "end_ps"))
     numbers = [windows, busy[0], windows, opened[0], opened[0]]
     times = [begins, busy[1], ends, opened[1], opened[1] + opened[2]]
