@@ -21,13 +21,13 @@ class ChosenEvents:
     """Events as they are taken, chunk by chunk.
 
     stats: column -> dtype of the stats that are wanted. rows: event, line, start_ps, duration_ps, place of
-    the kind. values: column -> (event, value) of those events that have it.
+    the kind. values: column -> events that have it, and the value of each.
     """
 
     plane: Plane
     stats: Mapping[str, Any]
     rows: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
-    values: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    values: dict[str, list[Found]] = field(default_factory=dict)
 
     def add(self, chunk: EventChunk, chosen: Mask, found: Mapping[str, Found]) -> None:
         """Take events of a chunk.
@@ -43,8 +43,8 @@ class ChosenEvents:
         for column, (owners, values) in found.items():
             kept = np.flatnonzero(chosen[owners])
             if len(kept):
-                pair = {"event": owners[kept] + chunk.first, column: pl.Series(values).gather(kept)}
-                self.values.setdefault(column, []).append(pl.DataFrame(pair))
+                pair = (owners[kept] + chunk.first, values[kept])
+                self.values.setdefault(column, []).append(pair)
 
     def frame(self) -> pl.DataFrame:
         """event (number in the plane), line, thread, name, display_name, metadata_id, start_ps, duration_ps
@@ -59,7 +59,11 @@ class ChosenEvents:
             [pl.DataFrame(times), pl.concat([kinds, kinds.clear(1)])[place]], how="horizontal"
         ).with_columns(thread=lines["name"].gather(at))
         for column, dtype in self.stats.items():
-            empty = pl.DataFrame(schema={"event": pl.Int64, column: dtype})
-            values = pl.concat([empty, *self.values.get(column, [])])
-            events = events.join(values, on="event", how="left", maintain_order="left")
+            if column not in self.values:
+                events = events.with_columns(pl.lit(None, dtype).alias(column))
+                continue
+            owners, values = zip(*self.values[column], strict=True)
+            found = pl.concat([pl.Series(column, value, dtype) for value in values])
+            pairs = pl.DataFrame({"event": np.concatenate(owners), column: found})
+            events = events.join(pairs, on="event", how="left", maintain_order="left")
         return events

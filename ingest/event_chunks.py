@@ -123,10 +123,10 @@ class EventChunk:
             return frame["owner"].to_numpy(), frame[name]
         owners = self.owners[found]
         first = np.diff(owners, prepend=-1) != 0
-        names = self.plane.stat_names.sort("stat_id")
-        place = places_of(stats.integers(found[first]), names["stat_id"].to_numpy())
-        known = place < names.height
-        return owners[first][known], names["name"].gather(place[known]).alias(name)
+        ids, texts = self._texts_by_id
+        place = places_of(stats.integers(found[first]), ids)
+        known = place < len(ids)
+        return owners[first][known], texts.gather(place[known])
 
     def stats_at(self, places: Integers) -> Stats:
         """Chosen stats, by event's place in the chunk, as the decoder gives them."""
@@ -137,15 +137,17 @@ class EventChunk:
         )
 
     @cached_property
-    def _odd(self) -> Integers:
-        return np.flatnonzero(self.stats.kinds == ODD)
-
-    @cached_property
     def _by_id(self) -> tuple[Integers, NDArray[np.uint16]]:
         """(places of the stats, by their ids; these ids), so that each name does not look at all of them."""
         ids = self.stats.ids.astype(np.uint16)  # they have no more bits, and so sort by digits
         order = np.argsort(ids, kind="stable")
         return order, ids[order]
+
+    @cached_property
+    def _texts_by_id(self) -> tuple[Integers, pl.Series]:
+        """(ids, ascending; the text that a reference to each stands for)."""
+        names = self.plane.stat_names.sort("stat_id")
+        return names["stat_id"].to_numpy(), names["name"]
 
     @cached_property
     def _ids_of_name(self) -> dict[str, list[int]]:
@@ -158,13 +160,13 @@ class EventChunk:
     def _stats_named(self, name: str) -> Integers:
         """Places of the stats of a name, and of the odd ones, which may be of any."""
         order, ids = self._by_id
-        parts = [self._odd] if len(self._odd) else []
+        unnamed = order[: np.searchsorted(ids, np.uint16(1))]
+        parts = [unnamed[self.stats.kinds[unnamed] == ODD]]
         for number in self._ids_of_name.get(name, ()):
             first, last = np.searchsorted(ids, np.array([number, number + 1], np.uint16))
             parts.append(order[first:last])
-        if len(parts) == 1:
-            return parts[0]
-        return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+        some = [part for part in parts if len(part)]
+        return some[0] if len(some) == 1 else np.unique(np.concatenate(parts))
 
 
 def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:

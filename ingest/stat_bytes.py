@@ -89,7 +89,7 @@ def read_stats(serialized: Any) -> StatBytes:
         known &= ~wide | ((second < 0x80) & (ends > value_at))
         ids = np.where(wide, (ids & 0x7F) | (second.astype(np.int32) << 7), ids)
         value_at = value_at + wide
-    kinds = np.where(known, _KIND_OF_TAG[raw[value_at]], ODD)
+    kinds = np.where(known, _KIND_OF_TAG.take(raw.take(value_at)), ODD)
     kinds[known & (value_at == ends)] = NOTHING
     value_at += 1
     kinds[~_whole(raw, kinds, value_at, ends)] = ODD
@@ -115,8 +115,8 @@ def _whole(
     """Whether a stat's value ends where the stat does."""
     size = np.clip(ends - value_at, 0, _LONGEST + 1)
     first = _words(raw)[np.minimum(value_at, len(raw) - 8)]
-    number = _NUMBERS[kinds] & (size > 0) & (size <= _LONGEST)
-    number &= (first & _WITHIN[size]) == _SET[size]
+    number = _NUMBERS.take(kinds) & (size > 0) & (size <= _LONGEST)
+    number &= (first & _WITHIN.take(size)) == _SET.take(size)
     long = np.flatnonzero(number & (size > 8))
     if len(long):
         tail = raw[value_at[long] + 8] >= 0x80
@@ -150,7 +150,7 @@ def _varints(raw: NDArray[np.uint8], at: Integers, size: Integers) -> Integers:
         return np.zeros(0, np.int64)
     if int(size.max()) == 1:
         return raw[at].astype(np.int64)
-    word = _words(raw)[at] & _BYTES[size]
+    word = _words(raw)[at] & _BYTES.take(size)
     for low, high, gap in _GAPS:  # between bytes, then pairs of bytes, then fours
         word = (word & low) | ((word & high) >> gap)
     long = np.flatnonzero(size > 8)
