@@ -40,6 +40,12 @@ group by table_name
 order by table_name
 """
 
+# Seconds a run: too long for each page, so the page says how to ask.
+AUDITS = (
+    "Whether the views agree with these tables and with each other: xlahouse check holds every run to "
+    "that, in some seconds."
+)
+
 COVERAGE_COLUMNS = (
     Column("table_name", "Table", show_text, numeric=False),
     Column("lines", "Lines of the trace", show_count),
@@ -74,6 +80,7 @@ ISSUES: Panel[RunFacts] = Panel(
     figures=no_figures,
     coverage=issues_coverage,
     why_empty=lambda facts: "The ingest found nothing to report.",
+    notes=lambda rows, facts: ["What each code means, and what it costs: xlahouse check --codes."],
 )
 
 COVERAGE: Panel[RunFacts] = Panel(
@@ -85,4 +92,5 @@ COVERAGE: Panel[RunFacts] = Panel(
     figures=no_figures,
     coverage=lambda rows, facts: facts.covered(),
     why_empty=lambda facts: "The ingest recorded no lines for this run.",
+    notes=lambda rows, facts: [AUDITS],
 )
