@@ -32,7 +32,24 @@ ROW_LEVEL = {
 }
 OVER_INTERVALS = {"bubble", "sync_wait"}
 SUMMARIES = ("run_summary", "traffic_volume", "comm_compute", "latency")
-SLOWEST = ("bubble", "idle_gap", "traffic_window_summary", "bandwidth_summary", "op_profile")
+# Those that take more than half of what they may.
+SLOWEST = (
+    "bandwidth_summary",
+    "bubble",
+    "ccl_bench",
+    "ccl_legacy",
+    "collective_latency_summary",
+    "idle_gap",
+    "layer_breakdown",
+    "link_traffic",
+    "module_breakdown",
+    "op_profile",
+    "reconfiguration_fit",
+    "roofline",
+    "traffic_interval_summary",
+    "traffic_window",
+    "traffic_window_summary",
+)
 SIZES = (1_000_000, 3_000_000, 10_000_000)
 OPS_A_COLLECTIVE = 10
 # What no view that orders the rows of a table can do without.
