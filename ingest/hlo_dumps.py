@@ -20,6 +20,7 @@ _HEAD = re.compile(rb"HloModule ([^\s,]+)")
 _OTHER_STAGE = re.compile(r"before_|\.after_(?!optimizations)|\.\d{4}\.")
 _MODULE_NUMBER = re.compile(r"module_\d+")
 _LARGEST_HEAD = 1 << 16
+_SHOWN = 5  # names in a message
 
 
 @dataclass(frozen=True)
@@ -169,17 +170,35 @@ def attach(files: list[FileEvents], dumps: list[Dump], source: str) -> list[Issu
     """
     issues: list[Issue] = []
     for file in files:
-        needed = {
-            number: module
-            for number, module in launched_modules(file.planes).items()
-            if number not in file.programs or file.programs[number].loose
-        }
+        needed = _needed(file)
         if not needed:
             continue
         programs, found = match_dumps(dumps, needed, source)
         file.programs.update({program.program_id: program for program in programs})
         issues += found
     return issues
+
+
+def _needed(file: FileEvents) -> dict[int, str]:
+    """Module name of each program that ran and whose HLO is not known, or by the names of its ops alone."""
+    return {
+        number: module
+        for number, module in launched_modules(file.planes).items()
+        if number not in file.programs or file.programs[number].loose
+    }
+
+
+def _unused(dumps: list[Dump], wanted: set[str], source: str) -> Issue:
+    """The finding that a user's dumps are of other programs than the run's."""
+    if not dumps:
+        message = f"no HLO dump lies there: no optimized one whose name ends in {', '.join(_KINDS)}"
+        return Issue("warning", "hlo_dump_unused", message, source)
+    names = ", ".join(sorted(wanted)[:_SHOWN]) + (", …" if len(wanted) > _SHOWN else "")
+    message = (
+        f"none of the {len(dumps)} HLO dumps that were given is of a program that ran ({names}): they "
+        "are matched by program id, else by the module's name"
+    )
+    return Issue("warning", "hlo_dump_unused", message, source, len(dumps))
 
 
 def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> list[Issue]:
@@ -190,18 +209,13 @@ def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> 
         dumps: what the user pointed at; None: look beside the traces.
         source: the run, for issues.
     """
-    lacking = [
-        file
-        for file in files
-        if any(
-            number not in file.programs or file.programs[number].loose
-            for number in launched_modules(file.planes)
-        )
-    ]
+    lacking = [(file, needed) for file in files if (needed := _needed(file))]
     if not lacking:
         return []
-    issues = attach(
-        lacking, beside([file.path for file in lacking]) if dumps is None else dumps, source
-    )
+    found = beside([file.path for file, _ in lacking]) if dumps is None else dumps
+    issues = attach([file for file, _ in lacking], found, source)
+    if dumps is not None and not issues and all(_needed(file) == was for file, was in lacking):
+        wanted = {module for _, needed in lacking for module in needed.values()}
+        issues.append(_unused(dumps, wanted, source))
     loose = [program for file in files for program in file.programs.values()]
     return issues + missing_hlo(loose, source)

@@ -45,6 +45,7 @@ devices_missing | programs name devices that the trace lacks | their side of eac
 end_unseen | an xplane lacks what profilers write last, and is whole otherwise | planes may be missing, if it was cut off between two
 events_capped | a Chrome export that reached its exporter's limit of events | later events are missing
 hlo_dump_ambiguous | several dumps or programs have one name, and no id tells which is which | none of these dumps is used
+hlo_dump_unused | where --hlo-dump points there is no dump, or none of a program that ran | none of them is used
 hosts_missing | the manifest names more hosts than left a trace | their devices and transfers are missing
 kernel_without_op | GPU kernels that name no HLO op | they are ops by their own name, without layer and source
 kind_inferred | no HLO says what a collective is: a GPU kernel's name does, or name and shapes of what wraps it | kind by name and shapes; a kernel has no payload; no group

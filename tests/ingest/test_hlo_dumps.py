@@ -225,6 +225,27 @@ def test_damaged_dumps_cost_themselves(tmp_path):
     assert [(issue.code, issue.count) for issue in issues] == [("damaged_hlo", 1)] * 2
 
 
+def test_dumps_of_other_programs_are_a_finding(tmp_path):
+    """Left unsaid, a wrong folder would look like a trace that has no HLO."""
+    write(tmp_path / "dump/module_0001.jit_g.txt", TEXT.replace("jit_f", "jit_g").encode())
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    said = rows(tmp_path / "wh", "issues").filter(pl.col("code") == "hlo_dump_unused")
+    assert said["message"][0].startswith("none of the 1 HLO dumps that were given is of a program")
+    assert "(jit_f)" in said["message"][0]
+
+
+def test_an_empty_folder_of_dumps_is_a_finding_and_a_folder_without_any_beside_a_trace_is_not(
+    tmp_path,
+):
+    (tmp_path / "dump").mkdir()
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    said = rows(tmp_path / "wh", "issues").filter(pl.col("code") == "hlo_dump_unused")
+    assert said["message"][0].startswith("no HLO dump lies there")
+    other = tmp_path / "other"
+    ingest(other)
+    assert "hlo_dump_unused" not in codes(other)
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(XlahouseError, match="gone: no such file or folder"):
         ingest(tmp_path, hlo_dump=str(tmp_path / "gone"))
