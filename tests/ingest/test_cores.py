@@ -51,7 +51,7 @@ def test_so_many_batches_are_finished_at_once(monkeypatch):
         return planes, part
 
     monkeypatch.setattr(run_tables, "finish_planes", finish)
-    planes = [SimpleNamespace(bytes=8 * MIB) for _ in range(5)]
+    planes = [SimpleNamespace(bytes=8 * MIB, devices=[]) for _ in range(5)]
     world = SimpleNamespace(
         planes=planes,
         launches=None,
