@@ -45,6 +45,7 @@ _NO_OPERANDS = ("parameter", "constant", "iota")
 _WHO = ("replica_groups", "source_target_pairs", "channel_id", "use_global_device_ids")
 # Attributes that stand after these: where the text breaks off within one, nothing of _WHO is missing.
 _LAST = ("metadata", "backend_config", "sharding")
+_MOST_DIGITS = 9  # of numbers in metadata, which have 32 bits
 _UNKNOWN = -1  # an index that cannot be read
 _FIELDS = {
     "replica_groups": (
@@ -156,7 +157,9 @@ def _attributes(text: str, into: Any, line: Line) -> Line:
 
 
 def _forget(into: Any, key: str) -> None:
-    """Take back what was read of an attribute before it made no sense."""
+    """Take back what was read of an attribute that makes no sense; parts of metadata stand each by itself."""
+    if key == "metadata":
+        return
     for name in _FIELDS.get(key, (key,)):
         into.ClearField(name)
     if key == "index":
@@ -182,12 +185,17 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _read_metadata(into: Any, text: str) -> None:
+    beyond = []
     for key, value in _METADATA.findall(text):
         if value.isdigit():
-            if key in ("source_line", "stack_frame_id"):
-                setattr(into.metadata, key, min(int(value), 2**31 - 1))
+            if len(value) > _MOST_DIGITS:
+                beyond.append(key)
+            elif key in ("source_line", "stack_frame_id"):
+                setattr(into.metadata, key, int(value))
         elif value.startswith('"') and key in ("op_type", "op_name", "source_file"):
             setattr(into.metadata, key, unquoted(value).encode())
+    if beyond:
+        raise HloTextError(f"numbers of more than 32 bits: {', '.join(beyond)}")
 
 
 def _read_frontend(into: Any, text: str) -> None:

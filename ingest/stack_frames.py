@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 _QUOTED = re.compile(r'\d+ "(.*)"$')
-_NUMBER = re.compile(r"(\w+)=(\d+)")
+_NUMBER = re.compile(r"(\w+)=(\d{1,9})\b")  # of 32 bits
 _PLACE = re.compile(r"(\d{1,9})\b")
 _MOST_MISSING = 10_000
 
@@ -73,7 +73,7 @@ def _read_name(entries: Any, line: str) -> bool:
 
 def _record(*columns: str) -> Callable[[Any, str], bool]:
     def read(entries: Any, line: str) -> bool:
-        found = {key: min(int(value), 2**31 - 1) for key, value in _NUMBER.findall(line)}
+        found = {key: int(value) for key, value in _NUMBER.findall(line)}
         if found:
             entries.add(**{name: found.get(name, 0) for name in columns})
         return bool(found)

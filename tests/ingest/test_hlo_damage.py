@@ -223,6 +223,19 @@ StackFrames
     assert found.problems == ['m.txt, line 5: not understood: 2 b.py"']
 
 
+def test_numbers_of_thousands_of_digits_cost_themselves():
+    """Python refuses to read such numbers."""
+    long = "9" * 5000
+    text = MODULE.replace("source_line=7", f"source_line={long}").replace(
+        "%wrapped (q", f"FileLocations\n1 {{file_name_id={long} line={long}}}\n\n%wrapped (q"
+    )
+    found, facts = read(text)
+    assert told(facts, "r") == WHOLE["r"]
+    (row,) = (row for row in facts.instructions if row["op"] == "r")
+    assert (row["layer"], row["source_file"], row["source_line"]) == (3, "a.py", None)
+    assert [problem[:15] for problem in found.problems] == ["m.txt, line 4: ", "m.txt, line 13:"]
+
+
 def test_tuples_within_tuples_without_end():
     depth = 5000
     text = f"%x = {'(' * depth}f32[8]{')' * depth} add(f32[8] %a)"
