@@ -4,10 +4,41 @@
 -- last; a group of one nothing. NULL where unknown: a ragged-all-to-all, no payload, no group.
 -- A device that is in no pair of a permute or send has a payload of 0 and no group: it sends
 -- nothing, and shares the instruction's axis. A payload without a group means that no pair is known.
-with instruction_axes as (
+-- Numbers stand for run and axis: windows take half the time where no text is among their keys.
+with numbered as (
+    -- One partition on purpose: there are few runs.
+    select run_id, row_number() over (partition by 1 order by run_id) as run_number
+    from runs
+),
+
+instruction_axes as (
     select run_id, world, program_id, op, min(axis) as axis
     from collective_axis_v1
     group by run_id, world, program_id, op
+),
+
+axes as (
+    select run_id, axis
+    from instruction_axes
+    group by run_id, axis
+),
+
+-- 0 and 1 are the axes that a collective without known groups may have too.
+axis_numbers as (
+    select
+        run_id, axis,
+        case
+            when axis = 'none' then 0
+            when axis = 'unclassified' then 1
+            else 1 + row_number() over (partition by run_id order by axis)
+        end as axis_number
+    from axes
+),
+
+numbered_axes as (
+    select i.run_id, i.world, i.program_id, i.op, i.axis, x.axis_number
+    from instruction_axes as i
+    inner join axis_numbers as x on x.run_id = i.run_id and x.axis = i.axis
 ),
 
 placed as (
@@ -18,6 +49,8 @@ placed as (
         coalesce(
             a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
         ) as axis,
+        n.run_number,
+        coalesce(a.axis_number, case when c.group_size = 1 then 0 else 1 end) as axis_number,
         g.position,
         cast(
             round(exp(
@@ -26,15 +59,16 @@ placed as (
             )) as bigint
         ) as nearest_bytes
     from collectives as c
+    inner join numbered as n on n.run_id = c.run_id
     left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
-    left join instruction_axes as a
+    left join numbered_axes as a
         on a.run_id = c.run_id and a.world = d.world and a.program_id = c.program_id
         and a.op = c.op
         and (c.group_index is not null or c.kind in ('collective-permute', 'send-recv'))
     left join replica_groups as g
         on g.run_id = c.run_id and g.world = d.world and g.program_id = c.program_id
-        and g.op = c.op and g.group_index = c.group_index and g.device_id = c.device_id
-        and c.kind = 'collective-broadcast'
+        and g.op = case when c.kind = 'collective-broadcast' then c.op end
+        and g.group_index = c.group_index and g.device_id = c.device_id
 )
 
 select
@@ -58,6 +92,10 @@ select
     kind,
     -- mesh axes joined by +, or none, mixed or unclassified
     axis,
+    -- number of the run
+    cast(run_number as bigint) as run_number,
+    -- number of the axis, in all runs
+    cast(run_number * 1048576 + axis_number as bigint) as axis_key,
     -- one number on every participant of one group's transfer
     instance,
     -- which of the instruction's replica groups

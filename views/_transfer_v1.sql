@@ -17,6 +17,8 @@ with moving as (
 instances as (
     select
         run_id,
+        min(run_number) as run_number,
+        min(axis_key) as axis_key,
         min(axis) as axis,
         min(phase) as phase,
         min(op) as op,
@@ -30,23 +32,27 @@ instances as (
 
 transfers as (
     select
-        run_id, 'device' as scope, device_id, axis, phase, op, start_ps,
-        start_ps + duration_ps as end_ps, payload_bytes, wire_bytes
+        run_id, 2 * run_number as line_key, 'device' as scope, device_id, axis_key, axis, phase, op,
+        start_ps, start_ps + duration_ps as end_ps, payload_bytes, wire_bytes
     from moving
     union all
     select
-        run_id, 'run', cast(null as bigint), axis, phase, op, start_ps, end_ps, payload_bytes,
-        wire_bytes
+        run_id, 2 * run_number + 1, 'run', cast(null as bigint), axis_key, axis, phase, op,
+        start_ps, end_ps, payload_bytes, wire_bytes
     from instances
 )
 
 select
     -- run
     run_id,
+    -- number of run and scope
+    line_key,
     -- device or run
     scope,
     -- device; NULL in scope run
     device_id,
+    -- number of the axis, in all runs
+    axis_key,
     -- mesh axes joined by +, or mixed or unclassified
     axis,
     -- phase; NULL outside every marker

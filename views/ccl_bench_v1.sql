@@ -128,7 +128,7 @@ volume as (
     select
         run_id, kind,
         case when count(payload_bytes) = count(*) then sum(payload_bytes) end as payload_bytes
-    from traffic_volume_v1
+    from _collective_wire_v1
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id, kind
 ),
@@ -154,7 +154,7 @@ rates as (
         run_id, kind, busbw_bytes_per_s,
         row_number() over (partition by run_id, kind order by busbw_bytes_per_s) as place,
         count(*) over (partition by run_id, kind) as places
-    from collective_bandwidth_v1
+    from _instance_v1
     where busbw_bytes_per_s is not null and group_size > 1 and not coalesce(is_bound, false)
         and coalesce(phase, 'none') not in ('warmup', 'compile')
 ),

@@ -5,12 +5,12 @@
 with traffic as (
     select
         run_id,
-        sum(collectives) as collectives,
+        count(*) as collectives,
         case when count(payload_bytes) = count(*) then sum(payload_bytes) end as payload_bytes,
         case when count(wire_bytes) = count(*) then sum(wire_bytes) end as wire_bytes,
         sum(case when axis = 'unclassified' then payload_bytes else 0 end) as unclassified_bytes,
         sum(payload_bytes) as known_payload_bytes
-    from traffic_volume_v1
+    from _collective_wire_v1
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id
 ),

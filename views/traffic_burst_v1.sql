@@ -9,7 +9,7 @@ with placed as (
     select
         *,
         row_number() over (
-            partition by run_id, scope, device_id
+            partition by line_key, device_id
             order by start_ps, end_ps, op, axis, phase, payload_bytes
         ) as place
     from _transfer_v1
@@ -18,9 +18,9 @@ with placed as (
 ordered as (
     select
         *,
-        row_number() over (partition by run_id, scope, device_id, axis order by place)
+        row_number() over (partition by line_key, device_id, axis_key order by place)
             as place_on_axis,
-        lag(place) over (partition by run_id, scope, device_id, axis order by place)
+        lag(place) over (partition by line_key, device_id, axis_key order by place)
             as last_place
     from placed
 ),

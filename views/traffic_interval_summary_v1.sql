@@ -5,9 +5,9 @@
 with ranked as (
     select
         run_id, axis, phase, gap_ps, crosses_launch,
-        row_number() over (partition by run_id, axis, phase order by gap_ps) as place,
-        count(*) over (partition by run_id, axis, phase) as places
-    from traffic_interval_v1
+        row_number() over (partition by summary_key order by gap_ps) as place,
+        count(*) over (partition by summary_key) as places
+    from _interval_v1
     where gap_ps is not null
 )
 

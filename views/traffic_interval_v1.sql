@@ -3,23 +3,6 @@
 -- latest end so far, in the order of (start, end, op) and then of what else is known; below zero they
 -- overlap. Axes none (the collective moves nothing between devices), mixed and unclassified are axes
 -- of their own.
-with ordered as (
-    select
-        *,
-        max(start_ps + duration_ps) over (
-            partition by run_id, device_id, axis
-            order by
-                start_ps, duration_ps, op, program_id, instance, request, step, launch
-            rows between unbounded preceding and 1 preceding
-        ) as reached_ps,
-        lag(launch) over (
-            partition by run_id, device_id, axis
-            order by
-                start_ps, duration_ps, op, program_id, instance, request, step, launch
-        ) as last_launch
-    from _collective_wire_v1
-)
-
 select
     -- run
     run_id,
@@ -46,7 +29,7 @@ select
     -- duration in flight
     duration_ps,
     -- start less the latest end so far; NULL on the first of the axis
-    start_ps - reached_ps as gap_ps,
+    gap_ps,
     -- the transfer before ran in another launch; NULL on the first, and outside every launch
-    launch <> last_launch as crosses_launch
-from ordered
+    crosses_launch
+from _interval_v1

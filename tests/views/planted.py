@@ -108,7 +108,19 @@ HARMLESS: dict[str, dict[str, str]] = {
     "_collective_wire_v1": {
         "placed: join without g.world": "a device is in one world",
         "placed: join without g.group_index": "a device is in one group of an instruction",
-        "placed: join without c.kind": "only a broadcast's wire bytes look at the position",
+        "numbered: no 1": "it is one partition on purpose",
+        "numbered: ROW_NUMBER": "any numbers do that differ",
+        "axis_numbers: no run_id in PARTITION BY": "any numbers do that differ within a run",
+        "axis_numbers: 1 + ROW_NUMBER": "any numbers do that differ within a run",
+        "axis_key: ": "any factor above the axes of a run",
+    },
+    "_transfer_v1": {
+        "transfers: 2 * run_number with": "scope run has no device, scope device has",
+        "transfers: 2 * run_number + 1 with": "scope run has no device, scope device has",
+    },
+    "_interval_v1": {
+        "numbered: no run_id in PARTITION BY": "any numbers do that differ within a run",
+        "summary_key: axis_key": "any factor above the phases of a run",
     },
     "scaling_v1": {
         "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out",
@@ -131,7 +143,7 @@ HARMLESS: dict[str, dict[str, str]] = {
     },
     "traffic_burst_v1": {
         "burst_index: no scope": "scope run has no device, scope device has",
-        "ordered: no scope": "scope run has no device, scope device has",
+        "ordered: no line_key": "an axis' key is of one run, and scope run has no device",
         "bursts: no scope": "scope run has no device, scope device has",
         "placed: no": "a number over more rows has the same order",
     },

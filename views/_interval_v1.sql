@@ -1,0 +1,67 @@
+-- one row per collective on a device
+-- What traffic_interval says of it, with one number for run, axis and phase, over which summaries rank
+-- gaps in half the time.
+with phases_of_runs as (
+    select run_id, phase
+    from collectives
+    group by run_id, phase
+),
+
+numbered as (
+    select run_id, phase, row_number() over (partition by run_id order by phase) as phase_number
+    from phases_of_runs
+),
+
+ordered as (
+    select
+        w.*,
+        p.phase_number,
+        max(w.start_ps + w.duration_ps) over (
+            partition by w.axis_key, w.device_id
+            order by
+                w.start_ps, w.duration_ps, w.op, w.program_id, w.instance, w.request, w.step,
+                w.launch, p.phase_number
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps,
+        lag(w.launch) over (
+            partition by w.axis_key, w.device_id
+            order by
+                w.start_ps, w.duration_ps, w.op, w.program_id, w.instance, w.request, w.step,
+                w.launch, p.phase_number
+        ) as last_launch
+    from _collective_wire_v1 as w
+    inner join numbered as p on p.run_id = w.run_id and p.phase is not distinct from w.phase
+)
+
+select
+    -- run
+    run_id,
+    -- device
+    device_id,
+    -- number of run, axis and phase
+    axis_key * 1048576 + phase_number as summary_key,
+    -- mesh axes joined by +, or none, mixed or unclassified
+    axis,
+    -- kind of the collective
+    kind,
+    -- compiled program
+    program_id,
+    -- name of the HLO instruction
+    op,
+    -- one number on every participant of one group's transfer
+    instance,
+    -- phase of the collective; NULL outside every marker
+    phase,
+    -- request; NULL without a marker
+    request,
+    -- forward pass within the request
+    step,
+    -- start
+    start_ps,
+    -- duration in flight
+    duration_ps,
+    -- start less the latest end so far; NULL on the first of the axis
+    start_ps - reached_ps as gap_ps,
+    -- the transfer before ran in another launch; NULL on the first, and outside every launch
+    launch <> last_launch as crosses_launch
+from ordered
