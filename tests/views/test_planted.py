@@ -5,18 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlglot import exp
 
 from tests.views.given_expect import cases
 from tests.views.planted import HARMLESS, Bench, faults
-from xlahouse.sql.library import View, shipped
+from xlahouse.sql.library import View, parse_view, shipped
 
 VIEWS = list(shipped().views.values())
+LISTING = {exp.Select, exp.From, exp.Table, exp.Column, exp.Identifier}
 TRIED = 8  # faults a view, spread over it; `python -m tests.views.planted` tries all
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(Path(tmp_path_factory.mktemp("planted")), list(cases()))
+
+
+def is_listing(view: View) -> bool:
+    """Whether a view names columns of another, and does nothing with them."""
+    return {type(node) for node in parse_view(view).walk()} <= LISTING
 
 
 @pytest.mark.xdist_group("planted")
@@ -28,7 +35,9 @@ def test_nothing_is_caught_before_something_is_planted(bench: Bench) -> None:
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_faults_are_caught(view: View, bench: Bench) -> None:
     planted = faults(view)
-    assert planted
+    if not planted:
+        assert is_listing(view), "nothing is planted in it"
+        return
     tried = planted[:: -(-len(planted) // TRIED)]
     assert [mutant.fault for mutant in tried if not bench.catches(mutant)] == []
 
