@@ -113,6 +113,7 @@ HARMLESS: dict[str, dict[str, str]] = {
         "axis_numbers: no run_id in PARTITION BY": "any numbers do that differ within a run",
         "axis_numbers: 1 + ROW_NUMBER": "any numbers do that differ within a run",
         "axis_key: ": "any factor above the axes of a run",
+        "placed: GTE for c.payload_bytes": "no bytes are a size of their own",
     },
     "_transfer_v1": {
         "transfers: 2 * run_number with": "scope run has no device, scope device has",
