@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.ingest.decode import decode
-from xlahouse.ingest.stats import Stats, named_stats
+from xlahouse.ingest.stats import Stats
 from xlahouse.ingest.wire import ABSOLUTE_NS
 from xlahouse.ingest.xspace import Plane
 
@@ -109,7 +109,7 @@ def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
     rows = pl.DataFrame(pl.from_arrow(decode("XStat", stats)))
     kept = rows.with_columns(owner=pl.Series(np.concatenate(owners), dtype=pl.Int64))
     line, metadata_id, start, duration = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return SlimEvents(line, metadata_id, start, duration, named_stats(kept, plane.stat_names))
+    return SlimEvents(line, metadata_id, start, duration, Stats(kept, plane.stat_names))
 
 
 def _no_events() -> tuple[Integers, Integers, Integers, Integers]:

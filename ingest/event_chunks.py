@@ -25,7 +25,7 @@ from xlahouse.ingest.stat_bytes import (
     StatBytes,
     read_stats,
 )
-from xlahouse.ingest.stats import Stats, named_stats
+from xlahouse.ingest.stats import Stats
 from xlahouse.ingest.xspace import Plane
 
 Integers = NDArray[np.int64]
@@ -132,9 +132,8 @@ class EventChunk:
         """Chosen stats, by event's place in the chunk, as the decoder gives them."""
         batch = decode("XStat", self.core.stats.take(pa.array(places)).to_pylist())
         frame = pl.DataFrame(pl.from_arrow(batch))
-        return named_stats(
-            frame.with_columns(owner=pl.Series(self.owners[places])), self.plane.stat_names
-        )
+        rows = frame.with_columns(owner=pl.Series(self.owners[places]))
+        return Stats(rows, self.plane.stat_names)
 
     @cached_property
     def _by_id(self) -> tuple[Integers, NDArray[np.uint16]]:

@@ -3,42 +3,105 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
 
 
 @dataclass(frozen=True)
 class Stats:
-    """XStats of many owners in long form: owner, name, and one value column of VALUES that is set."""
+    """XStats of many owners in long form.
 
-    frame: pl.DataFrame
+    rows: owner, metadata_id, and one value column of VALUES that is set. names: stat_id, name.
+
+    A plane's stats are few and asked for by many names, so a question is answered from columns alone:
+    a query over frames takes a hundred times as long to start.
+    """
+
+    rows: pl.DataFrame
+    names: pl.DataFrame
 
     def numbers(self, name: str, dtype: Any = pl.Int64) -> pl.DataFrame:
         """(owner, name) of a numeric stat; where it repeats on an owner, the first."""
-        return self._column(name, pl.coalesce(*(_cast(v, dtype) for v in VALUES[:3])))
+        chosen = self._chosen(name)
+        values = (_cast(self.rows[value].filter(chosen), dtype) for value in VALUES[:3])
+        return self._column(name, chosen, _first_set(*values))
 
     def texts(self, name: str) -> pl.DataFrame:
         """(owner, name) of a stat that holds text, itself or by reference."""
-        return self._column(name, pl.coalesce(pl.col("ref_text"), text(pl.col("str_value"))))
+        chosen = self._chosen(name)
+        words = as_text(self.rows["str_value"].filter(chosen))
+        return self._column(name, chosen, _first_set(self._referred(chosen), words))
 
     def blobs(self, name: str) -> pl.DataFrame:
         """(owner, name) of a stat that holds bytes, under whichever of both types."""
-        return self._column(name, pl.coalesce("bytes_value", "str_value"))
+        chosen = self._chosen(name)
+        values = (self.rows[value].filter(chosen) for value in ("bytes_value", "str_value"))
+        return self._column(name, chosen, _first_set(*values))
 
-    def _column(self, name: str, value: pl.Expr) -> pl.DataFrame:
-        rows = self.frame.filter(pl.col("name") == name).select("owner", value.alias(name))
-        owners = rows["owner"]
-        if rows.height < 2 or (owners.null_count() == 0 and owners.diff().min() > 0):  # type: ignore[operator]
+    def value(self, name: str) -> Any:
+        """The first value of a stat, as Python has it; None where there is none."""
+        chosen = self._chosen(name)
+        if not chosen.any():
+            return None
+        values = (self.rows[value].filter(chosen) for value in VALUES[:5])
+        first = (values[0] for values in (self._referred(chosen), *values))
+        return next((value for value in first if value is not None), None)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """The rows, with each stat's `name`, and `ref_text`, which a reference stands for."""
+        names = self.names.with_columns(pl.col("name").cast(pl.Categorical))
+        return self.rows.join(
+            names, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left"
+        ).join(self._referable, on="ref_value", how="left", maintain_order="left")
+
+    @cached_property
+    def _ids(self) -> dict[str | None, list[int]]:
+        """The ids under which each name is known."""
+        ids: dict[str | None, list[int]] = {}
+        for stat_id, name in self.names.select("stat_id", "name").rows():
+            ids.setdefault(name, []).append(stat_id)
+        return ids
+
+    @property
+    def _referable(self) -> pl.DataFrame:
+        return self.names.select(ref_value=pl.col("stat_id").cast(pl.UInt64), ref_text="name")
+
+    def _chosen(self, name: str) -> pl.Series:
+        """Which rows are stats of this name."""
+        found = self.rows["metadata_id"]
+        first, *more = self._ids.get(name) or [None]
+        chosen = found == first if first is not None else pl.Series(np.zeros(len(found), np.bool_))
+        for stat_id in more:
+            chosen = chosen | (found == stat_id)
+        return chosen
+
+    def _referred(self, chosen: pl.Series) -> pl.Series:
+        """The texts that these rows refer to."""
+        references = self.rows["ref_value"].filter(chosen)
+        if references.null_count() == len(references):
+            return references.cast(pl.String)
+        return pl.DataFrame([references]).join(
+            self._referable, on="ref_value", how="left", maintain_order="left"
+        )["ref_text"]
+
+    def _column(self, name: str, chosen: pl.Series, values: pl.Series) -> pl.DataFrame:
+        rows = pl.DataFrame([self.rows["owner"].filter(chosen), values.alias(name)])
+        if rows.height < 2 or (np.diff(rows["owner"].to_numpy()) > 0).all():
             return rows  # each once and in order, as profilers write them
         return rows.unique("owner", keep="first").sort("owner")
 
     def as_json(self, owners: pl.Series) -> pl.DataFrame:
         """(owner, args): all stats of each of these owners as a JSON object."""
-        wanted = self.frame.filter(pl.col("owner").is_in(owners.implode()))
+        rows = self.rows.filter(pl.col("owner").is_in(owners.implode()))
+        wanted = Stats(rows, self.names).frame
         names = wanted.select("name").unique()
         keys = names.with_columns(
             key=pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"))
@@ -61,39 +124,36 @@ def _joined(pairs: pl.DataFrame) -> pl.DataFrame:
     return rows.select(owner=runs["value"], args=args)
 
 
-def stats_of(owners: pl.DataFrame, names: pl.DataFrame) -> Stats:
+def stats_of(owners: NDArray[np.int64], stats: pa.ListArray, names: pl.DataFrame) -> Stats:
     """Stats in long form.
 
     Args:
-        owners: owner, stats (list of XStat).
+        owners: whose.
+        stats: of each owner, its XStats.
         names: stat_id, name.
     """
-    return named_stats(owners.explode("stats").drop_nulls("stats").unnest("stats"), names)
+    rows = pl.DataFrame(pl.from_arrow(pa.RecordBatch.from_struct_array(stats.values)))
+    owner = np.repeat(owners, np.diff(stats.offsets.to_numpy()))
+    return Stats(rows.hstack([pl.Series("owner", owner)]), names)
 
 
-def named_stats(rows: pl.DataFrame, names: pl.DataFrame) -> Stats:
-    """Stats by name. Names are few, so they are categorical and comparisons run on codes.
-
-    Args:
-        rows: owner, and the fields of XStat.
-        names: stat_id, name.
-    """
-    texts = names.with_columns(pl.col("name").cast(pl.Categorical))
-    frame = rows.join(
-        texts, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left"
-    ).join(
-        names.select(ref_value=pl.col("stat_id").cast(pl.UInt64), ref_text="name"),
-        on="ref_value",
-        how="left",
-        maintain_order="left",
-    )
-    return Stats(frame)
+def _first_set(*columns: pl.Series) -> pl.Series:
+    """Of each row the first value that is set, as `pl.coalesce` has it, without a query."""
+    first, *more = columns
+    for column in more:
+        if not first.null_count():
+            break
+        if first.null_count() == len(first):
+            first = column
+        elif column.null_count() < len(column):
+            first = first.zip_with(first.is_not_null(), column)
+    return first
 
 
-def _cast(column: str, dtype: Any) -> pl.Expr:
-    if dtype == pl.UInt64 and column == "int64_value":
-        return pl.col(column).reinterpret(signed=False)
-    return pl.col(column).cast(dtype, strict=False)
+def _cast(values: pl.Series, dtype: Any) -> pl.Series:
+    if dtype == pl.UInt64 and values.dtype == pl.Int64:
+        return values.reinterpret(signed=False)
+    return values.cast(dtype, strict=False)
 
 
 def value_json() -> pl.Expr:
@@ -129,10 +189,11 @@ def json_string(words: pl.Expr) -> pl.Expr:
 
 def text(column: pl.Expr) -> pl.Expr:
     """Bytes -> text; the rare invalid UTF-8 is replaced instead of lost."""
-    return column.map_batches(_decode_series, return_dtype=pl.String)
+    return column.map_batches(as_text, return_dtype=pl.String)
 
 
-def _decode_series(raw: pl.Series) -> pl.Series:
+def as_text(raw: pl.Series) -> pl.Series:
+    """Bytes -> text; the rare invalid UTF-8 is replaced instead of lost."""
     try:
         return raw.cast(pl.String)
     except pl.exceptions.ComputeError:

@@ -148,7 +148,7 @@ def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
 
 def _counters(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
     """A counter sample's value is its first numeric stat."""
-    values = plane.event_stats.frame.select(
+    values = plane.event_stats.rows.select(
         event="owner",
         value=pl.coalesce(
             "double_value",

@@ -132,7 +132,7 @@ def _with_own_estimates(stats: Stats, ops: OpEvents, places: NDArray[np.int64]) 
         ops: the ops among them.
         places: of each of the ops' events, its place in the plane.
     """
-    if stats.frame.is_empty():
+    if stats.rows.is_empty():
         return ops
     rows: Any = pl.DataFrame({"owner": places, "kind": ops.events["kind"]})
     for name in _FLOATS:

@@ -8,14 +8,18 @@ from functools import cached_property
 from itertools import compress
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest import wire
 from xlahouse.ingest.decode import decode
-from xlahouse.ingest.stats import VALUES, Stats, stats_of, text
+from xlahouse.ingest.stats import Stats, as_text, stats_of, text
 from xlahouse.ingest.wire import ABSOLUTE_NS, SpaceBytes
 
+_EVENT_FIELDS = ("metadata_id", "offset_ps", "duration_ps")
 _TOGETHER = 1 << 20  # bytes of lines that are decoded at once
 
 
@@ -44,35 +48,41 @@ class Plane:
 
     def only(self, names: Container[str], invert: bool = False) -> Plane:
         """The plane with those lines alone whose names are (or, inverted, are not) among `names`."""
-        kept = [(name in names) is not invert for name in self.lines["name"]]
-        lines = self.lines.filter(pl.Series(kept, dtype=pl.Boolean))
+        kept = [(name in names) is not invert for name in self.lines["name"].to_list()]
+        lines = self.lines[np.flatnonzero(kept)]
         return replace(self, lines=lines, payloads=list(compress(self.payloads, kept)))
 
     @cached_property
-    def _rows(self) -> pl.DataFrame:
-        """event, line, timestamp_ns, and the fields of XEvent."""
-        raw = pl.DataFrame(pl.from_arrow(decode("XLine", [bytes(line) for line in self.payloads])))
-        lines = raw.select(
-            "events", line=self.lines["line"], timestamp_ns=self.lines["timestamp_ns"]
-        )
-        rows = lines.explode("events").drop_nulls("events").unnest("events")
-        return rows.with_row_index("event")
+    def _events(self) -> pa.ListArray:
+        """The XEvents of each line."""
+        return decode("XLine", [bytes(line) for line in self.payloads]).column("events")
 
     @cached_property
     def events(self) -> pl.DataFrame:
-        """event (row number in file order), line, metadata_id, start_ps, duration_ps."""
-        return self._rows.select(
-            "event",
+        """event (number in file order), line, metadata_id, start_ps, duration_ps.
+
+        start_ps is NULL where no number can hold it.
+        """
+        counts = np.diff(self._events.offsets.to_numpy())
+        lines = self.lines.with_columns(since=_relative(pl.col("timestamp_ns"), self.start_ns))
+        rows = lines.select("line", "since")[np.repeat(np.arange(len(counts)), counts)]
+        fields = self._events.values
+        columns = {name: pl.from_arrow(fields.field(name)) for name in _EVENT_FIELDS}
+        return rows.hstack(
+            [pl.Series(values).alias(name) for name, values in columns.items()]
+        ).select(
+            pl.int_range(pl.len()).alias("event"),
             "line",
             "metadata_id",
-            start_ps=_relative(pl.col("timestamp_ns"), self.start_ns) * 1000 + pl.col("offset_ps"),
+            start_ps=pl.col("since") * 1000 + pl.col("offset_ps"),
             duration_ps="duration_ps",
         )
 
     @cached_property
     def event_stats(self) -> Stats:
         """Stats of the events, by event."""
-        return stats_of(self._rows.select(owner="event", stats="stats"), self.stat_names)
+        stats = self._events.values.field("stats")
+        return stats_of(np.arange(len(stats)), stats, self.stat_names)
 
     @cached_property
     def named_events(self) -> pl.DataFrame:
@@ -83,12 +93,7 @@ class Plane:
 
     def stat(self, name: str) -> Any:
         """A stat of the plane itself, as Python value; None where it is absent."""
-        rows = self.plane_stats.frame.filter(pl.col("name") == name)
-        if rows.is_empty():
-            return None
-        row = rows.row(0, named=True)
-        values = (row["ref_text"], *(row[value] for value in VALUES[:5]))
-        return next((value for value in values if value is not None), None)
+        return self.plane_stats.value(name)
 
 
 def decode_planes(
@@ -128,30 +133,43 @@ def decode_plane(
         Exception: it is damaged, in whichever way.
     """
     lines, rest = wire.split_plane(payload)
-    row = pl.DataFrame(pl.from_arrow(decode("XPlane", [rest])))
-    names = (
-        row.select(pl.col("stat_metadata").explode().struct.unnest())
-        .select(stat_id="key", name=text(pl.col("value").struct.field("name")))
-        .unique("stat_id", keep="last")
-    )
-    metadata = (
-        row.select(pl.col("event_metadata").explode().struct.unnest())
-        .drop_nulls("key")
-        .select("key", pl.col("value").struct.unnest())
-        .unique("key", keep="last", maintain_order=True)
-    )
+    row = decode("XPlane", [rest])
+    stat_ids, of_stats = _entries(row.column("stat_metadata"))
+    names = pl.DataFrame({"stat_id": stat_ids, "name": _texts(of_stats["name"])})
+    ids, of_events = _entries(row.column("event_metadata"))
     return Plane(
-        name=row["name"][0].decode("utf-8", "replace"),
+        name=row.column("name")[0].as_py().decode("utf-8", "replace"),
         lines=_lines(lines) if known_lines is None else known_lines,
-        metadata=metadata.select(
-            metadata_id="key", name=text(pl.col("name")), display_name=text(pl.col("display_name"))
+        metadata=pl.DataFrame(
+            {
+                "metadata_id": ids,
+                "name": _texts(of_events["name"]),
+                "display_name": _texts(of_events["display_name"]),
+            }
         ),
-        metadata_stats=stats_of(metadata.select(owner="key", stats="stats"), names),
-        plane_stats=stats_of(row.select(owner=pl.lit(0), stats="stats"), names),
+        metadata_stats=stats_of(ids, of_events["stats"], names),
+        plane_stats=stats_of(np.zeros(1, np.int64), row.column("stats"), names),
         stat_names=names,
         payloads=lines,
         start_ns=start_ns,
     )
+
+
+def _entries(column: pa.ListArray) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
+    """(keys; fields of their values) of a map; where a key repeats, its last value is meant."""
+    entries = column.values
+    keys = entries.field("key").to_numpy()
+    if (np.diff(keys) <= 0).any():
+        _, from_end = np.unique(keys[::-1], return_index=True)
+        entries = entries.take(pa.array(np.sort(len(keys) - 1 - from_end)))
+        keys = entries.field("key").to_numpy()
+    values = entries.field("value")
+    names = [field.name for field in values.type]
+    return keys, dict(zip(names, values.flatten(), strict=True))
+
+
+def _texts(raw: pa.Array) -> pl.Series:
+    return as_text(pl.Series(pl.from_arrow(raw)))
 
 
 def _lines(payloads: list[memoryview]) -> pl.DataFrame:
