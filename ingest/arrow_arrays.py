@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 
 def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
@@ -31,7 +32,39 @@ def constant(text: str, count: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(numbers, words, safe=False)
 
 
-def native_buffer(kind: type[np.generic], count: int) -> tuple[pa.Buffer, Any]:
+def gathered(
+    values: NDArray[Any],
+    rows: NDArray[np.int64],
+    missing: NDArray[np.bool_] | None,
+    kind: pa.DataType,
+) -> pa.Array:
+    """The values that rows point at.
+
+    Args:
+        values: few.
+        rows: places among them.
+        missing: which of the values are NULL; None for none.
+        kind: the column's type, as `values` have it.
+    """
+    count, valid = len(rows), None
+    absent = None if missing is None else missing.take(rows)
+    if absent is not None and absent.any():
+        valid = _bits(~absent)
+    if values.dtype == np.bool_:
+        return pa.Array.from_buffers(kind, count, [valid, _bits(values.take(rows))])
+    buffer, numbers = native_buffer(values.dtype, count)
+    np.take(values, rows, out=numbers, mode="clip")  # else it goes through a copy of the numbers
+    return pa.Array.from_buffers(kind, count, [valid, buffer])
+
+
+def _bits(mask: NDArray[np.bool_]) -> pa.Buffer:
+    packed = np.packbits(mask, bitorder="little")
+    buffer, bits = native_buffer(np.uint8, len(packed))
+    bits[:] = packed
+    return buffer
+
+
+def native_buffer(kind: Any, count: int) -> tuple[pa.Buffer, Any]:
     """Memory of Arrow's own for so many numbers, and the numbers in it, to be filled.
 
     Arrow and Polars let go of memory on threads of their own; what Python owns they would have to hand

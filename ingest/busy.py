@@ -39,12 +39,12 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     steps = _Steps(ops)
     devices, place = ops.devices()
     width = steps.distinct.height
-    key = place * width + steps.of_launch[ops.launch]
+    key = place * width + steps.of_launch.take(ops.launch)
     on_core = ops.of_kinds(~pl.col("on_async_line")) & (ops.duration_ps > 0)
     parts = []
     for number, (category, rule) in enumerate(_RULES.items()):
         rows = np.flatnonzero(on_core & ops.of_kinds(rule))
-        spans = [key[rows], ops.start_ps[rows], ops.duration_ps[rows]]
+        spans = [of.take(rows) for of in (key, ops.start_ps, ops.duration_ps)]
         if category == "collective" and not transfers.is_empty():
             flights = transfers.filter(pl.col("duration_ps") > 0)
             place = np.searchsorted(devices, flights["device_id"].to_numpy())
@@ -64,8 +64,8 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
         {
             "device_id": pl.Series(devices[place[order]], dtype=pl.Int64),
             "category": pl.Series(list(_RULES), dtype=_CATEGORIES).gather(which[order]),
-            "start_ps": start[order],
-            "duration_ps": duration[order],
+            "start_ps": start.take(order),
+            "duration_ps": duration.take(order),
         }
     )
     return pl.concat([intervals, steps.distinct[step[order]]], how="horizontal")

@@ -24,8 +24,8 @@ def launch_spans(ops: PlacedOps) -> pl.DataFrame:
         device_id, request, step, phase, start_ps, end_ps; what is in no launch is a row too.
     """
     rows = np.flatnonzero(ops.of_kinds(pl.col("category") != "control"))
-    device, launch, start = ops.device_id[rows], ops.launch[rows], ops.start_ps[rows]
-    end = start + ops.duration_ps[rows]
+    device, launch, start = (each.take(rows) for each in (ops.device_id, ops.launch, ops.start_ps))
+    end = start + ops.duration_ps.take(rows)
     first = starts_of_runs(device, launch)
     spans = (
         pl.DataFrame(
@@ -65,15 +65,19 @@ def _split(steps: pl.DataFrame, busy: pl.DataFrame) -> tuple[pl.DataFrame, Merge
     """(device_steps, the merged times in which any of the classes runs)."""
     number, start, duration, of_interval = inside_windows(steps, busy)
     category = busy["category"]
-    kinds = {name: (category == name).to_numpy()[of_interval] for name in _CLASSES}
-    alone = {name: _sums(number[of], duration[of], steps.height) for name, of in kinds.items()}
+    kinds = {name: (category == name).to_numpy().take(of_interval) for name in _CLASSES}
+    alone = {}
+    for name, mask in kinds.items():
+        of = np.flatnonzero(mask)
+        alone[name] = _sums(number.take(of), duration.take(of), steps.height)
     reached = np.zeros(len(number), np.bool_)
-    merged = (number[reached], start[reached], duration[reached])
+    merged = (number[:0], start[:0], duration[:0])
     unions = []  # time in which one of the classes up to this one runs
-    for of in kinds.values():
-        if of.any():
-            reached = reached | of
-            merged = merge_spans(number[reached], start[reached], duration[reached])
+    for mask in kinds.values():
+        if mask.any():
+            reached |= mask
+            rows = np.flatnonzero(reached)
+            merged = merge_spans(*(each.take(rows) for each in (number, start, duration)))
         unions.append(_sums(merged[0], merged[2], steps.height))
     _, to_transfer, to_copy, to_wait = unions
     split = steps.drop("number", "end_ps").with_columns(

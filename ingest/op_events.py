@@ -71,4 +71,4 @@ def number_keys(keys: Integers, bound: int) -> tuple[Integers, Integers]:
     present = np.zeros(bound, bool)
     present[keys] = True
     places = np.cumsum(present) - 1
-    return np.flatnonzero(present), places[keys]
+    return np.flatnonzero(present), places.take(keys)

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xlahouse.ingest.arrow_arrays import constant
+from xlahouse.ingest.arrow_arrays import constant, gathered
 from xlahouse.ingest.parquet_sink import ROW_GROUP
 from xlahouse.ingest.placed_ops import OF_LAUNCH, PlacedOps
 from xlahouse.ingest.schema import BY_NAME
@@ -71,23 +71,28 @@ class _Values:
     @classmethod
     def of(cls, values: pl.Series, kind: pa.DataType) -> _Values:
         missing = values.is_null().to_numpy() if values.null_count() else None
-        if not pa.types.is_string(kind):
-            filled = values.cast(pl.Boolean) if pa.types.is_boolean(kind) else values
-            numbers = filled.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy()
-            return cls(kind, numbers.astype(kind.to_pandas_dtype(), copy=False), missing)
-        texts = values.cast(pl.String)
-        words = texts.unique(maintain_order=True).drop_nulls()
-        places = texts.cast(pl.Enum(words)).to_physical().cast(pl.Int32).fill_null(0)
-        return cls(kind, places.to_numpy(), missing, pa.array(words.to_list(), kind))
+        if missing is not None and missing.all():
+            return cls(kind, np.zeros(0, np.bool_), missing)
+        if pa.types.is_string(kind):
+            texts = values.cast(pl.String)
+            words = texts.unique(maintain_order=True).drop_nulls()
+            places = texts.cast(pl.Enum(words)).to_physical().cast(pl.Int32)
+            return cls(kind, _filled(places), missing, pa.array(words.to_list(), kind))
+        numbers = _filled(values.cast(pl.Boolean) if pa.types.is_boolean(kind) else values)
+        return cls(kind, numbers.astype(kind.to_pandas_dtype(), copy=False), missing)
 
     def at(self, rows: NDArray[np.int64]) -> pa.Array:
         """The values of rows, texts as a dictionary."""
         if self.missing is not None and self.missing.all():
             return pa.nulls(len(rows), self.kind)
-        missing = None if self.missing is None else self.missing[rows]
-        if missing is not None and not missing.any():
-            missing = None
-        array = pa.array(self.numbers[rows], mask=missing)
         if self.words is None:
-            return array
-        return pa.DictionaryArray.from_arrays(array, self.words, safe=False)
+            return gathered(self.numbers, rows, self.missing, self.kind)
+        places = gathered(self.numbers, rows, self.missing, pa.int32())
+        return pa.DictionaryArray.from_arrays(places, self.words, safe=False)
+
+
+def _filled(values: pl.Series) -> NDArray[Any]:
+    """The values, with any in place of NULL."""
+    if values.null_count():
+        values = values.fill_null(False if values.dtype == pl.Boolean else 0)
+    return values.to_numpy()

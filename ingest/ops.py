@@ -53,7 +53,7 @@ def finish_ops(
     kinds, kind = _kinds_by_launch(ops, launches, launch, bool(schedule.stage_of))
     kinds = place_in_pipeline(_decided(kinds, facts), schedule)
     lines = kinds["line"].rank("dense").fill_null(0).to_numpy().astype(np.int64)
-    line = lines[kind]
+    line = lines.take(kind)
     if len(first) > 1:
         device = np.repeat(np.arange(len(first)), np.diff(first, append=len(device_id)))
         line += device * (lines.max(initial=0) + 1)
@@ -102,9 +102,10 @@ def _launch_rows(ops: OpEvents, launches: pl.DataFrame) -> Integers:
         latest = np.repeat(
             np.arange(low - 1, high), np.diff(begins, prepend=0, append=last - first)
         )
-        inside = latest >= low
-        inside[inside] = starts[first:last][inside] < until[latest[inside]]
-        found[free[first:last][inside]] = latest[inside]
+        later = np.flatnonzero(latest >= low)
+        of = latest.take(later)
+        inside = np.flatnonzero(starts[first:last].take(later) < until.take(of))
+        found[free[first:last].take(later.take(inside))] = of.take(inside)
     return found
 
 
@@ -137,7 +138,7 @@ def _kinds_by_launch(
     codes = programs.join(distinct, on=both, how="left", nulls_equal=True, maintain_order="left")
     open_kind = ops.kinds.select(pl.any_horizontal(pl.col("program_id", "module").is_null()))
     of_launch = np.append(codes["code"].to_numpy().astype(np.int64) + 1, 0)  # row -1: no launch
-    code = np.where(open_kind.to_series().to_numpy()[kind], of_launch[launch], 0)
+    code = np.where(open_kind.to_series().to_numpy().take(kind), of_launch.take(launch), 0)
     width, key = distinct.height + 1, kind
     key = key * width + code
     devices = ops.events["device_id"].unique().sort()

@@ -36,7 +36,9 @@ class PlacedOps:
 
     def of_kinds(self, chosen: pl.Expr) -> Mask:
         """Which events are of the kinds that an expression over the kinds is true for."""
-        mask: Mask = self.kinds.select(chosen.fill_null(False)).to_series().to_numpy()[self.kind]
+        mask: Mask = (
+            self.kinds.select(chosen.fill_null(False)).to_series().to_numpy().take(self.kind)
+        )
         return mask
 
     def rows(self, mask: Mask) -> pl.DataFrame:
@@ -44,24 +46,25 @@ class PlacedOps:
         at = np.flatnonzero(mask)
         events = pl.DataFrame(
             {
-                "device_id": self.device_id[at],
-                "start_ps": self.start_ps[at],
-                "duration_ps": self.duration_ps[at],
-                "self_ps": self.self_ps[at],
+                "device_id": self.device_id.take(at),
+                "start_ps": self.start_ps.take(at),
+                "duration_ps": self.duration_ps.take(at),
+                "self_ps": self.self_ps.take(at),
             }
         )
-        of_launch = self.launches[self.launch[at]]
+        of_launch = self.launches[self.launch.take(at)]
         return pl.concat(
-            [events, self.kinds.drop("device_id")[self.kind[at]], of_launch], how="horizontal"
+            [events, self.kinds.drop("device_id")[self.kind.take(at)], of_launch], how="horizontal"
         )
 
     def places(self, mask: Mask) -> pl.DataFrame:
         """device_id, launch and start_ps of the chosen events."""
+        at = np.flatnonzero(mask)
         return pl.DataFrame(
             {
-                "device_id": self.device_id[mask],
-                "launch": self.launches["launch"].gather(self.launch[mask]),
-                "start_ps": self.start_ps[mask],
+                "device_id": self.device_id.take(at),
+                "launch": self.launches["launch"].gather(self.launch.take(at)),
+                "start_ps": self.start_ps.take(at),
             }
         )
 

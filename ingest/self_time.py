@@ -20,15 +20,15 @@ def self_times(line: Integers, start_ps: Integers, duration_ps: Integers) -> Int
     rows = np.flatnonzero(duration_ps > 0)
     if not len(rows):
         return own
-    small = line[rows].astype(np.uint16 if line.max() < 1 << 16 else np.int64)
-    rows = rows[np.argsort(small, kind="stable")]
-    bounds = np.flatnonzero(np.diff(line[rows])) + 1
+    small = line.take(rows).astype(np.uint16 if line.max() < 1 << 16 else np.int64)
+    rows = rows.take(np.argsort(small, kind="stable"))
+    bounds = np.flatnonzero(np.diff(line.take(rows))) + 1
     for of_line in np.split(rows, bounds):
-        starts = start_ps[of_line]
-        ends = starts + duration_ps[of_line]
+        starts = start_ps.take(of_line)
+        ends = starts + duration_ps.take(of_line)
         if not _is_ordered(starts, ends):
             order = np.lexsort((-ends, starts))
-            of_line, starts, ends = of_line[order], starts[order], ends[order]
+            of_line, starts, ends = (each.take(order) for each in (of_line, starts, ends))
         if (starts[1:] < ends[:-1]).any():
             own[of_line] = _own_times(starts, ends)
     return own
@@ -56,8 +56,9 @@ def _own_times(starts: Integers, ends: Integers) -> Integers:
     while True:
         parent = _parents(starts, ends)
         inside = np.flatnonzero(parent >= 0)
-        above = parent[inside]
-        crosses = (ends[inside] > ends[above]) & (starts[inside] < ends[above])
+        above = parent.take(inside)
+        end_above = ends.take(above)
+        crosses = (ends.take(inside) > end_above) & (starts.take(inside) < end_above)
         if not crosses.any():
             break
         np.minimum.at(ends, above[crosses], starts[inside[crosses]])
@@ -65,7 +66,7 @@ def _own_times(starts: Integers, ends: Integers) -> Integers:
         rows, starts, ends = rows[lasting], starts[lasting], ends[lasting]
     lengths = ends - starts
     own[rows] = lengths
-    np.subtract.at(own, rows[above], lengths[inside])
+    np.subtract.at(own, rows.take(above), lengths.take(inside))
     return own
 
 
@@ -75,8 +76,8 @@ def _parents(starts: Integers, ends: Integers) -> Integers:
     depth = np.arange(len(starts)) - np.searchsorted(np.sort(ends), starts, side="right")
     parent = np.full(len(starts), -1)
     by_depth = np.argsort(depth, kind="stable")
-    above, *levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+    above, *levels = np.split(by_depth, np.flatnonzero(np.diff(depth.take(by_depth))) + 1)
     for level in levels:
-        parent[level] = above[np.searchsorted(above, level) - 1]
+        parent[level] = above.take(np.searchsorted(above, level) - 1)
         above = level
     return parent

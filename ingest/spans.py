@@ -32,7 +32,8 @@ def merge_spans(
     begins = np.concatenate(([True], ~same | (start[1:] > latest[:-1])))
     first = np.flatnonzero(begins)
     last = np.concatenate((first[1:], [len(key)])) - 1
-    return key[first], start[first], latest[last] - start[first]
+    begin = start.take(first)
+    return key.take(first), begin, latest.take(last) - begin
 
 
 def _running_latest(key: Integers, end: Integers) -> Integers:
@@ -45,7 +46,7 @@ def _running_latest(key: Integers, end: Integers) -> Integers:
     rank[by_end] = np.arange(len(end))
     number = np.concatenate(([0], np.cumsum(key[1:] != key[:-1])))
     reached = np.maximum.accumulate(number * len(end) + rank) - number * len(end)
-    latest: Integers = end[by_end[reached]]
+    latest: Integers = end.take(by_end.take(reached))
     return latest
 
 
@@ -68,8 +69,16 @@ def in_order(
     step = np.diff(number)
     if ((step < 0) | ((step == 0) & (np.diff(start_ps) < 0))).any():
         order = np.lexsort((start_ps, number))
-        return number[order], other[order], start_ps[order]
+        return number.take(order), other.take(order), start_ps.take(order)
     return number, other, start_ps
+
+
+def filled(numbers: pl.Series, unknown: int) -> Integers:
+    """The numbers of a column, with one in place of NULL."""
+    nulls = numbers.null_count()
+    if nulls == len(numbers):
+        return np.full(nulls, unknown)
+    return (numbers.fill_null(unknown) if nulls else numbers).to_numpy()
 
 
 def span_of(table: pl.DataFrame) -> tuple[int, int] | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from xlahouse.ingest.spans import starts_of_runs
 
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
 
@@ -77,11 +80,8 @@ class Stats:
     def _chosen(self, name: str) -> pl.Series:
         """Which rows are stats of this name."""
         found = self.rows["metadata_id"]
-        first, *more = self._ids.get(name) or [None]
-        chosen = found == first if first is not None else pl.Series(np.zeros(len(found), np.bool_))
-        for stat_id in more:
-            chosen = chosen | (found == stat_id)
-        return chosen
+        masks = [found == stat_id for stat_id in self._ids.get(name, ())]
+        return reduce(or_, masks) if masks else pl.Series(np.zeros(len(found), np.bool_))
 
     def _referred(self, chosen: pl.Series) -> pl.Series:
         """The texts that these rows refer to."""
@@ -94,9 +94,11 @@ class Stats:
 
     def _column(self, name: str, chosen: pl.Series, values: pl.Series) -> pl.DataFrame:
         rows = pl.DataFrame([self.rows["owner"].filter(chosen), values.alias(name)])
-        if rows.height < 2 or (np.diff(rows["owner"].to_numpy()) > 0).all():
-            return rows  # each once and in order, as profilers write them
-        return rows.unique("owner", keep="first").sort("owner")
+        owner = rows["owner"].to_numpy()
+        if (np.diff(owner) > 0).all():
+            return rows  # each once and in order, as profilers write events
+        order = np.argsort(owner, kind="stable")
+        return rows[order.take(starts_of_runs(owner.take(order)))]
 
     def as_json(self, owners: pl.Series) -> pl.DataFrame:
         """(owner, args): all stats of each of these owners as a JSON object."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from xlahouse.ingest.spans import Integers, merge_spans, starts_of_runs
+from xlahouse.ingest.spans import Integers, filled, merge_spans, starts_of_runs
 
 STEP = ["device_id", "request", "step"]
 Merged = tuple[Integers, Integers, Integers]  # number of the window, start, length
@@ -36,25 +36,27 @@ def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> Inside:
         intervals: device_id, request, step, start_ps, duration_ps.
     """
     # Intervals come in order, so that those of a step mostly stand together: steps are looked up once a run.
-    first = starts_of_runs(*(intervals[name].fill_null(_NULL).to_numpy() for name in STEP))
+    first = starts_of_runs(*(filled(intervals[name], _NULL) for name in STEP))
     window = steps.select(*STEP, "number", from_ps="start_ps", to_ps="end_ps")
     runs = intervals.select(STEP)[first].join(
         window, on=STEP, how="left", nulls_equal=True, maintain_order="left"
     )
     number, opens, closes = (
-        runs[name].cast(pl.Int64).fill_null(0).to_numpy() for name in ("number", "from_ps", "to_ps")
+        filled(runs[name].cast(pl.Int64), 0) for name in ("number", "from_ps", "to_ps")
     )
     run = np.repeat(np.arange(len(first)), np.diff(first, append=intervals.height))
     start, duration = (intervals[name].to_numpy() for name in ("start_ps", "duration_ps"))
-    end = np.minimum(start + duration, closes[run])  # of a step without a window, before it starts
-    start = np.maximum(start, opens[run])
+    end = np.minimum(
+        start + duration, closes.take(run)
+    )  # of a step without a window, before it starts
+    start = np.maximum(start, opens.take(run))
     inside = end > start
     if not inside.all():
         of = np.flatnonzero(inside)
-        start, end, run = start[of], end[of], run[of]
+        start, end, run = (each.take(of) for each in (start, end, run))
     else:
         of = np.arange(len(start))
-    return Inside(number[run], start, end - start, of)
+    return Inside(number.take(run), start, end - start, of)
 
 
 def busy_stretches(steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame) -> pl.DataFrame:
@@ -68,20 +70,23 @@ def busy_stretches(steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame) ->
     number, at, length, what, opened = _points(steps, busy, launches)
     place = np.arange(len(number))
     base = np.maximum.accumulate(np.where(what <= _BUSY, place, 0))  # a stretch, or the start
-    gap_start = at[base] + length[base]
+    gap_start = (at + length).take(base)
     # Of a busy row, and of a start, it is the row before that the idle time is measured from.
     before = np.concatenate(([0], gap_start[:-1]))
     gap_start = np.where(what <= _BUSY, before, gap_start)
     idle = at - np.maximum(gap_start, np.concatenate(([0], at[:-1])))
     idle[(what == _START) | (idle < 0)] = 0
     ends = np.where((what == _BUSY) | (what == _END), place, len(place) - 1)
-    gap_end = at[np.minimum.accumulate(ends[::-1])[::-1]]
+    gap_end = at.take(np.minimum.accumulate(ends[::-1])[::-1])
     followed = np.concatenate(((what[1:] == _BUSY) & (at[1:] == at[:-1]), [False]))
-    kept = (idle > 0) | (what == _BUSY) | ((what == _START) & ~followed)
+    kept = np.flatnonzero((idle > 0) | (what == _BUSY) | ((what == _START) & ~followed))
     open_launches = np.cumsum(opened) - opened
     return _rows(
         steps,
-        *(each[kept] for each in (number, at, length, idle, gap_start, gap_end, open_launches)),
+        *(
+            each.take(kept)
+            for each in (number, at, length, idle, gap_start, gap_end, open_launches)
+        ),
     )
 
 
@@ -139,4 +144,6 @@ def _points(
     what = np.repeat([_START, _BUSY, _END, _EDGE, _EDGE], counts)
     opens = np.repeat([0, 0, 0, 1, -1], counts)
     order = np.lexsort((what, at, number))
-    return number[order], at[order], length[order], what[order], opens[order]
+    parts = (each.take(order) for each in (number, at, length, what, opens))
+    number, at, length, what, opens = parts
+    return number, at, length, what, opens

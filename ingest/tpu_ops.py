@@ -44,11 +44,12 @@ def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:
     core = decode_by_line(plane, _FLOATS)
     kinds, kind = _kinds(plane, core)
     is_op = ~((kinds["line"] == TRACE_ME) & ~kinds["name"].is_in(WAITS).fill_null(False)).to_numpy()
-    mine = is_op[kind]
+    mine = is_op.take(kind)
     good = mine & _in_time(core.start_ps) & _in_time(core.duration_ps)
     start, duration = core.start_ps, core.duration_ps
     if not good.all():
-        kind, start, duration = kind[good], start[good], duration[good]
+        rows = np.flatnonzero(good)
+        kind, start, duration = (each.take(rows) for each in (kind, start, duration))
     events = pl.DataFrame(
         {"kind": kind.astype(np.uint32), "start_ps": start, "duration_ps": duration}
     ).with_columns(device_id=pl.lit(device_id, pl.Int64))
@@ -89,7 +90,7 @@ def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int
         table = np.full(bound + 1, absent)
         table[ids - least] = np.arange(absent)
         near = (wanted >= least) & (wanted < least + bound)
-        return table[wanted - least if near.all() else np.where(near, wanted - least, bound)]
+        return table.take(wanted - least if near.all() else np.where(near, wanted - least, bound))
     place = np.searchsorted(ids, wanted)
     known = place < absent
     known[known] = ids[place[known]] == wanted[known]
@@ -154,7 +155,10 @@ def _coverage(
     refused: NDArray[np.bool_],
 ) -> pl.DataFrame:
     size = int(plane.lines["line"].max() or 0) + 1  # type: ignore[arg-type]
-    counts = [np.bincount(core.line[chosen], minlength=size) for chosen in (written, refused)]
+    counts = [
+        np.bincount(core.line.take(np.flatnonzero(chosen)), minlength=size)
+        for chosen in (written, refused)
+    ]
     rows = []
     for line, name in plane.lines.select("line", "name").rows():
         for table, count in zip(("ops", None), counts, strict=True):
