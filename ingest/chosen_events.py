@@ -54,7 +54,12 @@ class ChosenEvents:
         event, line, start, duration, place = map(np.concatenate, columns)
         kinds, lines = self.plane.metadata.sort("metadata_id"), self.plane.lines.sort("line")
         at = np.searchsorted(lines["line"].to_numpy(), line)
-        times = {"event": event, "line": line, "start_ps": start, "duration_ps": duration}
+        times = {
+            "event": event,
+            "line": line.astype(np.int64),
+            "start_ps": start,
+            "duration_ps": duration,
+        }
         events = pl.concat(
             [pl.DataFrame(times), pl.concat([kinds, kinds.clear(1)])[place]], how="horizontal"
         ).with_columns(thread=lines["name"].gather(at))

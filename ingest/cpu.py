@@ -6,6 +6,8 @@ so the devices are marked `inferred`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -13,17 +15,26 @@ from numpy.typing import NDArray
 from xlahouse.ingest import frames
 from xlahouse.ingest.cpu_chain import Placement, place_acts
 from xlahouse.ingest.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
+from xlahouse.ingest.decoded_lines import DecodedLines
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
 
+# Of planes that take no more in the file, what is decoded is kept for host_events: two to three times that.
+KEPT_BYTES = 256 << 20
 
-def read_cpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents | None:
+
+def read_cpu_plane(
+    plane: Plane, source: str, host: str | None, seen: Callable[[], None] = lambda: None
+) -> PlaneEvents | None:
     """A host plane whose threads ran virtual devices: ops and launches, and how to read all else.
 
-    None where they ran none.
+    None where they ran none. `seen` is called when its bytes have been read, before most memory is needed.
     """
-    events = read_cpu_events(plane, host)
+    decoded: DecodedLines = {}
+    small = sum(map(len, plane.payloads)) <= KEPT_BYTES
+    events = read_cpu_events(plane, host, decoded if small else None)
+    seen()
     if events is None:
         return None
     placement = place_acts(events)
@@ -45,7 +56,7 @@ def read_cpu_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents |
         ],
         ops=ops.pipe(frames.conform, frames.OPS),
         launches=_launches(ops),
-        host_pieces=HostPieces(plane, host, elsewhere=_by_line(events, in_ops)),
+        host_pieces=HostPieces(plane, host, elsewhere=_by_line(events, in_ops), decoded=decoded),
         markers=events.markers,
         coverage=_coverage(events, in_ops["line"].to_numpy(), source),
         issues=[

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from xlahouse.ingest import frames
 from xlahouse.ingest.ahead import made_ahead
 from xlahouse.ingest.chosen_events import ChosenEvents, Found
+from xlahouse.ingest.decoded_lines import DecodedLines
 from xlahouse.ingest.event_chunks import EventChunk, Mask, chunks, kinds_where
 from xlahouse.ingest.host import MARKER, marker_rows
 from xlahouse.ingest.line_counts import LineCounts
@@ -66,9 +65,10 @@ class Marks:
     opens: NDArray[np.bool_]
 
     @classmethod
-    def joined(cls, parts: Sequence[Marks]) -> Marks:
-        """Marks of lines that follow one another."""
+    def joined(cls, parts: list[Marks]) -> Marks:
+        """Marks of lines that follow one another; the parts go, as they take as much memory again."""
         marks = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _MARK))
+        parts.clear()
         step = np.diff(marks.line)
         if ((step > 0) | ((step == 0) & (np.diff(marks.start_ps) >= 0))).all():
             return marks
@@ -98,12 +98,15 @@ class CpuEvents:
     counts: LineCounts
 
 
-def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
+def read_cpu_events(
+    plane: Plane, host: str | None, keep: DecodedLines | None = None
+) -> CpuEvents | None:
     """What tells where the ops of a plane ran; None where none of its events names an op.
 
     Args:
         plane: the plane; at least one line.
         host: its host.
+        keep: where large lines go once they are decoded; None: nowhere.
 
     Raises:
         DecodeError: a line is damaged.
@@ -113,7 +116,7 @@ def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
     counts, acts = LineCounts.of(plane), ChosenEvents(plane, _STATS)
     look = partial(_look_through, _kinds(plane), kinds_where(plane, MARKER), host)
     records, edges, markers = [], [], []
-    for found in made_ahead(look, chunks(plane)):
+    for found in made_ahead(look, chunks(plane, keep)):
         counts.add(found.chunk)
         acts.add(found.chunk, found.chosen, found.stats)
         records.append(found.records)
@@ -121,14 +124,10 @@ def read_cpu_events(plane: Plane, host: str | None) -> CpuEvents | None:
         markers.append(found.markers)
     if "op" not in acts.values:
         return None
-    with ThreadPoolExecutor(2) as pool:
-        marks = pool.map(Marks.joined, (records, edges))
-        in_order = acts.frame().sort("start_ps", "event")
-    joined_records, joined_edges = marks
     return CpuEvents(
-        records=joined_records,
-        edges=joined_edges,
-        acts=in_order,
+        records=Marks.joined(records),
+        edges=Marks.joined(edges),
+        acts=acts.frame().sort("start_ps", "event"),
         markers=frames.stack(markers, frames.MARKERS),
         counts=counts,
     )

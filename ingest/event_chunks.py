@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xlahouse.ingest.ahead import made_ahead
-from xlahouse.ingest.core_events import CoreEvents, decode_core
+from xlahouse.ingest.core_events import CoreEvents
 from xlahouse.ingest.decode import decode
+from xlahouse.ingest.decoded_lines import DecodedLines, decoded_lines
 from xlahouse.ingest.frames import LATEST_PS
 from xlahouse.ingest.stat_bytes import (
     MOST_IDS,
@@ -30,8 +30,6 @@ from xlahouse.ingest.xspace import Plane
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-CHUNK_EVENTS = 1 << 17
-CHUNK_BYTES = 4 << 20  # small lines are decoded together, and lines of one name
 
 
 @dataclass(frozen=True)
@@ -176,57 +174,25 @@ def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:
     return mask
 
 
-def chunks(plane: Plane) -> Iterator[EventChunk]:
+def chunks(
+    plane: Plane, keep: DecodedLines | None = None, known: DecodedLines | None = None
+) -> Iterator[EventChunk]:
     """All events of a plane, line after line; lines are decoded while those before them are used.
+
+    Args:
+        plane: the plane.
+        keep: where large lines go once they are decoded; None: nowhere.
+        known: lines that need not be decoded; those that come are no longer there.
 
     Raises:
         DecodeError: a line is damaged.
     """
     metadata = plane.metadata.sort("metadata_id")
     first = 0
-    for part, cores in made_ahead(_decoded, _parts(plane)):
+    for part, cores in decoded_lines(plane, keep, known):
         for core in cores:
             yield EventChunk(part, first, core, metadata)
             first += len(core.line)
-
-
-def _parts(plane: Plane) -> Iterator[Plane]:
-    """The plane some lines at a time: small ones together, and lines of one name."""
-    names = [*plane.lines["name"], None]
-    start = held = 0
-    for number, line in enumerate(plane.payloads, start=1):
-        held += len(line)
-        full = held >= CHUNK_BYTES and names[number] != names[number - 1]
-        if full or number == len(plane.payloads):
-            lines = slice(start, number)
-            yield replace(plane, lines=plane.lines[lines], payloads=plane.payloads[lines])
-            start, held = number, 0
-
-
-def _decoded(part: Plane) -> tuple[Plane, list[CoreEvents]]:
-    return part, list(_cut(decode_core(part)))
-
-
-def _cut(core: CoreEvents) -> Iterator[CoreEvents]:
-    """Few events at a time, so that what is made of them stays near; all where they are not in order."""
-    size = len(core.line)
-    step = np.diff(core.line)
-    if size <= CHUNK_EVENTS or ((step == 0) & (np.diff(core.start_ps) < 0)).any():
-        yield core
-        return
-    for begin in range(0, size, CHUNK_EVENTS):
-        part = slice(begin, begin + CHUNK_EVENTS)
-        first, last = (
-            core.stat_ends[n - 1] if n else 0 for n in (begin, min(begin + CHUNK_EVENTS, size))
-        )
-        yield CoreEvents(
-            line=core.line[part],
-            metadata_id=core.metadata_id[part],
-            start_ps=core.start_ps[part],
-            duration_ps=core.duration_ps[part],
-            stats=core.stats[first:last],
-            stat_ends=core.stat_ends[part] - first,
-        )
 
 
 def places_of(wanted: NDArray[Any], ids: Integers) -> Integers:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xlahouse.ingest import frames
 from xlahouse.ingest.ahead import made_ahead
 from xlahouse.ingest.arrow_arrays import arrow_array
+from xlahouse.ingest.decoded_lines import DecodedLines
 from xlahouse.ingest.event_args import ArgsWriter, StatNames
 from xlahouse.ingest.event_chunks import EventChunk, chunks
 from xlahouse.ingest.op_events import number_keys
@@ -41,7 +42,7 @@ class HostPieces:
 
     plane: the plane. host: its host. prefix: what stands before the name of a line. elsewhere:
     line -> places on it of the events that are rows of other tables. later_ps: what is added to starts.
-    done: called when all are read.
+    decoded: lines that need not be decoded, which go as they are read. done: called when all are read.
     """
 
     plane: Plane
@@ -49,6 +50,7 @@ class HostPieces:
     prefix: str = ""
     elsewhere: Mapping[int, Integers] = field(default_factory=dict)
     later_ps: int = 0
+    decoded: DecodedLines = field(default_factory=dict)
     done: Callable[[], None] = lambda: None
 
     def shifted(self, delta_ps: int) -> HostPieces:
@@ -72,7 +74,7 @@ class HostPieces:
             later_ps=self.later_ps,
         )
         seen = dict[int, int]()
-        chosen = ((chunk, self._rows(chunk, seen)) for chunk in chunks(plane))
+        chosen = ((chunk, self._rows(chunk, seen)) for chunk in chunks(plane, known=self.decoded))
         for pieces in made_ahead(reading.pieces, chosen):
             yield from pieces
         self.done()

@@ -168,8 +168,11 @@ def _is_current(store: Store, known: dict[str, Any]) -> bool:
 
 def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceFormatError]]:
     """(files that could be read, errors of the others)."""
-    files, refused = [], []
+    files: list[FileEvents] = []
+    refused: list[TraceFormatError] = []
     for source in sources:
+        for file in files:  # so that no more than one holds its events
+            file.forget_decoded()
         raw = trace_bytes(source.path, mapped=source.path.endswith(XPLANE))
         try:
             files.append(read_trace(raw, source.path))

@@ -42,6 +42,12 @@ class FileEvents:
     profile_start_ns: int | None = None
     format: str = "xplane"  # or "chrome"
 
+    def forget_decoded(self) -> None:
+        """Let go of what was decoded ahead of its use, which is decoded again."""
+        for plane in self.planes:
+            if plane.host_pieces is not None:
+                plane.host_pieces.decoded.clear()
+
 
 def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     """Read an xplane file.
@@ -76,7 +82,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
         release(raw)  # else the file would be in memory by the end
         plane = opened.plane
         try:
-            events = _read_plane(opened, read, virtual, calls)
+            events = _read_plane(opened, read, virtual, calls, partial(release, raw))
             if events is not None:
                 read.planes.append(_put_off(events, sum(map(len, plane.payloads)), raw))
         except DecodeError as error:
@@ -184,8 +190,13 @@ def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCal
 
 
 def _read_plane(
-    opened: Opened, read: FileEvents, virtual: bool, calls: HostCalls
+    opened: Opened,
+    read: FileEvents,
+    virtual: bool,
+    calls: HostCalls,
+    seen: Callable[[], None],
 ) -> PlaneEvents | None:
+    """What a plane holds; `seen` is called where its bytes are no longer needed, though it is not done."""
     plane = opened.plane
     if plane.name == METADATA_PLANE:
         for program in hlo.programs_of_plane(plane):
@@ -207,7 +218,7 @@ def _read_plane(
         return gpu.read_gpu_plane(plane, read.path, read.host, calls)
     if plane.name != host.HOST_PLANE:
         return host.read_unknown_plane(plane, read.path, read.host)
-    ran = cpu.read_cpu_plane(plane, read.path, read.host) if virtual else None
+    ran = cpu.read_cpu_plane(plane, read.path, read.host, seen) if virtual else None
     return ran or host.read_host_plane(plane, read.path, read.host)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import polars as pl
 
 from tests.ingest.build import PlaneBuilder, space
-from tests.ingest.traces import host_event_rows
-from xlahouse.ingest.read import read_xplane
+from tests.ingest.traces import host_event_rows, write
+from xlahouse.ingest import decoded_lines
+from xlahouse.ingest.read import FileEvents, read_xplane
+from xlahouse.ingest.run import ingest_paths
 
 LISTENER = "ThreadpoolListener::"
 WAIT = "ThunkExecutor::Execute (wait for completion)"
@@ -201,3 +203,25 @@ def test_closures_that_announce_one_another_in_a_circle_end():
     plane = host.read()
     assert plane.ops["op"].to_list() == ["dot"]
     assert {(i.code, i.count) for i in plane.issues} >= {("device_unknown", 1)}
+
+
+def test_only_the_file_read_last_keeps_what_it_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoded_lines, "CHUNK_BYTES", 1)
+    kept = []
+    forget = FileEvents.forget_decoded
+
+    def forgotten(read):
+        kept.append(sum(len(plane.host_pieces.decoded) for plane in read.planes))
+        forget(read)
+        assert not any(plane.host_pieces.decoded for plane in read.planes)
+
+    monkeypatch.setattr(FileEvents, "forget_decoded", forgotten)
+    for name in ("a", "b"):
+        host = Host()
+        launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+        host.op("pool-c", "dot", 151, 5, 10)
+        write(tmp_path / f"{name}.xplane.pb", space(host.built.plane, hostnames=(name,)))
+    (result,) = ingest_paths([str(tmp_path)], str(tmp_path / "wh"), name="both")
+    assert kept
+    assert all(kept)
+    assert result.rows["host_events"] > 0

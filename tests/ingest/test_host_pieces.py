@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import host_event_rows, rows, write
-from xlahouse.ingest import event_chunks, host_pieces
+from xlahouse.ingest import decoded_lines, host_pieces
 from xlahouse.ingest.decode import DecodeError
 from xlahouse.ingest.event_chunks import chunks
 from xlahouse.ingest.host_pieces import HostPieces
@@ -168,7 +168,7 @@ def test_events_come_by_thread_and_start(monkeypatch):
         ("b", "late", 9000),
     ]
     for size in (1, 4 << 20):  # a line at a time, and all at once
-        monkeypatch.setattr(event_chunks, "CHUNK_BYTES", size)
+        monkeypatch.setattr(decoded_lines, "CHUNK_BYTES", size)
         for length in (1, 2, 100):
             monkeypatch.setattr(host_pieces, "ROWS", length)
             tables = list(HostPieces(plane, "h").tables())
@@ -229,6 +229,50 @@ def test_a_long_line_comes_in_parts(monkeypatch):
     whole = HostPieces(plane, "h", elsewhere={0: np.array([2, 3, 7])})
     wanted = [(at * 1000, f'{{"_p":{at}}}' if at % 3 else None) for at in (0, 1, 4, 5, 6, 8, 9)]
     for size in (1, 3, 4, 10, 1000):
-        monkeypatch.setattr(event_chunks, "CHUNK_EVENTS", size)
+        monkeypatch.setattr(decoded_lines, "CHUNK_EVENTS", size)
         assert whole.frame().select("start_ps", "args").rows() == wanted
         assert [chunk.first for chunk in chunks(plane)] == list(range(0, 10, size))
+
+
+def test_lines_that_were_decoded_once_are_taken(monkeypatch):
+    built = PlaneBuilder("/host:CPU")
+    for name, count in (("z", 1), ("long", 20), ("a", 1)):
+        line = built.line(name)
+        for at in range(count):
+            built.event(line, "e", at * 1000, 500, k=at)
+    plane = decode_plane(memoryview(built.plane.SerializeToString()))
+    monkeypatch.setattr(decoded_lines, "CHUNK_BYTES", 100)  # short lines take about 30
+    monkeypatch.setattr(decoded_lines, "CHUNK_EVENTS", 7)
+    kept = {}
+    assert [chunk.first for chunk in chunks(plane, keep=kept)] == [0, 1, 8, 15, 21]
+    assert list(kept) == [(1,)]
+    first, long, last = plane.payloads
+    spoiled = replace(plane, payloads=[first, memoryview(b"\xff" * len(long)), last])
+    pieces = HostPieces(spoiled, "h", decoded=kept)
+    wanted = [
+        (name, at * 1000, 500, f'{{"k":{at}}}')
+        for name, count in (("a", 1), ("long", 20), ("z", 1))
+        for at in range(count)
+    ]
+    assert pieces.frame().select("thread", "start_ps", "duration_ps", "args").rows() == wanted
+    assert not kept  # gone with their first use, so that they are in memory no longer than needed
+    with pytest.raises(DecodeError):
+        pieces.frame()
+
+
+def test_events_that_have_no_stats_or_a_large_kind_are_kept_as_they_are(monkeypatch):
+    built = PlaneBuilder("/host:CPU")
+    line = built.line("t")
+    for number in (1, 2**40):
+        entry = built.plane.event_metadata.add(key=number)
+        entry.value.id, entry.value.name = number, f"kind {number}".encode()
+        line.events.add(metadata_id=number, offset_ps=number, duration_ps=2**40)
+    plane = decode_plane(memoryview(built.plane.SerializeToString()))
+    monkeypatch.setattr(decoded_lines, "CHUNK_BYTES", 1)
+    kept = {}
+    list(chunks(plane, keep=kept))
+    (cores,) = kept.values()
+    assert sum(len(core.line) for core in cores) == 2
+    assert HostPieces(plane, "h", decoded=kept).frame().select(
+        "name", "start_ps", "duration_ps", "args"
+    ).rows() == [("kind 1", 1, 2**40, None), (f"kind {2**40}", 2**40, 2**40, None)]
