@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from xlahouse.ingest import shapes
+from xlahouse.ingest.groups import GroupError, device_groups
 from xlahouse.ingest.hlo import Program
 
 KINDS = (
@@ -117,12 +119,38 @@ def kind_of(program: Program, transfer: Transfer) -> str:
     """METRICS, Kind: a fused all-reduce that is only sliced per device is a reduce-scatter."""
     if transfer.kind != "all-reduce" or not transfer.fused or not transfer.instructions:
         return transfer.kind
-    sliced = all(_only_sliced(program, each) for each in transfer.instructions)
+    sliced = all(
+        _only_sliced(program, each, _group_size(program, each)) for each in transfer.instructions
+    )
     return "reduce-scatter" if sliced else "all-reduce"
 
 
-def _only_sliced(program: Program, reduced: Any) -> bool:
-    """Whether each use of a fused all-reduce slices it at a place that differs between devices."""
+def _group_size(program: Program, reduced: Any) -> int | None:
+    """Members of each of its groups; None where they are not known or differ in size."""
+    try:
+        sizes = {len(group) for group in device_groups(reduced, program.assignment)}
+    except GroupError:
+        return None
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _is_share(whole: Any, part: Any, members: int | None) -> bool:
+    """Whether a slice of an array is the part of it that falls to one of so many members.
+
+    Another slice, such as one that a loop takes, is no scattering; the last member's may be padded.
+    """
+    if members is None or not (shapes.is_known(whole) and shapes.is_known(part)):
+        return True
+    dims = zip(whole.dimensions, part.dimensions, strict=False)
+    changed = [(old, new) for old, new in dims if old != new]
+    if len(changed) == 1:
+        ((old, new),) = changed
+        return bool(new == -(-old // members))
+    return math.prod(whole.dimensions) == members * math.prod(part.dimensions)
+
+
+def _only_sliced(program: Program, reduced: Any, members: int | None) -> bool:
+    """Whether each use of a fused all-reduce takes a member's share of it, at a place that is computed."""
     holder = program.computation_of(reduced)
     pending, sliced = [reduced], False
     while pending:
@@ -131,7 +159,9 @@ def _only_sliced(program: Program, reduced: Any) -> bool:
             if value.id not in user.operand_ids:
                 continue
             if user.opcode == b"dynamic-slice" and user.operand_ids[0] == value.id:
-                sliced = True
+                sliced = _is_share(value.shape, user.shape, members)
+                if not sliced:
+                    return False
             elif user.opcode in _VIEWS:
                 pending.append(user)
             else:

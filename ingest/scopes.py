@@ -8,9 +8,11 @@ from functools import cache
 from xlahouse.capture.manifest import MARKER_PREFIX
 
 # `model.layers.3.self_attn` (torch), `layers_3/attention` (flax), `blocks.3`, `layer.3`.
-_LAYER = re.compile(r"(?:^|[./_])(?:layers?|blocks?|h)[._/\[](\d+)")
+# Names are anybody's: a longer number is no index, and would fit no column.
+_NUMBER = r"([0-9]{1,9})(?![0-9])"
+_LAYER = re.compile(rf"(?:^|[./_])(?:layers?|blocks?|h)[._/\[]{_NUMBER}")
 # The scope of one tick of a stage-stacked pipeline (capture's marker grammar).
-_TICK = re.compile(rf"(?:^|[./_]){re.escape(MARKER_PREFIX)}tick\.(\d+)")
+_TICK = re.compile(rf"(?:^|[./_]){re.escape(MARKER_PREFIX)}tick\.{_NUMBER}")
 # The first that matches anywhere in the path wins: a norm inside attention is attention's.
 _COMPONENTS = (
     (

@@ -246,6 +246,31 @@ def test_a_constant_slice_makes_no_reduce_scatter(module):
     assert facts_of(module, fusion).kind == "all-reduce"
 
 
+@pytest.mark.parametrize(
+    ("groups", "taken", "kind"),
+    [
+        ([[0, 1, 2, 3]], (2, 16), "reduce-scatter"),  # a quarter of 8 rows for each of 4
+        ([[0, 1], [2, 3]], (4, 16), "reduce-scatter"),
+        ([[0, 1, 2]], (3, 16), "reduce-scatter"),  # 8 rows among 3: padded to 9
+        ([[0, 1]], (2, 8), "all-reduce"),  # a quarter for each of 2: half of it is lost
+        ([[0, 1, 2, 3]], (4, 8), "reduce-scatter"),  # halves of both dimensions for each of 4
+        ([[0, 1]], (1, 16), "all-reduce"),  # a row, as a loop takes one after the other
+        ([[0, 1, 2, 3]], (4, 16), "all-reduce"),  # half of it for each of 4: two get the same
+        ([[0, 1], [2, 3, 4]], (2, 16), "reduce-scatter"),  # sizes differ: nothing speaks against it
+    ],
+)
+def test_a_reduce_scatter_leaves_each_member_its_share(module, groups, taken, kind):
+    called = module.computation("c")
+    p = module.add(called, "p", "parameter", X)
+    index = module.add(called, "i", "parameter", shape("s32"))
+    reduced = module.add(called, "ar", "all-reduce", X, p, groups=groups)
+    module.add(called, "ds", "dynamic-slice", shape("f32", *taken), reduced, index)
+    entry = module.computation("main")
+    x = module.add(entry, "x", "parameter", X)
+    fusion = module.add(entry, "f", "fusion", shape("f32", *taken), x, calls=[called])
+    assert facts_of(module, fusion).kind == kind
+
+
 def test_an_async_fusion_that_slices_is_a_reduce_scatter(module):
     called = module.computation("c")
     p = module.add(called, "p", "parameter", X)

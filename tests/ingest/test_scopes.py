@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlahouse.ingest.scopes import component_of, layer_of
+from xlahouse.ingest.scopes import component_of, layer_of, tick_of
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,17 @@ from xlahouse.ingest.scopes import component_of, layer_of
         ("jit(f)/jit(main)/transformer/layers_3/attention/dot_general", 3, "attention"),
         ("jit(f)/jit(main)/reduce_sum", None, None),
         ("", None, None),
+        # A number that no column holds is no index; neither are the first digits of one.
+        ("model.layers.99999999999999999999/mlp/x", None, "mlp"),
+        ("model.layers.1234567890/x", None, None),
+        ("model.layers.٣/x", None, None),
     ],
 )
 def test_scope(path, layer, component):
     assert layer_of(path) == layer
     assert component_of(path) == component
+
+
+@pytest.mark.parametrize(("name", "tick"), [("7", 7), ("99999999999999999999", None)])
+def test_tick(name, tick):
+    assert tick_of(f"xlahouse.tick.{name}/model.layers.0/x") == tick
