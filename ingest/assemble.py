@@ -15,6 +15,7 @@ from xlahouse.ingest.pipeline import Schedule
 from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents, shift
 from xlahouse.ingest.rows import device_rows, typed
+from xlahouse.ingest.shared_programs import join_programs
 from xlahouse.ingest.worlds import World, move_steps, processes, split_worlds
 
 NO_PIPELINE = Schedule()
@@ -76,8 +77,8 @@ def assemble(
     devices_named = launches = 0
     for world in split_worlds(files):
         first = world.number == 0
-        planes = _planes_on_one_clock(world, epoch, issues)
-        shared = _shared(world, planes, source, schedule if first else NO_PIPELINE)
+        shared = _shared(world, _planes_on_one_clock(world, epoch, issues), source)
+        planes = shared.planes
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
         launches += _count(shared.launches)
@@ -89,6 +90,7 @@ def assemble(
             replace(
                 shared,
                 launches=known,
+                schedule=schedule if first else NO_PIPELINE,
                 tables=tables,
                 device_offset=devices_named,
                 comparable=epoch is not None or len(world.files) == 1,
@@ -166,9 +168,9 @@ def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _shared(world: World, planes: list[PlaneEvents], source: str, schedule: Schedule) -> WorldParts:
+def _shared(world: World, planes: list[PlaneEvents], source: str) -> WorldParts:
     """Launches in their steps, and what the programs say."""
-    programs = {number: p for file in world.files for number, p in file.programs.items()}
+    programs = join_programs(world.files)
     devices = [device for plane in planes for device in plane.devices]
     hosts = pl.DataFrame(
         [(device.device_id, device.host) for device in devices],
@@ -176,17 +178,25 @@ def _shared(world: World, planes: list[PlaneEvents], source: str, schedule: Sche
         orient="row",
     )
     markers = _stacked(planes, "markers", frames.MARKERS)
-    launches = finish_launches(_stacked(planes, "launches", frames.LAUNCHES), markers, hosts)
+    launches = finish_launches(_taken_launches(world, planes), markers, hosts)
     return WorldParts(
         planes=planes,
-        launches=launches.sort("device_id", "start_ps"),
+        launches=frames.by_start(launches).rechunk(),
         facts=program_facts.gather(programs.values(), source),
-        schedule=schedule,
+        schedule=NO_PIPELINE,
         tables={},
         device_offset=0,
         comparable=True,
         inferred=any(device.inferred for device in devices),
     )
+
+
+def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:
+    """Launches of all planes, which have none from now on: many devices' would be in memory twice."""
+    launches = _stacked(planes, "launches", frames.LAUNCHES)
+    for some in (planes, *(file.planes for file in world.files)):
+        some[:] = [replace(plane, launches=launches.clear()) for plane in some]
+    return launches.drop("link", "link_type")
 
 
 def _processes_of(world: World, number_of: dict[str, int]) -> dict[int, int]:

@@ -13,6 +13,7 @@ from xlahouse.ingest.decode import DecodeError
 from xlahouse.ingest.device_steps import launch_spans, split_steps
 from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.host_table import write_host_events
+from xlahouse.ingest.launches import of_devices
 from xlahouse.ingest.op_events import OpEvents, join_kinds
 from xlahouse.ingest.op_table import op_pieces
 from xlahouse.ingest.ops import finish_ops
@@ -102,7 +103,8 @@ def finish_planes(
     coverage = frames.stack([plane.coverage for plane in whole], frames.COVERAGE)
     events = join_kinds([ops for plane in whole for ops in _ops_of(plane)])
     del whole
-    ops = finish_ops(events, shared.launches, shared.facts, shared.schedule)
+    launches = of_devices(shared.launches, events.events["device_id"].to_numpy())
+    ops = finish_ops(events, launches, shared.facts, shared.schedule)
     del events
     writer.write_pieces("ops", op_pieces(ops, writer.run_id, shared.device_offset), part)
     is_transfer = pl.col("category") == "collective"
@@ -120,7 +122,7 @@ def finish_planes(
         ops.outside,
     )
     del ops, transfers
-    for name, table in _busy_tables(busy, spans, shared.launches):
+    for name, table in _busy_tables(busy, spans, launches):
         moved = table.with_columns(pl.col("device_id") + shared.device_offset)
         writer.write(name, moved, part, in_order=True)
     return finished

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
@@ -97,6 +98,19 @@ def conform(frame: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
 def stack(frames: list[pl.DataFrame], columns: dict[str, Any]) -> pl.DataFrame:
     """One frame of these columns from many."""
     return pl.concat([conform(frame, columns) for frame in frames]) if frames else empty(columns)
+
+
+def no_row(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row of NULLs, with the columns of a frame."""
+    return pl.DataFrame({name: [None] for name in frame.columns}, schema=frame.schema)
+
+
+def by_start(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows by device and start; those that are in order already, as mostly, are not copied."""
+    device, start = (np.diff(rows[name].to_numpy()) for name in ("device_id", "start_ps"))
+    if ((device > 0) | ((device == 0) & (start >= 0))).all():
+        return rows
+    return rows.sort("device_id", "start_ps")
 
 
 def owned(frame: pl.DataFrame) -> pl.DataFrame:

@@ -26,11 +26,13 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     Returns:
         One number a row, in the order of `rows`.
     """
-    code = rows.select(pl.struct(key).rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    distinct = rows.select(key).unique()
+    ranked = distinct.with_columns(code=pl.struct(key).rank("dense").cast(pl.Int64))
+    code = rows.join(ranked, on=key, how="left", nulls_equal=True, maintain_order="left")["code"]
     device, start, duration = (
         rows[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
-    order, begins = _ordered(code, device, start, start + duration)
+    order, begins = _ordered(code.to_numpy(), device, start, start + duration)
     numbers = np.empty(len(order), np.int64)
     numbers[order] = np.cumsum(begins) - 1
     return pl.Series("instance", numbers)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from xlahouse.ingest.instances import by_first_start, number_instances
+from xlahouse.ingest.frames import by_start
+from xlahouse.ingest.instances import Integers, by_first_start, number_instances
+from xlahouse.ingest.spans import starts_of_runs
 
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")
 STEP = ("phase", "request", "step")
@@ -19,16 +22,14 @@ def finish_launches(
     """Number launches, find their instances, and place them in steps.
 
     Args:
-        launches: frames.LAUNCHES of all devices.
+        launches: frames.LAUNCHES of all devices, without their links.
         markers: frames.MARKERS of all hosts.
         hosts: device_id, host.
 
     Returns:
         The launches table without run_id, and `launch_key`.
     """
-    ordered = launches.sort("device_id", "start_ps").with_columns(
-        launch=pl.int_range(pl.len()).over("device_id")
-    )
+    ordered = by_start(launches).with_columns(launch=pl.int_range(pl.len()).over("device_id"))
     known = pl.struct("instance_key", "program_id").rank("dense").cast(pl.Int64) - 1
     if ordered["instance_key"].null_count() == 0:
         instance = ordered.select(known.alias("instance"))["instance"]
@@ -36,6 +37,23 @@ def finish_launches(
         instance = number_instances(ordered, ["program_id", "module"])
     numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
     return _with_step(numbered, markers, hosts)
+
+
+def of_devices(launches: pl.DataFrame, device_ids: Integers) -> pl.DataFrame:
+    """The launches of some devices, by device and start, as all of them are ordered: there can be many
+    more, so they are not looked through.
+
+    Args:
+        launches: all of them.
+        device_ids: of anything, in any order, repeated.
+    """
+    ordered = launches["device_id"].to_numpy()
+    wanted = np.unique(device_ids[starts_of_runs(device_ids)])
+    bounds = zip(
+        *(np.searchsorted(ordered, wanted, side) for side in ("left", "right")), strict=True
+    )
+    parts = [launches.slice(first, last - first) for first, last in bounds]
+    return pl.concat(parts) if parts else launches.clear()
 
 
 def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from xlahouse.ingest import frames
 from xlahouse.ingest.hlo_transfer import KINDS
 from xlahouse.ingest.op_events import OpEvents, number_keys
 from xlahouse.ingest.pipeline import Schedule, place_in_pipeline
@@ -35,7 +36,7 @@ def finish_ops(
 
     Args:
         ops: ops of some devices.
-        launches: finished launches, ordered by device and start.
+        launches: finished launches of these devices, ordered by device and start.
         facts: program_facts.FACTS.
         schedule: of the run's pipeline.
 
@@ -48,7 +49,6 @@ def finish_ops(
         ops.events[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
     first = starts_of_runs(device_id)
-    launches = launches.filter(pl.col("device_id").is_in(device_id[first].tolist()))
     launch = _launch_rows(ops, launches)
     kinds, kind = _kinds_by_launch(ops, launches, launch, bool(schedule.stage_of))
     kinds = place_in_pipeline(_decided(kinds, facts), schedule)
@@ -57,9 +57,10 @@ def finish_ops(
     if len(first) > 1:
         device = np.repeat(np.arange(len(first)), np.diff(first, append=len(device_id)))
         line += device * (lines.max(initial=0) + 1)
+    of_launch = launches.select(OF_LAUNCH)
     return PlacedOps(
         kinds=kinds,
-        launches=pl.concat([launches, launches.clear(1)]).select(OF_LAUNCH),
+        launches=pl.concat([of_launch, frames.no_row(of_launch)]),
         device_id=device_id,
         kind=kind,
         launch=np.where(launch < 0, launches.height, launch),
@@ -147,8 +148,8 @@ def _kinds_by_launch(
         key = key * len(devices) + place
     splits = len(devices) if by_device else 1
     found, kind = number_keys(key, ops.kinds.height * width * splits)
-    nothing = distinct.clear(1).drop("code")
-    of_launches = pl.concat([nothing, distinct.drop("code")])[found // splits % width]
+    named = distinct.drop("code")
+    of_launches = pl.concat([frames.no_row(named), named])[found // splits % width]
     kinds = pl.concat([ops.kinds[found // splits // width], of_launches], how="horizontal")
     device = devices.gather(found % splits) if by_device else pl.lit(None, pl.Int64)
     return kinds.with_columns(

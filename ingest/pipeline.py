@@ -56,6 +56,10 @@ def place_in_pipeline(ops: pl.DataFrame, schedule: Schedule) -> pl.DataFrame:
         ops with microbatch and masked added (NULL outside a tick, or where no schedule tells), and
         layer replaced inside ticks: NULL where no schedule tells.
     """
+    in_tick = pl.col("tick").is_not_null()
+    if not schedule.stage_of:
+        unknown = {"microbatch": pl.lit(None, pl.Int64), "masked": pl.lit(None, pl.Boolean)}
+        return ops.with_columns(layer=pl.when(~in_tick).then("layer"), **unknown)
     stage = pl.col("device_id").replace_strict(
         schedule.stage_of, default=None, return_dtype=pl.Int64
     )
@@ -73,7 +77,6 @@ def place_in_pipeline(ops: pl.DataFrame, schedule: Schedule) -> pl.DataFrame:
     staged = ops.drop("microbatch", "masked", strict=False).with_columns(stage=stage)
     placed = staged.join(ticks, on=["tick", "stage"], how="left", maintain_order="left")
     placed = placed.join(layers, on=["stage", "layer"], how="left", maintain_order="left")
-    in_tick = pl.col("tick").is_not_null()
     layer = pl.when(in_tick).then("model_layer").otherwise("layer")
     return placed.with_columns(layer=layer).drop("stage", "model_layer")
 

@@ -65,7 +65,7 @@ def busy_stretches(steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame) ->
     Args:
         steps: number, device_id, request, step, start_ps, end_ps, in the order of their numbers.
         busy: merged intervals within the windows, by number and start.
-        launches: device_id, request, step, start_ps, duration_ps.
+        launches: device_id, request, step, start_ps, duration_ps, of these devices.
     """
     number, at, length, what, opened = _points(steps, busy, launches)
     place = np.arange(len(number))
@@ -131,8 +131,6 @@ def _points(
 ) -> tuple[Integers, Integers, Integers, Integers, Integers]:
     """number, time, length, what it is, launches opened: by number and time, kinds in their order."""
     windows = steps["number"].to_numpy().astype(np.int64)
-    devices = steps["device_id"].unique()
-    launches = launches.filter(pl.col("device_id").is_in(devices.implode()))
     opened = merge_spans(*inside_windows(steps, launches)[:3])
     begins, ends = (steps[name].to_numpy() for name in ("start_ps", "end_ps"))
     numbers = [windows, busy[0], windows, opened[0], opened[0]]

@@ -78,7 +78,7 @@ def _kinds(plane: Plane, core: SlimEvents) -> tuple[pl.DataFrame, NDArray[np.int
     width = metadata.height + 1
     place += np.repeat(line * width, np.diff(first, append=len(core.line)))
     distinct, kind = number_keys(place, max(lines.height, 1) * width)
-    rows = pl.concat([metadata, metadata.clear(1)])[distinct % width]
+    rows = pl.concat([metadata, frames.no_row(metadata)])[distinct % width]
     return rows.with_columns(line=lines["name"].gather(distinct // width)), kind
 
 
