@@ -31,6 +31,7 @@ class Program:
     opaque: ids of instructions that call computations which are not known.
     unread: ids of instructions whose text has groups or pairs that cannot be read.
     loose: whether no more of it is known than the texts by which a trace names its ops.
+    elsewhere: device assignments of other processes that run the same program on devices of their own.
     """
 
     program_id: int
@@ -41,11 +42,17 @@ class Program:
     opaque: frozenset[int] = frozenset()
     unread: frozenset[int] = frozenset()
     loose: bool = False
+    elsewhere: tuple[Assignment, ...] = ()
 
     @cached_property
     def assignment(self) -> Assignment | None:
         """Which device runs which replica and partition."""
         return Assignment.of(self.proto)
+
+    @property
+    def assignments(self) -> list[Assignment | None]:
+        """Its own assignment, which may not be known, and those of other processes."""
+        return [self.assignment, *self.elsewhere]
 
     @cached_property
     def computations(self) -> dict[int, Any]:

@@ -13,6 +13,7 @@ from xlahouse.ingest.hlo import FINGERPRINT, Program, parse_program
 from xlahouse.ingest.hlo_names import launched_modules, missing_hlo
 from xlahouse.ingest.hlo_text import is_module_text, read_module_text
 from xlahouse.ingest.read import FileEvents
+from xlahouse.ingest.shared_programs import lend
 
 # A proto says which device runs what, text does not.
 _KINDS = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
@@ -209,6 +210,7 @@ def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> 
         dumps: what the user pointed at; None: look beside the traces.
         source: the run, for issues.
     """
+    lend(files)
     lacking = [(file, needed) for file in files if (needed := _needed(file))]
     if not lacking:
         return []

@@ -56,6 +56,7 @@ no_hlo | programs whose HLO neither the trace nor a dump holds | only what the n
 one_rank | a file of PyTorch's profiler is one rank of several | the other ranks' side of each transfer is unknown
 op_outside_launch | ops that no launch spans | they have no step and no phase
 other_container | a trace of a kind that is not read lies beside the run's | what only it says is missing
+program_conflict | files of a run call different programs by one id, as processes do that number them by themselves | they are worlds of their own: no transfer between them is one instance
 size_unknown | shapes in HLO with a dimension that has no size, written ? | their bytes are NULL, and so is the payload of what moves them
 sparsecore_ops | ops of SparseCores | they are in ops alone: no launch, no step, no part in the time split
 truncated | the file ends, or stops making sense, before its end | what follows is missing

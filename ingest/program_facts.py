@@ -91,8 +91,9 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         rows.issues += _assignment_issues(program, found, source)
         rows.issues += _wrapper_issues(program, found, source)
         rows.issues += _size_issues(program, found, source)
-        if program.assignment is not None:
-            logical_ids.update(device for row in program.assignment.devices for device in row)
+        for place in program.assignments:
+            if place is not None:
+                logical_ids.update(device for row in place.devices for device in row)
     logical_ids.update(row["logical_id"] for row in rows.groups)
     return ProgramFacts(
         ops=pl.DataFrame(rows.ops, schema=FACTS).unique(["program_id", "op"], keep="first"),
@@ -175,13 +176,19 @@ def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
 def _participants(
     program: Program, facts: OpFacts
 ) -> tuple[list[list[int]], list[tuple[int, int]]]:
-    """(groups, pairs) of a collective as logical device numbers; pairs only of a permute."""
+    """(groups, pairs) of a collective as logical device numbers, in each of the processes that run it;
+    pairs only of a permute."""
     if facts.collective.id in program.unread:
         raise GroupError("the text of its groups or pairs cannot be read")
     if facts.kind in ("collective-permute", "send-recv"):
-        exchanged = device_pairs(facts.collective, program.assignment)
+        found = [device_pairs(facts.collective, place) for place in program.assignments]
+        exchanged = list(dict.fromkeys(pair for pairs in found for pair in pairs))
         return connected(exchanged), exchanged
-    return device_groups(facts.collective, program.assignment), []
+    groups = [device_groups(facts.collective, place) for place in program.assignments]
+    distinct = list(dict.fromkeys(tuple(group) for of_place in groups for group in of_place))
+    if len({member for group in distinct for member in group}) < sum(map(len, distinct)):
+        raise GroupError("processes that share devices give them different groups")
+    return [list(group) for group in distinct], []
 
 
 def _group_rows(key: dict[str, Any], groups: list[list[int]]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Worlds: processes whose programs share device numbers. A run mostly has one.
 
 Two processes that both number their devices from 0 (tpu-inference#2738) share none: their programs, groups
-and instances have nothing to do with each other, so each world is put together by itself.
+and instances have nothing to do with each other, so each world is put together by itself. So are two that
+call different programs by one id.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents
+from xlahouse.ingest.shared_programs import clash
 
 
 @dataclass(frozen=True)
 class World:
-    """Files whose devices have different numbers."""
+    """Files whose devices have different numbers, and which mean the same by a program's id."""
 
     number: int
     files: tuple[FileEvents, ...]
@@ -27,18 +30,40 @@ class World:
 
 
 def split_worlds(files: list[FileEvents]) -> list[World]:
-    """Put each file, by host and path, into the first world in which its device numbers are free."""
+    """Put each file, by host and path, into the first world in which its device numbers are free and
+    its programs are known by no other's ids."""
     worlds: list[tuple[set[int], list[FileEvents]]] = []
     for file in sorted(files, key=lambda file: (file.host, file.path)):
         numbers = set(_numbers((file,)))
         for taken, members in worlds:
-            if not taken & numbers:
+            if not taken & numbers and not clash(members, file):
                 taken |= numbers
                 members.append(file)
                 break
         else:
             worlds.append((numbers, [file]))
     return [World(number, tuple(members)) for number, (_, members) in enumerate(worlds)]
+
+
+def program_conflicts(files: list[FileEvents], source: str) -> list[Issue]:
+    """The finding that files were put into worlds of their own for what they call their programs.
+
+    Args:
+        files: those of the run.
+        source: the run, for the issue.
+    """
+    worlds = split_worlds(files)
+    count = 0
+    for world in worlds[1:]:
+        numbers = set(_numbers(world.files))
+        count += any(not numbers & set(_numbers(other.files)) for other in worlds[: world.number])
+    if not count:
+        return []
+    message = (
+        "files call different programs by one id: their processes number programs by themselves. They "
+        "are kept apart, each with its own programs, and no transfer between them is recognised as one"
+    )
+    return [Issue("warning", "program_conflict", message, source, count)]
 
 
 def _numbers(files: tuple[FileEvents, ...]) -> list[int]:
