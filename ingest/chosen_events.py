@@ -63,12 +63,17 @@ class ChosenEvents:
         events = pl.concat(
             [pl.DataFrame(times), pl.concat([kinds, kinds.clear(1)])[place]], how="horizontal"
         ).with_columns(thread=lines["name"].gather(at))
-        for column, dtype in self.stats.items():
-            if column not in self.values:
-                events = events.with_columns(pl.lit(None, dtype).alias(column))
-                continue
-            owners, values = zip(*self.values[column], strict=True)
-            found = pl.concat([pl.Series(column, value, dtype) for value in values])
-            pairs = pl.DataFrame({"event": np.concatenate(owners), column: found})
-            events = events.join(pairs, on="event", how="left", maintain_order="left")
-        return events
+        stats = [
+            self._values(column, dtype, event).alias(column) for column, dtype in self.stats.items()
+        ]
+        return events.hstack(stats)
+
+    def _values(self, column: str, dtype: Any, events: Integers) -> pl.Series:
+        """A stat of all of the events, which ascend, NULL where one has none."""
+        if column not in self.values:
+            return pl.Series([None], dtype=dtype).new_from_index(0, len(events))
+        owners, values = zip(*self.values[column], strict=True)
+        found = pl.concat([pl.Series(column, value, dtype) for value in values])
+        places = np.full(len(events), len(found), np.uint32)  # of none
+        places[np.searchsorted(events, np.concatenate(owners))] = np.arange(len(found))
+        return pl.concat([found, pl.Series(column, [None], dtype)]).gather(places)

@@ -20,16 +20,18 @@ Integers = NDArray[np.int64]
 class Regions:
     """A row a region, by number. event: number of its StartRegion. start_ps: when.
 
-    Of the Record that announced it, each -1 where it has none: announced_ps, when; execute and helper, the
-    events that it stands in; parent, the row of the region that it stands in.
+    record: of each region the Record that announced it. helper: the event that this stands in; parent: the
+    row of the region that it stands in. Of each Record, recorded_ps: when it was; execute: the event that
+    it stands in. Each -1 for none, with a Record that is none at the end.
     """
 
     event: Integers
     start_ps: Integers
-    announced_ps: Integers
-    execute: Integers
+    record: Integers
     helper: Integers
     parent: Integers
+    recorded_ps: Integers
+    execute: Integers
 
     @classmethod
     def of(cls, events: CpuEvents, executes: pl.DataFrame, helpers: pl.DataFrame) -> Regions:
@@ -51,19 +53,19 @@ class Regions:
         with ThreadPoolExecutor(2) as pool:
             record = pool.submit(_announcements, records, edges.closure[opening])
             opened = pool.submit(_latest_opened, edges, records.line, records.start_ps)
-            spans = [
-                pool.submit(_latest_span, acts, records.line, records.start_ps)
-                for acts in (executes, helpers)
-            ]
+            spans = [pool.submit(_spans_around, records, acts) for acts in (executes, helpers)]
         found = record.result()
-        columns = (
-            records.start_ps,
-            *(span.result() for span in spans),
-            row_of_edge[opened.result()],
+        execute, helper = (np.append(span.result(), -1) for span in spans)
+        parent = row_of_edge[np.append(opened.result(), -1)]
+        return cls(
+            event=event,
+            start_ps=edges.start_ps[opening],
+            record=found,
+            helper=helper[found],
+            parent=parent[found],
+            recorded_ps=np.append(records.start_ps, -1),
+            execute=execute,
         )
-        # -1, which stands for none, is the last.
-        of_record = (np.append(column, -1)[found] for column in columns)
-        return cls(event, edges.start_ps[opening], *of_record)
 
     def rows(self, regions: pl.Series) -> Integers:
         """Rows of regions that there are."""
@@ -71,10 +73,9 @@ class Regions:
 
     def announced(self, regions: pl.Series) -> pl.DataFrame:
         """record_ps and execute of the Record of each region, NULL where it has none."""
-        found = pl.DataFrame({"record_ps": self.announced_ps, "execute": self.execute})
-        none = pl.DataFrame({"record_ps": [-1], "execute": [-1]})
-        rows = pl.concat([found, none])[self.places(regions) % (len(self.event) + 1)]
-        return rows.select(pl.when(pl.all() >= 0).then(pl.all()))
+        record = np.append(self.record, -1)[self.places(regions)]
+        found = {"record_ps": self.recorded_ps[record], "execute": self.execute[record]}
+        return pl.DataFrame(found).select(pl.when(pl.all() >= 0).then(pl.all()))
 
     def places(self, regions: pl.Series) -> Integers:
         """Row of each region; -1 for none."""
@@ -120,13 +121,38 @@ def _latest_span(spans: pl.DataFrame, line: Integers, start_ps: Integers) -> Int
     """Event of the latest span of a line that is open at a time, its end included; -1 for none."""
     if spans.is_empty():
         return np.full(len(line), -1)
-    spans = spans.sort("line", "start_ps", "event")
-    event, of_line, start, duration = (
-        spans[name].to_numpy() for name in ("event", "line", "start_ps", "duration_ps")
-    )
+    event, of_line, start, end = _in_order(spans)
     place = _latest(of_line, start, line, start_ps)
-    is_open = (place >= 0) & (start[place] + duration[place] >= start_ps)
-    return np.where(is_open, event[place], -1)
+    return np.where((place >= 0) & (end[place] >= start_ps), event[place], -1)
+
+
+def _spans_around(marks: Marks, spans: pl.DataFrame) -> Integers:
+    """The same for marks, which are many, spans few: each span looks for its marks."""
+    found = np.full(len(marks.line), -1)
+    event, of_line, start, end = _in_order(spans)
+    for number, rows in _by_line(of_line):
+        first, last = _bounds(marks.line, number)
+        times = marks.start_ps[first:last]
+        begin = np.searchsorted(times, start[rows])
+        beyond = np.append(
+            begin[1:], len(times)
+        )  # where a later span starts, that one is the latest
+        count = np.maximum(
+            np.minimum(np.searchsorted(times, end[rows], side="right"), beyond) - begin, 0
+        )
+        before = np.cumsum(count) - count
+        places = np.repeat(begin - before + first, count) + np.arange(count.sum())
+        found[places] = np.repeat(event[rows], count)
+    return found
+
+
+def _in_order(spans: pl.DataFrame) -> tuple[Integers, Integers, Integers, Integers]:
+    """(event, line, start, end) by line and start."""
+    ordered = spans.sort("line", "start_ps", "event")
+    event, line, start, duration = (
+        ordered[name].to_numpy() for name in ("event", "line", "start_ps", "duration_ps")
+    )
+    return event, line, start, start + duration
 
 
 def _latest(of_line: Integers, starts: Integers, line: Integers, start_ps: Integers) -> Integers:
@@ -138,10 +164,17 @@ def _latest(of_line: Integers, starts: Integers, line: Integers, start_ps: Integ
     """
     found = np.full(len(line), -1)
     for number, rows in _by_line(line):
-        first, last = np.searchsorted(of_line, (number, number + 1))
+        first, last = _bounds(of_line, number)
         place = np.searchsorted(starts[first:last], start_ps[rows], side="right") + first - 1
         found[rows] = np.where(place >= first, place, -1)
     return found
+
+
+def _bounds(line: Integers, number: int) -> tuple[int, int]:
+    """Where the values of a line begin and end; lines ascend."""
+    # A number of another type would have all lines converted first.
+    first, last = np.searchsorted(line, np.array([number, number + 1], line.dtype))
+    return int(first), int(last)
 
 
 def _by_line(line: Integers) -> Iterator[tuple[int, Integers | slice]]:

@@ -24,6 +24,7 @@ Integers = NDArray[np.int64]
 DecodedLines: TypeAlias = dict[tuple[int, ...], list[CoreEvents]]  # by the numbers of lines
 CHUNK_EVENTS = 1 << 17
 CHUNK_BYTES = 4 << 20  # small lines are decoded together, and lines of one name
+_WIDE = 1 << 31  # a number that takes more than 32 bits
 
 
 def decoded_lines(
@@ -95,8 +96,8 @@ def _owned(core: CoreEvents) -> CoreEvents:
 
 
 def _narrow(numbers: Integers) -> NDArray[Any]:
-    small = numbers.astype(np.int32)
-    return small if (small == numbers).all() else numbers.copy()
+    small = not len(numbers) or -_WIDE <= numbers.min() <= numbers.max() < _WIDE
+    return numbers.astype(np.int32 if small else np.int64)
 
 
 def _cut(core: CoreEvents) -> Iterator[CoreEvents]:

@@ -72,7 +72,7 @@ class EventChunk:
         Raises:
             DecodeError: one of them is damaged.
         """
-        self.stats_at(np.flatnonzero(self.stats.kinds == ODD))
+        self.stats_at(self._odd)
 
     def of_kinds(self, chosen: Mask) -> Mask:
         """Events in time whose kind is chosen. chosen: as kinds_where gives it."""
@@ -134,11 +134,13 @@ class EventChunk:
         return Stats(rows, self.plane.stat_names)
 
     @cached_property
-    def _by_id(self) -> tuple[Integers, NDArray[np.uint16]]:
-        """(places of the stats, by their ids; these ids), so that each name does not look at all of them."""
-        ids = self.stats.ids.astype(np.uint16)  # they have no more bits, and so sort by digits
-        order = np.argsort(ids, kind="stable")
-        return order, ids[order]
+    def _counts(self) -> Integers:
+        """Of each id how many stats have it, so that names that none has look at none."""
+        return np.bincount(self.stats.ids, minlength=1)
+
+    @cached_property
+    def _odd(self) -> Integers:
+        return np.flatnonzero(self.stats.kinds == ODD)
 
     @cached_property
     def _texts_by_id(self) -> tuple[Integers, pl.Series]:
@@ -156,14 +158,12 @@ class EventChunk:
 
     def _stats_named(self, name: str) -> Integers:
         """Places of the stats of a name, and of the odd ones, which may be of any."""
-        order, ids = self._by_id
-        unnamed = order[: np.searchsorted(ids, np.uint16(1))]
-        parts = [unnamed[self.stats.kinds[unnamed] == ODD]]
-        for number in self._ids_of_name.get(name, ()):
-            first, last = np.searchsorted(ids, np.array([number, number + 1], np.uint16))
-            parts.append(order[first:last])
-        some = [part for part in parts if len(part)]
-        return some[0] if len(some) == 1 else np.unique(np.concatenate(parts))
+        ids, counts = self.stats.ids, self._counts
+        numbers = [n for n in self._ids_of_name.get(name, ()) if n < len(counts) and counts[n]]
+        if len(numbers) == 1 and not len(self._odd):
+            return np.flatnonzero(ids == numbers[0])
+        parts = [np.flatnonzero(ids == number) for number in numbers]
+        return np.unique(np.concatenate([self._odd, *parts]))
 
 
 def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:
@@ -201,8 +201,9 @@ def places_of(wanted: NDArray[Any], ids: Integers) -> Integers:
     if size and ids[0] >= 0 and ids[-1] < 4 * size + (1 << 16):  # as profilers number them
         table: Integers = np.full(int(ids[-1]) + 2, size)
         table[ids] = np.arange(size)
-        bounded = np.minimum(wanted, ids[-1] + 1)
-        found: Integers = table[np.where(wanted < 0, ids[-1] + 1, bounded)]
+        if len(wanted) and wanted.min() < 0:
+            wanted = np.where(wanted < 0, ids[-1] + 1, wanted)
+        found: Integers = table.take(wanted, mode="clip")
         return found
     place = np.searchsorted(ids, wanted)
     known = place < size

@@ -5,11 +5,16 @@ Times are nanoseconds here, as CPU traces have them; the builder takes picosecon
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import host_event_rows, write
 from xlahouse.ingest import decoded_lines
+from xlahouse.ingest.cpu_events import Marks
+from xlahouse.ingest.cpu_regions import _latest_span, _spans_around
 from xlahouse.ingest.read import FileEvents, read_xplane
 from xlahouse.ingest.run import ingest_paths
 
@@ -225,3 +230,24 @@ def test_only_the_file_read_last_keeps_what_it_decoded(tmp_path, monkeypatch):
     assert kept
     assert all(kept)
     assert result.rows["host_events"] > 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=12),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 6)), max_size=6),
+)
+@settings(max_examples=60)
+def test_marks_find_the_latest_span_and_that_alone(drawn, spans):
+    line, start = np.array(sorted(drawn), np.int64).reshape(-1, 2).T
+    marks = Marks(np.arange(len(line)), line, start, np.arange(len(line)), line >= 0)
+    numbered = [(number, *span) for number, span in enumerate(spans)]
+    columns = ("event", "line", "start_ps", "duration_ps")
+    acts = pl.DataFrame(numbered, dict.fromkeys(columns, pl.Int64), orient="row")
+    wanted = []
+    for on, at in sorted(drawn):
+        before = [(s[1], n) for n, s in enumerate(spans) if s[0] == on and s[1] <= at]
+        begin, event = max(before, default=(0, -1))
+        still_open = event >= 0 and begin + spans[event][2] >= at
+        wanted.append(event if still_open else -1)
+    assert _spans_around(marks, acts).tolist() == wanted
+    assert _latest_span(acts, line, start).tolist() == wanted
