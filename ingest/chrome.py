@@ -43,6 +43,7 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
     trace.events = trace.events.clear()  # a million of them are some hundred megabytes
     del spans
     if is_kineto:
+        read.rank_of = kineto.rank_of(trace)
         planes, programs = kineto.read_kineto(trace, rows, refused, path, read.host)
         read.planes += planes
         read.programs |= {program.program_id: program for program in programs}

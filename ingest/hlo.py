@@ -31,6 +31,7 @@ class Program:
     opaque: ids of instructions that call computations which are not known.
     unread: ids of instructions whose text has groups or pairs that cannot be read.
     loose: whether no more of it is known than the texts by which a trace names its ops.
+    names_ranks: whether its groups name devices, and no partitions or replicas.
     elsewhere: device assignments of other processes that run the same program on devices of their own.
     """
 
@@ -42,6 +43,7 @@ class Program:
     opaque: frozenset[int] = frozenset()
     unread: frozenset[int] = frozenset()
     loose: bool = False
+    names_ranks: bool = False
     elsewhere: tuple[Assignment, ...] = ()
 
     @cached_property

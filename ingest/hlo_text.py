@@ -106,8 +106,16 @@ class _Module:
         self.unseen.append(message)
         return self.next_id
 
-    def program(self, program_id: int, name: str, opaque: set[int], **facts: bool) -> Program:
-        """What was built. opaque: see Program."""
+    def program(
+        self,
+        program_id: int,
+        name: str,
+        opaque: set[int],
+        *,
+        assignment_assumed: bool = False,
+        loose: bool = False,
+    ) -> Program:
+        """What was built. opaque, assignment_assumed, loose: see Program."""
         unread = (message.id for _, message, line in self.lines if not line.knows_groups)
         return Program(
             program_id,
@@ -116,7 +124,8 @@ class _Module:
             unseen=tuple(self.unseen),
             opaque=frozenset(opaque),
             unread=frozenset(unread),
-            **facts,
+            assignment_assumed=assignment_assumed,
+            loose=loose,
         )
 
 

@@ -146,7 +146,7 @@ def _is_share(whole: Any, part: Any, members: int | None) -> bool:
     if len(changed) == 1:
         ((old, new),) = changed
         return bool(new == -(-old // members))
-    return math.prod(whole.dimensions) == members * math.prod(part.dimensions)
+    return bool(math.prod(whole.dimensions) == members * math.prod(part.dimensions))
 
 
 def _only_sliced(program: Program, reduced: Any, members: int | None) -> bool:

@@ -53,7 +53,7 @@ launch_unknown | calls that launched GPU kernels lie in no execution that can be
 marker_incomplete | step markers without request or step number | their requests have no latency
 mended_event | Chrome events with a damaged name or argument, whose times can be trusted | they are kept; damaged text may be wrong
 no_hlo | programs whose HLO neither the trace nor a dump holds | only what the names of ops say is known; fusions are opaque
-one_rank | a file of PyTorch's profiler is one rank of several | the other ranks' side of each transfer is unknown
+one_rank | the files of PyTorch's profiler are of fewer ranks than took part | the other ranks' side of each transfer is unknown
 op_outside_launch | ops that no launch spans | they have no step and no phase
 other_container | a trace of a kind that is not read lies beside the run's | what only it says is missing
 program_conflict | files of a run call different programs by one id, as processes do that number them by themselves | they are worlds of their own: no transfer between them is one instance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ def read_kineto(
         source: the file's path.
         host: its host.
     """
-    rank, world, groups = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
+    rank, _, groups = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
     ran = _ran_on_device(rows)
     kernels, others = _with_device(rows.filter(ran)), rows.filter(~ran)
     ordinals = sorted(kernels["ordinal"].unique().to_list())
@@ -63,7 +64,7 @@ def read_kineto(
                 ),
             )
         )
-    issues = [*found.issues, *_about_ranks(rank, world, ordinals, source)]
+    issues = [*found.issues, *_about_ranks(rank, ordinals, source)]
     return [*planes, _rest(trace, others, refused, source, host, issues)], found.programs
 
 
@@ -122,20 +123,32 @@ def _device_kinds(trace: Trace) -> dict[int, str]:
     return {number: str(e["name"]) for e in told if (number := integer(e.get("id"))) is not None}
 
 
-def _about_ranks(
-    rank: int | None, world: int | None, ordinals: list[int], source: str
-) -> list[Issue]:
-    if not ordinals:
+def _about_ranks(rank: int | None, ordinals: list[int], source: str) -> list[Issue]:
+    if not ordinals or (rank is not None and len(ordinals) == 1):
         return []
-    if rank is None or len(ordinals) > 1:
-        message = (
-            "the file does not say which rank a GPU is; its number on the host is taken for it"
-        )
-        return [Issue("warning", "device_number_assumed", message, source, len(ordinals))]
-    if world is None or world < 2:
+    message = "the file does not say which rank a GPU is; its number on the host is taken for it"
+    return [Issue("warning", "device_number_assumed", message, source, len(ordinals))]
+
+
+def rank_of(trace: Trace) -> tuple[int, int] | None:
+    """(rank, number of ranks) of the process that was profiled; None where the file does not tell."""
+    rank, world, _ = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
+    return None if rank is None or world is None else (rank, world)
+
+
+def missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[Issue]:
+    """The finding that a run lacks ranks.
+
+    Args:
+        ranks: rank_of each of its files.
+        source: the run, for the issue.
+    """
+    told = [pair for pair in ranks if pair is not None]
+    found, count = {rank for rank, _ in told}, max((world for _, world in told), default=0)
+    if not told or len(found) >= count:
         return []
-    message = f"rank {rank} of {world}: ingest the ranks' files in one call, with --run NAME"
-    return [Issue("info", "one_rank", message, source)]
+    message = f"{len(found)} of {count} ranks are here; ingest the ranks' files in one call, with --run NAME"
+    return [Issue("info", "one_rank", message, source, count - len(found))]
 
 
 def _rest(

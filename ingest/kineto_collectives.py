@@ -35,9 +35,15 @@ _DTYPES = {
     "int": "s32", "int32": "s32", "long": "s64", "long int": "s64",
     "int64": "s64", "short": "s16", "int16": "s16",
     "char": "s8", "signed char": "s8", "int8": "s8",
+    "uint16": "u16", "unsigned short": "u16", "uint32": "u32", "unsigned int": "u32",
+    "uint64": "u64", "unsigned long": "u64", "complexfloat": "c64", "c10::complex<float>": "c64",
+    "complexdouble": "c128", "c10::complex<double>": "c128",
     "byte": "u8", "unsigned char": "u8", "uint8": "u8", "bool": "pred",
     "float8_e4m3fn": "f8e4m3fn", "c10::float8_e4m3fn": "f8e4m3fn",
     "float8_e5m2": "f8e5m2", "c10::float8_e5m2": "f8e5m2",
+    "float8_e4m3fnuz": "f8e4m3fnuz", "c10::float8_e4m3fnuz": "f8e4m3fnuz",
+    "float8_e5m2fnuz": "f8e5m2fnuz", "c10::float8_e5m2fnuz": "f8e5m2fnuz",
+    "float8_e8m0fnu": "f8e8m0fnu", "c10::float8_e8m0fnu": "f8e8m0fnu",
 }  # fmt: skip
 
 _ALONG_A_DIMENSION = ("all-gather", "all-to-all", "reduce-scatter")

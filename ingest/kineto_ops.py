@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -164,7 +164,7 @@ def _programs(texts: dict[str, Transfer], source: str) -> tuple[list[Program], l
     programs, issues = [], []
     for text, transfer in texts.items():
         read = program_of_instructions([text], transfer.program_id, MODULE, source)
-        programs.append(read.program)
+        programs.append(replace(read.program, names_ranks=True))
         issues += read.issues(source)
     return programs, issues
 
@@ -182,7 +182,7 @@ def _findings(transfers: dict[int, Transfer], inferred: set[int], source: str) -
         (
             "collective_kind_unknown",
             unknown,
-            "NCCL kernels of unknown kind: one that sends and receives may be part of any",
+            "NCCL kernels of no kind that is told apart: one that sends and receives may be part of any",
         ),
     )
     return [

@@ -20,6 +20,7 @@ from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, 
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.hlo_dumps import Dump
+from xlahouse.ingest.kineto import missing_ranks
 from xlahouse.ingest.pipeline import schedule_of
 from xlahouse.ingest.read import FileEvents
 from xlahouse.ingest.rows import issue_rows
@@ -110,6 +111,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *_others(run),
             *from_dumps,
             *conflicts,
+            *missing_ranks((file.rank_of for file in files), run.name),
             *_missing_devices(row, run.name),
             *_missing_hosts(manifest, built.hosts, run.name),
         ]

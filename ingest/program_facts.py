@@ -147,7 +147,8 @@ def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
 
 def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     """What groups rest on where nothing says which device runs which partition."""
-    if not rows.groups or (program.assignment is not None and not program.assignment_assumed):
+    is_known = program.names_ranks or program.assignment is not None
+    if not rows.groups or (is_known and not program.assignment_assumed):
         return []
     message = (
         f"{program.module}: its HLO does not say which device runs which partition; groups name the "

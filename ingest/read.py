@@ -41,6 +41,7 @@ class FileEvents:
     issues: list[Issue] = field(default_factory=list)
     profile_start_ns: int | None = None
     format: str = "xplane"  # or "chrome"
+    rank_of: tuple[int, int] | None = None  # rank and number of ranks, of PyTorch's profiler
 
     def forget_decoded(self) -> None:
         """Let go of what was decoded ahead of its use, which is decoded again."""

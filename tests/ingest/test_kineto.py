@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import Counter
 
+import polars as pl
 import pytest
 
 from tests.ingest.chrome_build import document, event, issues_of, named, point, run_of
@@ -107,6 +108,43 @@ def test_what_a_kernel_records_is_believed(tmp_path, collective, elements, kind,
     (row,) = rows(tmp_path / "wh", "collectives").to_dicts()
     assert (row["kind"], row["payload_bytes"], row["group_size"]) == (kind, payload, 2)
     assert row["device_id"] == 1
+
+
+def codes(root):
+    return {
+        code for f in root.glob("tables/issues/*/*.parquet") for code in pl.read_parquet(f)["code"]
+    }
+
+
+def test_a_rank_is_missed_only_where_it_is_not_here(tmp_path):
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json").write_bytes(of_rank(rank, nccl(10, 8)))
+    ingest_paths([str(tmp_path / "rank0.json")], str(tmp_path / "alone"))
+    ingest_paths(
+        [str(tmp_path / f"rank{rank}.json") for rank in (0, 1)], str(tmp_path / "both"), name="b"
+    )
+    assert "one_rank" in codes(tmp_path / "alone")
+    assert "one_rank" not in codes(tmp_path / "both")
+    # Ranks are devices: there is no assignment that a program would have to state.
+    assert "device_assignment_unknown" not in codes(tmp_path / "both")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "hlo", "payload"),
+    [  # of 1024 elements
+        ("ComplexFloat", "c64", 8192),
+        ("ComplexDouble", "c128", 16384),
+        ("UInt16", "u16", 2048),
+        ("UInt64", "u64", 8192),
+        ("Float8_e4m3fnuz", "f8e4m3fnuz", 1024),
+        ("Float8_e5m2", "f8e5m2", 1024),
+    ],
+)
+def test_element_types_of_pytorch(tmp_path, dtype, hlo, payload):
+    (tmp_path / "a.json").write_bytes(of_rank(1, nccl(10, 8).replace("BFloat16", dtype)))
+    ingest_paths([str(tmp_path / "a.json")], str(tmp_path / "wh"))
+    (row,) = rows(tmp_path / "wh", "collectives").to_dicts()
+    assert (row["dtype"], row["payload_bytes"], row["group_size"]) == (hlo, payload, 2)
 
 
 @pytest.mark.parametrize("collective", ["send", "recv"])
