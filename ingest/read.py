@@ -70,6 +70,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     if unknown:
         message = "parts of planes under field numbers that the format lacks: newer, or damaged"
         read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))
+    space = replace(space, planes=sorted(space.planes, key=_is_sparsecore))
     names = [wire.plane_name(plane) for plane in space.planes]
     if not space.hostnames and ENVIRONMENT not in names and space.damaged_at is None:
         message = (
@@ -100,6 +101,11 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     read.programs.update({program.program_id: program for program in named})
     read.issues += found
     return read
+
+
+def _is_sparsecore(plane: memoryview) -> bool:
+    """Whether a serialized plane is a SparseCore's, which is read after the device that it is a part of."""
+    return sparsecore.PLANE.match(wire.plane_name(plane)) is not None
 
 
 def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryview]:

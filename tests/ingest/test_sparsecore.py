@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from itertools import permutations
+
 import polars as pl
+import pytest
 
 from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space, tuple_shape
 from tests.ingest.traces import rows, write
@@ -52,6 +55,21 @@ def sparsecore(ordinal, core):
     text = "%all-reduce.7 = f32[256] all-reduce(f32[256] %p)"
     plane.event(line, text, 2020, 900, "all-reduce.7", {"program_id": 77})
     return plane
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_order_of_planes_tells_nothing(tmp_path, order):
+    """A SparseCore is a part of its TensorCore's chip, be it written before or after it."""
+    planes = [tensorcore(1), sparsecore(1, 1), metadata()]
+    raw = space(*(planes[place].plane for place in order))
+    ingest_paths([write(tmp_path / "a.xplane.pb", raw)], str(tmp_path / "wh"))
+    traced = rows(tmp_path / "wh", "devices").filter("traced").sort("device_id")
+    # 2^20, and 16 numbers for the SparseCores of each device: core 1 of device 5
+    assert traced.select("device_id", "core", "chip_id", "kind").rows() == [
+        (5, "tensorcore", 5, "TPU7x"),
+        ((1 << 20) + 5 * 16 + 1, "sparsecore", 5, "TPU7x SparseCore"),
+    ]
+    assert "device_number_assumed" not in set(rows(tmp_path / "wh", "issues")["code"])
 
 
 def test_offloaded_work_is_kept_and_not_counted_twice(tmp_path):
