@@ -65,7 +65,7 @@ def decode_core(plane: Plane) -> CoreEvents:
     Raises:
         DecodeError: a line is damaged.
     """
-    batch = decode("XLineCore", [bytes(line) for line in plane.payloads])
+    batch = decode("XLineCore", plane.payloads)
     events = batch.column("events")
     counts = np.diff(_numbers(events.offsets))
     line = np.repeat(plane.lines["line"].to_numpy().astype(np.int64), counts)
@@ -86,8 +86,8 @@ def decode_core(plane: Plane) -> CoreEvents:
 
 
 def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
-    """Events of all lines of a plane, a line at a time: its bytes, of which the decoder gets a copy, and
-    all of its stats are much of what a plane takes, and go before the next one is decoded.
+    """Events of all lines of a plane, a line at a time: all of its stats are much of what a plane
+    takes, and go before the next one is decoded.
 
     Args:
         plane: the plane.

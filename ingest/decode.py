@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from xlahouse.ingest.proto import arrow_decoder
 
@@ -17,7 +20,7 @@ class DecodeError(ValueError):
     """The bytes are no such message."""
 
 
-def decode(message: str, payloads: list[bytes]) -> Any:
+def decode(message: str, payloads: Sequence[bytes | memoryview]) -> Any:
     """Serialized messages of one kind -> Arrow record batch, one row each.
 
     Args:
@@ -29,13 +32,24 @@ def decode(message: str, payloads: list[bytes]) -> Any:
     """
     try:
         with _STDERR.quiet():
-            return arrow_decoder(message).list_to_record_batch(payloads)
+            return _batch(arrow_decoder(message), payloads)
     except BaseException as error:
         # The decoder panics on some damage; a panic is no Exception, so that it is not swallowed
         # by accident. Here it means the same as an error.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise DecodeError(str(error)) from None
+
+
+def _batch(decoder: Any, payloads: Sequence[bytes | memoryview]) -> Any:
+    """A single message, which may be all of a plane's events, is not copied."""
+    ends = np.cumsum([0, *map(len, payloads)])
+    if ends[-1] > np.iinfo(np.int32).max:  # more than a column's offsets can count
+        return decoder.list_to_record_batch([bytes(payload) for payload in payloads])
+    whole = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(whole)]
+    column = pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
+    return decoder.array_to_record_batch(column)
 
 
 @dataclass

@@ -219,5 +219,5 @@ def message_class(name: str) -> Any:
 
 @cache
 def arrow_decoder(name: str) -> Any:
-    """Decodes many serialized messages at once: `.list_to_record_batch([bytes, …])`, in Rust."""
+    """Decodes many serialized messages at once, in Rust: `.array_to_record_batch(column of bytes)`."""
     return _TYPES.columns(name)

@@ -55,7 +55,7 @@ class Plane:
     @cached_property
     def _events(self) -> pa.ListArray:
         """The XEvents of each line."""
-        return decode("XLine", [bytes(line) for line in self.payloads]).column("events")
+        return decode("XLine", self.payloads).column("events")
 
     @cached_property
     def events(self) -> pl.DataFrame:
@@ -179,11 +179,11 @@ def _lines(payloads: list[memoryview]) -> pl.DataFrame:
 
 
 def _heads(payloads: list[memoryview]) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(decode("XLineHead", [bytes(line) for line in payloads])))
+    return pl.DataFrame(pl.from_arrow(decode("XLineHead", payloads)))
 
 
 def _small_together(payloads: list[memoryview]) -> Iterator[list[memoryview]]:
-    """Lines in order, of which the decoder gets copies: large ones one by one."""
+    """Lines in order: small ones, which the decoder gets as a copy, together, large ones by themselves."""
     some: list[memoryview] = []
     held = 0
     for line in payloads:
