@@ -13,12 +13,14 @@ from xlahouse.ingest.hlo import FINGERPRINT, Program, parse_program
 from xlahouse.ingest.hlo_names import launched_modules, missing_hlo
 from xlahouse.ingest.hlo_text import is_module_text, read_module_text
 from xlahouse.ingest.read import FileEvents
+from xlahouse.ingest.same_name import choose
 from xlahouse.ingest.shared_programs import lend
 
 # A proto says which device runs what, text does not.
 _KINDS = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
 _HEAD = re.compile(rb"HloModule ([^\s,]+)")
-_OTHER_STAGE = re.compile(r"before_|\.after_(?!optimizations)|\.\d{4}\.")
+# Of a name that may hold `before_` itself, as `jit_before_step`: what the compiler adds is after a dot.
+_OTHER_STAGE = re.compile(r"(?:\.|optimizations_)before_|\.after_(?!optimizations)|\.\d{4}\.")
 _MODULE_NUMBER = re.compile(r"module_\d+")
 _LARGEST_HEAD = 1 << 16
 _SHOWN = 5  # names in a message
@@ -81,17 +83,18 @@ def fingerprint_of(dumps: list[Dump]) -> str:
 
 
 def match_dumps(
-    dumps: list[Dump], needed: dict[int, str], source: str
+    dumps: list[Dump], needed: dict[int, str], source: str, known: dict[int, Program]
 ) -> tuple[list[Program], list[Issue]]:
     """Programs of a run that dumps hold.
 
-    By the program id in the file's name, else by that in the proto, else by the module's name where one
-    program and one compilation bear it.
+    By the program id in the file's name, else by that in the proto, else by the module's name where
+    no more than one of the dumps that bear it can be the program's.
 
     Args:
         dumps: the files.
         needed: module name of each program id that is wanted.
         source: the run, for issues.
+        known: what the trace tells of programs.
     """
     found: dict[int, Program] = {}
     issues: list[Issue] = []
@@ -108,14 +111,15 @@ def match_dumps(
     for name, programs in by_name.items():
         wanting = [number for number, module in needed.items() if module == name]
         wanting = [number for number in wanting if number not in found]
-        if len(wanting) == 1 and len(programs) == 1:
-            found[wanting[0]] = replace(programs[0], program_id=wanting[0])
-        elif wanting:
+        of_name = {number: each for number, each in known.items() if each.module == name}
+        chosen = choose(programs, wanting, of_name)
+        found |= {number: replace(each, program_id=number) for number, each in chosen.items()}
+        if missed := len(wanting) - len(chosen):
             message = (
-                f"{len(programs)} dumps and {len(wanting)} programs are called {name}, and no id tells "
-                "which is which: none is used"
+                f"{len(programs)} dumps are called {name} as are programs that ran, and neither an id nor "
+                f"the names and shapes of ops tell which is of {missed} of these: none is used for them"
             )
-            issues.append(Issue("warning", "hlo_dump_ambiguous", message, source, len(wanting)))
+            issues.append(Issue("warning", "hlo_dump_ambiguous", message, source, missed))
     return list(found.values()), issues
 
 
@@ -174,7 +178,7 @@ def attach(files: list[FileEvents], dumps: list[Dump], source: str) -> list[Issu
         needed = _needed(file)
         if not needed:
             continue
-        programs, found = match_dumps(dumps, needed, source)
+        programs, found = match_dumps(dumps, needed, source, file.programs)
         file.programs.update({program.program_id: program for program in programs})
         issues += found
     return issues

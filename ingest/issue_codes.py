@@ -44,7 +44,7 @@ device_unknown | ops of virtual CPU devices that lead to no execution | they are
 devices_missing | programs name devices that the trace lacks | their side of each transfer is unknown; the run is partial
 end_unseen | an xplane lacks what profilers write last, and is whole otherwise | planes may be missing, if it was cut off between two
 events_capped | a Chrome export that reached its exporter's limit of events | later events are missing
-hlo_dump_ambiguous | several dumps or programs have one name, and no id tells which is which | none of these dumps is used
+hlo_dump_ambiguous | dumps bear a program's name, and neither an id nor the names and shapes of its ops tell that one of them is its own | none of these dumps is used for it
 hlo_dump_unused | where --hlo-dump points there is no dump, or none of a program that ran | none of them is used
 hosts_missing | the manifest names more hosts than left a trace | their devices and transfers are missing
 kernel_without_op | GPU kernels that name no HLO op | they are ops by their own name, without layer and source

@@ -10,7 +10,9 @@ from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import all_reduce_module, rows, tpu_trace, write
 from tests.samples import sample
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest.hlo import instruction_rows
 from xlahouse.ingest.hlo_dumps import list_dumps, match_dumps
+from xlahouse.ingest.hlo_text import read_module_text
 from xlahouse.ingest.run import ingest_paths
 
 TEXT = """HloModule jit_f, is_scheduled=true, num_partitions=2
@@ -105,7 +107,10 @@ ENTRY %main (x: s4[7,128]) -> s4[7,128] {
 def test_a_dump_of_packed_and_tiled_values(tmp_path):
     """7 x 128 of 4 bits: 448 bytes, in tiles of 8 x 128 512; 33 x 64 lie as 64 x 33, in tiles 64 x 128."""
     write(tmp_path / "dump/module_0001.jit_f.after_optimizations.txt", PACKED.encode())
-    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"\x28\x00\x30\x00")
+    plane.event(plane.line("XLA Modules"), "jit_f(77)", 1000, 5000)
+    plane.event(plane.line("XLA Ops"), "all-reduce.1", 2000, 1000, meta={"program_id": 77})
+    ingest(tmp_path, space(plane.plane), hlo_dump=str(tmp_path / "dump"))
     columns = (
         "op",
         "dtype",
@@ -174,12 +179,64 @@ def test_the_hlo_of_the_trace_wins(tmp_path):
 
 
 def test_names_that_do_not_tell_programs_apart_are_an_issue(tmp_path):
+    """Two compilations that differ in who takes part alone, which no name of an op tells."""
+    for number, groups in ((1, "[1,2]<=[2]"), (2, "[2,1]<=[2]")):
+        path = tmp_path / "dump" / f"module_000{number}.jit_f.after_optimizations.txt"
+        write(path, TEXT.replace("[1,2]<=[2]", groups).encode())
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    assert collective(tmp_path)[2] is None
+    assert codes(tmp_path)["hlo_dump_ambiguous"] == 1
+
+
+def test_a_dump_that_another_process_wrote_again_is_the_same(tmp_path):
     for number in (1, 2):
         path = tmp_path / "dump" / f"module_000{number}.jit_f.after_optimizations.txt"
         write(path, TEXT.encode())
     ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
-    assert collective(tmp_path)[2] is None
+    assert collective(tmp_path) == ("all-reduce", 1024, 2)
+
+
+@pytest.mark.parametrize("own", [1, 2])
+def test_names_and_shapes_of_ops_tell_dumps_of_one_name_apart(tmp_path, own):
+    for number in (1, 2):
+        text = TEXT if number == own else TEXT.replace("f32[256]", "f32[512]")
+        path = tmp_path / "dump" / f"module_000{number}.jit_f.after_optimizations.txt"
+        write(path, text.encode())
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    assert collective(tmp_path) == ("all-reduce", 1024, 2)
+
+
+@pytest.mark.parametrize(("old", "new"), [("f32[256]", "f32[512]"), ("reduce.1", "reduce.2")])
+def test_a_dump_of_the_same_name_that_contradicts_the_trace_is_not_used(tmp_path, old, new):
+    path = tmp_path / "dump/module_0001.jit_f.after_optimizations.txt"
+    write(path, TEXT.replace(old, new).encode())
+    ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
+    assert collective(tmp_path) == ("all-reduce", 1024, None)
     assert codes(tmp_path)["hlo_dump_ambiguous"] == 1
+
+
+@pytest.mark.parametrize("dumped", [("a",), ("b",), ("a", "b")])
+def test_a_dump_of_a_program_that_the_trace_holds_is_of_no_other(tmp_path, dumped):
+    """Two programs SyncTensorsGraph; the trace has the HLO of the first, and no instruction texts."""
+    texts = {"a": TEXT, "b": TEXT.replace("f32[256]", "f32[512]")}
+    for number, name in enumerate(dumped):
+        path = tmp_path / f"module_000{number}.jit_f.after_optimizations.txt"
+        write(path, texts[name].encode())
+    held = read_module_text(texts["a"], 5, "a").program
+    programs, issues = match_dumps(list_dumps(str(tmp_path)), {6: "jit_f"}, "run", {5: held})
+    assert [program.program_id for program in programs] == ([6] if "b" in dumped else [])
+    shown = {str(row["shape"]) for program in programs for row in instruction_rows(program)}
+    assert shown == ({"f32[512]{0}"} if "b" in dumped else set())
+    assert [issue.code for issue in issues] == ([] if "b" in dumped else ["hlo_dump_ambiguous"])
+
+
+def test_a_dump_of_a_function_whose_name_looks_like_a_stage(tmp_path):
+    name = "module_0001.jit_before_step.tpu_after_optimizations.txt"
+    write(tmp_path / name, TEXT.replace("jit_f", "jit_before_step").encode())
+    later = "module_0001.jit_before_step.cpu_after_optimizations_before_buffer_assignment.txt"
+    write(tmp_path / later, b"not HLO")
+    ((program,), _) = match_dumps(list_dumps(str(tmp_path)), {5: "jit_before_step"}, "run", {})
+    assert program.module == "jit_before_step"
 
 
 def test_what_a_compiler_dumps_besides_is_passed_over(tmp_path):
@@ -192,7 +249,7 @@ def test_what_a_compiler_dumps_besides_is_passed_over(tmp_path):
     ):
         write(tmp_path / name, b"not HLO")
     write(tmp_path / "module_0001.jit_f.after_optimizations.txt", TEXT.encode())
-    programs, issues = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f"}, "run")
+    programs, issues = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f"}, "run", {})
     assert [(p.program_id, p.module, p.assignment_assumed) for p in programs] == [
         (5, "jit_f", True)
     ]
@@ -202,14 +259,14 @@ def test_what_a_compiler_dumps_besides_is_passed_over(tmp_path):
 def test_the_proto_of_a_compilation_wins_over_its_text(tmp_path):
     write(tmp_path / "module_0001.jit_f.after_optimizations.txt", TEXT.encode())
     write(tmp_path / "module_0001.jit_f.after_optimizations.hlo.pb", proto())
-    ((program,), _) = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f"}, "run")
+    ((program,), _) = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f"}, "run", {})
     assert program.assignment.devices == ((1,), (0,))
 
 
 def test_a_protos_own_id_matches_where_its_name_does(tmp_path):
     write(tmp_path / "a.hlo.pb", proto("jit_f", 5))
     write(tmp_path / "b.hlo.pb", proto("jit_f", 6))
-    programs, issues = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f", 6: "jit_f"}, "run")
+    programs, issues = match_dumps(list_dumps(str(tmp_path)), {5: "jit_f", 6: "jit_f"}, "run", {})
     assert sorted(program.program_id for program in programs) == [5, 6]
     assert issues == []
 
@@ -220,7 +277,7 @@ def test_damaged_dumps_cost_themselves(tmp_path):
     write(
         tmp_path / "module_0001.jit_g.after_optimizations.txt", broken.replace(b"jit_f", b"jit_g")
     )
-    programs, issues = match_dumps(list_dumps(str(tmp_path)), {77: "jit_f", 8: "jit_g"}, "run")
+    programs, issues = match_dumps(list_dumps(str(tmp_path)), {77: "jit_f", 8: "jit_g"}, "run", {})
     assert [program.program_id for program in programs] == [8]
     assert [(issue.code, issue.count) for issue in issues] == [("damaged_hlo", 1)] * 2
 
