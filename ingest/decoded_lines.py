@@ -41,7 +41,7 @@ def decoded_lines(
         DecodeError: a line is damaged.
     """
     decoded = partial(_decoded, {} if known is None else known, keep)
-    return made_ahead(decoded, _parts(plane))
+    return made_ahead(decoded, _parts(plane), at_once=1)  # as the decoder runs once at a time
 
 
 def _parts(plane: Plane) -> Iterator[Plane]:
