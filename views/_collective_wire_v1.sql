@@ -4,41 +4,16 @@
 -- last; a group of one nothing. NULL where unknown: a ragged-all-to-all, no payload, no group.
 -- A device that is in no pair of a permute or send has a payload of 0 and no group: it sends
 -- nothing, and shares the instruction's axis. A payload without a group means that no pair is known.
--- Numbers stand for run and axis: windows take half the time where no text is among their keys.
-with numbered as (
-    -- One partition on purpose: there are few runs.
-    select run_id, row_number() over (partition by 1 order by run_id) as run_number
-    from runs
-),
-
-instruction_axes as (
+with instruction_axes as (
     select run_id, world, program_id, op, min(axis) as axis
     from collective_axis_v1
     group by run_id, world, program_id, op
 ),
 
-axes as (
-    select run_id, axis
-    from instruction_axes
-    group by run_id, axis
-),
-
--- 0 and 1 are the axes that a collective without known groups may have too.
-axis_numbers as (
-    select
-        run_id, axis,
-        case
-            when axis = 'none' then 0
-            when axis = 'unclassified' then 1
-            else 1 + row_number() over (partition by run_id order by axis)
-        end as axis_number
-    from axes
-),
-
 numbered_axes as (
-    select i.run_id, i.world, i.program_id, i.op, i.axis, x.axis_number
+    select i.run_id, i.world, i.program_id, i.op, i.axis, n.axis_key
     from instruction_axes as i
-    inner join axis_numbers as x on x.run_id = i.run_id and x.axis = i.axis
+    inner join _axis_number_v1 as n on n.run_id = i.run_id and n.axis = i.axis
 ),
 
 placed as (
@@ -50,7 +25,9 @@ placed as (
             a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
         ) as axis,
         n.run_number,
-        coalesce(a.axis_number, case when c.group_size = 1 then 0 else 1 end) as axis_number,
+        coalesce(
+            a.axis_key, n.run_number * 1048576 + case when c.group_size = 1 then 0 else 1 end
+        ) as axis_key,
         g.position,
         cast(
             round(exp(
@@ -59,7 +36,7 @@ placed as (
             )) as bigint
         ) as nearest_bytes
     from collectives as c
-    inner join numbered as n on n.run_id = c.run_id
+    left join _run_number_v1 as n on n.run_id = c.run_id
     left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
     left join numbered_axes as a
         on a.run_id = c.run_id and a.world = d.world and a.program_id = c.program_id
@@ -93,9 +70,9 @@ select
     -- mesh axes joined by +, or none, mixed or unclassified
     axis,
     -- number of the run
-    cast(run_number as bigint) as run_number,
+    run_number,
     -- number of the axis, in all runs
-    cast(run_number * 1048576 + axis_number as bigint) as axis_key,
+    axis_key,
     -- one number on every participant of one group's transfer
     instance,
     -- which of the instruction's replica groups

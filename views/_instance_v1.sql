@@ -6,6 +6,7 @@ with seen as (
     select
         run_id,
         instance,
+        min(run_number) as run_number,
         min(program_id) as program_id,
         min(module) as module,
         min(op) as op,
@@ -38,14 +39,9 @@ with seen as (
 
 timed as (
     select
-        s.*,
-        case when s.is_async = 1 then s.last_end_ps - s.last_start_ps else s.shortest_ps end
-            as transfer_ps,
-        case when c.on_one_chip = 0 and s.inferred = 0 then c.peak_ici_bytes_per_s end as peak
-    from seen as s
-    left join _group_chip_v1 as c
-        on c.run_id = s.run_id and c.world = s.world and c.program_id = s.program_id
-        and c.op = s.op and c.group_index = s.group_index
+        *,
+        case when is_async = 1 then last_end_ps - last_start_ps else shortest_ps end as transfer_ps
+    from seen
 )
 
 select
@@ -53,6 +49,8 @@ select
     run_id,
     -- number of the instance within the run
     instance,
+    -- processes whose programs share device numbers
+    world,
     -- compiled program
     program_id,
     -- name of the program
@@ -65,6 +63,8 @@ select
     kind,
     -- mesh axes joined by +, or none, mixed or unclassified
     axis,
+    -- number of the run
+    run_number,
     -- phase of the marker it falls under; NULL outside every marker
     phase,
     -- request; NULL without a marker
@@ -77,6 +77,8 @@ select
     cast(participants_seen as bigint) as participants_seen,
     -- a start/done pair
     is_async = 1 as is_async,
+    -- the identity of a participant was deduced
+    inferred = 1 as is_inferred,
     -- S
     payload_bytes,
     -- the largest power of two that is not above S; 0 for no bytes, NULL where S is unknown
@@ -103,8 +105,5 @@ select
     -- S / transfer
     payload_bytes * 1e12 / nullif(cast(transfer_ps as double), 0) as algbw_bytes_per_s,
     -- largest participant's wire bytes / transfer
-    wire_bytes * 1e12 / nullif(cast(transfer_ps as double), 0) as busbw_bytes_per_s,
-    -- busbw / peak of one link, one way
-    wire_bytes * 1e12 / nullif(cast(transfer_ps as double), 0) / nullif(peak, 0)
-        as utilization_ratio
+    wire_bytes * 1e12 / nullif(cast(transfer_ps as double), 0) as busbw_bytes_per_s
 from timed

@@ -5,13 +5,20 @@
 -- asynchronous one whose done ops are missing). p50 and p95 are the values of rows ceil(p n) in order.
 with stated as (
     select
-        run_id, axis, kind, size_bucket_bytes, busbw_bytes_per_s, utilization_ratio,
+        i.run_id, i.axis, i.kind, i.size_bucket_bytes, i.busbw_bytes_per_s,
         case
-            when is_bound then 'bound'
-            when is_bound = false and busbw_bytes_per_s > 0 then 'known'
+            when c.on_one_chip = 0 and not i.is_inferred
+                then i.busbw_bytes_per_s / nullif(c.peak_ici_bytes_per_s, 0)
+        end as utilization_ratio,
+        case
+            when i.is_bound then 'bound'
+            when i.is_bound = false and i.busbw_bytes_per_s > 0 then 'known'
             else 'unknown'
         end as state
-    from _instance_v1
+    from _instance_v1 as i
+    left join _group_chip_v1 as c
+        on c.run_id = i.run_id and c.world = i.world and c.program_id = i.program_id
+        and c.op = i.op and c.group_index = i.group_index
 ),
 
 ranked as (

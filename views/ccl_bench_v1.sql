@@ -136,9 +136,9 @@ volume as (
 kinds as (
     select * from (
         values
-        ('all-reduce', 'allreduce'), ('all-gather', 'allgather'),
-        ('reduce-scatter', 'reducescatter'), ('all-to-all', 'alltoall')
-    ) as rows_of (kind, short_name)
+        (1, 'all-reduce', 'allreduce'), (2, 'all-gather', 'allgather'),
+        (3, 'reduce-scatter', 'reducescatter'), (4, 'all-to-all', 'alltoall')
+    ) as rows_of (kind_number, kind, short_name)
 ),
 
 total as (
@@ -151,12 +151,15 @@ total as (
 
 rates as (
     select
-        run_id, kind, busbw_bytes_per_s,
-        row_number() over (partition by run_id, kind order by busbw_bytes_per_s) as place,
-        count(*) over (partition by run_id, kind) as places
-    from _instance_v1
-    where busbw_bytes_per_s is not null and group_size > 1 and not coalesce(is_bound, false)
-        and coalesce(phase, 'none') not in ('warmup', 'compile')
+        i.run_id, k.short_name, i.busbw_bytes_per_s,
+        row_number() over (
+            partition by i.run_number, k.kind_number order by i.busbw_bytes_per_s
+        ) as place,
+        count(*) over (partition by i.run_number, k.kind_number) as places
+    from _instance_v1 as i
+    inner join kinds as k on k.kind = i.kind
+    where i.busbw_bytes_per_s is not null and i.group_size > 1 and not coalesce(i.is_bound, false)
+        and coalesce(i.phase, 'none') not in ('warmup', 'compile')
 ),
 
 copy_ops as (
@@ -253,10 +256,9 @@ found as (
     where i.traced = 1
     union all
     select
-        r.run_id, concat('bandwidth_utilization_', k.short_name, '_group_6'),
+        r.run_id, concat('bandwidth_utilization_', r.short_name, '_group_6'),
         r.busbw_bytes_per_s / 1e9
     from rates as r
-    inner join kinds as k on k.kind = r.kind
     where r.place = (r.places + 1) // 2
     union all
     select

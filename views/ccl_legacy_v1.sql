@@ -94,33 +94,24 @@ facts as (
     left join run_settings as s on s.run_id = r.run_id
 ),
 
-events as (
+-- Few names are looked at, not millions of events.
+named as (
     select
         *,
         lower(name) as lower_name,
         regexp_extract(
             lower(name),
-            'nccl|all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|cross[_-]?device|sendrecv|collective',
-            0
-        ) <> '' as is_named_transfer,
-        regexp_extract(
-            lower(name), 'dot|convolution|gemm|matmul|fusion|compute|custom-call', 0
-        ) <> '' as is_named_compute,
-        regexp_extract(
-            lower(name),
             'all-reduce|allreduce|all-gather|allgather|reduce-scatter|reducescatter|all-to-all|alltoall|collective|nccl',
             0
-        ) <> '' as is_counted_transfer,
-        regexp_extract(name, 'copy-(start|done)[.]([0-9]+)', 1) as copy_half,
-        regexp_extract(name, 'copy-(start|done)[.]([0-9]+)', 2) as copy_number
-    from _ccl_event_v1
+        ) <> '' as is_counted_transfer
+    from _ccl_total_v1
 ),
 
 sums as (
     select
         run_id,
-        min(start_ps) as first_ps,
-        max(start_ps + duration_ps) as last_ps,
+        min(first_ps) as first_ps,
+        max(last_ps) as last_ps,
         sum(model_flops) as model_flops,
         sum(case when hlo_category = 'all-reduce' then bytes_accessed else 0 end) as allreduce_bytes,
         sum(case when hlo_category = 'all-gather' then bytes_accessed else 0 end) as allgather_bytes,
@@ -130,8 +121,56 @@ sums as (
         sum(case when is_counted_transfer and device_id is not null then duration_ps end)
             as device_transfer_ps,
         sum(case when is_counted_transfer then duration_ps else 0 end) as transfer_ps
-    from events
+    from named
     group by run_id
+),
+
+-- Events of these names are looked at one by one; where a run has steps, all are.
+names as (
+    select
+        run_id, name,
+        max(case when name = '$core.py:331 step' or name = 'StepMarker' then 1 else 0 end)
+            as steps,
+        regexp_extract(name, 'copy-(start|done)[.]([0-9]+)', 1) as copy_half,
+        regexp_extract(name, 'copy-(start|done)[.]([0-9]+)', 2) as copy_number,
+        max(
+            case
+                when model_flops > 0 then 1
+                when hlo_category in ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all')
+                    and bytes_accessed > 0 then 1
+                else 0
+            end
+        ) as measured
+    from named
+    group by run_id, name
+),
+
+step_runs as (
+    select run_id, max(steps) as steps
+    from names
+    group by run_id
+),
+
+chosen as (
+    select
+        n.run_id, n.name, n.copy_half, n.copy_number,
+        regexp_extract(
+            lower(n.name),
+            'nccl|all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|cross[_-]?device|sendrecv|collective',
+            0
+        ) <> '' as is_named_transfer,
+        regexp_extract(
+            lower(n.name), 'dot|convolution|gemm|matmul|fusion|compute|custom-call', 0
+        ) <> '' as is_named_compute
+    from names as n
+    inner join step_runs as r on r.run_id = n.run_id
+    where r.steps + n.measured > 0 or n.copy_half <> ''
+),
+
+events as (
+    select e.*, c.copy_half, c.copy_number, c.is_named_transfer, c.is_named_compute
+    from _ccl_event_v1 as e
+    inner join chosen as c on c.run_id = e.run_id and c.name = e.name
 ),
 
 -- Host steps
@@ -360,7 +399,7 @@ device_shares as (
                 else 0
             end
         ) as transfer_ps
-    from events
+    from named
     where device_id is not null
     group by run_id, device_id
 ),
@@ -375,7 +414,7 @@ shares as (
 
 categories as (
     select run_id, hlo_category, sum(duration_ps) as category_ps
-    from events
+    from named
     where device_id is not null and hlo_category <> ''
     group by run_id, hlo_category
 ),
@@ -387,17 +426,17 @@ dominant as (
 ),
 
 -- Bandwidth: a group is what shares a key, and its size the processes that it is on
-transfers as (
+grouped as (
     select
-        run_id, device_id, hlo_category, bytes_accessed, duration_ps,
-        case when hlo_category = 'all-reduce' then '' else coalesce(name, '') end as group_key
-    from events
+        run_id, device_id, hlo_category,
+        case when hlo_category = 'all-reduce' then '' else name end as group_key
+    from named
     where hlo_category in ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all')
 ),
 
 sizes as (
     select run_id, hlo_category, group_key, count(distinct device_id) as members
-    from transfers
+    from grouped
     group by run_id, hlo_category, group_key
 ),
 
@@ -408,9 +447,10 @@ rates as (
         * case when t.hlo_category = 'all-reduce' then 2 else 1 end
         * cast(s.members - 1 as double) / nullif(cast(s.members as double), 0)
         / nullif(cast(t.duration_ps as double) / 1e12, 0) as rate
-    from transfers as t
+    from events as t
     inner join sizes as s
-        on s.run_id = t.run_id and s.hlo_category = t.hlo_category and s.group_key = t.group_key
+        on s.run_id = t.run_id and s.hlo_category = t.hlo_category
+        and s.group_key = case when t.hlo_category = 'all-reduce' then '' else t.name end
     where t.bytes_accessed > 0 and t.duration_ps > 0
 ),
 

@@ -71,6 +71,12 @@ select
     -- largest participant's wire bytes / transfer
     i.busbw_bytes_per_s,
     -- busbw / peak of one link, one way
-    i.utilization_ratio
+    case
+        when c.on_one_chip = 0 and not i.is_inferred
+            then i.busbw_bytes_per_s / nullif(c.peak_ici_bytes_per_s, 0)
+    end as utilization_ratio
 from _instance_v1 as i
 left join unclear as u on u.run_id = i.run_id and u.instance = i.instance
+left join _group_chip_v1 as c
+    on c.run_id = i.run_id and c.world = i.world and c.program_id = i.program_id
+    and c.op = i.op and c.group_index = i.group_index

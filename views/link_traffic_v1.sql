@@ -128,47 +128,18 @@ links as (
     group by run_id, phase, algorithm, axis, source_device_id, source_chip, target_chip
 ),
 
-sending as (
-    select
-        run_id, device_id, phase, axis, start_ps, start_ps + duration_ps as end_ps,
-        max(start_ps + duration_ps) over (
-            partition by run_id, device_id, phase, axis order by start_ps
-            rows between unbounded preceding and 1 preceding
-        ) as axis_reached_ps,
-        max(start_ps + duration_ps) over (
-            partition by run_id, device_id, phase order by start_ps
-            rows between unbounded preceding and 1 preceding
-        ) as reached_ps
-    from _collective_wire_v1
-    where wire_bytes is distinct from 0
-),
-
-axis_times as (
-    select
-        run_id, device_id, phase, axis,
-        sum(greatest(end_ps - greatest(start_ps, coalesce(axis_reached_ps, start_ps)), 0))
-            as axis_ps,
-        sum(greatest(end_ps - greatest(start_ps, coalesce(reached_ps, start_ps)), 0)) as new_ps
-    from sending
-    group by run_id, device_id, phase, axis
-),
-
-times as (
-    select
-        run_id, device_id, phase, axis, axis_ps,
-        sum(new_ps) over (partition by run_id, device_id, phase) as device_ps
-    from axis_times
-),
-
 by_source as (
     select
         l.run_id, l.phase, l.algorithm, l.source_chip, l.target_chip, l.source_device_id,
         case when count(l.bytes) = count(*) then sum(l.bytes) end as bytes,
-        least(sum(t.axis_ps), max(t.device_ps)) as in_flight_ps
+        least(sum(t.in_flight_ps), max(e.in_flight_ps)) as in_flight_ps
     from links as l
-    inner join times as t
+    inner join _in_flight_v1 as t
         on t.run_id = l.run_id and t.device_id = l.source_device_id
         and t.phase is not distinct from l.phase and t.axis = l.axis
+    inner join _in_flight_v1 as e
+        on e.run_id = l.run_id and e.device_id = l.source_device_id
+        and e.phase is not distinct from l.phase and e.axis is null
     group by l.run_id, l.phase, l.algorithm, l.source_chip, l.target_chip, l.source_device_id
 ),
 

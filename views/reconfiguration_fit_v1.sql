@@ -9,39 +9,67 @@ with delays as (
     ) as lengths (delay_ps)
 ),
 
+-- Windows by the longest delay that each is long enough for.
+windows as (
+    select
+        line_key, from_axis_key, axis_key, bytes,
+        case
+            when start_ps - from_end_ps >= 10000000000 then 10000000000
+            when start_ps - from_end_ps >= 1000000000 then 1000000000
+            when start_ps - from_end_ps >= 100000000 then 100000000
+            when start_ps - from_end_ps >= 10000000 then 10000000
+            when start_ps - from_end_ps >= 1000000 then 1000000
+            else 0
+        end as longest_delay_ps
+    from _burst_v1
+    where from_axis_key is not null
+),
+
+totals as (
+    select
+        line_key, from_axis_key, axis_key, longest_delay_ps,
+        count(*) as count,
+        count(bytes) as known_count,
+        sum(bytes) as bytes
+    from windows
+    group by line_key, from_axis_key, axis_key, longest_delay_ps
+),
+
 fits as (
     select
-        w.run_id, w.scope, w.from_axis, w.to_axis, d.delay_ps,
-        count(*) as count,
-        sum(case when w.window_ps >= d.delay_ps then 1 else 0 end) as fitting_count,
-        sum(case when w.window_ps >= d.delay_ps and w.next_bytes is null then 1 else 0 end)
+        t.line_key, t.from_axis_key, t.axis_key, d.delay_ps,
+        sum(t.count) as count,
+        sum(case when t.longest_delay_ps >= d.delay_ps then t.count else 0 end) as fitting_count,
+        sum(case when t.longest_delay_ps >= d.delay_ps then t.count - t.known_count else 0 end)
             as unknown_count,
-        sum(case when w.window_ps >= d.delay_ps then w.next_bytes else 0 end) as fitting_bytes,
-        case when count(w.next_bytes) = count(*) then sum(w.next_bytes) end as next_bytes
-    from traffic_window_v1 as w
+        sum(case when t.longest_delay_ps >= d.delay_ps then t.bytes else 0 end) as fitting_bytes,
+        case when sum(t.known_count) = sum(t.count) then sum(t.bytes) end as next_bytes
+    from totals as t
     cross join delays as d
-    group by w.run_id, w.scope, w.from_axis, w.to_axis, d.delay_ps
+    group by t.line_key, t.from_axis_key, t.axis_key, d.delay_ps
 )
 
 select
     -- run
-    run_id,
+    a.run_id,
     -- device or run
-    scope,
+    case when w.line_key % 2 = 0 then 'device' else 'run' end as scope,
     -- axis of the earlier burst
-    from_axis,
+    f.axis as from_axis,
     -- axis of the later burst
-    to_axis,
+    a.axis as to_axis,
     -- time that setting up takes
-    delay_ps,
+    w.delay_ps,
     -- windows
-    cast(count as bigint) as count,
+    cast(w.count as bigint) as count,
     -- windows at least as long as the delay
-    cast(fitting_count as bigint) as fitting_count,
+    cast(w.fitting_count as bigint) as fitting_count,
     -- share of windows at least as long as the delay
-    cast(fitting_count as double) / nullif(count, 0) as fit_ratio,
+    cast(w.fitting_count as double) / nullif(cast(w.count as double), 0) as fit_ratio,
     -- bytes of the bursts after those windows, sent on the wire
-    cast(case when unknown_count = 0 then fitting_bytes end as double) as fitting_bytes,
+    cast(case when w.unknown_count = 0 then w.fitting_bytes end as double) as fitting_bytes,
     -- bytes of the bursts after all windows
-    cast(next_bytes as double) as next_bytes
-from fits
+    cast(w.next_bytes as double) as next_bytes
+from fits as w
+inner join _axis_number_v1 as f on f.axis_key = w.from_axis_key
+inner join _axis_number_v1 as a on a.axis_key = w.axis_key

@@ -1,42 +1,67 @@
 -- one row per run, scope, transition and phase
 -- The windows of traffic_window from one axis to another, over all devices, by the later burst's
 -- phase. p50, p95 and p99 are the values of rows ceil(p n) in order.
-with ranked as (
+with windows as (
+    select
+        line_key, from_axis_key, axis_key, phase,
+        start_ps - from_end_ps as window_ps,
+        bytes as next_bytes
+    from _burst_v1
+    where from_axis_key is not null
+),
+
+ranked as (
     select
         *,
         row_number() over (
-            partition by run_id, scope, from_axis, to_axis, phase order by window_ps
+            partition by line_key, from_axis_key, axis_key, phase order by window_ps
         ) as place,
-        count(*) over (partition by run_id, scope, from_axis, to_axis, phase) as places
-    from traffic_window_v1
+        count(*) over (partition by line_key, from_axis_key, axis_key, phase) as places
+    from windows
+),
+
+summed as (
+    select
+        line_key, from_axis_key, axis_key, phase,
+        count(*) as count,
+        avg(window_ps) as mean_ps,
+        max(case when place = (50 * places + 99) // 100 then window_ps end) as p50_ps,
+        max(case when place = (95 * places + 99) // 100 then window_ps end) as p95_ps,
+        max(case when place = (99 * places + 99) // 100 then window_ps end) as p99_ps,
+        min(window_ps) as min_ps,
+        max(window_ps) as max_ps,
+        case when count(next_bytes) = count(*) then sum(next_bytes) end as next_bytes
+    from ranked
+    group by line_key, from_axis_key, axis_key, phase
 )
 
 select
     -- run
-    run_id,
+    a.run_id,
     -- device or run
-    scope,
+    case when s.line_key % 2 = 0 then 'device' else 'run' end as scope,
     -- axis of the earlier burst
-    from_axis,
+    f.axis as from_axis,
     -- axis of the later burst
-    to_axis,
+    a.axis as to_axis,
     -- phase of the later burst's first transfer; NULL outside every marker
-    phase,
+    s.phase,
     -- windows
-    cast(count(*) as bigint) as count,
+    cast(s.count as bigint) as count,
     -- mean
-    avg(window_ps) as mean_ps,
+    s.mean_ps,
     -- median
-    max(case when place = (50 * places + 99) // 100 then window_ps end) as p50_ps,
+    s.p50_ps,
     -- 95th percentile
-    max(case when place = (95 * places + 99) // 100 then window_ps end) as p95_ps,
+    s.p95_ps,
     -- 99th percentile
-    max(case when place = (99 * places + 99) // 100 then window_ps end) as p99_ps,
+    s.p99_ps,
     -- least
-    min(window_ps) as min_ps,
+    s.min_ps,
     -- most
-    max(window_ps) as max_ps,
+    s.max_ps,
     -- bytes that the later bursts send on the wire
-    cast(case when count(next_bytes) = count(*) then sum(next_bytes) end as double) as next_bytes
-from ranked
-group by run_id, scope, from_axis, to_axis, phase
+    cast(s.next_bytes as double) as next_bytes
+from summed as s
+inner join _axis_number_v1 as f on f.axis_key = s.from_axis_key
+inner join _axis_number_v1 as a on a.axis_key = s.axis_key

@@ -108,16 +108,16 @@ HARMLESS: dict[str, dict[str, str]] = {
     "_collective_wire_v1": {
         "placed: join without g.world": "a device is in one world",
         "placed: join without g.group_index": "a device is in one group of an instruction",
-        "numbered: no 1": "it is one partition on purpose",
-        "numbered: ROW_NUMBER": "any numbers do that differ",
-        "axis_numbers: no run_id in PARTITION BY": "any numbers do that differ within a run",
-        "axis_numbers: 1 + ROW_NUMBER": "any numbers do that differ within a run",
-        "axis_key: ": "any factor above the axes of a run",
         "placed: GTE for c.payload_bytes": "no bytes are a size of their own",
     },
-    "_transfer_v1": {
-        "transfers: 2 * run_number with": "scope run has no device, scope device has",
-        "transfers: 2 * run_number + 1 with": "scope run has no device, scope device has",
+    "_run_number_v1": {
+        "run_number: no 1": "it is one partition on purpose",
+        "run_number: ROW_NUMBER": "any numbers do that differ",
+    },
+    "_axis_number_v1": {
+        "ordered: no run_id in PARTITION BY": "any numbers do that differ within a run",
+        "ordered: 1 + ROW_NUMBER": "any numbers do that differ within a run",
+        "axis_key: ": "any factor above the axes of a run",
     },
     "_op_total_v1": {
         f"summed: no {text} in GROUP BY": "of an op's texts the least are taken in the end"
@@ -146,14 +146,10 @@ HARMLESS: dict[str, dict[str, str]] = {
         "by_pairs: join without p.world": "a device is in one world",
         "by_pairs: join without p.target": "what a device sends to itself has no payload",
     },
-    "traffic_burst_v1": {
-        "burst_index: no scope": "scope run has no device, scope device has",
+    "_burst_v1": {
         "ordered: no line_key": "an axis' key is of one run, and scope run has no device",
-        "bursts: no scope": "scope run has no device, scope device has",
+        "bursts: no line_key": "an axis' key is of one run, and scope run has no device",
         "placed: no": "a number over more rows has the same order",
-    },
-    "traffic_window_v1": {
-        "followed: no scope": "scope run has no device, scope device has",
     },
     "traffic_timeline_v1": {
         "widths: no s.first_ps": "a run has one",
