@@ -15,6 +15,7 @@ from xlahouse.ingest.event_chunks import Mask, chunks
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.host_pieces import HostPieces
+from xlahouse.ingest.kineto_collectives import KERNEL, kind_of
 from xlahouse.ingest.line_counts import LineCounts
 from xlahouse.ingest.op_events import OpEvents
 from xlahouse.ingest.xspace import Plane
@@ -36,15 +37,6 @@ DERIVED = (
 )
 _COPY = r"(?i)^memcpy|^__amd_rocclr_copy|^copy(?:Host|Device)To"
 _WITH_HOST = r"(?i)h(?:ost)?\s?(?:to|2)\s?d|d(?:evice)?\s?(?:to|2)\s?h"
-# NCCL's and RCCL's kernels name their collective, and where no HLO does, nothing else.
-_KINDS = {
-    "AllReduce": "all-reduce",
-    "AllGather": "all-gather",
-    "ReduceScatter": "reduce-scatter",
-    "AllToAll": "all-to-all",
-    "Broadcast": "collective-broadcast",
-    "SendRecv": "send-recv",
-}
 # Stats that link a kernel to its program and to the call that launched it.
 _STATS: dict[str, Any] = {
     "hlo_op": pl.String,
@@ -53,7 +45,6 @@ _STATS: dict[str, Any] = {
     "correlation_id": pl.Int64,
     "memcpy_details": pl.String,
 }
-_COLLECTIVE = rf"(?i)^(?:nccl|rccl)\w*?_({'|'.join(_KINDS)})"
 
 
 def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls) -> PlaneEvents:
@@ -169,8 +160,10 @@ def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     copies = pl.col("kernel").str.contains(_COPY)
     words = pl.concat_str("kernel", "memcpy_details", "call", separator=" ", ignore_nulls=True)
     copied = pl.when(words.str.contains(_WITH_HOST)).then(pl.lit("host_transfer"))
-    named = pl.col("kernel").str.extract(_COLLECTIVE).str.to_lowercase()
-    kinds = {name.lower(): kind for name, kind in _KINDS.items()}
+    kinds = _kinds_by_name(placed["kernel"])
+    kind = pl.col("kernel").replace_strict(kinds, default=None, return_dtype=pl.String)
+    # What names no op of a program, and of which not even the kind is told, is a collective all the same.
+    moving = pl.col("kernel").is_in(list(kinds)) & pl.col("hlo_op").is_null() & kind.is_null()
     return placed.select(
         "start_ps",
         "duration_ps",
@@ -178,12 +171,22 @@ def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
         op=pl.coalesce("hlo_op", "kernel"),
         program_id=pl.coalesce("program_id", "program_of_launch"),
         module=pl.coalesce("hlo_module", "module_of_launch"),
-        hlo_category=named.replace_strict(kinds, default=None, return_dtype=pl.String),
+        hlo_category=kind,
         line="thread",
         on_async_line=False,
-        traced_category=pl.when(copies).then(copied.otherwise(pl.lit("copy"))),
+        traced_category=pl.when(copies)
+        .then(copied.otherwise(pl.lit("copy")))
+        .when(moving)
+        .then(pl.lit("collective")),
         launch_key=pl.when(pl.col("module_of_launch").is_not_null()).then("execution"),
     ).pipe(frames.conform, frames.OPS)
+
+
+def _kinds_by_name(kernels: pl.Series) -> dict[str, str | None]:
+    """Kind of each kernel that NCCL or RCCL names, where nothing but its name tells; None for one that
+    may be part of any kind: of one that sends and receives, or has all in it, that is all there is."""
+    names = kernels.unique().drop_nulls()  # few, and the pattern is slow
+    return {name: kind_of(name) for name in names.filter(names.str.contains(KERNEL))}
 
 
 def findings(
@@ -191,6 +194,9 @@ def findings(
 ) -> list[Issue]:
     """What is to be said of kernels, and of events on DERIVED lines (line -> how many)."""
     anonymous = kernels.filter(pl.col("hlo_op").is_null())
+    kinds = _kinds_by_name(anonymous["kernel"])
+    told = [name for name, kind in kinds.items() if kind is not None]
+    untold = [name for name, kind in kinds.items() if kind is None]
     found = (
         (
             anonymous.height,
@@ -198,9 +204,15 @@ def findings(
             f"{plane}: kernels that name no HLO op: they are ops by their own name, without layer",
         ),
         (
-            anonymous.filter(pl.col("kernel").str.contains(_COLLECTIVE)).height,
+            anonymous.filter(pl.col("kernel").is_in(told)).height,
             "kind_inferred",
             f"{plane}: collectives known by their kernel's name alone: no payload, no group",
+        ),
+        (
+            anonymous.filter(pl.col("kernel").is_in(untold)).height,
+            "collective_kind_unknown",
+            f"{plane}: NCCL kernels of no kind that is told apart: one that sends and receives may be "
+            "part of any",
         ),
         (
             sum(derived.values()),

@@ -25,7 +25,7 @@ card_filled | facts that the trace lacks were taken from a workload card | they 
 card_unreadable | a workload card beside the trace is none, or there are several | what it would say is NULL
 category_inferred | no HLO says what an op is; its name or instruction text does | its category may be wrong, its payload is NULL where the text has none
 clocks_unknown | a file does not say when its profile started | times of different files cannot be compared, arrivals are NULL
-collective_kind_unknown | an NCCL kernel that sends and receives, which may be part of any collective | its kind is NULL
+collective_kind_unknown | an NCCL kernel whose name tells no kind: one that sends and receives, or has all in it, may be part of any | its kind is NULL
 collective_unseen | a program that ran holds a collective that no timeline shows | its traffic is missing
 collective_without_group | a collective's group is unknown | it has no axis, no wire bytes and no instance
 collective_without_payload | a collective's size is unknown | it has no bytes and no bandwidth

@@ -147,7 +147,11 @@ def test_kernels_become_ops_of_their_programs(tmp_path):
     [
         ("ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)", "all-gather"),
         ("ncclKernel_ReduceScatter_RING_SIMPLE_Sum_bf16", "reduce-scatter"),
-        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "send-recv"),
+        # NCCL names kernels of other collectives after these, RCCL all of them
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "all-reduce"),
+        ("void ncclKernel_AllGather_RING_LL<int>", "all-gather"),
         ("rcclGenericKernel_AllReduce_Sum_f32", "all-reduce"),
     ],
 )
@@ -158,8 +162,10 @@ def test_without_hlo_the_kernels_name_tells_the_kind_alone(tmp_path, kernel, kin
     row = tables["collectives"].row(0, named=True)
     assert (row["kind"], row["payload_bytes"], row["group_size"]) == (kind, None, None)
     codes = dict(tables["issues"].select("code", "count").rows())
-    assert codes["kind_inferred"] == 1
+    assert codes["kind_inferred" if kind else "collective_kind_unknown"] == 1
+    assert ("kind_inferred" in codes) != ("collective_kind_unknown" in codes)
     assert codes["collective_without_payload"] == 1
+    assert tables["ops"]["category"].to_list() == ["collective"]
 
 
 def test_a_copy_between_host_and_device_is_told_by_its_call(tmp_path):
