@@ -124,9 +124,14 @@ def device_groups(instruction: Any, assignment: Assignment | None) -> list[list[
     named = [member for group in groups for member in group]
     if len(set(named)) < len(named) or min(named, default=0) < 0:
         raise GroupError("a group names a member twice, or one below 0")
-    if assignment is None:
-        return groups
     kind = instruction.opcode.decode().removesuffix("-start")
+    if assignment is None:
+        with_partitions = instruction.channel_id > 0 and kind in _GLOBAL_IDS_OPS
+        if groups and with_partitions and not instruction.use_global_device_ids:
+            raise GroupError(
+                "they name replicas with all their partitions, and nothing says how many"
+            )
+        return groups
     partitions, replicas = range(assignment.partitions), range(assignment.replicas)
     devices = assignment.devices
     try:

@@ -190,6 +190,26 @@ def test_impossible_members_are_an_error(groups):
             device_groups(instruction(groups=groups), assignment)
 
 
+@pytest.mark.parametrize(
+    ("opcode", "fields", "known"),
+    [
+        ("all-reduce", {"channel_id": 1, "use_global_device_ids": True}, True),
+        ("all-reduce", {}, True),  # replicas, of one partition each as far as is known
+        ("all-to-all", {"channel_id": 1}, True),
+        # {0} may be two devices or two hundred: the replica's partitions all take part
+        ("all-reduce", {"channel_id": 1}, False),
+        ("all-gather-start", {"channel_id": 1}, False),
+    ],
+)
+def test_without_a_device_assignment_groups_are_known_where_they_need_none(opcode, fields, known):
+    built = instruction(opcode, groups=[[0], [1]], **fields)
+    if known:
+        assert device_groups(built, None) == [[0], [1]]
+        return
+    with pytest.raises(GroupError, match="replicas with all their partitions"):
+        device_groups(built, None)
+
+
 def test_pairs_of_a_send_stand_in_an_attribute():
     built = instruction("send", channel_id=1)
     attribute = built.frontend_attributes.map.add(key=b"_xla_send_recv_source_target_pairs")
