@@ -1,18 +1,7 @@
 -- one row per collective on a device
 -- What traffic_interval says of it, with one number for run, axis and phase, over which summaries rank
 -- gaps in half the time.
-with phases_of_runs as (
-    select run_id, phase
-    from collectives
-    group by run_id, phase
-),
-
-numbered as (
-    select run_id, phase, row_number() over (partition by run_id order by phase) as phase_number
-    from phases_of_runs
-),
-
-ordered as (
+with ordered as (
     select
         w.*,
         p.phase_number,
@@ -30,7 +19,8 @@ ordered as (
                 w.launch, p.phase_number
         ) as last_launch
     from _collective_wire_v1 as w
-    inner join numbered as p on p.run_id = w.run_id and p.phase is not distinct from w.phase
+    inner join _phase_number_v1 as p
+        on p.run_id = w.run_id and p.phase is not distinct from w.phase
 )
 
 select

@@ -4,37 +4,55 @@
 -- ceil(p n) in order; gaps below zero are overlaps.
 with ranked as (
     select
-        run_id, axis, phase, gap_ps, crosses_launch,
+        summary_key, gap_ps, crosses_launch,
         row_number() over (partition by summary_key order by gap_ps) as place,
         count(*) over (partition by summary_key) as places
     from _interval_v1
     where gap_ps is not null
+),
+
+summed as (
+    select
+        summary_key,
+        count(*) as count,
+        sum(case when crosses_launch then 1 else 0 end) as crossing_count,
+        sum(case when gap_ps < 0 then 1 else 0 end) as overlapping_count,
+        avg(gap_ps) as mean_ps,
+        max(case when place = (50 * places + 99) // 100 then gap_ps end) as p50_ps,
+        max(case when place = (95 * places + 99) // 100 then gap_ps end) as p95_ps,
+        max(case when place = (99 * places + 99) // 100 then gap_ps end) as p99_ps,
+        min(gap_ps) as min_ps,
+        max(gap_ps) as max_ps
+    from ranked
+    group by summary_key
 )
 
 select
     -- run
-    run_id,
+    a.run_id,
     -- mesh axes joined by +, or none, mixed or unclassified
-    axis,
+    a.axis,
     -- phase of the later transfer; NULL outside every marker
-    phase,
+    p.phase,
     -- gaps
-    cast(count(*) as bigint) as count,
+    cast(s.count as bigint) as count,
     -- gaps that start in one launch and end in another
-    cast(sum(case when crosses_launch then 1 else 0 end) as bigint) as crossing_count,
+    cast(s.crossing_count as bigint) as crossing_count,
     -- gaps below zero
-    cast(sum(case when gap_ps < 0 then 1 else 0 end) as bigint) as overlapping_count,
+    cast(s.overlapping_count as bigint) as overlapping_count,
     -- mean
-    avg(gap_ps) as mean_ps,
+    s.mean_ps,
     -- median
-    max(case when place = (50 * places + 99) // 100 then gap_ps end) as p50_ps,
+    s.p50_ps,
     -- 95th percentile
-    max(case when place = (95 * places + 99) // 100 then gap_ps end) as p95_ps,
+    s.p95_ps,
     -- 99th percentile
-    max(case when place = (99 * places + 99) // 100 then gap_ps end) as p99_ps,
+    s.p99_ps,
     -- least
-    min(gap_ps) as min_ps,
+    s.min_ps,
     -- most
-    max(gap_ps) as max_ps
-from ranked
-group by run_id, axis, phase
+    s.max_ps
+from summed as s
+inner join _axis_number_v1 as a on a.axis_key = s.summary_key // 1048576
+inner join _phase_number_v1 as p
+    on p.run_id = a.run_id and p.phase_number = s.summary_key % 1048576

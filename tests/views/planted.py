@@ -123,9 +123,8 @@ HARMLESS: dict[str, dict[str, str]] = {
         f"summed: no {text} in GROUP BY": "of an op's texts the least are taken in the end"
         for text in ("module", "opcode", "category", "hlo_category", "component")
     },
-    "_interval_v1": {
-        "numbered: no run_id in PARTITION BY": "any numbers do that differ within a run",
-        "summary_key: axis_key": "any factor above the phases of a run",
+    "_phase_number_v1": {
+        "phase_number: no run_id in PARTITION BY": "any numbers do that differ within a run",
     },
     "scaling_v1": {
         "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out",
