@@ -71,6 +71,19 @@ class Program:
     def _holders(self) -> dict[int, Any]:
         return {instruction.id: computation for computation, instruction in self.instructions()}
 
+    @cached_property
+    def loops(self) -> list[Any]:
+        """Its while instructions."""
+        return [each for _, each in self.instructions() if each.opcode == b"while"]
+
+    @cached_property
+    def loop_bodies(self) -> dict[int, Any]:
+        """What a loop carries from one round to the next: the tuple at the root of its body, by the body's
+        id. A condition's root is no tuple."""
+        called = [computation for loop in self.loops for computation in self.called(loop)]
+        roots = {computation.id: self.by_id.get(computation.root_id) for computation in called}
+        return {number: root for number, root in roots.items() if root and root.opcode == b"tuple"}
+
     def computation_of(self, instruction: Any) -> Any:
         """The computation that holds an instruction."""
         return self._holders[instruction.id]

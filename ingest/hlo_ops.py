@@ -31,8 +31,9 @@ class OpFacts:
     """What the HLO says of an op.
 
     role: `sync`, or `start`, `update` or `done` of an async pair. start_op: on a done or an update, its
-    start; None where that cannot be found. collective: the instruction that transfers, here or in a
-    called computation; kind, dtype and payload_bytes (METRICS, Bytes) are those of the transfer.
+    start; None where that cannot be found; on a start that a loop's done may end, the loop's own start.
+    collective: the instruction that transfers, here or in a called computation; kind, dtype and
+    payload_bytes (METRICS, Bytes) are those of the transfer.
     """
 
     op: str

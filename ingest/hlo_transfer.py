@@ -93,26 +93,62 @@ def _role_of_wrapper(inner: list[Transfer]) -> str:
 
 
 def start_of(program: Program, done: Any) -> Any:
-    """The start whose value a done (or an update) takes; None where the chain leaves the computation."""
-    current, index = done, 0
+    """The start whose value a done (or an update) takes; see start_behind."""
+    operands = program.operands(done)
+    return start_behind(program, operands[0]) if operands else None
+
+
+def start_behind(program: Program, value: Any) -> Any:
+    """The start whose value a done (or an update) takes; None where the chain leaves the computation, but
+    for loops: what a round began, the next one or what follows the loop ends."""
+    current = value
     for _ in range(1000):
-        operands = program.operands(current)
-        if not 0 <= index < len(operands):  # below 0: an index that could not be read
-            return None
-        current, index = operands[index], 0
         opcode = current.opcode.decode("utf-8", "replace")
-        if opcode == "get-tuple-element":
-            taken = program.operands(current)
-            if taken and taken[0].opcode == b"tuple":
-                current, index = taken[0], current.tuple_index
+        operands = program.operands(current)
+        if opcode == "get-tuple-element" and operands:
+            carried = _tuple_behind(program, operands[0])
+            parts = operands if carried is None else program.operands(carried)
+            place = 0 if carried is None else current.tuple_index
+            if not 0 <= place < len(parts):  # below 0: an index that could not be read
+                return None
+            current = parts[place]
             continue
         found = find_transfer(program, current)
         role = found.role if found is not None else split_role(opcode)[1]
         if role == "start":
             return current
-        if opcode not in _CARRIERS and role != "update":
+        if not operands or (opcode not in _CARRIERS and role != "update"):
             return None
+        current = operands[0]
     return None
+
+
+def _tuple_behind(program: Program, value: Any) -> Any:
+    """The tuple that a value is: itself, or what a loop carries, be it seen within or behind the loop."""
+    if value.opcode == b"tuple":
+        return value
+    if value.opcode == b"while":
+        bodies = [each for each in program.called(value) if each.id in program.loop_bodies]
+        return program.loop_bodies[bodies[0].id] if bodies else None
+    if value.opcode == b"parameter":
+        return program.loop_bodies.get(program.computation_of(value).id)
+    return None
+
+
+def begun_before_loops(program: Program) -> dict[int, str]:
+    """Starts whose transfer the first round of a loop ends: their id, and the name of the start that
+    each round has for the one after it. To a done these are one."""
+    found = {}
+    for loop in program.loops:
+        carried, given = _tuple_behind(program, loop), program.operands(loop)
+        if carried is None or not given or given[0].opcode != b"tuple":
+            continue
+        pairs = zip(program.operands(given[0]), program.operands(carried), strict=False)
+        for before, within in pairs:
+            first, later = start_behind(program, before), start_behind(program, within)
+            if first is not None and later is not None and first.id != later.id:
+                found[first.id] = later.name.decode("utf-8", "replace")
+    return found
 
 
 def kind_of(program: Program, transfer: Transfer) -> str:

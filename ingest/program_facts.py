@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -13,6 +13,7 @@ from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.groups import GroupError, connected, device_groups, device_pairs
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_ops import OpFacts, op_facts
+from xlahouse.ingest.hlo_transfer import begun_before_loops
 from xlahouse.ingest.wrapped_text import wrapped
 
 FACTS: dict[str, Any] = {
@@ -107,11 +108,14 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
 
 def _of_program(program: Program, source: str) -> _Rows:
     rows = _Rows(instructions=hlo.instruction_rows(program))
+    begun = begun_before_loops(program)
     for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
         if instruction.id in program.opaque:  # what it does stands where it is not known
             rows.ops.append(_opaque_row(program, instruction, row))
             continue
         facts = op_facts(program, instruction)
+        if instruction.id in begun:
+            facts = replace(facts, start_op=begun[instruction.id])
         rows.ops.append(_fact_row(facts, row))
         if facts.collective is None:
             continue

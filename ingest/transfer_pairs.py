@@ -33,7 +33,8 @@ def find_transfers(
 def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """(one row a transfer, how many ops are left without their partner)."""
     role = pl.col("role").fill_null("sync")
-    named = pl.when(role == "start").then("op").otherwise("start_op")
+    # What begins before a loop and within it is ended by the same done, one after the other.
+    named = pl.when(role == "start").then(pl.coalesce("start_op", "op")).otherwise("start_op")
     counted = _with_turn(
         candidates.filter(role.is_in(["start", "done"])).with_columns(start_op=named)
     )
