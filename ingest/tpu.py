@@ -118,7 +118,10 @@ def _scaled(value: Any, factor: float) -> float | None:
 
 
 def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
-    link = plane.event_stats.numbers("_c").join(plane.event_stats.numbers("_ct"), on="owner")
+    # Ids are any 64 bits, written as signed numbers or as unsigned ones: two readings of the same.
+    ids = plane.event_stats.numbers("_c", pl.UInt64)
+    ids = ids.with_columns(ids["_c"].reinterpret(signed=True))
+    link = ids.join(plane.event_stats.numbers("_ct"), on="owner")
     link = link.rename({"_c": "link", "_ct": "link_type"})
     own = plane.event_stats.numbers("program_id", pl.UInt64)
     modules = (

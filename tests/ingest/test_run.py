@@ -180,6 +180,20 @@ def test_enqueues_link_within_their_process_by_context_and_id(tmp_path):
     assert found.select("device_id", "enqueue_ps").rows() == [(0, 100), (1, 300)]
 
 
+BIG = (1 << 64) - 5  # whose 64 bits are also those of -5
+
+
+@pytest.mark.parametrize(("told", "wanted"), [(BIG, BIG), (BIG, -5), (-5, BIG), (-5, -5)])
+def test_enqueues_link_by_ids_of_64_bits_however_they_are_written(tmp_path, told, wanted):
+    host = PlaneBuilder("/host:CPU")
+    host.event(host.line("python"), "DoEnqueueProgram", 100, 9, _pt=12, _p=told)
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"\x30\x00")
+    plane.event(plane.line("XLA Modules"), "jit_f(77)", 1000, 50, _ct=12, _c=wanted)
+    path = write(tmp_path / "a.xplane.pb", space(host.plane, plane.plane))
+    ingest_paths([path], str(tmp_path / "wh"))
+    assert rows(tmp_path / "wh", "launches")["enqueue_ps"].to_list() == [100]
+
+
 def test_warmups_never_share_a_step_with_a_measured_request(tmp_path):
     host = PlaneBuilder("/host:CPU")
     line = host.line("python")
