@@ -145,8 +145,9 @@ def begun_before_loops(program: Program) -> dict[int, str]:
             continue
         pairs = zip(program.operands(given[0]), program.operands(carried), strict=False)
         for before, within in pairs:
-            first, later = start_behind(program, before), start_behind(program, within)
-            if first is not None and later is not None and first.id != later.id:
+            first = start_behind(program, before)
+            later = None if first is None else start_behind(program, within)
+            if later is not None and first.id != later.id:
                 found[first.id] = later.name.decode("utf-8", "replace")
     return found
 
