@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import yaml
 
 from xlahouse.capture.card import Card, ModelArch, stated
 from xlahouse.capture.errors import ManifestError
@@ -51,6 +50,8 @@ def read_card(text: str, where: str) -> tuple[Card, list[Problem]]:
     Raises:
         ManifestError: it is no card at all; names the file, and the line where known.
     """
+    import yaml  # most runs have no card, and an ingest need not wait for it to load
+
     try:
         raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -82,6 +83,8 @@ def checked_card(text: str, where: str) -> Card:
 
 def card_text(card: Card) -> str:
     """The card as YAML; what it does not say is not there."""
+    import yaml
+
     return yaml.safe_dump(stated(card), sort_keys=False, allow_unicode=True, width=100)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import yaml
-
 
 def line_of(text: str, steps: tuple[str | int, ...]) -> int | None:
     """1-based line of what is at `steps` (keys and list indexes); None where there is no such.
 
     `text` is valid YAML. A key's line is where the key stands, an item's where the item starts.
     """
+    import yaml  # only wrong files need it
+
     node, line = yaml.compose(text, Loader=yaml.SafeLoader), 1
     for step in steps:
         if isinstance(node, yaml.MappingNode):

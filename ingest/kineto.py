@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -134,21 +133,6 @@ def rank_of(trace: Trace) -> tuple[int, int] | None:
     """(rank, number of ranks) of the process that was profiled; None where the file does not tell."""
     rank, world, _ = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
     return None if rank is None or world is None else (rank, world)
-
-
-def missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[Issue]:
-    """The finding that a run lacks ranks.
-
-    Args:
-        ranks: rank_of each of its files.
-        source: the run, for the issue.
-    """
-    told = [pair for pair in ranks if pair is not None]
-    found, count = {rank for rank, _ in told}, max((world for _, world in told), default=0)
-    if not told or len(found) >= count:
-        return []
-    message = f"{len(found)} of {count} ranks are here; ingest the ranks' files in one call, with --run NAME"
-    return [Issue("info", "one_rank", message, source, count - len(found))]
 
 
 def _rest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -20,7 +21,6 @@ from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, 
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.hlo_dumps import Dump
-from xlahouse.ingest.kineto import missing_ranks
 from xlahouse.ingest.pipeline import schedule_of
 from xlahouse.ingest.read import FileEvents
 from xlahouse.ingest.rows import issue_rows
@@ -111,7 +111,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *_others(run),
             *from_dumps,
             *conflicts,
-            *missing_ranks((file.rank_of for file in files), run.name),
+            *_missing_ranks((file.rank_of for file in files), run.name),
             *_missing_devices(row, run.name),
             *_missing_hosts(manifest, built.hosts, run.name),
         ]
@@ -210,6 +210,16 @@ def _others(run: RunFiles) -> list[Issue]:
     return [
         Issue("warning", "other_container", f"{what}, {message}", path) for path, what in run.others
     ]
+
+
+def _missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[Issue]:
+    """The finding that a run lacks ranks. ranks: rank_of each of its files."""
+    told = [pair for pair in ranks if pair is not None]
+    found, count = {rank for rank, _ in told}, max((world for _, world in told), default=0)
+    if not told or len(found) >= count:
+        return []
+    message = f"{len(found)} of {count} ranks are here; ingest the ranks' files in one call, with --run NAME"
+    return [Issue("info", "one_rank", message, source, count - len(found))]
 
 
 def _missing_devices(row: dict[str, Any], source: str) -> list[Issue]:

@@ -6,10 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from multiprocessing import get_context
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
@@ -162,6 +159,10 @@ def _each(
     if processes <= 1:
         yield from (ingest_one(run, root, options) for run in runs)
         return
+    # One run need not wait for these to load.
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+    from multiprocessing import get_context
+
     options = replace(options, threads=max(1, usable_cores() // processes))
     spawn = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_ignore_interrupt) as pool:
