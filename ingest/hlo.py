@@ -26,7 +26,7 @@ _UINT64 = 2**64
 class Program:
     """A compiled program: an HloModule with its instructions by id.
 
-    assignment_assumed: whether its device assignment is XLA's default, for want of a stated one.
+    assignment_assumed: whether its device assignment is the usual one, for want of a stated one.
     unseen: instructions that others name, of which no more than the name and the shape is known.
     opaque: ids of instructions that call computations which are not known.
     unread: ids of instructions whose text has groups or pairs that cannot be read.

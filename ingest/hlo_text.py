@@ -137,8 +137,9 @@ def is_module_text(raw: bytes) -> bool:
 def read_module_text(text: str, program_id: int | None, source: str) -> ReadProgram:
     """Read a module's dump.
 
-    The text does not say which device runs which partition: the assignment is taken to be XLA's default
-    (partition p of replica r on device r x partitions + p), and the program says so.
+    The text does not say which device runs which partition: the assignment is taken to be JAX's (partition p
+    of replica r on device r x partitions + p), and the program says so. XLA's own ComputationPlacer has
+    p x replicas + r instead, which is another one only where there are several of both.
 
     Args:
         text: the dump, from its line `HloModule` on.

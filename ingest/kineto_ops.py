@@ -136,10 +136,11 @@ def _around(kernels: pl.DataFrame, others: pl.DataFrame) -> Iterable[tuple[Any, 
     calls = others.filter(of_category(others, _LAUNCHES)).select(
         "line", "start_ps", correlation=correlation
     )
+    first = calls.drop_nulls().sort("start_ps", "line").unique("correlation", keep="first")
     launched = (
         kernels.select("event", correlation=correlation)
         .drop_nulls()
-        .join(calls.drop_nulls().unique("correlation"), on="correlation")
+        .join(first, on="correlation")
         .sort("start_ps")
     )
     for prefix, column in (("nccl:", "annotation"), ("c10d::", "call")):
