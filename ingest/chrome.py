@@ -6,7 +6,15 @@ import msgspec
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest import chrome_gpu, chrome_host, chrome_links, chrome_tpu, frames, kineto
+from xlahouse.ingest import (
+    chrome_gpu,
+    chrome_host,
+    chrome_links,
+    chrome_ops,
+    chrome_tpu,
+    frames,
+    kineto,
+)
 from xlahouse.ingest.chrome_columns import Trace, read_columns
 from xlahouse.ingest.chrome_events import FAILURES
 from xlahouse.ingest.chrome_files import host_of
@@ -114,6 +122,7 @@ def _read_processes(
     virtual = not any(name.startswith(_DEVICE) for name in trace.processes.values())
     hosts = [pid for pid, _ in trace.lines if pid not in devices]
     rows = chrome_links.with_enqueue(rows, hosts)
+    texts: list[pl.DataFrame] = []
     calls = _gpu_calls(trace, rows.filter(pl.col("pid").is_in(hosts)), read)
     for pid in dict.fromkeys(pid for pid, _ in trace.lines):
         mine, bad = rows.filter(pl.col("pid") == pid), refused.filter(pl.col("pid") == pid)
@@ -121,14 +130,16 @@ def _read_processes(
             continue
         name = trace.processes.get(pid, f"process {pid}")
         if chrome_tpu.PROCESS.search(name):
-            plane, programs = chrome_tpu.read_tpu_process(name, mine, bad, read.path, read.host)
-            for program in programs:
-                read.programs.setdefault(program.program_id, program)
+            plane, told = chrome_tpu.read_tpu_process(name, mine, bad, read.path, read.host)
+            texts.append(told)
         elif chrome_gpu.PROCESS.search(name):
             plane = chrome_gpu.read_gpu_process(name, mine, bad, read.path, read.host, calls)
         else:
             plane = chrome_host.read_host_process(name, mine, bad, read.path, read.host, virtual)
         read.planes.append(plane)
+    programs, found = chrome_ops.programs_of_texts(texts, read.path)
+    read.programs.update({program.program_id: program for program in programs})
+    read.issues += found
 
 
 def _gpu_calls(trace: Trace, on_hosts: pl.DataFrame, read: FileEvents) -> HostCalls:

@@ -29,6 +29,12 @@ _KINDS: dict[str, Any] = {
 }
 
 
+_TOLD = ("long_name", "tf_op", "source")
+TEXTS: dict[str, Any] = {"program_id": pl.UInt64, "module": pl.String} | dict.fromkeys(
+    _TOLD, pl.String
+)
+
+
 class _Args(msgspec.Struct):
     """Arguments of an op. Exports write all of them as strings; numbers do as well."""
 
@@ -72,7 +78,7 @@ def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.Data
         line="thread",
         on_async_line=on_async_line,
     )
-    return frames.conform(ops, frames.OPS), ops.select("long_name", "tf_op", "source")
+    return frames.conform(ops, frames.OPS), ops.select(_TOLD)
 
 
 def _facts(args: str) -> tuple[Any, ...]:
@@ -97,25 +103,40 @@ def _identity(value: Any) -> int | None:
         return None
 
 
-def programs_of_ops(
-    ops: pl.DataFrame, told: pl.DataFrame, source: str
-) -> tuple[list[Program], list[Issue]]:
-    """The programs that the instructions of the ops tell of, and what of these could not be read.
+def texts_of_ops(ops: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+    """TEXTS: the instructions of ops of one device, each once.
 
     Args:
         ops: frames.OPS with program_id and module.
         told: of each its long_name, tf_op and source.
-        source: the file, for issues.
     """
     texts = pl.concat([ops.select("program_id", "module"), told], how="horizontal")
     texts = texts.drop_nulls(["program_id", "long_name"]).filter(
         pl.col("long_name").str.contains(" = ", literal=True)
     )
-    texts = texts.unique(["program_id", "long_name"], keep="first", maintain_order=True)
+    return frames.conform(_distinct(texts), TEXTS)
+
+
+def _distinct(texts: pl.DataFrame) -> pl.DataFrame:
+    return texts.unique(["program_id", "long_name"], keep="first", maintain_order=True)
+
+
+def programs_of_texts(
+    of_devices: list[pl.DataFrame], source: str
+) -> tuple[list[Program], list[Issue]]:
+    """The programs that the instructions tell of, and what of these could not be read.
+
+    Devices run the same programs, and what one of them does not show another one may.
+
+    Args:
+        of_devices: texts_of_ops of each device.
+        source: the file, for issues.
+    """
+    texts = _distinct(frames.stack(of_devices, TEXTS))
     programs, issues = [], []
     for (program_id,), group in texts.group_by(["program_id"], maintain_order=True):
         module = group["module"].drop_nulls().first() or ""
-        lines = [_with_metadata(*row) for row in group.select(told.columns).iter_rows()]
+        lines = [_with_metadata(*row) for row in group.select(_TOLD).iter_rows()]
         read = program_of_instructions(lines, int(str(program_id)), str(module), source)
         programs.append(read.program)
         issues += read.issues(source)

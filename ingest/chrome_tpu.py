@@ -9,11 +9,10 @@ import polars as pl
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.chrome_events import FAILURES
-from xlahouse.ingest.chrome_ops import programs_of_ops, read_ops
+from xlahouse.ingest.chrome_ops import read_ops, texts_of_ops
 from xlahouse.ingest.chrome_rows import counter_rows, coverage_of, host_rows
 from xlahouse.ingest.chrome_spans import COMPLETE, COUNTER
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
-from xlahouse.ingest.hlo import Program
 
 PROCESS = re.compile(r"(?:^|/)device:TPU:(\d+)$")
 MODULES, OPS, ASYNC_OPS, TRACE_ME, STEPS, COUNTERS = (
@@ -30,8 +29,8 @@ WAITS = ["barrier-cores", "dependency-wait"]
 
 def read_tpu_process(
     name: str, rows: pl.DataFrame, refused: pl.DataFrame, source: str, host: str
-) -> tuple[PlaneEvents, list[Program]]:
-    """All events of a TPU; what has no table of its own goes to host_events.
+) -> tuple[PlaneEvents, pl.DataFrame]:
+    """(all events of a TPU, chrome_ops.TEXTS of its ops); what has no table of its own goes to host_events.
 
     Args:
         name: of the process, which names the device.
@@ -54,7 +53,6 @@ def read_tpu_process(
     found, told = read_ops(per_table["ops"], ASYNC_OPS)
     ops = _in_programs(found.with_columns(device_id=pl.lit(number, pl.Int64)), launches)
     ops = _with_line_categories(ops)
-    programs, problems = programs_of_ops(ops, told, source)
     return PlaneEvents(
         devices=[device],
         ops=ops,
@@ -62,8 +60,8 @@ def read_tpu_process(
         counters=counter_rows(per_table["counters"], number),
         host_events=host_rows(per_table["host_events"], host, prefix=f"{name}/"),
         coverage=coverage_of(source, name, rows, refused),
-        issues=[_number_assumed(name, number, source), *problems],
-    ), programs
+        issues=[_number_assumed(name, number, source)],
+    ), texts_of_ops(ops, told)
 
 
 def _table() -> pl.Expr:

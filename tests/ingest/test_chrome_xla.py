@@ -78,6 +78,30 @@ def test_a_tpu_of_a_chrome_trace_becomes_launches_ops_and_collectives(tmp_path):
     assert (run["source"], run["status"], run["epoch_ns"]) == ("chrome", "complete", None)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_one_device_does_not_show_of_a_program_another_one_tells(tmp_path, order):
+    """An export at its cap ends earlier on one device; both run the same program."""
+    gather = "%ag.3 = f32[64]{0} all-gather(f32[32]{0} %y), replica_groups={{0,1}}, dimensions={0}"
+    devices = [
+        [*named(3, "/device:TPU:0", **LINES), event("jit_f(77)", 100, 50, 3, 2),
+         op("psum.1", 110, 20, REDUCE, 3)],
+        [*named(4, "/device:TPU:1", **LINES), event("jit_f(77)", 100, 50, 4, 2),
+         op("psum.1", 110, 20, REDUCE, 4), op("ag.3", 140, 5, gather, 4)],
+    ]  # fmt: skip
+    path = write(
+        tmp_path / "h.trace.json", document(*(e for place in order for e in devices[place]))
+    )
+    ingest_paths([path], str(tmp_path / "wh"))
+    found = rows(tmp_path / "wh", "collectives").sort("device_id", "start_ps")
+    # f32[256] is 1024 bytes, f32[64] gathered is 256
+    assert found.select("device_id", "op", "payload_bytes", "group_size").rows() == [
+        (0, "psum.1", 1024, 2),
+        (1, "psum.1", 1024, 2),
+        (1, "ag.3", 256, 2),
+    ]
+    assert rows(tmp_path / "wh", "instructions")["op"].sort().to_list() == ["ag.3", "psum.1"]
+
+
 def test_groups_that_cannot_be_read_cost_the_collective_its_groups_alone(tmp_path):
     raw = document(*tpu_events(3, 0)).replace(b"replica_groups={{0,1}}", b"replica_groups=<0,1>")
     ingest_paths([write(tmp_path / "h.trace.json", raw)], str(tmp_path / "wh"))
