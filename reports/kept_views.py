@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 KEPT_VIEWS = (
+    "_burst_v1",
     "_collective_wire_v1",
     "_idle_cause_v1",
     "_idle_split_v1",
@@ -10,7 +11,6 @@ KEPT_VIEWS = (
     "_interval_v1",
     "_meeting_v1",
     "_op_total_v1",
-    "_transfer_v1",
     "bubble_v1",
     "step_latency_v1",
     "traffic_burst_v1",
