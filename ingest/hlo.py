@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Program:
     unread: ids of instructions whose text has groups or pairs that cannot be read.
     loose: whether no more of it is known than the texts by which a trace names its ops.
     names_ranks: whether its groups name devices, and no partitions or replicas.
+    digest: of the bytes that it was read from, so that equal ones need not be compared; empty: unknown.
     elsewhere: device assignments of other processes that run the same program on devices of their own.
     """
 
@@ -44,6 +46,7 @@ class Program:
     unread: frozenset[int] = frozenset()
     loose: bool = False
     names_ranks: bool = False
+    digest: bytes = b""
     elsewhere: tuple[Assignment, ...] = ()
 
     @cached_property
@@ -137,7 +140,8 @@ def parse_program(raw: bytes, program_id: int | None, name: str) -> Program:
         raise ValueError(f"the HLO of {name} is damaged: {error}") from error
     module = proto.hlo_module
     own = module.id if program_id is None else program_id
-    return Program(own % _UINT64, _text(module.name) or name, module)
+    digest = hashlib.sha256(raw).digest()
+    return Program(own % _UINT64, _text(module.name) or name, module, digest=digest)
 
 
 def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:

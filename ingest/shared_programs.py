@@ -17,7 +17,7 @@ from xlahouse.ingest.read import FileEvents
 
 def is_same_code(one: Program, other: Program) -> bool:
     """Whether two programs hold the same instructions, on whatever devices."""
-    if one.proto == other.proto:
+    if one is other or one.digest == other.digest != b"" or one.proto == other.proto:
         return True
     return _instructions(one) == _instructions(other)
 
@@ -39,14 +39,15 @@ def _instructions(program: Program) -> set[bytes]:
     return found
 
 
-def clash(files: Iterable[FileEvents], other: FileEvents) -> bool:
-    """Whether a file calls another program by an id that one of these files knows."""
-    for file in files:
-        for number in file.programs.keys() & other.programs.keys():
-            one, two = file.programs[number], other.programs[number]
-            if not (one.loose or two.loose or is_same_code(one, two)):
-                return True
-    return False
+def whole_programs(file: FileEvents) -> dict[int, Program]:
+    """The programs whose HLO a file has, by id."""
+    return {number: program for number, program in file.programs.items() if not program.loose}
+
+
+def clash(known: dict[int, Program], other: dict[int, Program]) -> bool:
+    """Whether different programs are called by one id in two mappings."""
+    shared = known.keys() & other.keys()
+    return any(not is_same_code(known[number], other[number]) for number in shared)
 
 
 def lend(files: list[FileEvents]) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from xlahouse.ingest.frames import Issue
+from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents
-from xlahouse.ingest.shared_programs import clash
+from xlahouse.ingest.shared_programs import clash, whole_programs
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,18 @@ class World:
 def split_worlds(files: list[FileEvents]) -> list[World]:
     """Put each file, by host and path, into the first world in which its device numbers are free and
     its programs are known by no other's ids."""
-    worlds: list[tuple[set[int], list[FileEvents]]] = []
+    worlds: list[tuple[set[int], dict[int, Program], list[FileEvents]]] = []
     for file in sorted(files, key=lambda file: (file.host, file.path)):
-        numbers = set(_numbers((file,)))
-        for taken, members in worlds:
-            if not taken & numbers and not clash(members, file):
+        numbers, programs = set(_numbers((file,))), whole_programs(file)
+        for taken, known, members in worlds:
+            if not taken & numbers and not clash(known, programs):
                 taken |= numbers
+                known |= programs
                 members.append(file)
                 break
         else:
-            worlds.append((numbers, [file]))
-    return [World(number, tuple(members)) for number, (_, members) in enumerate(worlds)]
+            worlds.append((numbers, programs, [file]))
+    return [World(number, tuple(members)) for number, (*_, members) in enumerate(worlds)]
 
 
 def program_conflicts(files: list[FileEvents], source: str) -> list[Issue]:
