@@ -67,7 +67,27 @@ def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFram
         pl.col("host").fill_null(""), when=pl.coalesce("enqueue_ps", "start_ps")
     )
     joined = hosted.sort("when").join_asof(opened, on="when", by="host", check_sortedness=False)
-    return joined.drop("when", "host").sort("device_id", "launch")
+    marked = pl.col("host").is_in(opened["host"].unique().implode())
+    placed = _as_elsewhere(joined.with_columns(marked=marked))
+    return placed.drop("when", "host", "marked").sort("device_id", "launch")
+
+
+def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
+    """Launches of hosts that mark no steps at all are of the step that their instance is of on others."""
+    if launches["marked"].all():
+        return launches
+    step = pl.struct(STEP)
+    known = launches.filter("marked").group_by("launch_instance").agg(step=step.unique())
+    alike = known.filter(pl.col("step").list.len() == 1).explode("step")
+    told = launches.select("launch_instance").join(
+        alike.select("launch_instance", told="step"),
+        on="launch_instance",
+        how="left",
+        maintain_order="left",
+    )["told"]
+    return launches.with_columns(
+        pl.when("marked").then(name).otherwise(told.struct.field(name)).alias(name) for name in STEP
+    )
 
 
 def _innermost(steps: pl.DataFrame) -> pl.DataFrame:

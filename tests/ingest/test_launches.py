@@ -66,6 +66,37 @@ def test_a_launch_belongs_to_the_marker_that_holds_its_enqueue():
     ]
 
 
+def test_a_host_without_markers_has_the_steps_of_the_others():
+    """Device 1 is on a host of its own, whose process marks nothing."""
+    hosts = HOSTS.with_columns(host=pl.Series(["h", "other"]))
+    marks = markers(("prefill", 0, 0, 0, 50), ("decode", 0, 1, 50, 50))
+    found = launches(
+        (0, 7, 10, 5, {}),
+        (1, 7, 12, 5, {}),  # the same instance as the one on device 0
+        (0, 7, 60, 5, {}),
+        (1, 7, 61, 5, {}),
+        (1, 7, 80, 5, {}),  # only here, within the decode of a host that says nothing of this one
+    )
+    done = finish_launches(found, marks, hosts)
+    columns = ["device_id", "start_ps", "phase", "request", "step"]
+    assert done.select(columns).rows() == [
+        (0, 10, "prefill", 0, 0),
+        (0, 60, "decode", 0, 1),
+        (1, 12, "prefill", 0, 0),
+        (1, 61, "decode", 0, 1),
+        (1, 80, None, None, None),
+    ]
+
+
+def test_steps_that_hosts_do_not_agree_on_are_nobodys():
+    hosts = pl.DataFrame({"device_id": [0, 1, 2], "host": ["h", "g", "other"]})
+    first = markers(("prefill", 0, 0, 0, 50))
+    second = markers(("decode", 0, 1, 0, 50)).with_columns(host=pl.lit("g"))
+    found = launches((0, 7, 10, 5, {}), (1, 7, 11, 5, {}), (2, 7, 12, 5, {}))
+    done = finish_launches(found, pl.concat([first, second]), hosts)
+    assert done["step"].to_list() == [0, 1, None]
+
+
 def test_phases_are_the_markers_or_else_the_instances():
     found = launches((0, 7, 10, 5, {}), (1, 7, 12, 5, {}))
     rows = phase_rows(frames.empty(frames.MARKERS), finish(found))
