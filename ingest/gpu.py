@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from xlahouse.ingest.chosen_events import ChosenEvents, Found
 from xlahouse.ingest.event_chunks import Mask, chunks
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
+from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.kineto_collectives import KERNEL, kind_of
 from xlahouse.ingest.line_counts import LineCounts
@@ -88,6 +89,26 @@ def _device(plane: Plane, host: str | None) -> Device:
         peak_flops=float(peak) * 1e12 if peak else None,
         peak_hbm_bytes_per_s=float(bandwidth) if bandwidth else None,
     )
+
+
+def assumed_numbers(planes: Iterable[str], programs: Iterable[Program], source: str) -> list[Issue]:
+    """The finding that programs run on more GPUs than a host has: which of them are its own, no plane says.
+
+    Args:
+        planes: names of a file's planes.
+        programs: what the file holds of programs.
+        source: the file.
+    """
+    own = {int(found[1]) for name in planes if (found := PLANE.match(name))}
+    places = [program.assignment for program in programs] if own else []
+    named = {number for place in places if place for row in place.devices for number in row}
+    if named <= own:
+        return []
+    message = (
+        f"programs name {len(named | own)} devices, and this host has {len(own)} GPUs: none says its "
+        "number among all; that on the host is taken for it, which is wrong on all hosts but the first"
+    )
+    return [Issue("warning", "device_number_assumed", message, source, len(own))]
 
 
 def _kind(plane: Plane) -> str:

@@ -99,7 +99,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     _link(read)
     named, found = read.op_texts.programs(launched_modules(read.planes), read.programs, path)
     read.programs.update({program.program_id: program for program in named})
-    read.issues += found
+    read.issues += found + gpu.assumed_numbers(names, read.programs.values(), path)
     return read
 
 

@@ -168,6 +168,17 @@ def test_without_hlo_the_kernels_name_tells_the_kind_alone(tmp_path, kernel, kin
     assert tables["ops"]["category"].to_list() == ["collective"]
 
 
+@pytest.mark.parametrize(("gpus", "is_found"), [(2, False), (1, True)])
+def test_a_program_on_more_gpus_than_the_host_has_leaves_their_numbers_in_doubt(
+    tmp_path, gpus, is_found
+):
+    """The program runs on devices 0 and 1: with one GPU here, it may be either."""
+    planes = [PlaneBuilder(f"/device:GPU:{number}", **GPU) for number in range(gpus)]
+    planes[0].event(planes[0].line("Stream #7(Compute)"), "k", 1000, 100, **OP)
+    codes = set(ingest(tmp_path, program(), *planes)["issues"]["code"])
+    assert ("device_number_assumed" in codes) == is_found
+
+
 def test_a_copy_between_host_and_device_is_told_by_its_call(tmp_path):
     """ROCm's copy kernel has one name for every direction; the host's call names it."""
     plane = PlaneBuilder("/device:GPU:0", device_vendor="AMD")
