@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,6 +130,18 @@ def test_the_ordinal_that_newer_traces_tell_wins_over_the_chain():
     assert [row[0] for row in placed(plane)] == [4, 6]
     assert sorted(device.device_id for device in plane.devices) == [4, 6]
     assert plane.launches["device_id"].sort().to_list() == [4, 6]
+
+
+@pytest.mark.parametrize("shift", [0, (1 << 64) - 9])
+def test_closures_and_ends_go_by_ids_of_64_bits(shift):
+    host = Host()
+    launch(host, 100, [shift + n for n in (1, 2, 3, 4, 5)], [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, shift + 6, end=170)
+    host.op("pool-a", "dot", 161, 5, shift + 7)
+    plane = host.read()
+    (key,) = plane.ops["launch_key"].unique()
+    assert placed(plane) == [(0, key, "dot", 151_000, 19_000), (1, key, "dot", 161_000, 5_000)]
+    assert plane.launches["enqueue_ps"].to_list() == [100_000] * 2
 
 
 def test_a_program_that_starts_late_goes_to_the_execution_that_lacks_one():
