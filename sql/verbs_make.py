@@ -160,12 +160,13 @@ def ingest(
       xlahouse ingest gs://b/traces -w gs://b/wh --engine spark --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("local", "spark"), conf)
-    from xlahouse.ingest.process import prepare_process
+    from xlahouse.ingest.process import loading, prepare_process
 
     prepare_process()
-    from xlahouse.capture.manifest import parse_mesh
-    from xlahouse.ingest.run import ingest_paths
-    from xlahouse.sql.progress import progress
+    with loading():
+        from xlahouse.capture.manifest import parse_mesh
+        from xlahouse.ingest.run import ingest_paths
+        from xlahouse.sql.progress import progress
 
     axes = parse_mesh(mesh) if mesh is not None else None
     each = None

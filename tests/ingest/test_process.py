@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+
+from xlahouse.ingest.process import loading
 
 SCRIPT = """
 from xlahouse.ingest.process import prepare_process
@@ -33,3 +36,9 @@ def test_arrow_takes_its_memory_where_numpy_does_and_workers_inherit_it():
 def test_what_the_user_has_set_stays():
     set_by_user = {"ARROW_DEFAULT_MEMORY_POOL": "mimalloc", "MALLOC_ARENA_MAX": "3"}
     assert told(**set_by_user, NUMPY_MADVISE_HUGEPAGE="1") == ["mimalloc", "3", "True"]
+
+
+def test_garbage_is_looked_for_again_once_all_is_loaded():
+    with loading():
+        assert not gc.isenabled()
+    assert gc.isenabled()
