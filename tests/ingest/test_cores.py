@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import process
 from types import SimpleNamespace
 
 import pytest
@@ -80,7 +81,7 @@ def test_processes_share_the_cores(monkeypatch):
             given.append((self.processes, options.threads))
             return SimpleNamespace(result=lambda: "refused")
 
-    monkeypatch.setattr(run, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(process, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr(run, "usable_cores", lambda: 7)
     runs = [SimpleNamespace(name=str(number)) for number in range(4)]
     assert list(run._each(runs, "w", Options(), 3)) == ["refused"] * 4

@@ -15,15 +15,30 @@ from xlahouse.reports.transitions import MAX_TRANSITIONS
 TP_PP, PP_TP = (1, 2, 5, 20), (-1, 0, 3, 300)
 
 
+AXES = ("dp", "ep", "pp", "sp", "tp")
+LINES = {"device": 2, "run": 3}  # of one run: even for its devices, odd for itself
+
+
 def window(before, after, us, scope="device", **more):
-    row = {"run_id": "r", "scope": scope, "device_id": 0, "from_axis": before, "to_axis": after}
-    return {**row, "phase": "decode", "window_ps": us * US, "next_bytes": 10.0, **more}
+    """A burst that starts so long after the end of another one."""
+    axes = {"from_axis_key": AXES.index(before), "axis_key": AXES.index(after)}
+    times = {"from_end_ps": 0, "start_ps": us * US}
+    return {
+        "line_key": LINES[scope],
+        "device_id": 0,
+        "phase": "decode",
+        "bytes": 10.0,
+        **axes,
+        **times,
+        **more,
+    }
 
 
-def store_of(*rows, **tables):
+def store_of(*bursts, **tables):
     devices = [{"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}]
-    runs = [{"run_id": "r"}]
-    return Store({"runs": runs, "devices": devices, "traffic_window_v1": list(rows), **tables})
+    axes = [{"run_id": "r", "axis": axis, "axis_key": key} for key, axis in enumerate(AXES)]
+    views = {"_burst_v1": list(bursts), "_axis_number_v1": axes}
+    return Store({"runs": [{"run_id": "r"}], "devices": devices, **views, **tables})
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +149,7 @@ def test_nothing_that_fits_is_said_in_words():
 
 
 def test_many_axes_show_the_most_frequent_transitions():
-    axes = ("dp", "ep", "pp", "sp", "tp")
-    pairs = [(a, b) for a in axes for b in axes if a != b]
+    pairs = [(a, b) for a in AXES for b in AXES if a != b]
     rows = [window(*pair, 2) for k, pair in enumerate(pairs) for _ in range(k + 1)]
     section = filled(store_of(*rows), window_spread.PANEL, "r")
     names = {row["series"] for row in data(section.figures[0].spec)}
@@ -162,6 +176,6 @@ def test_runs_without_windows_say_why(panel):
 
 
 def test_bytes_that_are_not_known_stay_unknown():
-    store = store_of(window("tp", "pp", 2, next_bytes=None), window("tp", "pp", 2))
+    store = store_of(window("tp", "pp", 2, bytes=None), window("tp", "pp", 2))
     assert rows_of(store, windows.PANEL, "r")["next_bytes"].to_list() == [None]
     assert rows_of(store, reconfiguration.PANEL, "r")["fitting_bytes"].to_list()[0] is None
