@@ -16,7 +16,7 @@ from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents, shift
 from xlahouse.ingest.rows import device_rows, typed
 from xlahouse.ingest.shared_programs import join_programs
-from xlahouse.ingest.worlds import World, move_steps, processes, split_worlds
+from xlahouse.ingest.worlds import World, move_steps, processes, program_conflicts, split_worlds
 
 NO_PIPELINE = Schedule()
 _KEYS_OF_A_FILE = 1 << 40  # launch keys are event numbers, which never reach this
@@ -75,10 +75,12 @@ def assemble(
     number_of = processes(files)
     worlds: list[WorldParts] = []
     devices_named = launches = 0
-    for world in split_worlds(files):
+    split = split_worlds(files)
+    issues += program_conflicts(split, source)
+    for world in split:
         first = world.number == 0
-        shared = _shared(world, _planes_on_one_clock(world, epoch, issues), source)
-        planes = shared.planes
+        planes = _planes_on_one_clock(world, epoch, issues)
+        shared = _shared(world, planes, source, schedule if first else NO_PIPELINE)
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
         launches += _count(shared.launches)
@@ -90,7 +92,6 @@ def assemble(
             replace(
                 shared,
                 launches=known,
-                schedule=schedule if first else NO_PIPELINE,
                 tables=tables,
                 device_offset=devices_named,
                 comparable=epoch is not None or len(world.files) == 1,
@@ -168,7 +169,7 @@ def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _shared(world: World, planes: list[PlaneEvents], source: str) -> WorldParts:
+def _shared(world: World, planes: list[PlaneEvents], source: str, schedule: Schedule) -> WorldParts:
     """Launches in their steps, and what the programs say."""
     programs = join_programs(world.files)
     devices = [device for plane in planes for device in plane.devices]
@@ -183,7 +184,7 @@ def _shared(world: World, planes: list[PlaneEvents], source: str) -> WorldParts:
         planes=planes,
         launches=frames.by_start(launches).rechunk(),
         facts=program_facts.gather(programs.values(), source),
-        schedule=NO_PIPELINE,
+        schedule=schedule,
         tables={},
         device_offset=0,
         comparable=True,

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.event_chunks import EventChunk, Integers, Mask
+from xlahouse.ingest.frames import no_row
 from xlahouse.ingest.xspace import Plane
 
 Found = tuple[Integers, Any]  # places of events in a chunk, and the value of each
@@ -61,7 +62,7 @@ class ChosenEvents:
             "duration_ps": duration,
         }
         events = pl.concat(
-            [pl.DataFrame(times), pl.concat([kinds, kinds.clear(1)])[place]], how="horizontal"
+            [pl.DataFrame(times), pl.concat([kinds, no_row(kinds)])[place]], how="horizontal"
         ).with_columns(thread=lines["name"].gather(at))
         stats = [
             self._values(column, dtype, event).alias(column) for column, dtype in self.stats.items()

@@ -149,7 +149,7 @@ def _look_through(
     kinds: NDArray[np.int8], is_marker: Mask, host: str | None, chunk: EventChunk
 ) -> _FoundInChunk:
     kind = np.where(chunk.in_time, kinds[chunk.place], _OTHER)
-    announced, opened, ops = _links(chunk, "_p"), _links(chunk, "_c"), chunk.texts("hlo_op")
+    announced, opened, ops = chunk.links("_p"), chunk.links("_c"), chunk.texts("hlo_op")
     chosen = kind == _ACT
     chosen[ops[0]] = True
     stats: dict[str, Found] = {"op": ops, "_p": announced, "_c": opened}
@@ -163,12 +163,6 @@ def _look_through(
         stats=stats,
         markers=marker_rows(chunk, is_marker, host),
     )
-
-
-def _links(chunk: EventChunk, name: str) -> tuple[Integers, Integers]:
-    """Ids are any 64 bits, written as signed numbers or as unsigned ones: two readings of the same."""
-    rows, ids = chunk.integers(name, pl.UInt64)
-    return rows, ids.view(np.int64)
 
 
 def _kinds(plane: Plane) -> NDArray[np.int8]:

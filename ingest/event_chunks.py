@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xlahouse.ingest.core_events import CoreEvents
 from xlahouse.ingest.decode import decode
 from xlahouse.ingest.decoded_lines import DecodedLines, decoded_lines
-from xlahouse.ingest.frames import LATEST_PS
+from xlahouse.ingest.frames import LATEST_PS, no_row
 from xlahouse.ingest.stat_bytes import (
     MOST_IDS,
     ODD,
@@ -84,7 +84,7 @@ class EventChunk:
         start_ps, duration_ps."""
         core, lines = self.core, self.plane.lines
         line = core.line[rows]
-        names = pl.concat([self.metadata, self.metadata.clear(1)])["name"]
+        names = pl.concat([self.metadata, no_row(self.metadata)])["name"]
         return pl.DataFrame(
             {
                 "owner": rows,
@@ -111,6 +111,12 @@ class EventChunk:
         owners = self.owners[found]
         first = np.diff(owners, prepend=-1) != 0
         return owners[first], values[first].view(np.uint64 if dtype == pl.UInt64 else np.int64)
+
+    def links(self, name: str) -> tuple[Integers, Integers]:
+        """The same of ids that link events: any 64 bits, written as signed numbers or as unsigned ones, which
+        are two readings of the same; signed here."""
+        rows, ids = self.integers(name, pl.UInt64)
+        return rows, ids.view(np.int64)
 
     def texts(self, name: str) -> tuple[Integers, pl.Series]:
         """(places of the events that have a text of this name, itself or by reference; the text of each,

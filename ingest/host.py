@@ -80,13 +80,13 @@ def marker_rows(chunk: EventChunk, is_marker: Mask, host: str | None) -> pl.Data
 
 def _producers(chunk: EventChunk) -> pl.DataFrame:
     """Host events that enqueue something: producer id and start."""
-    (of_id, ids), (of_type, types) = chunk.integers("_p", pl.UInt64), chunk.integers("_pt")
+    (of_id, ids), (of_type, types) = chunk.links("_p"), chunk.integers("_pt")
     rows, place, place_of_type = np.intersect1d(
         of_id, of_type, assume_unique=True, return_indices=True
     )
     good = chunk.in_time[rows]
     found = {
-        "link": ids[place].astype(np.int64),  # as signed numbers, as tpu.py has them too
+        "link": ids[place],
         "link_type": types[place_of_type],
         "enqueue_ps": chunk.core.start_ps[rows],
     }

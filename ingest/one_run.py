@@ -30,7 +30,6 @@ from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.settings import check_mesh, read_settings, write_settings
 from xlahouse.ingest.store import Store
 from xlahouse.ingest.trace_bytes import trace_bytes
-from xlahouse.ingest.worlds import program_conflicts
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,6 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     if not files:
         raise refused[0]
     from_dumps = hlo_dumps.complete(files, dumps, run.name)
-    conflicts = program_conflicts(files, run.name)
     named, coords = (manifest.mesh_device_ids, manifest.device_coords) if manifest else ([], [])
     built = assemble(files, run.name, named, schedule_of(manifest), coords)
     _check_options(options, _programmed(built))
@@ -110,7 +108,6 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *_replacements(run),
             *_others(run),
             *from_dumps,
-            *conflicts,
             *_missing_ranks((file.rank_of for file in files), run.name),
             *_missing_devices(row, run.name),
             *_missing_hosts(manifest, built.hosts, run.name),

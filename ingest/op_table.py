@@ -15,6 +15,7 @@ from xlahouse.ingest.arrow_arrays import constant, gathered
 from xlahouse.ingest.parquet_sink import ROW_GROUP
 from xlahouse.ingest.placed_ops import OF_LAUNCH, PlacedOps
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.spans import filled
 
 _ARRAYS = ("device_id", "start_ps", "duration_ps", "self_ps")
 
@@ -77,8 +78,10 @@ class _Values:
             texts = values.cast(pl.String)
             words = texts.unique(maintain_order=True).drop_nulls()
             places = texts.cast(pl.Enum(words)).to_physical().cast(pl.Int32)
-            return cls(kind, _filled(places), missing, pa.array(words.to_list(), kind))
-        numbers = _filled(values.cast(pl.Boolean) if pa.types.is_boolean(kind) else values)
+            return cls(kind, filled(places, 0), missing, pa.array(words.to_list(), kind))
+        if pa.types.is_boolean(kind):
+            return cls(kind, filled(values.cast(pl.Boolean), False), missing)
+        numbers = filled(values, 0)
         return cls(kind, numbers.astype(kind.to_pandas_dtype(), copy=False), missing)
 
     def at(self, rows: NDArray[np.int64]) -> pa.Array:
@@ -89,10 +92,3 @@ class _Values:
             return gathered(self.numbers, rows, self.missing, self.kind)
         places = gathered(self.numbers, rows, self.missing, pa.int32())
         return pa.DictionaryArray.from_arrays(places, self.words, safe=False)
-
-
-def _filled(values: pl.Series) -> NDArray[Any]:
-    """The values, with any in place of NULL."""
-    if values.null_count():
-        values = values.fill_null(False if values.dtype == pl.Boolean else 0)
-    return values.to_numpy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -73,8 +75,8 @@ def in_order(
     return number, other, start_ps
 
 
-def filled(numbers: pl.Series, unknown: int) -> Integers:
-    """The numbers of a column, with one in place of NULL."""
+def filled(numbers: pl.Series, unknown: int) -> NDArray[Any]:
+    """The values of a column of numbers or truths, with one in place of NULL."""
     nulls = numbers.null_count()
     if nulls == len(numbers):
         return np.full(nulls, unknown)

@@ -47,14 +47,13 @@ def split_worlds(files: list[FileEvents]) -> list[World]:
     return [World(number, tuple(members)) for number, (*_, members) in enumerate(worlds)]
 
 
-def program_conflicts(files: list[FileEvents], source: str) -> list[Issue]:
+def program_conflicts(worlds: list[World], source: str) -> list[Issue]:
     """The finding that files were put into worlds of their own for what they call their programs.
 
     Args:
-        files: those of the run.
+        worlds: those of the run, as split_worlds gives them.
         source: the run, for the issue.
     """
-    worlds = split_worlds(files)
     count = 0
     for world in worlds[1:]:
         numbers = set(_numbers(world.files))
