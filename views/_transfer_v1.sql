@@ -21,7 +21,7 @@ instances as (
         min(op) as op,
         min(start_ps) as start_ps,
         max(end_ps) as end_ps,
-        max(payload_bytes) as payload_bytes,
+        case when count(payload_bytes) = count(*) then max(payload_bytes) end as payload_bytes,
         case when count(wire_bytes) = count(*) then sum(wire_bytes) end as wire_bytes
     from moving
     where instance is not null

@@ -1,0 +1,101 @@
+"""Draws devices, meshes and the sizes of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.views.oracle.drawn import Drawn, Row, factors
+
+AXES = ("dp", "tp", "pp", "fsdp", "data", "sp", "ep")
+KINDS = ("TPU v5 lite", "TPU v6 lite", "TPU v4", "TPU v5p", "TPU7x", "MI300", None)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a run: all that programs run on, and those that were traced."""
+
+    rows: list[Row]
+
+    @property
+    def worlds(self) -> dict[int, list[int]]:
+        """World -> its devices, by logical id."""
+        found: dict[int, list[int]] = {}
+        for row in sorted(self.rows, key=lambda row: row["logical_id"]):
+            found.setdefault(row["world"], []).append(row["device_id"])
+        return found
+
+    @property
+    def traced(self) -> list[Row]:
+        """Those that have events."""
+        return [row for row in self.rows if row["traced"]]
+
+
+def draw_devices(run: Drawn) -> Devices:
+    """Devices of one or two worlds on one or two hosts, now and then a SparseCore beside them."""
+    rng, count = run.rng, run.rng.randint(1, 6)
+    ids = rng.sample(range(12), count)
+    logical = list(ids) if run.chance(0.5) else rng.sample(range(count), count)
+    kind, inferred, cores = rng.choice(KINDS), run.chance(0.1), rng.choice((1, 1, 2))
+    hosts = rng.choice((["a"], ["a", "b"], ["a", "b"], ["b", None]))
+    worlds = 2 if run.chance(0.15) else 1
+    with_coords = run.chance(0.3)
+    rows = []
+    for place, device in enumerate(ids):
+        coords = [place // cores % 2, place // cores // 2, 0] if with_coords else None
+        rows.append(
+            run.add(
+                "devices",
+                device_id=device,
+                logical_id=logical[place],
+                world=place % worlds,
+                traced=place == 0 or run.chance(0.85),
+                host=hosts[place * len(hosts) // count],
+                kind="cpu" if inferred else kind,
+                core="cpu" if inferred else "tensorcore",
+                chip_id=place // cores if run.chance(0.9) else None,
+                coords=coords,
+                inferred=inferred,
+                peak_flops=rng.choice((None, 2e14)),
+                peak_hbm_bytes_per_s=rng.choice((None, 9e11)),
+            )
+        )
+    if run.chance(0.2):
+        run.add("devices", device_id=100, core="sparsecore", traced=True, host="a", kind=kind,
+                inferred=False)  # fmt: skip
+    _draw_run(run, ids)
+    return Devices(rows)
+
+
+def _draw_run(run: Drawn, ids: list[int]) -> None:
+    rng = run.rng
+    mesh = _mesh(run, len(ids))
+    known = run.chance(0.8)
+    sizes = {
+        "batch_size": rng.randint(1, 8),
+        "prompt_tokens": rng.randint(1, 9),
+        "output_tokens": rng.randint(1, 5),
+        "microbatches": rng.choice((None, 1, 2, 4)),
+        "active_parameters": rng.randint(100, 10**6),
+        "weight_bytes": rng.randint(100, 10**6),
+        "kv_bytes_per_token": rng.randint(1, 10**4),
+        "attention_pair_flops": float(rng.randint(1, 10**4)),
+        "measured_ttft_s": rng.choice((None, 0.5)),
+        "measured_tpot_s": rng.choice((None, 0.1)),
+    }
+    sizes["parameters"] = sizes["active_parameters"] + rng.choice((0, 5))
+    shown = {name: value for name, value in sizes.items() if known and run.chance(0.95)}
+    order = rng.sample(ids, len(ids)) if run.chance(0.3) else None
+    run.add("runs", mesh=mesh, mesh_device_ids=order, name=run.run_id, **shown)
+    if run.chance(0.15):
+        settings = {"mesh": _mesh(run, len(ids))}
+        if settings["mesh"]:
+            run.add("run_settings", **settings)
+
+
+def _mesh(run: Drawn, count: int) -> list[Row] | None:
+    """Axes of a mesh, None now and then, or one that does not fit."""
+    if run.chance(0.1):
+        return None
+    sizes = factors(run.rng, count + (1 if run.chance(0.05) else 0))
+    names = run.rng.sample(AXES, len(sizes))
+    return [{"axis": name, "size": size} for name, size in zip(names, sizes, strict=True)]

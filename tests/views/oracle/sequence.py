@@ -1,0 +1,214 @@
+"""METRICS, Intervals: gaps, bursts and windows between transfers, and bytes over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from tests.views.oracle.drawn import Row
+from tests.views.oracle.reading import Run, grouped, mean, rank, ratio, total
+
+DELAYS = (10**6, 10**7, 10**8, 10**9, 10**10)
+
+
+def traffic_interval(run: Run) -> Iterator[Row]:
+    """Gaps to the latest end so far, by device and axis."""
+    for rows in grouped(run.collectives, "device_id", "axis").values():
+        reached = before = None
+        for row in sorted(rows, key=_order):
+            gap = None if reached is None else row["start_ps"] - reached
+            names = ("device_id", "axis", "kind", "program_id", "op", "instance", "phase", "request",
+                     "step", "start_ps", "duration_ps")  # fmt: skip
+            yield {
+                **{name: row[name] for name in names},
+                "gap_ps": gap,
+                "crosses_launch": None if before is None else before["launch"] != row["launch"],
+            }
+            reached = max(reached or row["end_ps"], row["end_ps"])
+            before = row
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return row["start_ps"], row["end_ps"], row["op"]
+
+
+def traffic_interval_summary(run: Run) -> Iterator[Row]:
+    """Gaps by axis and the later transfer's phase."""
+    gaps = [row for row in traffic_interval(run) if row["gap_ps"] is not None]
+    for (axis, phase), rows in grouped(gaps, "axis", "phase").items():
+        yield {
+            "axis": axis,
+            "phase": phase,
+            "count": len(rows),
+            "crossing_count": sum(bool(row["crosses_launch"]) for row in rows),
+            "overlapping_count": sum(row["gap_ps"] < 0 for row in rows),
+            **spread([row["gap_ps"] for row in rows]),
+        }
+
+
+def spread(values: list[int]) -> Row:
+    """Mean, percentiles and extremes."""
+    shares = {"p50_ps": 0.5, "p95_ps": 0.95, "p99_ps": 0.99}
+    found = {name: rank(values, share) for name, share in shares.items()}
+    return {"mean_ps": mean(values), **found, "min_ps": min(values), "max_ps": max(values)}
+
+
+def moving(run: Run) -> list[Row]:
+    """Collectives that move something between devices.
+
+    Groups of one move nothing, nor does a device that is in no pair of a permute: S is 0 there.
+    """
+    there = [row for row in run.collectives if row["axis"] != "none" and row["group_size"] != 1]
+    return [row for row in there if row["group_index"] is not None or row["payload_bytes"] != 0]
+
+
+def _lines(run: Run) -> Iterator[tuple[str, int | None, list[Row]]]:
+    """(scope, device, transfers in their order)."""
+    found = moving(run)
+    for (device,), rows in grouped(found, "device_id").items():
+        yield "device", device, sorted(rows, key=_order)
+    instances = [_instance(rows) for rows in _instances(found)]
+    if instances:
+        yield "run", None, sorted(instances, key=_order)
+
+
+def _instances(rows: list[Row]) -> Iterator[list[Row]]:
+    for (instance,), members in grouped(rows, "instance").items():
+        yield from [members] if instance is not None else [[row] for row in members]
+
+
+def _instance(rows: list[Row]) -> Row:
+    first = min(rows, key=lambda row: row["device_id"])
+    end = max(row["end_ps"] for row in rows)
+    sizes = [row["payload_bytes"] for row in rows if row["payload_bytes"] is not None]
+    return {
+        "op": first["op"],
+        "axis": first["axis"],
+        "phase": first["phase"],
+        "start_ps": min(row["start_ps"] for row in rows),
+        "end_ps": end,
+        "payload_bytes": max(sizes) if len(sizes) == len(rows) else None,
+        "wire": total(row["wire"] for row in rows),
+    }
+
+
+def bursts(run: Run) -> Iterator[tuple[str, int | None, list[Row]]]:
+    """(scope, device, bursts) of each line of transfers."""
+    for scope, device, rows in _lines(run):
+        merged: list[list[Row]] = []
+        for row in rows:
+            if merged and merged[-1][0]["axis"] == row["axis"]:
+                merged[-1].append(row)
+            else:
+                merged.append([row])
+        found = [
+            {
+                "scope": scope,
+                "device_id": device,
+                "burst_index": index,
+                "axis": part[0]["axis"],
+                "phase": part[0]["phase"],
+                "start_ps": part[0]["start_ps"],
+                "end_ps": max(row["end_ps"] for row in part),
+                "count": len(part),
+                "payload_bytes": total(row["payload_bytes"] for row in part),
+                "bytes": total(row["wire"] for row in part),
+            }
+            for index, part in enumerate(merged)
+        ]
+        yield scope, device, found
+
+
+def traffic_burst(run: Run) -> Iterator[Row]:
+    """All bursts."""
+    for _, _, found in bursts(run):
+        yield from found
+
+
+def traffic_window(run: Run) -> Iterator[Row]:
+    """From the end of a burst to the start of the next."""
+    for scope, device, found in bursts(run):
+        for before, after in pairwise(found):
+            yield {
+                "scope": scope,
+                "device_id": device,
+                "burst_index": after["burst_index"],
+                "from_axis": before["axis"],
+                "to_axis": after["axis"],
+                "phase": after["phase"],
+                "start_ps": after["start_ps"],
+                "window_ps": after["start_ps"] - before["end_ps"],
+                "next_count": after["count"],
+                "next_payload_bytes": after["payload_bytes"],
+                "next_bytes": after["bytes"],
+            }
+
+
+def traffic_window_summary(run: Run) -> Iterator[Row]:
+    """Windows by transition and the later burst's phase."""
+    key = ("scope", "from_axis", "to_axis", "phase")
+    for values, rows in grouped(traffic_window(run), *key).items():
+        yield {
+            **dict(zip(key, values, strict=True)),
+            "count": len(rows),
+            **spread([row["window_ps"] for row in rows]),
+            "next_bytes": total(row["next_bytes"] for row in rows),
+        }
+
+
+def reconfiguration_fit(run: Run) -> Iterator[Row]:
+    """Windows at least as long as each delay."""
+    key = ("scope", "from_axis", "to_axis")
+    for values, rows in grouped(traffic_window(run), *key).items():
+        for delay in DELAYS:
+            fitting = [row for row in rows if row["window_ps"] >= delay]
+            yield {
+                **dict(zip(key, values, strict=True)),
+                "delay_ps": delay,
+                "count": len(rows),
+                "fitting_count": len(fitting),
+                "fit_ratio": ratio(len(fitting), len(rows)),
+                "fitting_bytes": total(row["next_bytes"] for row in fitting) if fitting else 0,
+                "next_bytes": total(row["next_bytes"] for row in rows),
+            }
+
+
+def traffic_timeline(run: Run) -> Iterator[Row]:
+    """Wire bytes spread over bins of the smallest width of 1, 2, 5, 10, … ps that gives at most 500."""
+    sending = [row for row in run.collectives if row["wire"] != 0]
+    if not sending:
+        return
+    begin = min(row["start_ps"] for row in sending)
+    span = max(row["end_ps"] for row in sending) - begin
+    width = next(w for w in _widths() if -(-span // w) <= 500)
+    count = max(1, -(-span // width))
+    for axis in {row["axis"] for row in sending}:
+        bins: list[float | None] = [0.0] * count
+        for row in sending:
+            if row["axis"] == axis:
+                _spread_out(row, begin, width, bins)
+        for index, sent in enumerate(bins):
+            yield {
+                "axis": axis,
+                "bin_index": index,
+                "start_ps": begin + index * width,
+                "duration_ps": width,
+                "bytes": sent,
+            }
+
+
+def _widths() -> Iterator[int]:
+    for power in range(19):
+        yield from (10**power, 2 * 10**power, 5 * 10**power)
+
+
+def _spread_out(row: Row, begin: int, width: int, bins: list[float | None]) -> None:
+    start, end = row["start_ps"] - begin, row["end_ps"] - begin
+    first = min(start // width, len(bins) - 1)
+    last = max(first, (end - 1) // width) if end > start else first
+    for index in range(first, last + 1):
+        held = min(end, (index + 1) * width) - max(start, index * width)
+        share = held / (end - start) if end > start else 1.0
+        known = bins[index] is not None and row["wire"] is not None
+        bins[index] = bins[index] + row["wire"] * share if known else None

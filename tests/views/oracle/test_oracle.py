@@ -1,0 +1,127 @@
+"""Every view on irregular random runs against plain loops over their tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.views.oracle import sequence, traffic
+from tests.views.oracle.busy import add_busy_intervals
+from tests.views.oracle.drawn import Drawn, Row
+from tests.views.oracle.reading import Run
+from tests.views.oracle.times import draw_run
+from tests.warehouse import write_warehouse
+from xlahouse.sql import Warehouse
+
+FIRST = int(os.environ.get("XLAHOUSE_ORACLE_SEED", 0))
+RUNS = int(os.environ.get("XLAHOUSE_ORACLE_RUNS", 40))  # all in one warehouse: runs may not mix
+CONTRACT = json.loads((Path(__file__).parents[1] / "contract.json").read_text())
+VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
+    "collective_axis_v1": traffic.collective_axis,
+    "traffic_volume_v1": traffic.traffic_volume,
+    "collective_latency_summary_v1": traffic.collective_latency_summary,
+    "traffic_matrix_v1": traffic.traffic_matrix,
+    "traffic_interval_v1": sequence.traffic_interval,
+    "traffic_interval_summary_v1": sequence.traffic_interval_summary,
+    "traffic_burst_v1": sequence.traffic_burst,
+    "traffic_window_v1": sequence.traffic_window,
+    "traffic_window_summary_v1": sequence.traffic_window_summary,
+    "reconfiguration_fit_v1": sequence.reconfiguration_fit,
+    "traffic_timeline_v1": sequence.traffic_timeline,
+}
+# Running sums over transfers of gigabytes lose bytes' last digits.
+LEEWAY = {"traffic_timeline_v1": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    drawn = []
+    for seed in range(FIRST, FIRST + RUNS):
+        run = draw_run(Drawn(Random(seed), f"seed {seed}"))
+        add_busy_intervals(run)
+        drawn.append(Run(run.run_id, run.tables))
+    return drawn
+
+
+@pytest.fixture(scope="module")
+def warehouse(runs, tmp_path_factory):
+    tables: dict[str, list[Row]] = {}
+    for run in runs:
+        for name, rows in run.tables.items():
+            tables.setdefault(name, []).extend(rows)
+    root = write_warehouse(tmp_path_factory.mktemp("oracle") / "warehouse", tables)
+    with Warehouse(str(root)) as opened:
+        yield opened
+
+
+def same(found, want, leeway):
+    """Equal, floats up to their last digits."""
+    if isinstance(want, float) and isinstance(found, float):
+        return math.isclose(found, want, rel_tol=1e-9, abs_tol=leeway)
+    return found == want
+
+
+def asked(value, kind):
+    """A value as its column's type has it."""
+    return float(value) if kind == "DOUBLE" and value is not None else value
+
+
+def exact(row):
+    """What a row is told by: all that is no float."""
+    return tuple(None if isinstance(value, float) else value for value in row)
+
+
+def differences(found, expected, leeway=1e-12):
+    """(missing, unexpected) rows."""
+    left: dict[tuple, list[tuple]] = {}
+    for row in found:
+        left.setdefault(exact(row), []).append(row)
+    missing = []
+    for want in expected:
+        rows = left.get(exact(want), [])
+        match = next(
+            (
+                row
+                for row in rows
+                if all(same(*pair, leeway) for pair in zip(row, want, strict=True))
+            ),
+            None,
+        )
+        if match is None:
+            missing.append(want)
+        else:
+            rows.remove(match)
+    return missing, [row for rows in left.values() for row in rows]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_view(view, runs, warehouse):
+    oracle = VIEWS[view]
+    for run in runs:
+        expected = list(oracle(run))
+        if not expected:
+            continue
+        names = list(expected[0])
+    types = CONTRACT[view]
+    rows = warehouse.query(f"select run_id, {', '.join(names)} from {view}").rows
+    found: dict[str, list] = {}
+    for run_id, *values in rows:
+        found.setdefault(run_id, []).append(tuple(values))
+    wrong = {}
+    for run in runs:
+        expected = [tuple(asked(row[name], types[name]) for name in names) for row in oracle(run)]
+        missing, left = differences(found.pop(run.run_id, []), expected, LEEWAY.get(view, 1e-12))
+        if missing or left:
+            wrong[run.run_id] = {"missing": missing[:3], "unexpected": left[:3]}
+    assert not found
+    if wrong:
+        key = min(wrong, key=lambda k: len(str(wrong[k])))
+        pytest.fail(
+            f"{view}: {len(wrong)} runs of {len(runs)} differ, such as {key}: {names}\n{wrong[key]}"
+        )

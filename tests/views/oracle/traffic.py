@@ -1,0 +1,109 @@
+"""METRICS, Axis, Bytes and Matrix: what moves, and between which devices."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from tests.views.oracle.drawn import Row
+from tests.views.oracle.reading import Run, grouped, rank, ratio, total
+
+
+def collective_axis(run: Run) -> Iterator[Row]:
+    """Of each group its axis, and whether it is smaller than the product of its axes."""
+    sizes = dict(run.axes)
+    for key, members in run.groups.items():
+        own = run.group_axes[key]
+        world, program_id, op, group = key
+        axis, reach = run.op_axes[key[:3]], 1
+        partial = None
+        if own != "unclassified":
+            reach = 1 if own == "none" else math.prod(sizes[name] for name in own.split("+"))
+            partial = 1 < len(members) < reach
+        yield {
+            "world": world, "program_id": program_id, "op": op, "group_index": group,
+            "group_size": len(members), "axis": axis, "group_axis": own, "partial": partial,
+        }  # fmt: skip
+
+
+def traffic_volume(run: Run) -> Iterator[Row]:
+    """Sums by device, phase, axis and kind."""
+    key = ("device_id", "phase", "axis", "kind")
+    for values, rows in grouped(run.collectives, *key).items():
+        yield {
+            **dict(zip(key, values, strict=True)),
+            "collectives": len(rows),
+            "instances": len({row["instance"] for row in rows} - {None}),
+            "collectives_unknown": sum(None in (r["payload_bytes"], r["wire"]) for r in rows),
+            "payload_bytes": total(row["payload_bytes"] for row in rows),
+            "wire_bytes": total(row["wire"] for row in rows),
+        }
+
+
+def collective_latency_summary(run: Run) -> Iterator[Row]:
+    """Counts and durations by size; steps are those of the device in the phase that have launches."""
+    steps: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Row]]] = {}
+    for key, rows in grouped(run.rows("launches"), "device_id", "phase").items():
+        steps[key] = grouped([row for row in rows if row["step"] is not None], "request", "step")
+    key = ("device_id", "phase", "axis", "kind", "bucket")
+    for values, rows in grouped(run.collectives, *key).items():
+        here = steps.get(values[:2], {})
+        seconds = (
+            sum(
+                max(r["start_ps"] + r["duration_ps"] for r in launches)
+                - min(r["start_ps"] for r in launches)
+                for launches in here.values()
+            )
+            / 1e12
+        )
+        lengths = [row["duration_ps"] for row in rows]
+        yield {
+            **dict(zip((*key[:4], "size_bucket_bytes"), values, strict=True)),
+            "count": len(rows),
+            "step_count": len(here) or None,
+            "collectives_per_step": ratio(len(rows), len(here)),
+            "collectives_per_s": ratio(len(rows), seconds),
+            "p50_ps": rank(lengths, 0.5),
+            "p95_ps": rank(lengths, 0.95),
+            "p99_ps": rank(lengths, 0.99),
+        }  # fmt: skip
+
+
+def traffic_matrix(run: Run) -> Iterator[Row]:
+    """Wire bytes by target, under three algorithms."""
+    sums: dict[tuple[Any, ...], list[float | None]] = defaultdict(list)
+    for row in run.collectives:
+        for algorithm in ("ring", "bidirectional_ring", "direct"):
+            key = row["phase"], row["axis"], row["kind"], algorithm, row["device_id"]
+            for target, sent in _sent(run, row, algorithm):
+                sums[*key, target].append(sent)
+    names = ("phase", "axis", "kind", "algorithm", "source_device_id", "target_device_id")
+    for key, parts in sums.items():
+        yield {**dict(zip(names, key, strict=True)), "bytes": total(parts)}
+
+
+def _sent(run: Run, row: Row, algorithm: str) -> list[tuple[int | None, float | None]]:
+    """(target, bytes) of what a device sends in a collective."""
+    wire, own, kind = row["wire"], row["device_id"], row["kind"]
+    if wire == 0 or row["group_size"] == 1:
+        return []
+    if kind in ("collective-permute", "send-recv"):
+        pairs = run.pairs.get(run.op_key(row))
+        if pairs is None:
+            return [(None, wire)]
+        targets = [target for source, target in pairs if source == own != target]
+        return [(target, wire) for target in targets]
+    if row["group_index"] is None:
+        return [(None, wire)]
+    members = run.groups[(*run.op_key(row), row["group_index"])]
+    place, n = members.index(own), len(members)
+    after, before = members[(place + 1) % n], members[place - 1]
+    if kind == "ragged-all-to-all" or algorithm == "direct" or kind == "all-to-all":
+        share = None if wire is None else wire / (n - 1)
+        return [(other, share) for other in members if other != own]
+    if algorithm == "ring":
+        return [(after, wire)]
+    half = None if wire is None else wire / 2
+    return [(after, half), (before, half)]
