@@ -1,77 +1,117 @@
 -- one row per run, device, phase and axis, and one over all axes, on which the device sends
 -- How long transfers are in flight in which the device sends something: the union of their times.
--- Where each ends no earlier than the one before, the one before is the latest end so far: a running
--- maximum takes four times as long, and is left to devices on which a transfer lies within another.
+-- Where no two transfers of a device and phase are in flight at once, an axis' union is the sum of its
+-- times, and one sort of the collectives is enough. Where each ends no earlier than the one before, the
+-- one before is the latest end so far: a running maximum takes four times as long as that.
 with sending as (
     select
-        run_number, axis_key, device_id, phase, start_ps, start_ps + duration_ps as end_ps
+        run_number, device_id, phase, axis_key, start_ps, start_ps + duration_ps as end_ps
     from _collective_wire_v1
     where wire_bytes is distinct from 0
 ),
 
-scoped as (
-    select run_number, axis_key, device_id, phase, start_ps, end_ps
+devices_and_phases as (
+    select run_number, device_id, phase
     from sending
-    union all
-    select run_number, cast(null as bigint), device_id, phase, start_ps, end_ps
-    from sending
+    group by run_number, device_id, phase
+),
+
+-- Numbers, so that no text is among the keys of a window.
+lines as (
+    select
+        run_number, device_id, phase,
+        row_number() over (partition by 1 order by run_number, device_id, phase) as line
+    from devices_and_phases
+),
+
+numbered as (
+    select l.line, s.axis_key, s.start_ps, s.end_ps
+    from sending as s
+    inner join lines as l
+        on l.run_number = s.run_number and l.device_id = s.device_id
+        and l.phase is not distinct from s.phase
 ),
 
 followed as (
     select
         *,
-        lag(end_ps) over (
-            partition by run_number, axis_key, device_id, phase order by start_ps, end_ps
-        ) as before_ps
+        lag(end_ps) over (partition by line order by start_ps, end_ps) as before_ps
+    from numbered
+),
+
+summed as (
+    select
+        line, axis_key,
+        max(case when start_ps < before_ps then 1 else 0 end) as is_overlapping,
+        max(case when end_ps < before_ps then 1 else 0 end) as is_nested,
+        sum(end_ps - start_ps) as duration_ps,
+        sum(end_ps - greatest(start_ps, coalesce(before_ps, start_ps))) as in_flight_ps
+    from followed
+    group by line, axis_key
+),
+
+over_axes as (
+    select
+        line,
+        max(is_overlapping) as is_overlapping,
+        max(is_nested) as is_nested,
+        sum(in_flight_ps) as in_flight_ps
+    from summed
+    group by line
+),
+
+-- What the sort above does not tell: axes of lines that overlap, all axes of lines that nest.
+scoped as (
+    select n.*
+    from numbered as n
+    inner join over_axes as o on o.line = n.line
+    where o.is_overlapping = 1
+    union all
+    select n.line, cast(null as bigint), n.start_ps, n.end_ps
+    from numbered as n
+    inner join over_axes as o on o.line = n.line
+    where o.is_nested = 1
+),
+
+reached as (
+    select
+        *,
+        max(end_ps) over (
+            partition by line, axis_key order by start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps
     from scoped
 ),
 
-totals as (
-    select
-        run_number, axis_key, device_id, phase,
-        max(case when end_ps < before_ps then 1 else 0 end) as is_nested,
-        sum(end_ps - greatest(start_ps, coalesce(before_ps, start_ps))) as in_flight_ps
-    from followed
-    group by run_number, axis_key, device_id, phase
-),
-
-nested as (
-    select
-        s.*,
-        max(s.end_ps) over (
-            partition by s.run_number, s.axis_key, s.device_id, s.phase order by s.start_ps
-            rows between unbounded preceding and 1 preceding
-        ) as reached_ps
-    from scoped as s
-    inner join totals as t
-        on t.run_number = s.run_number and t.axis_key is not distinct from s.axis_key
-        and t.device_id = s.device_id and t.phase is not distinct from s.phase
-    where t.is_nested = 1
-),
-
 unions as (
-    select run_number, axis_key, device_id, phase, in_flight_ps
-    from totals
+    select line, cast(null as bigint) as axis_key, in_flight_ps
+    from over_axes
     where is_nested = 0
     union all
+    select s.line, s.axis_key, s.duration_ps
+    from summed as s
+    inner join over_axes as o on o.line = s.line
+    where o.is_overlapping = 0
+    union all
     select
-        run_number, axis_key, device_id, phase,
+        line, axis_key,
         sum(greatest(end_ps - greatest(start_ps, coalesce(reached_ps, start_ps)), 0))
-    from nested
-    group by run_number, axis_key, device_id, phase
+    from reached
+    group by line, axis_key
 )
 
 select
     -- run
     r.run_id,
     -- device
-    u.device_id,
+    l.device_id,
     -- phase; NULL outside every marker
-    u.phase,
+    l.phase,
     -- mesh axes joined by +, or mixed or unclassified; NULL over all axes
     a.axis,
     -- union of the times of the transfers
     cast(u.in_flight_ps as bigint) as in_flight_ps
 from unions as u
-inner join _run_number_v1 as r on r.run_number = u.run_number
+inner join lines as l on l.line = u.line
+inner join _run_number_v1 as r on r.run_number = l.run_number
 left join _axis_number_v1 as a on a.axis_key = u.axis_key

@@ -4,9 +4,8 @@
 -- in an instance once, so rows are participants.
 with seen as (
     select
-        run_id,
+        run_number,
         instance,
-        min(run_number) as run_number,
         min(program_id) as program_id,
         min(module) as module,
         min(op) as op,
@@ -34,7 +33,7 @@ with seen as (
         max(wait_ps) as longest_wait_ps
     from _collective_wire_v1
     where instance is not null
-    group by run_id, instance
+    group by run_number, instance
 ),
 
 timed as (
@@ -46,64 +45,65 @@ timed as (
 
 select
     -- run
-    run_id,
+    r.run_id,
     -- number of the instance within the run
-    instance,
+    t.instance,
     -- processes whose programs share device numbers
-    world,
+    t.world,
     -- compiled program
-    program_id,
+    t.program_id,
     -- name of the program
-    module,
+    t.module,
     -- name of the HLO instruction
-    op,
+    t.op,
     -- which of the instruction's replica groups
-    group_index,
+    t.group_index,
     -- kind of the collective
-    kind,
+    t.kind,
     -- mesh axes joined by +, or none, mixed or unclassified
-    axis,
+    t.axis,
     -- number of the run
-    run_number,
+    t.run_number,
     -- phase of the marker it falls under; NULL outside every marker
-    phase,
+    t.phase,
     -- request; NULL without a marker
-    request,
+    t.request,
     -- forward pass within the request
-    step,
+    t.step,
     -- members of the group, traced or not
-    group_size,
+    t.group_size,
     -- members whose part was traced
-    cast(participants_seen as bigint) as participants_seen,
+    cast(t.participants_seen as bigint) as participants_seen,
     -- a start/done pair
-    is_async = 1 as is_async,
+    t.is_async = 1 as is_async,
     -- the identity of a participant was deduced
-    inferred = 1 as is_inferred,
+    t.inferred = 1 as is_inferred,
     -- S
-    payload_bytes,
+    t.payload_bytes,
     -- the largest power of two that is not above S; 0 for no bytes, NULL where S is unknown
-    size_bucket_bytes,
+    t.size_bucket_bytes,
     -- bytes that the largest participant sends
-    wire_bytes,
+    t.wire_bytes,
     -- earliest start
-    first_start_ps,
+    t.first_start_ps,
     -- earliest end
-    first_end_ps,
+    t.first_end_ps,
     -- latest end
-    last_end_ps,
+    t.last_end_ps,
     -- earliest arrival
-    first_arrival_ps,
+    t.first_arrival_ps,
     -- latest arrival
-    last_arrival_ps,
+    t.last_arrival_ps,
     -- time that the transfer takes
-    transfer_ps,
+    t.transfer_ps,
     -- the transfer ended before any done op waited for it (1 us or more): transfer is an upper bound
     case
-        when is_async = 0 then false
-        when longest_wait_ps is not null then longest_wait_ps <= 1000000
+        when t.is_async = 0 then false
+        when t.longest_wait_ps is not null then t.longest_wait_ps <= 1000000
     end as is_bound,
     -- S / transfer
-    payload_bytes * 1e12 / nullif(cast(transfer_ps as double), 0) as algbw_bytes_per_s,
+    t.payload_bytes * 1e12 / nullif(cast(t.transfer_ps as double), 0) as algbw_bytes_per_s,
     -- largest participant's wire bytes / transfer
-    wire_bytes * 1e12 / nullif(cast(transfer_ps as double), 0) as busbw_bytes_per_s
-from timed
+    t.wire_bytes * 1e12 / nullif(cast(t.transfer_ps as double), 0) as busbw_bytes_per_s
+from timed as t
+inner join _run_number_v1 as r on r.run_number = t.run_number

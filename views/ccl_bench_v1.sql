@@ -128,7 +128,7 @@ volume as (
     select
         run_id, kind,
         case when count(payload_bytes) = count(*) then sum(payload_bytes) end as payload_bytes
-    from _collective_wire_v1
+    from collectives
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id, kind
 ),
