@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.event_chunks import EventChunk, Integers, Mask
-from xlahouse.ingest.frames import no_row
+from xlahouse.ingest.frames import lanes, no_row
 from xlahouse.ingest.xspace import Plane
 
 Found = tuple[Integers, Any]  # places of events in a chunk, and the value of each
@@ -48,8 +48,8 @@ class ChosenEvents:
                 self.values.setdefault(column, []).append(pair)
 
     def frame(self) -> pl.DataFrame:
-        """event (number in the plane), line, thread, name, display_name, metadata_id, start_ps, duration_ps
-        and the stats of all of them, in file order; NULL where an event has none."""
+        """event (number in the plane), line, thread, lane, name, display_name, metadata_id, start_ps,
+        duration_ps and the stats of all of them, in file order; NULL where an event has none."""
         nothing = (np.zeros(0, np.int64),) * 5
         columns = zip(*(self.rows or [nothing]), strict=True)
         event, line, start, duration, place = map(np.concatenate, columns)
@@ -63,7 +63,7 @@ class ChosenEvents:
         }
         events = pl.concat(
             [pl.DataFrame(times), pl.concat([kinds, no_row(kinds)])[place]], how="horizontal"
-        ).with_columns(thread=lines["name"].gather(at))
+        ).with_columns(thread=lines["name"].gather(at), lane=lanes(lines, ["name"]).gather(at))
         stats = [
             self._values(column, dtype, event).alias(column) for column, dtype in self.stats.items()
         ]

@@ -108,9 +108,10 @@ def _lost(count: int, path: str) -> pl.DataFrame:
 
 
 def _on_lines(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the pid and the thread of their line; a thread without a name is called by its tid."""
+    """Rows with the pid, thread and lane of their line; a thread without a name is called by its tid."""
     names = [(pid, trace.threads.get((pid, tid), tid)) for pid, tid in trace.lines]
     lines = pl.DataFrame(names, schema={"pid": pl.String, "thread": pl.String}, orient="row")
+    lines = lines.with_columns(frames.lanes(lines, ["pid", "thread"]))
     return rows.with_columns(lines[name].gather(rows["line"]) for name in lines.columns)
 
 

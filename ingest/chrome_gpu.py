@@ -132,7 +132,7 @@ def _facts(args: str | None) -> tuple[Any, ...]:
 
 def _kernels(rows: pl.DataFrame, modules: pl.DataFrame, calls: HostCalls) -> pl.DataFrame:
     """Kernels as gpu.launches_of takes them. Exports leave the program's id to the derived lines."""
-    kept = rows.select("event", "thread", "start_ps", "duration_ps", kernel="name")
+    kept = rows.select("event", "thread", "lane", "start_ps", "duration_ps", kernel="name")
     linked = kept.join(_stats(rows), on="event", how="left", maintain_order="left")
     linked = linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")
     only = modules.group_by("hlo_module").agg(pl.col("module_id").unique())

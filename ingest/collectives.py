@@ -160,7 +160,7 @@ def _issues(
         (
             int(unsized.sum()),
             "collective_without_payload",
-            "collectives of unknown size: without the program's HLO no payload can be had",
+            "collectives of unknown size: neither their program's HLO nor the event itself says it",
         ),
     )
     return [

@@ -30,7 +30,8 @@ class CoreEvents:
     """Events of a plane's lines, in file order.
 
     line: the line's position in Plane.lines. start_ps: since the profile's start; -1 where no number can
-    hold it. stats: stats of all events, serialized; stat_ends: where each event's end among them.
+    hold it, or there is none. stats: stats of all events, serialized; stat_ends: where each event's end
+    among them.
     """
 
     line: Integers
@@ -73,16 +74,38 @@ def decode_core(plane: Plane) -> CoreEvents:
     fields = events.values
     stats = fields.field("stats")
     since = np.where(stamps >= ABSOLUTE_NS, stamps - plane.start_ns, stamps)
-    held = np.abs(since) <= ABSOLUTE_NS
-    start = np.repeat(np.where(held, since, 0) * 1000, counts) + _numbers(fields.field("offset_ps"))
+    held = np.repeat(np.abs(since) <= ABSOLUTE_NS, counts)
+    offset = _numbers(fields.field("offset_ps"))
+    held[_aggregated(plane, counts, offset)] = False
+    start = np.repeat(since, counts) * 1000 + offset
     return CoreEvents(
         line=line,
         metadata_id=_numbers(fields.field("metadata_id")),
-        start_ps=np.where(np.repeat(held, counts), start, -1),
+        start_ps=np.where(held, start, -1),
         duration_ps=_numbers(fields.field("duration_ps")),
         stats=stats.values,
         stat_ends=_numbers(stats.offsets)[1:],
     )
+
+
+def _aggregated(plane: Plane, counts: Integers, offset: Integers) -> Integers:
+    """Places of events that stand for several of their kind and have no time of their own.
+
+    Args:
+        plane: the plane.
+        counts: events of each of its lines.
+        offset: of all of them, 0 where there is none; few have it, so only their lines are decoded again.
+    """
+    absent = np.flatnonzero(offset == 0)
+    if not len(absent):
+        return absent
+    ends = np.cumsum(counts)
+    of_line = np.unique(np.searchsorted(ends, absent, side="right"))
+    lines = decode("XLineOften", [plane.payloads[number] for number in of_line])
+    often = _numbers(lines.column("events").values.field("num_occurrences"))
+    places = np.concatenate([np.arange(ends[n] - counts[n], ends[n]) for n in of_line])
+    found: Integers = places[(often > 0) & (offset[places] == 0)]
+    return found
 
 
 def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+_NO_TIME = (
+    "start or duration negative, or too large, or none: one event may stand for several of its kind"
+)
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
 OPS: dict[str, Any] = {
     "device_id": pl.Int64,
@@ -27,6 +30,8 @@ OPS: dict[str, Any] = {
     "model_flops": pl.Float64,
     "bytes_accessed": pl.Float64,
     "hbm_bytes": pl.Float64,
+    "traced_bytes": pl.Int64,  # payload of a collective of which every device has its own
+    "lane": pl.Int64,  # tells lines of one name on a device apart; NULL where no other has its name
     "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
     "kernel": pl.String,  # on a GPU: what ran; an op whose HLO is a start is then the whole transfer
 }
@@ -103,6 +108,19 @@ def stack(frames: list[pl.DataFrame], columns: dict[str, Any]) -> pl.DataFrame:
 def no_row(frame: pl.DataFrame) -> pl.DataFrame:
     """One row of NULLs, with the columns of a frame."""
     return pl.DataFrame({name: [None] for name in frame.columns}, schema=frame.schema)
+
+
+def lanes(lines: pl.DataFrame, names: list[str]) -> pl.Series:
+    """Number of each line that is called as another one is, NULL of the others.
+
+    Args:
+        lines: of a plane, or of many; the number is a row's place.
+        names: the columns in which lines of one name agree.
+    """
+    places = pl.int_range(pl.len()).alias("lane")
+    return lines.select(pl.when(pl.struct(names).is_duplicated()).then(places).alias("lane"))[
+        "lane"
+    ]
 
 
 def by_start(rows: pl.DataFrame) -> pl.DataFrame:
@@ -216,4 +234,4 @@ def bad_time_issues(refused: int, source: str) -> list[Issue]:
     """The finding that stands for so many events of impossible times."""
     if not refused:
         return []
-    return [Issue("warning", "bad_time", "negative start or duration", source, refused)]
+    return [Issue("warning", "bad_time", _NO_TIME, source, refused)]

@@ -153,7 +153,7 @@ def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
     """An execution on a device: from its first kernel's start to its last one's end.
 
     Args:
-        kernels: kernel (what ran), thread, start_ps, duration_ps, hlo_op, hlo_module, program_id,
+        kernels: kernel (what ran), thread, lane, start_ps, duration_ps, hlo_op, hlo_module, program_id,
             memcpy_details, and call, execution and enqueue_ps of gpu_host.HostCalls.
     """
     executed = kernels.filter(pl.col("execution").is_not_null())
@@ -194,6 +194,7 @@ def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
         module=pl.coalesce("hlo_module", "module_of_launch"),
         hlo_category=kind,
         line="thread",
+        lane="lane",
         on_async_line=False,
         traced_category=pl.when(copies)
         .then(copied.otherwise(pl.lit("copy")))

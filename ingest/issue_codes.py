@@ -18,7 +18,7 @@ class Code:
 _TEXT = """
 async_unpaired | a start or done of a collective lacks its partner: profiling began or ended between | that transfer is left out
 bad_replica_groups | groups of a collective cannot be read, or contradict themselves or the device assignment | its group, axis and wire bytes are NULL
-bad_time | events with an impossible time: negative, not finite, or beyond 26 days | those events are rejected, and counted in coverage
+bad_time | events with an impossible time: negative, not finite, beyond 26 days, or none as they stand for several | those events are rejected, and counted in coverage
 card_contradicts | a workload card says other than the trace or the manifest | these count, and the card's value is left out
 card_field | a workload card has a wrong value, or a field that cards do not have | that field is left out
 card_filled | facts that the trace lacks were taken from a workload card | they are as right as the card; the order of several mesh axes is assumed

@@ -41,12 +41,12 @@ def read_kineto(
         source: the file's path.
         host: its host.
     """
-    rank, _, groups = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
+    rank, ranks, groups = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
     ran = _ran_on_device(rows)
     kernels, others = _with_device(rows.filter(ran)), rows.filter(~ran)
     ordinals = sorted(kernels["ordinal"].unique().to_list())
     number = {ordinals[0]: rank} if rank is not None and len(ordinals) == 1 else {}
-    found = read_kernels(kernels, others, groups, source)
+    found = read_kernels(kernels, others, groups, ranks, source)
     kinds = _device_kinds(trace)
     planes = []
     for ordinal in ordinals:

@@ -17,6 +17,7 @@ import msgspec
 
 from xlahouse.ingest.chrome_events import FAILURES
 from xlahouse.ingest.chrome_rows import integer
+from xlahouse.ingest.shapes import ELEMENT_TYPES
 
 KERNEL = r"(?i)^(?:void )?(?:nccl|rccl)|cross_device_reduce|^(?:void )?\w+::(?:nccl|rccl)"
 _NAMED = (
@@ -46,7 +47,9 @@ _DTYPES = {
     "float8_e8m0fnu": "f8e8m0fnu", "c10::float8_e8m0fnu": "f8e8m0fnu",
 }  # fmt: skip
 
+_BYTES = {name: bits // 8 for name, bits in ELEMENT_TYPES.values()}
 _ALONG_A_DIMENSION = ("all-gather", "all-to-all", "reduce-scatter")
+_UNEVEN = r"(?i)all_?to_?all_?v"  # of which every rank sends and receives as much as it likes
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,40 @@ class Transfer:
     @cached_property
     def op(self) -> str:
         """A name that the same transfer has on every rank."""
-        parts = (self.name, self.group, self.dtype, self.elements_in, self.elements_out)
+        sizes = () if self._uneven else (self.elements_in, self.elements_out)
+        parts = (self.name, self.group, self.dtype, *sizes)
         return ".".join(re.sub(r"\W+", "_", str(part)) for part in parts if part is not None)
 
     @cached_property
     def instruction(self) -> str | None:
-        """The transfer as an HLO instruction, whose result or operand may be missing where its size is not
-        known; None where kind or payload are unknown, and for what passes between two ranks."""
-        payload = self.elements_out if self.kind == "all-gather" else self.elements_in
-        if self.kind in (None, "send-recv") or self.dtype is None or payload is None:
+        """The transfer as an HLO instruction, with `?` for a size that is not known, or not the same on
+        every rank; None where kind or element type are unknown, where neither payload nor members are
+        known, and for what passes between two ranks."""
+        if self.kind in (None, "send-recv") or self.dtype is None:
             return None  # which of two ranks sends is not told
-        operand = "" if self.elements_in is None else f"{self.dtype}[{self.elements_in}] %input"
-        result = "()" if self.elements_out is None else f"{self.dtype}[{self.elements_out}]"
+        if self._payload is None and not self.members:
+            return None
+        sizes = (None, None) if self._uneven else (self.elements_in, self.elements_out)
+        taken, given = ("?" if size is None else size for size in sizes)
+        operand, result = f"{self.dtype}[{taken}] %input", f"{self.dtype}[{given}]"
         members = ",".join(str(rank) for rank in self.members or ())
         groups = f", replica_groups={{{{{members}}}}}" if self.members else ""
         dims = ", dimensions={0}" if self.kind in _ALONG_A_DIMENSION else ""
         return f"%{self.op} = {result} {self.kind}({operand}){groups}{dims}"
+
+    @property
+    def bytes_here(self) -> int | None:
+        """Payload on this rank where ranks differ, which the instruction cannot tell; else None."""
+        known = self._uneven and self._payload is not None and self.dtype is not None
+        return self._payload * _BYTES[self.dtype] if known else None  # type: ignore[operator,index]
+
+    @cached_property
+    def _uneven(self) -> bool:
+        return re.search(_UNEVEN, self.name) is not None
+
+    @property
+    def _payload(self) -> int | None:
+        return self.elements_out if self.kind == "all-gather" else self.elements_in
 
     @cached_property
     def program_id(self) -> int:
@@ -96,12 +117,15 @@ def kind_of(name: str) -> str | None:
     return next((kind for pattern, kind in _NAMED if re.search(pattern, name)), None)
 
 
-def recorded(args: dict[str, Any], groups: dict[str, tuple[int, ...]]) -> Transfer | None:
+def recorded(
+    args: dict[str, Any], groups: dict[str, tuple[int, ...]], ranks: int | None = None
+) -> Transfer | None:
     """What a kernel's own arguments say; None where they name no collective.
 
     Args:
         args: of the kernel.
         groups: ranks of each process group, where the file lists them.
+        ranks: how many there are; a group of as many is of all of them, whose list is left empty.
     """
     name = args.get("Collective name")
     if not isinstance(name, str) or not name:
@@ -112,12 +136,15 @@ def recorded(args: dict[str, Any], groups: dict[str, tuple[int, ...]]) -> Transf
     size = integer(args.get("Group size"))
     if members is not None and size is not None and len(members) != size:
         members = None  # listed in part
+    if members is None and size is not None and size == ranks:
+        members = tuple(range(size))
+    taken, given = (integer(args.get(f"{way} msg nelems")) for way in ("In", "Out"))
     return Transfer(
         name=f"nccl.{name}",
         kind=kind_of(name),
         dtype=dtype,
-        elements_in=integer(args.get("In msg nelems")),
-        elements_out=integer(args.get("Out msg nelems")),
+        elements_in=taken if taken or given else None,  # no kernel runs to move nothing
+        elements_out=given if taken or given else None,
         group=None if group is None else f"pg{group}",
         members=members,
     )

@@ -24,6 +24,7 @@ _TRANSFER: dict[str, Any] = {
     "program_id": pl.UInt64,
     "opcode_text": pl.String,
     "known": pl.Boolean,  # whether a Program says what it is
+    "traced_bytes": pl.Int64,
 }
 
 
@@ -40,6 +41,7 @@ def read_kernels(
     kernels: pl.DataFrame,
     others: pl.DataFrame,
     groups: dict[str, tuple[int, ...]],
+    ranks: int | None,
     source: str,
 ) -> Kernels:
     """Ops of all GPUs.
@@ -48,6 +50,7 @@ def read_kernels(
         kernels: rows with ordinal and thread.
         others: all other rows of the file, among them the calls that launched kernels.
         groups: ranks of each process group, where the file lists them.
+        ranks: how many there are, where the file says so.
         source: the file.
     """
     marked = pl.col("args").str.contains('"Collective name"', literal=True).fill_null(False)
@@ -55,7 +58,7 @@ def read_kernels(
     names = kernels["name"].unique()  # few, and the pattern is slow
     named = pl.col("name").is_in(names.filter(names.str.contains(KERNEL)).implode())
     moving = kernels.filter(is_kernel & (named | marked))
-    transfers, inferred = _transfers(moving, others, groups)
+    transfers, inferred = _transfers(moving, others, groups, ranks)
     texts = {each.instruction: each for each in transfers.values() if each.instruction}
     programs, issues = _programs(texts, source)
     known = {program.program_id for program in programs}
@@ -67,6 +70,7 @@ def read_kernels(
             each.program_id,
             each.kind,
             each.program_id in known,
+            each.bytes_here,
         )
         for event, each in transfers.items()
     ]
@@ -111,12 +115,15 @@ def _category() -> pl.Expr:
 
 
 def _transfers(
-    kernels: pl.DataFrame, others: pl.DataFrame, groups: dict[str, tuple[int, ...]]
+    kernels: pl.DataFrame,
+    others: pl.DataFrame,
+    groups: dict[str, tuple[int, ...]],
+    ranks: int | None,
 ) -> tuple[dict[int, Transfer], set[int]]:
     """(event -> transfer; events whose kind is no more than what the kernel is called)."""
     found: dict[int, Transfer] = {}
     for event, args in kernels.select("event", "args").iter_rows():
-        transfer = recorded(arguments(args), groups)
+        transfer = recorded(arguments(args), groups, ranks)
         if transfer is not None:
             found[event] = transfer
     silent = kernels.filter(~pl.col("event").is_in(list(found)))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -12,6 +9,7 @@ from numpy.typing import NDArray
 from xlahouse.ingest import frames
 from xlahouse.ingest.hlo_transfer import KINDS
 from xlahouse.ingest.op_events import OpEvents, number_keys
+from xlahouse.ingest.op_launches import launch_rows
 from xlahouse.ingest.pipeline import Schedule, place_in_pipeline
 from xlahouse.ingest.placed_ops import OF_LAUNCH, PlacedOps
 from xlahouse.ingest.self_time import self_times
@@ -49,10 +47,12 @@ def finish_ops(
         ops.events[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
     first = starts_of_runs(device_id)
-    launch = _launch_rows(ops, launches)
+    launch = launch_rows(ops, launches)
     kinds, kind = _kinds_by_launch(ops, launches, launch, bool(schedule.stage_of))
     kinds = place_in_pipeline(_decided(kinds, facts), schedule)
-    lines = kinds["line"].rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    lines = (
+        kinds.select(pl.struct("line", "lane").rank("dense"))["line"].to_numpy().astype(np.int64)
+    )
     line = lines.take(kind)
     if len(first) > 1:
         device = np.repeat(np.arange(len(first)), np.diff(first, append=len(device_id)))
@@ -80,49 +80,6 @@ def _in_order(ops: OpEvents) -> OpEvents:
     else:
         return ops
     return OpEvents(ops.kinds, ops.events[order])
-
-
-def _launch_rows(ops: OpEvents, launches: pl.DataFrame) -> Integers:
-    """Row of each op's launch, by the reader's own key, else by containment; -1 for none."""
-    found = np.full(ops.events.height, -1)
-    keyed = ops.events["launch_key"].is_not_null().to_numpy()
-    if keyed.any():
-        found[keyed] = _rows_by_key(ops, launches, keyed)
-    if keyed.all():
-        return found
-    device, start = (ops.events[name].to_numpy() for name in ("device_id", "start_ps"))
-    free = np.flatnonzero(~keyed)
-    of_device, opened = launches["device_id"].to_numpy(), launches["start_ps"].to_numpy()
-    until = opened + launches["duration_ps"].to_numpy()
-    starts = start[free]
-    for first, last in _slices(device[free]):
-        number = device[free[first]]
-        low, high = (np.searchsorted(of_device, number, side) for side in ("left", "right"))
-        # Ops are in order, so it takes less to look for launches among them than the other way round.
-        begins = np.searchsorted(starts[first:last], opened[low:high])
-        latest = np.repeat(
-            np.arange(low - 1, high), np.diff(begins, prepend=0, append=last - first)
-        )
-        later = np.flatnonzero(latest >= low)
-        of = latest.take(later)
-        inside = np.flatnonzero(starts[first:last].take(later) < until.take(of))
-        found[free[first:last].take(later.take(inside))] = of.take(inside)
-    return found
-
-
-def _slices(sorted_numbers: Integers) -> Iterator[tuple[int, int]]:
-    """(first, last) of the places of each number."""
-    bounds = [*starts_of_runs(sorted_numbers).tolist(), len(sorted_numbers)]
-    return pairwise(bounds)
-
-
-def _rows_by_key(ops: OpEvents, launches: pl.DataFrame, keyed: NDArray[np.bool_]) -> Integers:
-    key = ["device_id", "launch_key", "program_id"]
-    programs = ops.kinds["program_id"].gather(ops.events["kind"].cast(pl.Int64))
-    wanted = ops.events.select("device_id", "launch_key", program_id=programs).filter(keyed)
-    known = launches.select(key).with_row_index("row").unique(key, keep="first")
-    rows = wanted.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")["row"]
-    return rows.cast(pl.Int64).fill_null(-1).to_numpy()
 
 
 def _kinds_by_launch(
@@ -169,6 +126,7 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         opcode=pl.coalesce("opcode", "opcode_text"),
         module=pl.coalesce("module", "module_hlo"),
         category=pl.coalesce("traced_category", "category"),
+        payload_bytes=pl.coalesce("traced_bytes", "payload_bytes"),
         role=pl.when(pl.col("kernel").is_null()).then("role"),
         **{name: _unknown_on_custom_call(name) for name in _ESTIMATES},
     )

@@ -164,7 +164,7 @@ def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue
 def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     """Values whose sizes nobody knows before the program runs."""
     count = sum("?" in row["shape"] for row in rows.instructions)
-    if not count:
+    if not count or program.names_ranks:  # of a rank's own sizes its trace may tell
         return []
     message = f"{program.module}: shapes with a dimension that has no size; their bytes are unknown"
     return [Issue("info", "size_unknown", message, source, count)]

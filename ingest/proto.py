@@ -51,6 +51,9 @@ MESSAGES = {
         4 stats bytes*
     """,
     "XLineCore": "4 events XEventCore*",
+    # What stands in place of an event's time where it stands for several of its kind.
+    "XEventOften": "5 num_occurrences int64",
+    "XLineOften": "4 events XEventOften*",
     "XEventMetadata": """
         1 id int64
         2 name bytes

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LAYOUT_VERSION = 1
-INGEST_VERSION = 8
+INGEST_VERSION = 9
 
 
 @lru_cache(maxsize=1)

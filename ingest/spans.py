@@ -98,3 +98,31 @@ def joined_span(spans: list[tuple[int, int] | None]) -> tuple[int, int] | None:
     if not known:
         return None
     return min(first for first, _ in known), max(last for _, last in known)
+
+
+def overlap(start: Integers, end: Integers) -> bool:
+    """Whether any of some spans, by start, begins before an earlier one ends."""
+    return bool((start[1:] < np.maximum.accumulate(end)[:-1]).any())
+
+
+def latest_open(start: Integers, end: Integers, when: Integers) -> Integers:
+    """Place of the latest-started span that is open at each time; -1 for none.
+
+    Args:
+        start: of the spans, ascending.
+        end: of the same; they may overlap.
+        when: times, in any order.
+    """
+    # Of the spans before one, only the latest that ends later can be open when it is not.
+    outlives = np.full(len(start) + 1, -1)
+    lasting: list[int] = []
+    for place, until in enumerate(end.tolist()):
+        while lasting and end[lasting[-1]] <= until:
+            lasting.pop()
+        outlives[place] = lasting[-1] if lasting else -1
+        lasting.append(place)
+    found = np.searchsorted(start, when, side="right") - 1
+    until = np.append(end, np.iinfo(np.int64).max)  # of none, at place -1
+    while (closed := until[found] <= when).any():
+        found = np.where(closed, outlives[found], found)
+    return found

@@ -79,7 +79,9 @@ def _kinds(plane: Plane, core: SlimEvents) -> tuple[pl.DataFrame, NDArray[np.int
     place += np.repeat(line * width, np.diff(first, append=len(core.line)))
     distinct, kind = number_keys(place, max(lines.height, 1) * width)
     rows = pl.concat([metadata, frames.no_row(metadata)])[distinct % width]
-    return rows.with_columns(line=lines["name"].gather(distinct // width)), kind
+    of_line = distinct // width
+    lanes = frames.lanes(lines, ["name"])
+    return rows.with_columns(line=lines["name"].gather(of_line), lane=lanes.gather(of_line)), kind
 
 
 def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

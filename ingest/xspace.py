@@ -19,7 +19,7 @@ from xlahouse.ingest.decode import decode
 from xlahouse.ingest.stats import Stats, as_text, stats_of, text
 from xlahouse.ingest.wire import ABSOLUTE_NS, SpaceBytes
 
-_EVENT_FIELDS = ("metadata_id", "offset_ps", "duration_ps")
+_EVENT_FIELDS = ("metadata_id", "offset_ps", "duration_ps", "num_occurrences")
 _TOGETHER = 1 << 20  # bytes of lines that are decoded at once
 
 
@@ -61,7 +61,7 @@ class Plane:
     def events(self) -> pl.DataFrame:
         """event (number in file order), line, metadata_id, start_ps, duration_ps.
 
-        start_ps is NULL where no number can hold it.
+        start_ps is NULL where no number can hold it, and where the event stands for several of its kind.
         """
         counts = np.diff(self._events.offsets.to_numpy())
         lines = self.lines.with_columns(since=_relative(pl.col("timestamp_ns"), self.start_ns))
@@ -74,7 +74,9 @@ class Plane:
             pl.int_range(pl.len()).alias("event"),
             "line",
             "metadata_id",
-            start_ps=pl.col("since") * 1000 + pl.col("offset_ps"),
+            start_ps=pl.when((pl.col("offset_ps") != 0) | (pl.col("num_occurrences") <= 0)).then(
+                pl.col("since") * 1000 + pl.col("offset_ps")
+            ),
             duration_ps="duration_ps",
         )
 

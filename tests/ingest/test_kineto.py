@@ -210,7 +210,7 @@ def test_sizes_that_are_not_told_are_not_made_up():
         "nccl:reduce_scatter", {"Input Dims": [[16]], "Input type": ["half"]}, None
     )
     assert scattered.instruction == (
-        "%nccl_reduce_scatter.f16.16 = () reduce-scatter(f16[16] %input), dimensions={0}"
+        "%nccl_reduce_scatter.f16.16 = f16[?] reduce-scatter(f16[16] %input), dimensions={0}"
     )
     assert Transfer("nccl.x", "all-reduce").instruction is None
     assert kind_of("ncclKernel_SendRecv_RING") is None
@@ -280,3 +280,62 @@ def test_base_time_and_devices_of_the_amd_sample(tmp_path):
         "gpu",
         2,
     )
+
+
+def of_both(tmp_path, *events_of_rank, **options):
+    """The warehouse of a run of two ranks."""
+    for rank, events in enumerate(events_of_rank):
+        (tmp_path / f"rank{rank}.json").write_bytes(of_rank(rank, *events))
+    ingest_paths([str(tmp_path)], str(tmp_path / "wh"), name="both", **options)
+    return tmp_path / "wh"
+
+
+def test_an_uneven_all_to_all_is_one_transfer_of_which_every_rank_sends_its_own(tmp_path):
+    """Rank 0 sends 100 elements of 2 bytes and gets 300, rank 1 the other way round."""
+    uneven = {"In split size": "[50, 50]", "Out split size": "[150, 150]"}
+    wh = of_both(
+        tmp_path,
+        [nccl(10, 8, "all_to_allv", (100, 300), **uneven)],
+        [nccl(11, 7, "all_to_allv", (300, 100))],
+    )
+    found = rows(wh, "collectives")
+    columns = ("device_id", "kind", "op", "instance", "group_size", "payload_bytes")
+    assert found.select(columns).rows() == [
+        (0, "all-to-all", "nccl_all_to_allv.pg0.bf16", 0, 2, 200),
+        (1, "all-to-all", "nccl_all_to_allv.pg0.bf16", 0, 2, 600),
+    ]
+    assert codes(wh) == {"op_outside_launch"}
+
+
+def test_a_rank_that_sends_nothing_to_an_uneven_all_to_all_sends_nothing(tmp_path):
+    wh = of_both(
+        tmp_path,
+        [nccl(10, 8, "all_to_allv", (0, 300))],
+        [nccl(11, 7, "all_to_allv", (300, 0))],
+    )
+    assert rows(wh, "collectives")["payload_bytes"].to_list() == [0, 600]
+
+
+def test_a_kernel_that_ran_moved_something_so_none_of_no_elements_is_of_unknown_size(tmp_path):
+    (tmp_path / "a.json").write_bytes(of_rank(1, nccl(10, 8, elements=(0, 0))))
+    ingest_paths([str(tmp_path / "a.json")], str(tmp_path / "wh"))
+    (row,) = rows(tmp_path / "wh", "collectives").to_dicts()
+    assert (row["kind"], row["dtype"], row["payload_bytes"]) == ("all-reduce", "bf16", None)
+    assert (row["group_size"], row["instance"]) == (2, 0)
+    assert "collective_without_payload" in codes(tmp_path / "wh")
+    assert "size_unknown" not in codes(
+        tmp_path / "wh"
+    )  # the program tells none, as of all of NCCL's
+
+
+@pytest.mark.parametrize("listed", ["[]", "[0, 1, ...]", None])
+def test_a_group_of_as_many_as_there_are_is_of_all_ranks(tmp_path, listed):
+    """PyTorch leaves the list of a group empty that all ranks are in."""
+    everybody = nccl(10, 8, ranks=listed, **{"Group size": 2})
+    (tmp_path / "a.json").write_bytes(of_rank(1, everybody))
+    ingest_paths([str(tmp_path / "a.json")], str(tmp_path / "wh"))
+    assert rows(tmp_path / "wh", "replica_groups")["logical_id"].to_list() == [0, 1]
+    some = recorded(
+        {"Collective name": "allreduce", "Group size": 2, "Process Group Ranks": "[]"}, {}, 4
+    )
+    assert some.members is None
