@@ -2,12 +2,14 @@
 -- How evenly a step's work lies on its devices, SparseCores left out: busiest device / mean - 1,
 -- over the devices that ran an op of the step. Busy time (compute, exposed collectives and copies)
 -- holds what a device waits within a collective for a slower one, which hides an imbalance where the
--- trace tells no barriers; compute time does not.
+-- trace tells no barriers; compute time does not. Ops outside every step have no row, unless the run
+-- has no step at all: then they are one row, step NULL.
 with ranked as (
     select
         run_id, device_id, request, step, phase, inferred, busy_ps, compute_ps,
         max(busy_ps) over (partition by run_id, request, step) as max_busy_ps,
-        max(compute_ps) over (partition by run_id, request, step) as max_compute_ps
+        max(compute_ps) over (partition by run_id, request, step) as max_compute_ps,
+        max(step) over (partition by run_id) as last_step
     from device_time_v1
     where core is distinct from 'sparsecore'
 ),
@@ -26,6 +28,7 @@ steps as (
         avg(compute_ps) as mean_compute_ps,
         min(case when compute_ps = max_compute_ps then device_id end) as most_compute_device_id
     from ranked
+    where step is not null or last_step is null
     group by run_id, request, step
 )
 

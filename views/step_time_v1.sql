@@ -14,7 +14,8 @@ with windows as (
 longest as (
     select
         *,
-        max(window_ps) over (partition by run_id, request, step) as longest_window_ps
+        max(window_ps) over (partition by run_id, request, step) as longest_window_ps,
+        max(step) over (partition by run_id) as last_step
     from windows
 ),
 
@@ -31,6 +32,7 @@ steps as (
         min(case when window_ps = longest_window_ps then device_id end) as longest_device_id,
         avg(window_ps) as mean_window_ps
     from longest
+    where step is not null or last_step is null
     group by run_id, request, step
 )
 

@@ -34,6 +34,10 @@ def _program(run: Drawn, devices: Devices, program_id: int) -> Program:
         ]
         if run.chance(0.2) and not transfer.is_async:
             items.append(("sync", transfer))
+    for place, item in enumerate(list(items)):
+        if item[0] == "done" and run.chance(0.5):  # others start while it is in flight
+            items.remove(item)
+            items.insert(run.rng.randint(place, len(items)), item)
     for _ in range(run.rng.randint(0, 6)):
         kind = run.rng.choice(("compute", "compute", "compute", "copy", "host_transfer", "wait"))
         op = f"{kind}.{run.rng.randint(0, 2)}"
