@@ -1,22 +1,24 @@
 """Reads virtual CPU devices out of a `/host:CPU` plane, where no device plane stands beside it.
 
-Device identity is deduced (ingest/cpu_chain.py) and checked against the rendezvous of the collectives,
-so the devices are marked `inferred`.
+Device identity is deduced (ingest/cpu_chain.py, ingest/cpu_devices.py) and checked against the rendezvous
+of the collectives, so the devices are marked `inferred`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
-from xlahouse.ingest.cpu_chain import Placement, place_acts
+from xlahouse.ingest.cpu_chain import place_acts
+from xlahouse.ingest.cpu_devices import number_devices
 from xlahouse.ingest.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
 from xlahouse.ingest.decoded_lines import DecodedLines
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.host_pieces import HostPieces
 from xlahouse.ingest.xspace import Plane
 
@@ -25,11 +27,22 @@ KEPT_BYTES = 256 << 20
 
 
 def read_cpu_plane(
-    plane: Plane, source: str, host: str | None, seen: Callable[[], None] = lambda: None
+    plane: Plane,
+    source: str,
+    host: str | None,
+    programs: Mapping[int, Program],
+    seen: Callable[[], None] = lambda: None,
 ) -> PlaneEvents | None:
     """A host plane whose threads ran virtual devices: ops and launches, and how to read all else.
 
-    None where they ran none. `seen` is called when its bytes have been read, before most memory is needed.
+    None where they ran none.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        programs: what the file holds of programs, which say on which devices they run.
+        seen: called when the plane's bytes have been read, before most memory is needed.
     """
     decoded: DecodedLines = {}
     small = sum(map(len, plane.payloads)) <= KEPT_BYTES
@@ -38,9 +51,9 @@ def read_cpu_plane(
     if events is None:
         return None
     placement = place_acts(events)
-    acts = placement.acts
+    acts, split = number_devices(placement.acts, programs)
     traced = _traced_ops(acts)
-    ops = _with_end(traced.drop_nulls("execution"), acts)
+    ops = _with_end(traced.drop_nulls("device_id"), acts)
     # An op's end belongs to its row; so both count as written there.
     folded = acts.join(ops.select(_c="_p"), on="_c", how="semi").filter(
         pl.col("name").str.starts_with(END_PREFIX)
@@ -61,7 +74,7 @@ def read_cpu_plane(
         coverage=_coverage(events, in_ops["line"].to_numpy(), source),
         issues=[
             *events.counts.issues(source),
-            *_findings(source, traced.height - ops.height, placement, ops),
+            *_findings(source, traced.height - ops.height, placement.ambiguous, split, acts, ops),
         ],
     )
 
@@ -83,9 +96,8 @@ def _coverage(events: CpuEvents, lines: NDArray[np.int64], source: str) -> pl.Da
 
 
 def _traced_ops(acts: pl.DataFrame) -> pl.DataFrame:
-    """Events that name an HLO op; device_id is the place in the execution."""
+    """Events that name an HLO op."""
     return acts.drop_nulls("op").with_columns(
-        device_id=pl.coalesce("device_ordinal", "ordinal"),
         launch_key=pl.col("execution"),
         line="thread",
         on_async_line=pl.lit(False),
@@ -110,7 +122,8 @@ def _launches(ops: pl.DataFrame) -> pl.DataFrame:
     """One launch a device of an execution, from its first op's start to its last op's end."""
     end = (pl.col("start_ps") + pl.col("duration_ps")).max()
     return (
-        ops.group_by("execution", "device_id", "program_id")
+        ops.drop_nulls("execution")
+        .group_by("execution", "device_id", "program_id")
         .agg(
             pl.col("module").first(),
             pl.col("enqueue_ps").first(),
@@ -125,11 +138,13 @@ def _launches(ops: pl.DataFrame) -> pl.DataFrame:
 def _findings(
     source: str,
     lost: int,
-    placement: Placement,
+    ambiguous: int,
+    split: int,
+    acts: pl.DataFrame,
     ops: pl.DataFrame,
 ) -> list[Issue]:
     devices = ops["device_id"].n_unique()
-    conflicts = _rendezvous_conflicts(placement.acts)
+    conflicts = _rendezvous_conflicts(acts)
     found = (
         (
             "warning",
@@ -147,7 +162,7 @@ def _findings(
         (
             "warning",
             "device_ambiguous",
-            placement.ambiguous,
+            ambiguous,
             "programs that started late, on a device chosen among those left over",
         ),
         (
@@ -155,6 +170,12 @@ def _findings(
             "device_conflict",
             conflicts,
             "collectives ran on a deduced device that is not in their rendezvous group",
+        ),
+        (
+            "error",
+            "device_conflict",
+            split,
+            "executions of which ops that seem to be of one device name several",
         ),
     )
     return [
@@ -166,8 +187,8 @@ def _findings(
 
 def _rendezvous_conflicts(acts: pl.DataFrame) -> int:
     """Rendezvous events on a device that their own list of devices lacks."""
-    meetings = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["ordinal", "meeting"])
+    meetings = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["device_id", "meeting"])
     members = pl.col("meeting").str.extract(r"global_devices=\[([\d,\s]+)\]")
     checked = meetings.with_columns(members=members.str.extract_all(r"\d+"))
-    absent = ~pl.col("members").list.contains(pl.col("ordinal").cast(pl.String))
+    absent = ~pl.col("members").list.contains(pl.col("device_id").cast(pl.String))
     return checked.drop_nulls("members").filter(absent).height

@@ -70,7 +70,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     if unknown:
         message = "parts of planes under field numbers that the format lacks: newer, or damaged"
         read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))
-    space = replace(space, planes=sorted(space.planes, key=_is_sparsecore))
+    space = replace(space, planes=sorted(space.planes, key=_turn))
     names = [wire.plane_name(plane) for plane in space.planes]
     if not space.hostnames and ENVIRONMENT not in names and space.damaged_at is None:
         message = (
@@ -103,9 +103,11 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     return read
 
 
-def _is_sparsecore(plane: memoryview) -> bool:
-    """Whether a serialized plane is a SparseCore's, which is read after the device that it is a part of."""
-    return sparsecore.PLANE.match(wire.plane_name(plane)) is not None
+def _turn(plane: memoryview) -> int:
+    """When a serialized plane is read: programs before what ran them, a SparseCore after the device that
+    it is a part of."""
+    name = wire.plane_name(plane)
+    return 0 if name == METADATA_PLANE else 2 if sparsecore.PLANE.match(name) else 1
 
 
 def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryview]:
@@ -225,7 +227,8 @@ def _read_plane(
         return gpu.read_gpu_plane(plane, read.path, read.host, calls)
     if plane.name != host.HOST_PLANE:
         return host.read_unknown_plane(plane, read.path, read.host)
-    ran = cpu.read_cpu_plane(plane, read.path, read.host, seen) if virtual else None
+    told = read.programs
+    ran = cpu.read_cpu_plane(plane, read.path, read.host, told, seen) if virtual else None
     return ran or host.read_host_plane(plane, read.path, read.host)
 
 

@@ -1,0 +1,115 @@
+"""Which devices the places of an execution are: as events say, or as the program's assignment does."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
+from tests.ingest.test_cpu import WAIT, Host, launch
+from tests.ingest.traces import rows, write
+from xlahouse.ingest.cpu_devices import _assigned
+from xlahouse.ingest.hlo import parse_program
+from xlahouse.ingest.run import ingest_paths
+
+
+def module(devices):
+    built = ModuleBuilder("m", devices=devices)
+    entry = built.computation("main")
+    x = built.add(entry, "x", "parameter", shape("f32", 4))
+    built.add(entry, "dot", "add", shape("f32", 4), x, x)
+    return built.serialize()
+
+
+def ingested(tmp_path, host, devices=None):
+    """The warehouse of a capture. The program's plane comes last, as it may."""
+    metadata = PlaneBuilder("/host:metadata")
+    metadata.metadata("m(5)", meta={"Hlo Proto": module(devices)})
+    planes = [host.built.plane, *([metadata.plane] if devices is not None else [])]
+    ingest_paths([write(tmp_path / "h.xplane.pb", space(*planes))], str(tmp_path / "wh"))
+    return tmp_path / "wh"
+
+
+def placed(wh):
+    return rows(wh, "ops").select("device_id", "op", "start_ps").sort(pl.all()).rows()
+
+
+def codes(wh):
+    return dict(rows(wh, "issues").group_by("code").agg(pl.col("count").sum()).rows())
+
+
+def run_on_two(host, first=None, second=None):
+    """An execution whose first place runs at 151 and 170, whose second one at 161."""
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10, **first or {})
+    host.event("pool-c", WAIT, 157, 20)
+    host.op("pool-c", "add", 170, 5, 11)
+    host.op("pool-a", "dot", 161, 5, 20, **second or {})
+    host.event("pool-a", WAIT, 167, 20)
+    return host
+
+
+def test_ops_that_do_not_say_their_device_are_of_the_one_that_others_at_their_place_say(tmp_path):
+    host = run_on_two(Host(), {"device_ordinal": 3}, {"device_ordinal": 1})
+    wh = ingested(tmp_path, host)
+    assert placed(wh) == [(1, "dot", 161_000), (3, "add", 170_000), (3, "dot", 151_000)]
+    launches = rows(wh, "launches").select("device_id", "start_ps", "duration_ps").sort("device_id")
+    assert launches.rows() == [(1, 161_000, 5_000), (3, 151_000, 24_000)]
+    assert rows(wh, "launches")["launch_instance"].to_list() == [0, 0]
+
+
+def test_ops_that_say_their_device_need_no_execution(tmp_path):
+    host = Host()
+    host.op("t1", "dot", 151, 5, 10, device_ordinal=1)
+    host.op("t2", "dot", 161, 5, 20, device_ordinal=0)
+    host.op("t2", "add", 171, 5, 20)  # of which nothing is known
+    wh = ingested(tmp_path, host)
+    assert placed(wh) == [(0, "dot", 161_000), (1, "dot", 151_000)]
+    assert rows(wh, "host_events")["name"].to_list() == ["add"]
+    assert (codes(wh)["device_unknown"], codes(wh)["op_outside_launch"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("devices", "first", "second"),
+    [
+        ([[2], [3]], 2, 3),
+        ([[3], [2]], 3, 2),
+        ([[3, 2]], 3, 2),  # two replicas
+        ([[0], [1]], 0, 1),
+        ([[4], [5], [6], [7]], 0, 1),  # which two of them are this process's is not told
+        ([[2], [2]], 0, 1),  # damaged
+        ([], 0, 1),
+    ],
+)
+def test_a_program_runs_where_its_assignment_says(tmp_path, devices, first, second):
+    wh = ingested(tmp_path, run_on_two(Host()), devices)
+    assert placed(wh) == sorted(
+        [(first, "dot", 151_000), (first, "add", 170_000), (second, "dot", 161_000)]
+    )
+
+
+def test_what_an_event_says_wins_over_the_assignment(tmp_path):
+    wh = ingested(tmp_path, run_on_two(Host(), {"device_ordinal": 6}), [[2], [3]])
+    assert placed(wh) == [(3, "dot", 161_000), (6, "add", 170_000), (6, "dot", 151_000)]
+
+
+def test_places_count_replica_after_replica():
+    """devices[partition][replica]: replica 0 is on 0 and 2."""
+    program = parse_program(module([[0, 1], [2, 3]]), 5, "m")
+    assert [device for _, device, _ in _assigned(program)] == [0, 2, 1, 3]
+
+
+def test_a_place_that_seems_to_be_two_devices_is_a_finding(tmp_path):
+    host = run_on_two(Host(), {"device_ordinal": 1})
+    host.op("pool-c", "mul", 180, 5, 12, device_ordinal=0)
+    wh = ingested(tmp_path, host)
+    (issue,) = rows(wh, "issues").filter(pl.col("code") == "device_conflict").to_dicts()
+    assert (issue["severity"], issue["count"]) == ("error", 1)
+
+
+def test_a_meeting_of_the_devices_that_a_program_is_assigned_to_is_none_of_others(tmp_path):
+    host = run_on_two(Host())
+    for thread, at in (("pool-c", 172), ("pool-a", 168)):
+        host.event(thread, "Rendezvous", at, 2, name="x global_devices=[2,3] op_id=1", id=1)
+    assert "device_conflict" not in codes(ingested(tmp_path, host, [[2], [3]]))
+    assert "device_conflict" in codes(ingested(tmp_path / "not", host))
