@@ -16,7 +16,14 @@ from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents, shift
 from xlahouse.ingest.rows import device_rows, typed
 from xlahouse.ingest.shared_programs import join_programs
-from xlahouse.ingest.worlds import World, move_steps, processes, program_conflicts, split_worlds
+from xlahouse.ingest.worlds import (
+    World,
+    move_steps,
+    processes,
+    program_conflicts,
+    repeated_devices,
+    split_worlds,
+)
 
 NO_PIPELINE = Schedule()
 _KEYS_OF_A_FILE = 1 << 40  # launch keys are event numbers, which never reach this
@@ -76,7 +83,7 @@ def assemble(
     worlds: list[WorldParts] = []
     devices_named = launches = 0
     split = split_worlds(files)
-    issues += program_conflicts(split, source)
+    issues += program_conflicts(split, source) + repeated_devices(split, source)
     for world in split:
         first = world.number == 0
         planes = _planes_on_one_clock(world, epoch, issues)

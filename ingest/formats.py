@@ -30,14 +30,15 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     Raises:
         TraceFormatError: nothing can be had from it.
     """
+    is_json = is_chrome_file(path, raw[:SNIFFED])
     try:
-        if is_chrome_file(path, raw[:SNIFFED]):
+        if is_json:
             from xlahouse.ingest.chrome import read_chrome  # xplanes need not wait for it to load
 
             return read_chrome(bytes(raw), path)
         return read_xplane(raw, path)
     except TraceFormatError as error:
-        known = what_it_is(raw)
+        known = what_it_is(raw, "xplane" if XPLANE in path else "chrome" if is_json else "")
         if known is None:
             raise
         raise TraceFormatError(path, known) from error

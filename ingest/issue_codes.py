@@ -42,6 +42,8 @@ device_inferred | virtual CPU devices, whose identity is deduced | utilization, 
 device_number_assumed | a plane does not say which number replica groups give its device | the number within the host is taken: wrong on later hosts
 device_unknown | ops of virtual CPU devices that lead to no execution | they are in host_events, not in ops
 devices_missing | programs name devices that the trace lacks | their side of each transfer is unknown; the run is partial
+devices_repeated | files number their devices, or ranks, as others of the run do: two processes that both begin with 0, or one captured twice | each is a world of devices of its own, which add up; no transfer between them is one instance
+duplicate_file | a file has the bytes of another one of the run | nothing: it is read once
 end_unseen | an xplane lacks what profilers write last, and is whole otherwise | planes may be missing, if it was cut off between two
 events_capped | a Chrome export that reached its exporter's limit of events | later events are missing
 hlo_dump_ambiguous | dumps bear a program's name, and neither an id nor the names and shapes of its ops tell that one of them is its own | none of these dumps is used for it

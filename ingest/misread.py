@@ -27,11 +27,12 @@ _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+=*\s*")
 
 
-def what_it_is(raw: TraceBytes) -> str | None:
-    """What a file is that was refused, and what to do; None where nothing tells.
+def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
+    """What a file is that was refused, and what to do; None where nothing tells more than its refusal.
 
     Args:
         raw: the whole file, which may be packed.
+        named: as which kind of trace its name has it: `xplane` or `chrome`.
     """
     if not len(raw):
         return "the file is empty: the profiler wrote nothing; capture again"
@@ -47,7 +48,7 @@ def what_it_is(raw: TraceBytes) -> str | None:
             return "nothing is packed in it: the profiler wrote nothing; capture again"
         if head.startswith((GZIP, ZSTD)):
             return "packed twice; unpack it once"
-    return _contents(head)
+    return _contents(head, named)
 
 
 def text_codec(raw: TraceBytes) -> str | None:
@@ -82,7 +83,7 @@ def _is_latin1_as_utf8(head: bytes) -> bool:
     return max(text) <= "\xff"
 
 
-def _contents(head: bytes) -> str | None:
+def _contents(head: bytes, named: str) -> str | None:
     for first, what in _KINDS.items():
         if head.lstrip().startswith(first):
             return f"it is {what}"
@@ -95,7 +96,14 @@ def _contents(head: bytes) -> str | None:
     if len(head) >= _LEAST and _BASE64.fullmatch(head):
         return "it is base64 text; decode it"
     if head.lstrip()[:1] in (b"{", b"["):
+        if named == "chrome":
+            return None
         return "it is JSON; where it is a Chrome trace, let its name end in .trace.json"
     if head.startswith(b"\n") and re.search(rb"\x12[\x01-\x7f]/(?:host|device):", head[:4096]):
+        if named == "xplane":
+            return (
+                "cut off or damaged within its first plane, so that nothing of it is whole; copy it again, "
+                "or capture again"
+            )
         return "it is an xplane; let its name end in .xplane.pb"
     return None

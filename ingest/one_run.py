@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -12,18 +11,27 @@ import polars as pl
 from msgspec.structs import replace
 
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
-from xlahouse.capture.manifest import Manifest, MeshAxis
+from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest import hlo_dumps
 from xlahouse.ingest.assemble import Run, assemble
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.cores import usable_cores
 from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
 from xlahouse.ingest.formats import XPLANE, read_trace
-from xlahouse.ingest.frames import Issue
 from xlahouse.ingest.hlo_dumps import Dump
 from xlahouse.ingest.pipeline import schedule_of
 from xlahouse.ingest.read import FileEvents
 from xlahouse.ingest.rows import issue_rows
+from xlahouse.ingest.run_findings import (
+    card_problem,
+    distinct,
+    missing_devices,
+    missing_hosts,
+    missing_ranks,
+    others,
+    refusals,
+    replacements,
+)
 from xlahouse.ingest.run_row import run_row
 from xlahouse.ingest.run_tables import write_tables
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
@@ -83,7 +91,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         if name != known["name"]:
             store.rename_run(known, name)
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
-    files, refused = _read_files(sources)
+    once, copies = distinct(sources)
+    files, refused = _read_files(once)
     if (with_spares := run.instead_of(refused)) is not None:
         return ingest_run(with_spares, root, options)
     if not files:
@@ -103,14 +112,15 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         row |= filled
         found = [
             *from_card,
-            *_card_problem(run),
-            *_refusals(refused),
-            *_replacements(run),
-            *_others(run),
+            *card_problem(run),
+            *refusals(refused),
+            *copies,
+            *replacements(run),
+            *others(run),
             *from_dumps,
-            *_missing_ranks((file.rank_of for file in files), run.name),
-            *_missing_devices(row, run.name),
-            *_missing_hosts(manifest, built.hosts, run.name),
+            *missing_ranks((file.rank_of for file in files), run.name),
+            *missing_devices(row, run.name),
+            *missing_hosts(manifest, built.hosts, run.name),
         ]
         issues = issue_rows([*tables.issues, *found])
         writer.write("coverage", tables.coverage)
@@ -143,12 +153,6 @@ def _card(run: RunFiles, options: Options) -> FoundCard | None:
     if options.card is not None:
         return read_given(options.card)
     return read_beside(run.card_path) if run.card_path is not None else None
-
-
-def _card_problem(run: RunFiles) -> list[Issue]:
-    if not run.card_problem:
-        return []
-    return [Issue("warning", "card_unreadable", run.card_problem, run.name)]
 
 
 def _shaping(dumps: list[Dump] | None, card: FoundCard | None) -> dict[str, str]:
@@ -186,61 +190,6 @@ def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceForm
 def _source_of(files: list[FileEvents]) -> str:
     """What a run was read from: a Chrome trace tells less, so one among its files is worth saying."""
     return "chrome" if any(file.format == "chrome" for file in files) else "xplane"
-
-
-def _refusals(errors: list[TraceFormatError]) -> list[Issue]:
-    return [Issue("error", "unreadable_file", error.reason, error.path) for error in errors]
-
-
-def _replacements(run: RunFiles) -> list[Issue]:
-    """Xplanes whose Chrome trace was read in their place."""
-    advice = "the Chrome trace beside it is read instead, which tells less"
-    return [
-        Issue("warning", "xplane_replaced", f"{reason}; {advice}", path)
-        for path, reason in run.replaced
-    ]
-
-
-def _others(run: RunFiles) -> list[Issue]:
-    """Traces of other kinds in the run's folders: what only they say is missing."""
-    message = "which is not read; export an xplane or a Chrome trace (JSON) from its profiler"
-    return [
-        Issue("warning", "other_container", f"{what}, {message}", path) for path, what in run.others
-    ]
-
-
-def _missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[Issue]:
-    """The finding that a run lacks ranks. ranks: rank_of each of its files."""
-    told = [pair for pair in ranks if pair is not None]
-    found, count = {rank for rank, _ in told}, max((world for _, world in told), default=0)
-    if not told or len(found) >= count:
-        return []
-    message = f"{len(found)} of {count} ranks are here; ingest the ranks' files in one call, with --run NAME"
-    return [Issue("info", "one_rank", message, source, count - len(found))]
-
-
-def _missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
-    """Devices that take part but have no events: their side of each transfer is unknown."""
-    traced, expected = row["device_count"], row["expected_device_count"] or 0
-    if not traced or traced >= expected:
-        return []
-    message = (
-        f"{traced} of {expected} devices are traced; ingest the files of all hosts in one call, "
-        "with --run NAME, to see the whole run"
-    )
-    return [Issue("warning", "devices_missing", message, source, expected - traced)]
-
-
-def _missing_hosts(manifest: Manifest | None, found: list[str], source: str) -> list[Issue]:
-    """Hosts that the capture ran on and that left no trace."""
-    expected = manifest.host_count if manifest else 0
-    if len(found) >= expected:
-        return []
-    message = (
-        f"{len(found)} of {expected} hosts of the capture left a trace ({', '.join(found)}); bring the "
-        "others' files into the capture's folder and ingest again"
-    )
-    return [Issue("warning", "hosts_missing", message, source, expected - len(found))]
 
 
 def check_coverage(coverage: pl.DataFrame) -> None:

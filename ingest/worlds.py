@@ -17,6 +17,8 @@ from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents
 from xlahouse.ingest.shared_programs import clash, whole_programs
 
+_NAMED = 3  # files that a finding names
+
 
 @dataclass(frozen=True)
 class World:
@@ -65,6 +67,41 @@ def program_conflicts(worlds: list[World], source: str) -> list[Issue]:
         "are kept apart, each with its own programs, and no transfer between them is recognised as one"
     )
     return [Issue("warning", "program_conflict", message, source, count)]
+
+
+def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
+    """The finding that files number their devices as others do, and so are worlds of their own.
+
+    Args:
+        worlds: those of the run, as split_worlds gives them.
+        source: the run, for the issue.
+    """
+    again = [file for world in worlds[1:] for file in world.files if _shares(file, worlds[0])]
+    if not again:
+        return []
+    ranked = [file for file in again if file.rank_of is not None]
+    what = (
+        f"of ranks that others are of ({_ranks(ranked)})"
+        if ranked
+        else "that number devices as others do"
+    )
+    message = (
+        f"files {what}: {', '.join(file.path for file in again[:_NAMED])}"
+        f"{', and others' if len(again) > _NAMED else ''}; they are devices of their own beside those of "
+        "the others, and meet in no transfer. Where they are of the same devices at another time, or read "
+        "from another kind of trace, ingest them as runs of their own"
+    )
+    severity = "warning" if ranked else "info"
+    return [Issue(severity, "devices_repeated", message, source, len(again))]
+
+
+def _shares(file: FileEvents, world: World) -> bool:
+    """Whether a file has a device of the number of one in a world."""
+    return not set(_numbers((file,))).isdisjoint(_numbers(world.files))
+
+
+def _ranks(files: list[FileEvents]) -> str:
+    return ", ".join(map(str, sorted({file.rank_of[0] for file in files if file.rank_of})))
 
 
 def _numbers(files: tuple[FileEvents, ...]) -> list[int]:

@@ -116,3 +116,12 @@ def test_a_file_that_is_only_cut_off_was_through_no_codec(tmp_path):
     ingest_paths([path], str(tmp_path / "wh"))
     assert "truncated" in rows(tmp_path / "wh", "issues")["code"].to_list()
     assert rows(tmp_path / "wh", "ops").height == 300
+
+
+def test_a_file_that_is_named_as_what_it_is_need_not_be_named_so(tmp_path):
+    cut = refusal(tmp_path, "a.xplane.pb", tpu_trace()[:60])
+    assert "within its first plane" in cut
+    assert "let its name end" not in cut
+    nothing = refusal(tmp_path, "b.trace.json", b'{"traceEvents":[]}')
+    assert "no event" in nothing
+    assert "let its name end" not in nothing
