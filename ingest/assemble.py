@@ -10,7 +10,8 @@ import polars as pl
 
 from xlahouse.ingest import frames, program_facts
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
-from xlahouse.ingest.launches import STEP_MARKERS, finish_launches, phase_rows
+from xlahouse.ingest.launches import finish_launches, phase_rows
+from xlahouse.ingest.markers import marker_issues, markers_by_process
 from xlahouse.ingest.pipeline import Schedule
 from xlahouse.ingest.program_facts import ProgramFacts
 from xlahouse.ingest.read import FileEvents, shift
@@ -105,7 +106,7 @@ def assemble(
             )
         )
         issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
-        issues += _marker_issues(_stacked(planes, "markers", frames.MARKERS), source)
+        issues += marker_issues(markers_by_process(world, planes)[0], source)
         devices_named += max(logical_ids, default=-1) + 1
     return Run(
         source=source,
@@ -180,12 +181,7 @@ def _shared(world: World, planes: list[PlaneEvents], source: str, schedule: Sche
     """Launches in their steps, and what the programs say."""
     programs = join_programs(world.files)
     devices = [device for plane in planes for device in plane.devices]
-    hosts = pl.DataFrame(
-        [(device.device_id, device.host) for device in devices],
-        schema={"device_id": pl.Int64, "host": pl.String},
-        orient="row",
-    )
-    markers = _stacked(planes, "markers", frames.MARKERS)
+    markers, hosts = markers_by_process(world, planes)
     launches = finish_launches(_taken_launches(world, planes), markers, hosts)
     return WorldParts(
         planes=planes,
@@ -236,14 +232,3 @@ def _small_tables(
 
 def _stacked(planes: Iterable[PlaneEvents], name: str, columns: dict[str, Any]) -> pl.DataFrame:
     return frames.stack([getattr(plane, name) for plane in planes], columns)
-
-
-def _marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
-    steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
-    incomplete = steps.filter(pl.col("request").is_null() | pl.col("step").is_null()).height
-    if not incomplete:
-        return []
-    message = (
-        "step markers without the numbers `request` and `step_num`: their requests have no latency"
-    )
-    return [Issue("warning", "marker_incomplete", message, source, incomplete)]

@@ -53,6 +53,8 @@ kernel_without_op | GPU kernels that name no HLO op | they are ops by their own 
 kind_inferred | no HLO says what a collective is: a GPU kernel's name does, or name and shapes of what wraps it | kind by name and shapes; a kernel has no payload; no group
 launch_unknown | calls that launched GPU kernels lie in no execution that can be told from others | those kernels have no launch and no step
 marker_incomplete | step markers without request or step number | their requests have no latency
+marker_repeated | step markers with the request and step number of an earlier one on their host | both are one step, which lasts from the first to the last
+markers_cross | step markers of one process that overlap, without one being within the other | a launch of that time is of the one that began last
 mended_event | Chrome events with a damaged name or argument, whose times can be trusted | they are kept; damaged text may be wrong
 no_hlo | programs whose HLO neither the trace nor a dump holds | only what the names of ops say is known; fusions are opaque
 one_rank | the files of PyTorch's profiler are of fewer ranks than took part | the other ranks' side of each transfer is unknown
