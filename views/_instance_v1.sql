@@ -20,13 +20,15 @@ with seen as (
         count(*) as participants_seen,
         max(case when is_async then 1 else 0 end) as is_async,
         max(case when inferred then 1 else 0 end) as inferred,
-        max(payload_bytes) as payload_bytes,
-        max(size_bucket_bytes) as size_bucket_bytes,
-        max(wire_bytes) as wire_bytes,
+        case when count(payload_bytes) = count(*) then max(payload_bytes) end as payload_bytes,
+        case when count(payload_bytes) = count(*) then max(size_bucket_bytes) end
+            as size_bucket_bytes,
+        case when count(wire_bytes) = count(*) then max(wire_bytes) end as wire_bytes,
         min(start_ps) as first_start_ps,
         max(start_ps) as last_start_ps,
         min(start_ps + duration_ps) as first_end_ps,
         max(start_ps + duration_ps) as last_end_ps,
+        count(arrival_ps) as arrivals_seen,
         min(arrival_ps) as first_arrival_ps,
         max(arrival_ps) as last_arrival_ps,
         min(duration_ps) as shortest_ps,
@@ -90,6 +92,8 @@ select
     t.first_end_ps,
     -- latest end
     t.last_end_ps,
+    -- members whose arrival is known
+    cast(t.arrivals_seen as bigint) as arrivals_seen,
     -- earliest arrival
     t.first_arrival_ps,
     -- latest arrival

@@ -2,8 +2,8 @@
 -- Only participants that were traced are seen, so participants_seen stands beside group_size.
 -- transfer of a synchronous instance: the shortest duration among participants; of an asynchronous
 -- one: latest start to latest end. skew: latest less earliest arrival among those seen; NULL with
--- one of several seen, where the ends of a synchronous instance lie more than 1 us apart, and across
--- hosts where the clock of one is not usable (clock_offset_v1).
+-- one arrival of several known, where the ends of a synchronous instance lie more than 1 us apart,
+-- and across hosts where the clock of one is not usable (clock_offset_v1).
 -- payload is the largest participant's (a permute's receivers have 0). utilization is busbw over
 -- the peak of one ICI link, one way, so a transfer over several links can exceed 1; NULL within one
 -- chip, where that cannot be told, and on devices whose identity was deduced.
@@ -57,7 +57,7 @@ select
     i.last_end_ps - i.first_start_ps as duration_ps,
     -- latest less earliest arrival
     case
-        when i.participants_seen < 2 and i.group_size is distinct from 1 then null
+        when i.arrivals_seen < 2 and i.group_size is distinct from 1 then null
         when not i.is_async and i.last_end_ps - i.first_end_ps > 1000000 then null
         when u.run_id is not null then null
         else i.last_arrival_ps - i.first_arrival_ps

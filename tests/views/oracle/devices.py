@@ -35,7 +35,8 @@ def draw_devices(run: Drawn) -> Devices:
     rng, count = run.rng, run.rng.randint(1, 6)
     ids = rng.sample(range(12), count)
     logical = list(ids) if run.chance(0.5) else rng.sample(range(count), count)
-    kind, inferred, cores = rng.choice(KINDS), run.chance(0.1), rng.choice((1, 1, 2))
+    kind, inferred = rng.choice(KINDS), run.chance(0.1)
+    cores = {"TPU7x": 2, "MI300": rng.choice((1, 2)), None: rng.choice((1, 2))}.get(kind, 1)
     hosts = rng.choice((["a"], ["a", "b"], ["a", "b"], ["b", None]))
     worlds = 2 if run.chance(0.15) else 1
     with_coords = run.chance(0.3)

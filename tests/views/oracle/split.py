@@ -118,7 +118,10 @@ def step_time(run: Run) -> Iterator[Row]:
     for (request, step), rows in steps(run).items():
         longest = max(row["window_ps"] for row in rows)
         start = starts[request, step]
-        later = [s for r, s in starts if r == request and step is not None and s > step]
+        here = (start, step)
+        later = [
+            s for (r, n), s in starts.items() if r == request and n is not None and (s, n) > here
+        ]
         yield {
             "request": request,
             "step": step,
@@ -130,7 +133,7 @@ def step_time(run: Run) -> Iterator[Row]:
             "longest_window_ps": longest,
             "longest_device_id": min(r["device_id"] for r in rows if r["window_ps"] == longest),
             "mean_window_ps": mean([row["window_ps"] for row in rows]),
-            "start_to_start_ps": starts[request, min(later)] - start if later else None,
+            "start_to_start_ps": min(later) - start if later else None,
         }
 
 
@@ -165,6 +168,7 @@ def sync_wait(run: Run) -> Iterator[Row]:
             row["arrival_ps"]: row["axis"]
             for row in run.collectives
             if (row["device_id"], row["request"], row["step"]) == key
+            and row["arrival_ps"] is not None
             and row["arrival_ps"] < row["start_ps"]
         }
         barriers = union(span(op) for op in step if runs_as(op) == "sync_wait")

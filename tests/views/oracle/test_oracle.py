@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.views.oracle import sequence, split, traffic
+from tests.views.oracle import meetings, sequence, split, traffic
 from tests.views.oracle.busy import add_busy_intervals
 from tests.views.oracle.drawn import Drawn, Row
 from tests.views.oracle.reading import Run
@@ -34,6 +34,10 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "traffic_window_summary_v1": sequence.traffic_window_summary,
     "reconfiguration_fit_v1": sequence.reconfiguration_fit,
     "traffic_timeline_v1": sequence.traffic_timeline,
+    "collective_bandwidth_v1": meetings.collective_bandwidth,
+    "bandwidth_summary_v1": meetings.bandwidth_summary,
+    "clock_offset_v1": meetings.clock_offset,
+    "straggler_v1": meetings.straggler,
     "device_time_v1": split.device_time,
     "comm_compute_v1": split.comm_compute,
     "step_time_v1": split.step_time,

@@ -18,6 +18,7 @@ class Clock:
     """Where drawing has come to: each device's free time, what instances were begun, their ends."""
 
     shift: dict[int, int]  # device -> how far its host's clock is off
+    untimed: frozenset[int]  # devices of whose arrivals nothing is known
     free: int = 0
     instances: dict[tuple[Any, ...], int] = field(default_factory=dict)
     ends: dict[tuple[Any, ...], int] = field(default_factory=dict)
@@ -29,7 +30,9 @@ def draw_run(run: Drawn) -> Drawn:
     devices = draw_devices(run)
     programs = draw_programs(run, devices)
     apart = run.rng.choice((0, 0, 30 * TICK_PS, 10**9))
-    clock = Clock({row["device_id"]: apart * (row["host"] == "b") for row in devices.traced})
+    of_b = [row["device_id"] for row in devices.traced if row["host"] == "b"]
+    shift = {row["device_id"]: apart * (row["device_id"] in of_b) for row in devices.traced}
+    clock = Clock(shift, frozenset(of_b if run.chance(0.05) else ()))
     for step in _steps(run):
         clock.free += run.long_gap() if run.chance(0.8) else -run.ticks(10)
         _draw_step(run, devices, programs, clock, step)
@@ -212,6 +215,8 @@ class _Launch:
     def _collective(self, row: Row) -> None:
         if not self.run.chance(0.04):  # a participant's part may be lost
             row = self.run.add("collectives", **self._key(), **row)
+            if row["device_id"] in self.clock.untimed:
+                row["arrival_ps"] = None
             row["launch_row"] = self.launch
 
 

@@ -1,0 +1,51 @@
+"""METRICS, Hardware peaks: what a device could do, by its kind, else by what the trace says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.views.oracle.reading import Run
+
+# FLOP/s, HBM bytes/s, ICI bytes/s of a link one way, devices a chip.
+TABLE = {
+    "TPU v4": (2.75e14, 1.2e12, 4.5e10, 1),
+    "TPU v5 lite": (1.97e14, 8.1e11, 4.5e10, 1),
+    "TPU v5p": (4.59e14, 2.8e12, 9e10, 1),
+    "TPU v6 lite": (9.18e14, 1.6e12, 9e10, 1),
+    "TPU7x": (2.307e15, 7.38e12, 1e11, 2),
+}
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Of a device, per second; ici of one link of its chip, one way."""
+
+    flops: float | None
+    hbm: float | None
+    ici: float | None
+
+
+def chips(run: Run, members: list[int | None]) -> int | None:
+    """How many chips a group's members are on, as far as that is known: 1, 2 (or more) or None."""
+    if len(members) == 1:
+        return 1
+    alone = [run.devices[m] for m in members if m is not None and not run.devices[m]["inferred"]]
+    if any(TABLE.get(row["kind"], (0, 0, 0, 2))[3] == 1 for row in alone):
+        return 2
+    found = {run.devices[m]["chip_id"] if m is not None else None for m in members}
+    return 2 if len(found - {None}) > 1 else None if None in found else 1
+
+
+def peaks(run: Run, device: int) -> Peaks:
+    """The table's, else the trace's; deduced devices have none, SparseCores a link's alone."""
+    row = run.devices[device]
+    if row["inferred"]:
+        return Peaks(None, None, None)
+    flops, hbm, ici, shared = TABLE.get(row["kind"], (None, None, None, 1))
+    if run.is_sparse(device):
+        return Peaks(None, None, ici)
+    return Peaks(
+        flops / shared if flops else row["peak_flops"],
+        hbm / shared if hbm else row["peak_hbm_bytes_per_s"],
+        ici or row["peak_ici_bytes_per_s"],
+    )
