@@ -1,4 +1,4 @@
-"""Ingest of whole traces as processes: against xprof's events table and a loop over protobuf objects."""
+"""Ingest of whole traces as processes: against xprof's events table, protobuf objects, and a floor."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from tests.bench.decode import objects
+from tests.bench.floor import save_rows
 from tests.bench.grow import write_grown
 from tests.bench.peers import XPROF, has
 from tests.bench.registry import Benchmark, Cost, register
@@ -120,6 +121,25 @@ def loop(path: object) -> Cost:
     return child([sys.executable, "-c", LOOP, str(path)])
 
 
+def with_rows(how: Grown) -> Path | str:
+    """The grown trace, its rows laid ready beside it for `floor`; or why there is none."""
+    path = grown(how)
+    if isinstance(path, str) or (rows := path.with_suffix(".rows")).is_dir():
+        return path
+    root = Path(mkdtemp(dir=folder()))
+    ingest_paths([str(path)], str(root))
+    rows.mkdir()
+    save_rows(root, rows)
+    shutil.rmtree(root)
+    return path
+
+
+def floor(path: object) -> Cost:
+    """What start, hash, decoder and Parquet take alone: tests.bench.floor."""
+    rows = Path(str(path)).with_suffix(".rows")
+    return child([sys.executable, "-m", "tests.bench.floor", str(path), str(rows)])
+
+
 def other(how: Grown) -> Callable[[object], Cost]:
     """Ours, on another trace than the one given."""
     return lambda _: ours(grown(how))
@@ -139,9 +159,10 @@ register(
         proof=every_event,
     )
 )
-register(Benchmark("ingest TPU xplane, 75 MB", partial(grown, LARGE), ours, PEERS, LONG))
+BESIDE = PEERS | {"floor": floor}
+register(Benchmark("ingest TPU xplane, 75 MB", partial(with_rows, LARGE), ours, BESIDE, LONG))
 VIRTUAL = Grown(CPU, 590, "^/host:CPU$")  # 65 MB, 2.7 M events
-register(Benchmark("ingest CPU xplane, 65 MB", partial(grown, VIRTUAL), ours, PEERS, LONG))
+register(Benchmark("ingest CPU xplane, 65 MB", partial(with_rows, VIRTUAL), ours, BESIDE, LONG))
 # In the next two, the peer is ours on a smaller trace: 1 over the ratio is the growth.
 register(
     Benchmark("ingest ten times", partial(grown, LARGE), ours, {"a tenth": other(TENTH)}, LONG)
