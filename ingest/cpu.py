@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xlahouse.ingest import frames
 from xlahouse.ingest.cpu_chain import place_acts
-from xlahouse.ingest.cpu_devices import number_devices
+from xlahouse.ingest.cpu_devices import Numbered, number_devices
 from xlahouse.ingest.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
 from xlahouse.ingest.decoded_lines import DecodedLines
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
@@ -51,7 +51,8 @@ def read_cpu_plane(
     if events is None:
         return None
     placement = place_acts(events)
-    acts, split = number_devices(placement.acts, programs)
+    numbered = number_devices(placement.acts, programs)
+    acts = numbered.acts
     traced = _traced_ops(acts)
     ops = _with_end(traced.drop_nulls("device_id"), acts)
     # An op's end belongs to its row; so both count as written there.
@@ -74,7 +75,7 @@ def read_cpu_plane(
         coverage=_coverage(events, in_ops["line"].to_numpy(), source),
         issues=[
             *events.counts.issues(source),
-            *_findings(source, traced.height - ops.height, placement.ambiguous, split, acts, ops),
+            *_findings(source, traced.height - ops.height, placement.ambiguous, numbered, ops),
         ],
     )
 
@@ -139,12 +140,11 @@ def _findings(
     source: str,
     lost: int,
     ambiguous: int,
-    split: int,
-    acts: pl.DataFrame,
+    numbered: Numbered,
     ops: pl.DataFrame,
 ) -> list[Issue]:
     devices = ops["device_id"].n_unique()
-    conflicts = _rendezvous_conflicts(acts)
+    conflicts = _rendezvous_conflicts(numbered.acts)
     found = (
         (
             "warning",
@@ -174,8 +174,15 @@ def _findings(
         (
             "error",
             "device_conflict",
-            split,
+            numbered.split,
             "executions of which ops that seem to be of one device name several",
+        ),
+        (
+            "warning",
+            "device_number_assumed",
+            numbered.assumed,
+            "virtual devices whose program runs on more devices than this process has: which of them are "
+            "its own is not told; they are taken for the first ones",
         ),
     )
     return [

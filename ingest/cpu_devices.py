@@ -6,6 +6,7 @@ An execution's places count from 0, whatever devices its program runs on (ingest
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -13,11 +14,22 @@ from xlahouse.ingest.cpu_chain import SLOT
 from xlahouse.ingest.hlo import Program
 
 
-def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> tuple[pl.DataFrame, int]:
-    """(acts with `device_id`; places in executions of which events name several devices).
+@dataclass(frozen=True)
+class Numbered:
+    """acts: with `device_id`, NULL where it is unknown. split: places in executions of which events name
+    several devices. assumed: devices that are numbered by their place alone, though their program runs on
+    more devices than there are here."""
+
+    acts: pl.DataFrame
+    split: int = 0
+    assumed: int = 0
+
+
+def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> Numbered:
+    """The devices of acts.
 
     An event's own device_ordinal wins; then that of the others at its place in the execution, the
-    program's device assignment, and the place itself. NULL where there is none of them.
+    program's device assignment, and the place itself.
 
     Args:
         acts: as cpu_chain.Placement has them.
@@ -29,17 +41,20 @@ def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> tuple
         orient="row",
     )
     silent = acts["device_ordinal"].null_count() == acts.height
-    if silent and (assigned["ordinal"] == assigned["assigned"]).all():
-        return acts.with_columns(device_id="ordinal"), 0
+    here = acts.select((pl.col("ordinal").max() + 1).fill_null(0)).item()
+    usual = (assigned["ordinal"] == assigned["assigned"]).all() and (assigned["of"] <= here).all()
+    if silent and usual:
+        return Numbered(acts.with_columns(device_id="ordinal"))
     told = pl.col("device_ordinal")
     places = (
         acts.drop_nulls(SLOT)
         .group_by(SLOT)
         .agg(pl.col("program_id").drop_nulls().first(), least=told.min(), most=told.max())
-        .with_columns(count=pl.col("ordinal").max().over("execution") + 1)
+        .with_columns(count=pl.col("ordinal").max().over("program_id") + 1)
         .join(assigned, on=["program_id", "ordinal"], how="left")
     )
     is_one, all_here = pl.col("least") == pl.col("most"), pl.col("of") == pl.col("count")
+    assumed = places.filter(pl.col("of") > pl.col("count"), pl.col("least").is_null())
     found = places.select(
         *SLOT,
         device_id=pl.coalesce(
@@ -48,7 +63,7 @@ def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> tuple
     )
     numbered = acts.join(found, on=SLOT, how="left", maintain_order="left")
     numbered = numbered.with_columns(device_id=pl.coalesce("device_ordinal", "device_id"))
-    return numbered, places.filter(~is_one).height
+    return Numbered(numbered, places.filter(~is_one).height, assumed["ordinal"].n_unique())
 
 
 def _assigned(program: Program) -> Iterator[tuple[int, int, int]]:

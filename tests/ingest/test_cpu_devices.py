@@ -83,6 +83,7 @@ def test_ops_that_say_their_device_need_no_execution(tmp_path):
 )
 def test_a_program_runs_where_its_assignment_says(tmp_path, devices, first, second):
     wh = ingested(tmp_path, run_on_two(Host()), devices)
+    assert ("device_number_assumed" in codes(wh)) is (len(devices) > 2)
     assert placed(wh) == sorted(
         [(first, "dot", 151_000), (first, "add", 170_000), (second, "dot", 161_000)]
     )
@@ -113,3 +114,19 @@ def test_a_meeting_of_the_devices_that_a_program_is_assigned_to_is_none_of_other
         host.event(thread, "Rendezvous", at, 2, name="x global_devices=[2,3] op_id=1", id=1)
     assert "device_conflict" not in codes(ingested(tmp_path, host, [[2], [3]]))
     assert "device_conflict" in codes(ingested(tmp_path / "not", host))
+
+
+def test_an_execution_of_which_a_part_is_seen_is_numbered_as_its_program_is(tmp_path):
+    """Of the second execution the helper of its first place alone is in the trace."""
+    host = run_on_two(Host())
+    host.record("python", 300, 21)
+    host.region("dispatch", 310, 390, 21)
+    host.event("dispatch", "PjRtCpuExecutable::Execute", 320, 60)
+    host.record("dispatch", 321, 22)
+    host.region("pool-b", 330, 338, 22)
+    host.event("pool-b", "PjRtCpuExecutable::ExecuteHelper", 331, 6)
+    host.record("pool-b", 332, 23)
+    host.region("pool-d", 340, 380, 23)
+    host.op("pool-d", "dot", 341, 5, 40)
+    host.event("pool-d", WAIT, 347, 20)
+    assert (2, "dot", 341_000) in placed(ingested(tmp_path, host, [[2], [3]]))
