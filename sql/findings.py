@@ -81,6 +81,26 @@ QUESTIONS = (
         where p.topology_problem is not null
         """,
     ),
+    Question(
+        "files_in_two_runs",
+        "what adds up runs counts these twice; `xlahouse drop` takes out the run that the other one replaces",
+        """
+        with file as (
+            select run_id, unnest(source_files) as source from runs
+        ),
+        read as (
+            select run_id, source.sha256 as sha256, count(*) over (partition by run_id) as files
+            from file
+            where source.bytes > 0
+        )
+        select r.run_id, concat(count(*), ' of its ', any_value(r.files), ' files are in run ',
+            o.run_id, ' too') as found
+        from read as r
+        inner join read as o on o.sha256 = r.sha256
+        where r.files < o.files or (r.files = o.files and r.run_id < o.run_id)
+        group by r.run_id, o.run_id
+        """,
+    ),
 )
 
 

@@ -146,3 +146,20 @@ def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
     }
     with Warehouse(write_warehouse(tmp_path / "warehouse", tables)) as warehouse:
         assert view_findings(warehouse) == []
+
+
+def test_a_run_whose_files_are_in_a_larger_one_too_is_found(tmp_path):
+    """`r` was ingested before its folder had grown to `q`; empty files are alike in all runs."""
+
+    def files(*contents):
+        return [{"path": c, "bytes": len(c), "sha256": f"of {c}"} for c in contents]
+
+    runs = [
+        {"run_id": "r", "name": "mine", "source_files": files("one", "two", "")},
+        {"run_id": "q", "name": "grown", "source_files": files("one", "two", "three", "")},
+        {"run_id": "p", "name": "apart", "source_files": files("four", "")},
+        {"run_id": "o", "name": "without"},
+    ]
+    with Warehouse(write_warehouse(tmp_path / "warehouse", {"runs": runs})) as warehouse:
+        (found,) = view_findings(warehouse)
+    assert found.startswith("mine: files_in_two_runs: 2 of its 2 files are in run q too; ")
