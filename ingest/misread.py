@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from xlahouse.ingest.containers import GZIP, ZSTD, unpacked_start
+from xlahouse.ingest.containers import GZIP, ZSTD, unpack, unpacked_start
 from xlahouse.ingest.trace_bytes import TraceBytes
 
 # What a text codec leaves where it met a byte that is no UTF-8.
@@ -45,6 +45,9 @@ def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
     if head.startswith((GZIP, ZSTD)):
         head = unpacked_start(head, _SEEN)[:_SEEN]
         if not head:
+            damage = unpack(bytes(raw[:_SEEN]))[1]
+            if damage is not None:
+                return f"{damage}, and nothing before that can be had; copy it again"
             return "nothing is packed in it: the profiler wrote nothing; capture again"
         if head.startswith((GZIP, ZSTD)):
             return "packed twice; unpack it once"

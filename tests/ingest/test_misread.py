@@ -125,3 +125,19 @@ def test_a_file_that_is_named_as_what_it_is_need_not_be_named_so(tmp_path):
     nothing = refusal(tmp_path, "b.trace.json", b'{"traceEvents":[]}')
     assert "no event" in nothing
     assert "let its name end" not in nothing
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"\x1f\x8b" + b"zz" * 30, "its gzip data is damaged"),
+        (gzip.compress(b"{}" * 100)[:11], "its gzip data is cut off"),
+        (b"\x28\xb5\x2f\xfd" + b"zz" * 30, "its zstd data is damaged or cut off"),
+    ],
+)
+def test_what_is_packed_and_damaged_from_the_start_is_not_said_to_hold_nothing(
+    tmp_path, raw, reason
+):
+    told = refusal(tmp_path, "a.trace.json.gz", raw)
+    assert reason in told
+    assert "wrote nothing" not in told
