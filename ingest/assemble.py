@@ -10,7 +10,7 @@ import polars as pl
 
 from xlahouse.ingest import frames, program_facts
 from xlahouse.ingest.frames import Device, Issue, PlaneEvents
-from xlahouse.ingest.launches import finish_launches, phase_rows
+from xlahouse.ingest.launches import KEYS_OF_A_FILE, finish_launches, phase_rows
 from xlahouse.ingest.markers import marker_issues, markers_by_process
 from xlahouse.ingest.pipeline import Schedule
 from xlahouse.ingest.program_facts import ProgramFacts
@@ -27,7 +27,6 @@ from xlahouse.ingest.worlds import (
 )
 
 NO_PIPELINE = Schedule()
-_KEYS_OF_A_FILE = 1 << 40  # launch keys are event numbers, which never reach this
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def _planes_on_one_clock(world: World, epoch: int | None, issues: list[Issue]) -
                 planes.append(_left_out(plane, taken, file.path, issues))
                 continue
             taken |= {device.device_id: device.plane for device in plane.devices}
-            planes.append(shift(plane, delta, number * _KEYS_OF_A_FILE))
+            planes.append(shift(plane, delta, number * KEYS_OF_A_FILE))
     return planes
 
 

@@ -12,6 +12,7 @@ from xlahouse.ingest.frames import by_start
 from xlahouse.ingest.instances import Integers, by_first_start, number_instances
 from xlahouse.ingest.spans import starts_of_runs
 
+KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, which never reach this
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")
 STEP = ("phase", "request", "step")
 
@@ -31,12 +32,18 @@ def finish_launches(
     """
     ordered = by_start(launches).with_columns(launch=pl.int_range(pl.len()).over("device_id"))
     known = pl.struct("instance_key", "program_id").rank("dense").cast(pl.Int64) - 1
-    if ordered["instance_key"].null_count() == 0:
+    if _is_known(ordered["instance_key"]):
         instance = ordered.select(known.alias("instance"))["instance"]
     else:
         instance = number_instances(ordered, ["program_id", "module"])
     numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
     return _with_step(numbered, markers, hosts)
+
+
+def _is_known(instance_keys: pl.Series) -> bool:
+    """Whether readers know the instances: what is one in several files, none of them does."""
+    one_file = (instance_keys // KEYS_OF_A_FILE).n_unique() <= 1
+    return one_file and instance_keys.null_count() == 0
 
 
 def of_devices(launches: pl.DataFrame, device_ids: Integers) -> pl.DataFrame:

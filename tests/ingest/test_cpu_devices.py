@@ -130,3 +130,26 @@ def test_an_execution_of_which_a_part_is_seen_is_numbered_as_its_program_is(tmp_
     host.op("pool-d", "dot", 341, 5, 40)
     host.event("pool-d", WAIT, 347, 20)
     assert (2, "dot", 341_000) in placed(ingested(tmp_path, host, [[2], [3]]))
+
+
+def test_processes_that_run_a_program_together_are_at_one_launch_instance(tmp_path):
+    """Devices 0 and 1 are of one process, 2 and 3 of the other, which starts 5 ns later."""
+    for number, late in enumerate((0, 5)):
+        host = Host()
+        for again in (0, 300):
+            at = 100 + again + late
+            numbers = tuple(range(1 + again, 6 + again))
+            launch(host, at, numbers, [("pool-c", at + 50), ("pool-a", at + 60)])
+            for thread, when, device in (("pool-c", at + 51, 0), ("pool-a", at + 61, 1)):
+                ordinal = {"device_ordinal": 2 * number + device}
+                host.op(thread, "dot", when, 20, 10 + again + device, **ordinal)
+                host.event(thread, WAIT, when + 21, 10)
+        environment = PlaneBuilder("Task Environment", profile_start_time=1_700_000_000 * 10**9)
+        raw = space(host.built.plane, environment.plane, hostnames=(f"host{number}",))
+        write(tmp_path / "plugins" / "profile" / "s" / f"{number}.xplane.pb", raw)
+    ingest_paths([str(tmp_path)], str(tmp_path / "wh"))
+    found = rows(tmp_path / "wh", "launches").sort("device_id", "launch")
+    assert found.select("device_id", "launch_instance", "start_ps").rows() == [
+        (0, 0, 151_000), (0, 1, 451_000), (1, 0, 161_000), (1, 1, 461_000),
+        (2, 0, 156_000), (2, 1, 456_000), (3, 0, 166_000), (3, 1, 466_000),
+    ]  # fmt: skip
