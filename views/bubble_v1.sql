@@ -5,7 +5,8 @@
 -- device whose identity was deduced has idle_ps NULL for imbalance, pipeline and unattributed, since
 -- these need peers. What a pipeline costs stands in the row pipeline: idle_ps; masked_ps, the time
 -- spent on empty microbatches, measured where ticks are marked, else ideal; and fill_drain_ps, the
--- time that the step was under way on other stages only, before and after the device's own window.
+-- time that the step was under way on other stages only, before the own stage began and after it
+-- ended.
 -- Waits in barriers are no idle time: sync_wait has them by axis. SparseCores are left out.
 with told_runs as (
     -- Of a run that an older xlahouse ingested idle times are not known: it has no rows.
@@ -21,7 +22,11 @@ windows as (
         min(w.start_ps) over (partition by w.run_id, w.request, w.step, g.peer_group)
             as group_start_ps,
         max(w.end_ps) over (partition by w.run_id, w.request, w.step, g.peer_group)
-            as group_end_ps
+            as group_end_ps,
+        min(w.start_ps) over (partition by w.run_id, w.request, w.step, g.peer_group, g.stage)
+            as stage_start_ps,
+        max(w.end_ps) over (partition by w.run_id, w.request, w.step, g.peer_group, g.stage)
+            as stage_end_ps
     from _step_window_v1 as w
     inner join told_runs as r on r.run_id = w.run_id
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
@@ -98,7 +103,7 @@ told as (
         case
             when c.cause <> 'pipeline' or w.stages = 1 then 0
             when w.stages > 1 and not w.inferred
-                then w.start_ps - w.group_start_ps + w.group_end_ps - w.end_ps
+                then w.stage_start_ps - w.group_start_ps + w.group_end_ps - w.stage_end_ps
         end as fill_drain_ps
     from split as w
     cross join causes as c
@@ -128,8 +133,8 @@ select
     cast(masked_ps as bigint) as masked_ps,
     -- tick (measured) or ideal (compute x the ideal ratio); NULL where nothing is masked
     masked_source,
-    -- the step under way on other stages only, outside the window, in the row pipeline; 0 in the
-    -- others, NULL where stages are not known
+    -- the step under way on other stages only, before or after the own one, in the row pipeline; 0 in
+    -- the others, NULL where stages are not known
     cast(fill_drain_ps as bigint) as fill_drain_ps,
     -- (idle + masked + fill_drain) / (window + fill_drain), in the row pipeline
     case

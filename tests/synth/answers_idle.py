@@ -86,13 +86,15 @@ def _extra_windows(run: Run, position: int) -> list[tuple[int, Span]]:
 
 
 def _fill_drain(run: Run, phase: str, position: int, seen: tuple[int, ...]) -> int:
-    """How long the step is under way on other stages before and after it is on the device."""
+    """How long the step is under way on other stages before its own begins and after it ends."""
     if run.size("pp") == 1:
         return 0
-    place = _data_place(run, position)
-    windows = [lane(run, phase, p).window for p in seen if _data_place(run, p) == place]
-    first, last = lane(run, phase, position).window
-    return first - min(start for start, _ in windows) + max(end for _, end in windows) - last
+    place, stage = _data_place(run, position), coordinate(run.mesh, position, "pp")
+    peers = [p for p in seen if _data_place(run, p) == place]
+    windows = [lane(run, phase, p).window for p in peers]
+    own = [lane(run, phase, p).window for p in peers if coordinate(run.mesh, p, "pp") == stage]
+    begun = min(start for start, _ in own) - min(start for start, _ in windows)
+    return begun + max(end for _, end in windows) - max(end for _, end in own)
 
 
 def _masked(run: Run, phase: str, position: int, seen: tuple[int, ...]) -> int | None:

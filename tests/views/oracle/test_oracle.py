@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.views.oracle import meetings, sequence, split, traffic
+from tests.views.oracle import idle, meetings, sequence, split, traffic
 from tests.views.oracle.busy import add_busy_intervals
 from tests.views.oracle.drawn import Drawn, Row
 from tests.views.oracle.reading import Run
@@ -43,6 +43,8 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "step_time_v1": split.step_time,
     "load_balance_v1": split.load_balance,
     "sync_wait_v1": split.sync_wait,
+    "idle_gap_v1": idle.idle_gap,
+    "bubble_v1": idle.bubble,
 }
 # Running sums over transfers of gigabytes lose bytes' last digits.
 LEEWAY = {"traffic_timeline_v1": 1e-3}

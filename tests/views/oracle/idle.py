@@ -1,0 +1,243 @@
+"""METRICS, Idle: which device waits for whom, one instant after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from tests.views.oracle.busy import length, runs_as, span, union
+from tests.views.oracle.drawn import Row
+from tests.views.oracle.reading import Run, ratio
+from tests.views.oracle.split import Spans, inside, one_phase, running, windows
+
+SHORT_PS = 100_000
+# Of equals the first is the cause of a gap.
+CAUSES = ("imbalance", "pipeline", "device", "host", "unattributed", "between_steps")
+DATA_AXES = ("dp", "data", "fsdp")
+
+
+def without(spans: Spans, start: int, end: int) -> Spans:
+    """What is left of a time without the spans."""
+    merged = union(inside(spans, start, end))
+    edges = [start, *(edge for piece in merged for edge in piece), end]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A step's window on a device."""
+
+    run: Run
+    device: int
+    ops: list[Row]
+    start: int
+    end: int
+
+    @cached_property
+    def step(self) -> tuple[Any, Any]:
+        """(request, step)."""
+        return self.ops[0]["request"], self.ops[0]["step"]
+
+    @cached_property
+    def split(self) -> dict[str, Spans]:
+        """What runs, by category."""
+        return running(self.run, self.device, self.ops, self.start, self.end)
+
+    @cached_property
+    def busy(self) -> Spans:
+        """When anything of the step runs."""
+        return union(piece for spans in self.split.values() for piece in spans)
+
+    @cached_property
+    def idle(self) -> Spans:
+        """When nothing does."""
+        return without(self.busy, self.start, self.end)
+
+    @cached_property
+    def launches(self) -> list[Row]:
+        """Launches of the step on the device."""
+        rows = self.run.rows("launches")
+        mine = [row for row in rows if row["device_id"] == self.device]
+        return [row for row in mine if (row["request"], row["step"]) == self.step]
+
+    @property
+    def key(self) -> Row:
+        """The key of the window's rows."""
+        return {
+            "device_id": self.device, "request": self.step[0], "step": self.step[1],
+            "phase": one_phase(self.ops),
+        }  # fmt: skip
+
+
+class Idle:
+    """The windows of a run and who is whose peer."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        found = [Window(run, *each) for each in windows(run)]
+        self.windows = [window for window in found if not run.is_sparse(window.device)]
+
+    def data_place(self, device: int) -> Any:
+        """What peers have in common; a deduced device is alone."""
+        if self.run.devices[device]["inferred"]:
+            return device
+        place = self.run.places.get(device)
+        return place and tuple((a, at) for a, at in place.items() if a in DATA_AXES)
+
+    def stage(self, device: int) -> int:
+        """Coordinate on pp."""
+        return self.run.places[device].get("pp", 0)
+
+    def others(self, window: Window) -> list[Window]:
+        """Windows of the same step on the device's peers; on all others without coordinates."""
+        place = self.data_place(window.device)
+        return [
+            other
+            for other in self.windows
+            if other.device != window.device
+            and other.step == window.step
+            and self.data_place(other.device) == place
+        ]
+
+    def knows(self, device: int) -> bool:
+        """Whether it is known who is a peer."""
+        return bool(self.run.devices[device]["inferred"] or self.run.places)
+
+    def causes(self, window: Window, start: int, end: int) -> dict[str, int]:
+        """The time of a gap by cause."""
+        found = dict.fromkeys(CAUSES, 0)
+        others = self.others(window)
+        opened = union(span(row) for row in window.launches)
+        launched = any(r["device_id"] == window.device for r in self.run.rows("launches"))
+        marks = {start, end} | {m for w in others for piece in w.busy for m in piece}
+        marks |= {m for piece in opened for m in piece}
+        for a, b in pairwise(sorted(m for m in marks if start <= m <= end)):
+            busy = [w for w in others if any(s <= a < e for s, e in w.busy)]
+            if busy and not self.knows(window.device):
+                cause = "unattributed"
+            elif busy:
+                stages = {self.stage(w.device) for w in busy}
+                cause = "imbalance" if self.stage(window.device) in stages else "pipeline"
+            elif not launched:
+                cause = "unattributed"
+            else:
+                cause = "device" if any(s <= a < e for s, e in opened) else "host"
+            found[cause] += b - a
+        return found
+
+    def before(self, window: Window) -> Spans:
+        """Idle time between the step before and this one."""
+        line = [w for w in self.windows if w.device == window.device]
+        earlier = [w for w in line[: line.index(window)]]
+        if not earlier:
+            return []
+        outside = [
+            span(op)
+            for op in self.run.rows("ops")
+            if op["device_id"] == window.device and op["step"] is None and runs_as(op)
+        ]
+        return without(outside, earlier[-1].end, window.start)
+
+
+def idle_gap(run: Run) -> Iterator[Row]:
+    """Gaps of 100 ns and more."""
+    found = Idle(run)
+    for window in found.windows:
+        gaps = [(gap, found.causes(window, *gap)) for gap in window.idle]
+        between = dict.fromkeys(CAUSES, 0)
+        gaps += [((a, b), {**between, "between_steps": b - a}) for a, b in found.before(window)]
+        for (start, end), causes in gaps:
+            if end - start >= SHORT_PS:
+                yield {
+                    **window.key,
+                    "start_ps": start,
+                    "duration_ps": end - start,
+                    "cause": max(CAUSES, key=lambda cause: causes[cause]),
+                    **{f"{cause}_ps": causes[cause] for cause in CAUSES},
+                }
+
+
+def bubble(run: Run) -> Iterator[Row]:
+    """Idle time of each window by cause, and what a pipeline costs."""
+    found = Idle(run)
+    for window in found.windows:
+        sums = dict.fromkeys(CAUSES, 0)
+        for start, end in window.idle:
+            short = end - start < SHORT_PS
+            parts = {"device": end - start} if short else found.causes(window, start, end)
+            for cause, part in parts.items():
+                sums[cause] += part
+        sums["between_steps"] = length(found.before(window))
+        inferred = run.devices[window.device]["inferred"]
+        size = window.end - window.start
+        for cause in CAUSES:
+            hidden = inferred and cause in ("imbalance", "pipeline", "unattributed")
+            idle = None if hidden else sums[cause]
+            yield {
+                **window.key,
+                "cause": cause,
+                "idle_ps": idle,
+                "window_ps": size,
+                "bubble_ratio": ratio(idle, size),
+                **(_pipeline(found, window, idle) if cause == "pipeline" else NO_PIPELINE),
+            }
+
+
+NO_PIPELINE = {
+    "masked_ps": 0, "masked_source": None, "fill_drain_ps": 0, "pipeline_ratio": None,
+    "ideal_ratio": None,
+}  # fmt: skip
+
+
+def _pipeline(found: Idle, window: Window, idle: int | None) -> Row:
+    """What the row pipeline says beside its idle time."""
+    run, size = found.run, window.end - window.start
+    known = bool(run.places)
+    stages = dict(run.axes).get("pp", 1)
+    batches = run.facts["microbatches"]
+    ideal = None
+    if known and (stages == 1 or batches is not None):
+        ideal = 0 if stages == 1 else (stages - 1) / (batches + stages - 1)
+    masked, source = _masked(found, window, stages, ideal)
+    fill = None
+    if known and (stages == 1 or not run.devices[window.device]["inferred"]):
+        fill = _fill_drain(found, window)
+    cost = None if None in (idle, masked, fill) else idle + masked + fill
+    return {
+        "masked_ps": masked,
+        "masked_source": source,
+        "fill_drain_ps": fill,
+        "pipeline_ratio": ratio(cost, size + (fill or 0)),
+        "ideal_ratio": ideal,
+    }
+
+
+def _masked(
+    found: Idle, window: Window, stages: int, ideal: float | None
+) -> tuple[int | None, str | None]:
+    """Compute of empty microbatches: the ideal share where a program runs on all stages."""
+    if not found.run.places or ideal is None:
+        return None, None
+    if stages == 1:
+        return 0, None
+    programs: dict[Any, set[int]] = {}
+    for each in [window, *found.others(window)]:
+        for row in each.launches:
+            programs.setdefault(row["program_id"], set()).add(found.stage(each.device))
+    own = {next(iter(on)) for on in programs.values() if len(on) == 1}
+    if len(own) == stages:
+        return 0, None
+    if any(len(on) == stages for on in programs.values()):
+        return round(length(window.split["compute"]) * ideal), "ideal"
+    return None, None
+
+
+def _fill_drain(found: Idle, window: Window) -> int:
+    """The step under way on other stages only: before its own stage began and after it ended."""
+    peers = [window, *found.others(window)]
+    ours = [w for w in peers if found.stage(w.device) == found.stage(window.device)]
+    begun = min(w.start for w in ours) - min(w.start for w in peers)
+    return begun + max(w.end for w in peers) - max(w.end for w in ours)
