@@ -25,10 +25,9 @@ def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
         counts.add(chunk)
         markers.append(marker_rows(chunk, is_marker, host))
         producers.append(_producers(chunk))
-    found = frames.stack(producers, frames.PRODUCERS)
     return PlaneEvents(
         markers=frames.stack(markers, frames.MARKERS),
-        producers=found.unique(["link_type", "link"], keep="first", maintain_order=True),
+        producers=frames.stack(producers, frames.PRODUCERS),
         host_pieces=HostPieces(plane, host),
         coverage=counts.coverage(source, {"host_events": counts.kept}),
         issues=counts.issues(source),
@@ -90,5 +89,4 @@ def _producers(chunk: EventChunk) -> pl.DataFrame:
         "link_type": types[place_of_type],
         "enqueue_ps": chunk.core.start_ps[rows],
     }
-    producers = pl.DataFrame({name: values[good] for name, values in found.items()})
-    return producers.unique(["link_type", "link"], keep="first", maintain_order=True)
+    return pl.DataFrame({name: values[good] for name, values in found.items()})

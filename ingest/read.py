@@ -18,6 +18,7 @@ from xlahouse.ingest.frames import Issue, PlaneEvents
 from xlahouse.ingest.gpu_host import HostCalls
 from xlahouse.ingest.hlo import Program
 from xlahouse.ingest.hlo_names import OpTexts, launched_modules
+from xlahouse.ingest.launches import linked
 from xlahouse.ingest.opened import Opened, open_planes
 from xlahouse.ingest.trace_bytes import TraceBytes, release
 from xlahouse.ingest.unknown_fields import unknown_fields
@@ -160,15 +161,9 @@ def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None
 def _link(read: FileEvents) -> None:
     """Give launches the time of their enqueue. Ids are a process's own, so they link within its file."""
     producers = frames.stack([plane.producers for plane in read.planes], frames.PRODUCERS)
-    key = ["link_type", "link"]
-    enqueues = producers.unique(key, keep="first").rename({"enqueue_ps": "linked_ps"})
     for number, plane in enumerate(read.planes):
-        if plane.launches.is_empty():
-            continue
-        linked = plane.launches.join(enqueues, on=key, how="left", maintain_order="left")
-        enqueue = pl.coalesce("enqueue_ps", "linked_ps")
-        launches = linked.with_columns(enqueue_ps=enqueue).drop("linked_ps")
-        read.planes[number] = replace(plane, launches=launches)
+        if not plane.launches.is_empty():
+            read.planes[number] = replace(plane, launches=linked(plane.launches, producers))
 
 
 def _opened(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Opened]:

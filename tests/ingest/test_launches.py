@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from xlahouse.ingest import frames
-from xlahouse.ingest.launches import finish_launches, phase_rows
+from xlahouse.ingest.launches import finish_launches, linked, phase_rows
 
 HOSTS = pl.DataFrame(
     {"device_id": [0, 1], "host": ["h", "h"]}, schema_overrides={"device_id": pl.Int64}
@@ -128,3 +128,23 @@ def test_the_innermost_open_marker_counts():
         ("warmup", 0),
         (None, None),
     ]
+
+
+def test_of_enqueues_of_one_id_the_latest_before_the_launch_counts():
+    """Ids are used again: 9 was enqueued at 10, 100 and 300. 8 starts before its only enqueue."""
+    producers = pl.DataFrame(
+        [(12, 9, 300), (12, 9, 10), (12, 9, 100), (12, 8, 70), (7, 9, 40)],
+        schema=frames.PRODUCERS,
+        orient="row",
+    )
+    launches = pl.DataFrame(
+        {
+            "start_ps": [150, 20, 300, 5, 60, 400, 500],
+            "link_type": [12, 12, 12, 12, 12, 12, None],
+            "link": [9, 9, 9, 9, 8, 1, None],
+            "enqueue_ps": [None, None, None, None, None, None, 1],
+        }
+    )
+    found = linked(frames.conform(launches, frames.LAUNCHES), producers)
+    assert found["start_ps"].to_list() == launches["start_ps"].to_list()
+    assert found["enqueue_ps"].to_list() == [100, 10, 300, 10, 70, None, 1]
