@@ -57,7 +57,11 @@ def place_acts(events: CpuEvents) -> Placement:
 
 
 def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
-    """helper, execution, ordinal: inline in its Execute, or by the order of the Execute's Records."""
+    """helper, execution, ordinal: inline in its Execute, or by the order of the Execute's Records.
+
+    All of these count, whether their helper is in the trace or not, unless an Execute has more of them
+    than any has helpers: then some are of something else, and those of the helpers count.
+    """
     helpers = acts.filter(pl.col("event") == pl.col("helper"))
     inline = helpers.filter(pl.col("execute").is_not_null()).select(
         "helper", execution="execute", ordinal=pl.lit(0, pl.Int64)
@@ -66,11 +70,14 @@ def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
     scheduled = (
         pl.concat([outside, regions.announced(outside["region"])], how="horizontal")
         .drop_nulls("execute")
-        .select(
-            "helper",
-            execution="execute",
-            ordinal=pl.col("record_ps").rank("ordinal").over("execute").cast(pl.Int64) - 1,
-        )
+        .join(regions.records_of_executes().drop("execute"), on="record", how="left")
+    )
+    seen = pl.len().over("execute").cast(pl.Int64)
+    among_seen = pl.col("record_ps").rank("ordinal").over("execute").cast(pl.Int64) - 1
+    scheduled = scheduled.select(
+        "helper",
+        execution="execute",
+        ordinal=pl.when(pl.col("of") <= seen.max()).then("place").otherwise(among_seen),
     )
     return pl.concat([inline, scheduled]).unique("helper")
 

@@ -72,10 +72,30 @@ class Regions:
         return np.searchsorted(self.event, regions.to_numpy())
 
     def announced(self, regions: pl.Series) -> pl.DataFrame:
-        """record_ps and execute of the Record of each region, NULL where it has none."""
+        """record (its number), record_ps and execute of the Record of each region, NULL where it has none."""
         record = np.append(self.record, -1)[self.places(regions)]
-        found = {"record_ps": self.recorded_ps[record], "execute": self.execute[record]}
+        found = {
+            "record": record,
+            "record_ps": self.recorded_ps[record],
+            "execute": self.execute[record],
+        }
         return pl.DataFrame(found).select(pl.when(pl.all() >= 0).then(pl.all()))
+
+    def records_of_executes(self) -> pl.DataFrame:
+        """record, execute, place (among those of its Execute, by time) of the Records within one, and how
+        many it has in all."""
+        number = np.flatnonzero(self.execute >= 0)
+        found = {
+            "record": number,
+            "execute": self.execute[number],
+            "record_ps": self.recorded_ps[number],
+        }
+        return pl.DataFrame(found).select(
+            "record",
+            "execute",
+            place=pl.col("record_ps").rank("ordinal").over("execute").cast(pl.Int64) - 1,
+            of=pl.len().over("execute").cast(pl.Int64),
+        )
 
     def places(self, regions: pl.Series) -> Integers:
         """Row of each region; -1 for none."""

@@ -264,3 +264,30 @@ def test_marks_find_the_latest_span_and_that_alone(drawn, spans):
         wanted.append(event if still_open else -1)
     assert _spans_around(marks, acts).tolist() == wanted
     assert _latest_span(acts, line, start).tolist() == wanted
+
+
+@pytest.mark.parametrize(("others", "device"), [(0, 1), (1, 0)])
+def test_a_device_keeps_its_number_where_the_helper_of_another_is_missing(others, device):
+    """Of the second execution the helper of device 0 is not in the trace. Where an Execute announces
+    something else besides, which of its closures are helpers cannot be told, and those seen count."""
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10)
+    host.event("pool-c", WAIT, 157, 20)
+    host.op("pool-a", "dot", 161, 5, 20)
+    host.event("pool-a", WAIT, 167, 20)
+    host.record("python", 300, 21)
+    host.region("dispatch", 310, 390, 21)
+    host.event("dispatch", "PjRtCpuExecutable::Execute", 320, 60)
+    for number in range(others):
+        host.record("dispatch", 320, 30 + number)
+    host.record("dispatch", 321, 22)  # device 0
+    host.record("dispatch", 322, 23)  # device 1
+    host.region("pool-b", 330, 338, 23)
+    host.event("pool-b", "PjRtCpuExecutable::ExecuteHelper", 331, 6)
+    host.record("pool-b", 332, 24)
+    host.region("pool-d", 340, 380, 24)
+    host.op("pool-d", "dot", 341, 5, 30)
+    host.event("pool-d", WAIT, 347, 20)
+    found = host.read().ops.filter(pl.col("start_ps") == 341_000)
+    assert found["device_id"].to_list() == [device]
