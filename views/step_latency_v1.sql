@@ -1,5 +1,5 @@
 -- one row per run, request and step of a marked request
--- Warm-up requests and requests during which something was compiled are left out: run_summary
+-- Warm-up requests and requests during which a host compiled something are left out: run_summary
 -- counts them. A step ends with its last op over all devices (control ops aside); its latency runs
 -- from the end of the step before, the first one's (prefill) from its marker's start on the host.
 -- A step whose ops the trace does not hold has no end, and neither it nor the next a latency.
@@ -24,14 +24,22 @@ requests as (
     group by run_id, request
 ),
 
--- By overlap, not by number: a warm-up may carry the number of a request that counts. Few phases
--- are warm-ups or compiles, so the join stays small.
+unmeasured as (
+    select run_id, start_ps, start_ps + duration_ps as end_ps
+    from phases
+    where phase = 'warmup'
+    union all
+    select run_id, start_ps, end_ps
+    from _compile_v1
+),
+
+-- By overlap, not by number: a warm-up may carry the number of a request that counts. There are few
+-- warm-ups and compiles, so the join stays small.
 excluded as (
     select r.run_id, r.request
     from requests as r
-    inner join phases as p
-        on p.run_id = r.run_id and p.phase in ('warmup', 'compile')
-        and p.start_ps < r.end_ps and p.start_ps + p.duration_ps > r.start_ps
+    inner join unmeasured as u
+        on u.run_id = r.run_id and u.start_ps < r.end_ps and u.end_ps > r.start_ps
     group by r.run_id, r.request
 ),
 

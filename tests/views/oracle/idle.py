@@ -131,7 +131,7 @@ class Idle:
     def before(self, window: Window) -> Spans:
         """Idle time between the step before and this one."""
         line = [w for w in self.windows if w.device == window.device]
-        earlier = [w for w in line[: line.index(window)]]
+        earlier = line[: line.index(window)]
         if not earlier:
             return []
         outside = [

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.views.oracle import idle, meetings, sequence, split, traffic
+from tests.views.oracle import idle, meetings, requests, sequence, split, traffic
 from tests.views.oracle.busy import add_busy_intervals
 from tests.views.oracle.drawn import Drawn, Row
 from tests.views.oracle.reading import Run
@@ -45,6 +45,10 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "sync_wait_v1": split.sync_wait,
     "idle_gap_v1": idle.idle_gap,
     "bubble_v1": idle.bubble,
+    "step_latency_v1": requests.step_latency,
+    "latency_v1": requests.latency,
+    "launch_overhead_v1": requests.launch_overhead,
+    "scheduling_v1": requests.scheduling,
 }
 # Running sums over transfers of gigabytes lose bytes' last digits.
 LEEWAY = {"traffic_timeline_v1": 1e-3}
