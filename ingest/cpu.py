@@ -107,13 +107,26 @@ def _traced_ops(acts: pl.DataFrame) -> pl.DataFrame:
 
 def _with_end(ops: pl.DataFrame, acts: pl.DataFrame) -> pl.DataFrame:
     """An op that completes on another thread ends where its `end:` event stands, not where it returned."""
-    ends = (
-        acts.filter(pl.col("name").str.starts_with(END_PREFIX))
-        .drop_nulls("_c")
-        .group_by("_c")
-        .agg(end_ps=pl.col("start_ps").max())
-    )
-    joined = ops.join(ends, left_on="_p", right_on="_c", how="left", maintain_order="left")
+    named = acts.filter(pl.col("name").str.starts_with(END_PREFIX)).drop_nulls("_c")
+    ends = named.select("_c", end_ps="start_ps")
+    if ends["_c"].n_unique() == ends.height:
+        joined = ops.join(ends, left_on="_p", right_on="_c", how="left", maintain_order="left")
+    else:  # ids are used again: of several ends, the next one is meant
+        joined = (
+            ops.with_row_index("row")
+            .sort("start_ps")
+            .join_asof(
+                ends.sort("end_ps"),
+                left_on="start_ps",
+                right_on="end_ps",
+                by_left="_p",
+                by_right="_c",
+                strategy="forward",
+                check_sortedness=False,
+            )
+            .sort("row")
+            .drop("row")
+        )
     own_end = pl.col("start_ps") + pl.col("duration_ps")
     end = pl.max_horizontal(own_end, "end_ps")
     return joined.with_columns(duration_ps=end - pl.col("start_ps"))

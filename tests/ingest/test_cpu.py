@@ -291,3 +291,22 @@ def test_a_device_keeps_its_number_where_the_helper_of_another_is_missing(others
     host.event("pool-d", WAIT, 347, 20)
     found = host.read().ops.filter(pl.col("start_ps") == 341_000)
     assert found["device_id"].to_list() == [device]
+
+
+def test_of_ends_of_an_id_that_is_used_again_the_next_one_is_an_ops_own():
+    """Both ops have the id 10: the first one ends at 160, the second at 470."""
+    host = Host()
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10, end=160)
+    host.event("pool-c", WAIT, 161, 20)
+    host.op("pool-a", "dot", 161, 5, 20)
+    host.event("pool-a", WAIT, 167, 20)
+    launch(host, 400, (11, 12, 13, 14, 15), [("pool-c", 450), ("pool-a", 460)])
+    host.op("pool-c", "dot", 451, 5, 10, end=470)
+    host.event("pool-c", WAIT, 471, 15)
+    host.op("pool-a", "dot", 461, 5, 21)
+    host.event("pool-a", WAIT, 467, 20)
+    plane = host.read()
+    found = plane.ops.filter(pl.col("device_id") == 0).sort("start_ps")
+    assert found.select("start_ps", "duration_ps").rows() == [(151_000, 9_000), (451_000, 19_000)]
+    assert not host_event_rows(plane)["name"].str.starts_with("end: ").any()
