@@ -51,7 +51,8 @@ class Regions:
         row_of_edge = np.full(len(edges.event) + 1, -1)  # and of none, which is the last
         row_of_edge[opening] = np.arange(len(opening))
         with ThreadPoolExecutor(2) as pool:
-            record = pool.submit(_announcements, records, edges.closure[opening])
+            regions = (edges.closure[opening], edges.start_ps[opening])
+            record = pool.submit(_announcements, records, *regions)
             opened = pool.submit(_latest_opened, edges, records.line, records.start_ps)
             spans = [pool.submit(_spans_around, records, acts) for acts in (executes, helpers)]
         found = record.result()
@@ -119,15 +120,39 @@ def _known(numbers: Integers) -> pl.Series:
     return found.to_frame().select(pl.when(pl.col("found") >= 0).then("found")).to_series()
 
 
-def _announcements(records: Marks, closures: Integers) -> Integers:
-    """Of each closure the latest record that announces it; -1 for none."""
+def _announcements(records: Marks, closures: Integers, start_ps: Integers) -> Integers:
+    """Of each closure the record that announces it; -1 for none.
+
+    Of several, as numbers are used again, it is the latest before the closure starts, else the first.
+
+    Args:
+        records: all of them.
+        closures: those of regions.
+        start_ps: when each of these starts.
+    """
     order = np.argsort(records.closure, kind="stable")
     announced = records.closure[order]
+    at = np.searchsorted(announced, closures, side="right") - 1
     if (np.diff(announced) == 0).any():
         order = np.lexsort((records.event, records.start_ps, records.closure))
-    place = np.append(order, -1)[np.searchsorted(announced, closures, side="right") - 1]
+        found, first = _latest_of(announced, records.start_ps[order], closures, start_ps)
+        at = np.where(found >= first, found, np.minimum(first, at))
+    place = np.append(order, -1)[at]
     same = np.append(records.closure, NO_CLOSURE)[place] == closures
     return np.where(same & (closures != NO_CLOSURE), place, -1)
+
+
+def _latest_of(
+    keys: Integers, times: Integers, wanted: Integers, when: Integers
+) -> tuple[Integers, Integers]:
+    """(place of the last row of each wanted key that is no later than a time, or what stands before the
+    key's rows; place of its first row). Rows are by key and time."""
+    first = np.searchsorted(keys, wanted)
+    _, ranks = np.unique(np.concatenate((times, when)), return_inverse=True)
+    _, codes = np.unique(np.concatenate((keys, wanted)), return_inverse=True)
+    both = codes * (len(ranks) + 1) + ranks
+    found = np.searchsorted(both[: len(keys)], both[len(keys) :], side="right") - 1
+    return found, first
 
 
 def _latest_opened(edges: Marks, line: Integers, start_ps: Integers) -> Integers:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import host_event_rows, write
 from xlahouse.ingest import decoded_lines
-from xlahouse.ingest.cpu_events import Marks
-from xlahouse.ingest.cpu_regions import _latest_span, _spans_around
+from xlahouse.ingest.cpu_events import NO_CLOSURE, Marks
+from xlahouse.ingest.cpu_regions import _announcements, _latest_span, _spans_around
 from xlahouse.ingest.read import FileEvents, read_xplane
 from xlahouse.ingest.run import ingest_paths
 
@@ -310,3 +310,13 @@ def test_of_ends_of_an_id_that_is_used_again_the_next_one_is_an_ops_own():
     found = plane.ops.filter(pl.col("device_id") == 0).sort("start_ps")
     assert found.select("start_ps", "duration_ps").rows() == [(151_000, 9_000), (451_000, 19_000)]
     assert not host_event_rows(plane)["name"].str.starts_with("end: ").any()
+
+
+def test_a_closure_is_announced_by_the_latest_record_of_its_number_before_it():
+    """7 is announced at 10, 30 and 50, 3 at 20, 9 at 5: numbers are used again."""
+    closure, start = np.array([7, 3, 7, 9, 7]), np.array([50, 20, 10, 5, 30])
+    records = Marks(np.arange(5), np.zeros(5, np.int64), start, closure, np.zeros(5, bool))
+    wanted = np.array([7, 7, 7, 7, 7, 3, 9, 4, NO_CLOSURE])
+    when = np.array([49, 50, 29, 99, 4, 25, 3, 25, 25])
+    found = _announcements(records, wanted, when)
+    assert found.tolist() == [4, 0, 2, 0, 2, 1, 3, -1, -1]
