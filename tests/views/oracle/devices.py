@@ -86,7 +86,14 @@ def _draw_run(run: Drawn, ids: list[int]) -> None:
     sizes["parameters"] = sizes["active_parameters"] + rng.choice((0, 5))
     shown = {name: value for name, value in sizes.items() if known and run.chance(0.95)}
     order = rng.sample(ids, len(ids)) if run.chance(0.3) else None
-    run.add("runs", mesh=mesh, mesh_device_ids=order, name=run.run_id, **shown)
+    run.add(
+        "runs",
+        expected_device_count=len(ids),
+        mesh=mesh,
+        mesh_device_ids=order,
+        name=run.run_id,
+        **shown,
+    )
     if run.chance(0.15):
         settings = {"mesh": _mesh(run, len(ids))}
         if settings["mesh"]:

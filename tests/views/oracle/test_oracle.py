@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.views.oracle import idle, meetings, requests, sequence, split, traffic
+from tests.views.oracle import costs, idle, meetings, requests, sequence, split, traffic
 from tests.views.oracle.busy import add_busy_intervals
 from tests.views.oracle.drawn import Drawn, Row
 from tests.views.oracle.reading import Run
@@ -49,6 +49,11 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "latency_v1": requests.latency,
     "launch_overhead_v1": requests.launch_overhead,
     "scheduling_v1": requests.scheduling,
+    "op_profile_v1": costs.op_profile,
+    "layer_breakdown_v1": costs.layer_breakdown,
+    "module_breakdown_v1": costs.module_breakdown,
+    "mfu_v1": costs.mfu,
+    "mbu_v1": costs.mbu,
 }
 # Running sums over transfers of gigabytes lose bytes' last digits.
 LEEWAY = {"traffic_timeline_v1": 1e-3}

@@ -22,6 +22,7 @@ class Clock:
     free: int = 0
     instances: dict[tuple[Any, ...], int] = field(default_factory=dict)
     ends: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    scopes: dict[tuple[int, str], tuple[int | None, str | None]] = field(default_factory=dict)
     launches: int = 0
 
 
@@ -145,6 +146,8 @@ class _Launch:
         known = category == "compute" and not run.chance(0.05)
         flops = float(run.rng.randint(0, 1000)) if known else None
         start = at + self.clock.shift[self.device["device_id"]]
+        scope = run.rng.choice((None, 0, 1)), run.rng.choice((None, "mlp"))
+        layer, component = self.clock.scopes.setdefault((self.program.program_id, name), scope)
         row = {
             "program_id": self.program.program_id, "module": self.program.module, "op": name,
             "category": category, "opcode": op.split(".")[0], "line": "XLA Ops", "is_async": False,
@@ -152,7 +155,7 @@ class _Launch:
             "flops": flops, "model_flops": flops if run.chance(0.8) else None,
             "bytes_accessed": float(run.rng.randint(0, 10**6)) if run.chance(0.95) else None,
             "hbm_bytes": float(run.rng.randint(0, 10**6)) if run.chance(0.5) else None,
-            "layer": run.rng.choice((None, 0, 1)), "component": run.rng.choice((None, "mlp")),
+            "layer": layer, "component": component,
             **self.step,
         }  # fmt: skip
         row = run.add("ops", **self._key(), **(row | more))
