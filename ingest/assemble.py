@@ -129,7 +129,10 @@ def _epoch(files: list[FileEvents], source: str, issues: list[Issue]) -> int | N
     if len(starts) == len(files):
         return min(starts)
     if len(files) > 1:
-        message = "a file lacks its profile start time: times of different files cannot be compared"
+        message = (
+            "a file lacks its profile start time: times of different files cannot be compared, and launches "
+            "and transfers of theirs are matched as if all profiles had begun at once"
+        )
         issues.append(Issue("warning", "clocks_unknown", message, source, len(files)))
     return None
 

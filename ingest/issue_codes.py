@@ -24,8 +24,8 @@ card_field | a workload card has a wrong value, or a field that cards do not hav
 card_filled | facts that the trace lacks were taken from a workload card | they are as right as the card; the order of several mesh axes is assumed
 card_unreadable | a workload card beside the trace is none, or there are several | what it would say is NULL
 category_inferred | no HLO says what an op is; its name or instruction text does | its category may be wrong, its payload is NULL where the text has none
-clocks_unknown | a file does not say when its profile started | times of different files cannot be compared, arrivals are NULL
-collective_kind_unknown | an NCCL kernel whose name tells no kind: one that sends and receives, or has all in it, may be part of any | its kind is NULL
+clocks_unknown | a file does not say when its profile started | times of different files cannot be compared: arrivals are NULL, and instances are right as far as profiles began at one time
+collective_kind_unknown | an NCCL kernel of no kind that HLO has, such as a reduce to one rank, or whose name tells none: one that sends and receives may be part of any | its kind is NULL
 collective_unseen | a program that ran holds a collective that no timeline shows | its traffic is missing
 collective_without_group | a collective's group is unknown | it has no axis, no wire bytes and no instance
 collective_without_payload | a collective's size is unknown | it has no bytes and no bandwidth
