@@ -190,8 +190,8 @@ def _findings(transfers: dict[int, Transfer], inferred: set[int], source: str) -
         (
             "collective_kind_unknown",
             unknown,
-            "NCCL kernels of no kind that HLO has (reduce, gather, scatter, barrier), or whose name tells none: "
-            "one that sends and receives may be part of any",
+            "NCCL kernels of no kind that HLO has (reduce, gather, scatter, barrier), or whose name tells "
+            "none: one that sends and receives may be part of any",
         ),
     )
     return [
