@@ -32,14 +32,16 @@ class Devices:
 
 def draw_devices(run: Drawn) -> Devices:
     """Devices of one or two worlds on one or two hosts, now and then a SparseCore beside them."""
-    rng, count = run.rng, run.rng.randint(1, 6)
+    rng = run.rng
+    is_square = run.chance(0.2)  # four chips whose links are known
+    count = 4 if is_square else rng.randint(1, 6)
     ids = rng.sample(range(12), count)
     logical = list(ids) if run.chance(0.5) else rng.sample(range(count), count)
-    kind, inferred = rng.choice(KINDS), run.chance(0.1)
+    kind, inferred = rng.choice(KINDS[:4] if is_square else KINDS), run.chance(0.1)
     cores = {"TPU7x": 2, "MI300": rng.choice((1, 2)), None: rng.choice((1, 2))}.get(kind, 1)
     hosts = rng.choice((["a"], ["a", "b"], ["a", "b"], ["b", None]))
     worlds = 2 if run.chance(0.15) else 1
-    with_coords = run.chance(0.3)
+    with_coords = run.chance(0.3) and not is_square
     rows = []
     for place, device in enumerate(ids):
         coords = [place // cores % 2, place // cores // 2, 0] if with_coords else None
@@ -53,7 +55,7 @@ def draw_devices(run: Drawn) -> Devices:
                 host=hosts[place * len(hosts) // count],
                 kind="cpu" if inferred else kind,
                 core="cpu" if inferred else "tensorcore",
-                chip_id=place // cores if run.chance(0.9) else None,
+                chip_id=place // cores if is_square or run.chance(0.9) else None,
                 coords=coords,
                 inferred=inferred,
                 peak_flops=rng.choice((None, 2e14)),

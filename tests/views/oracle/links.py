@@ -1,0 +1,82 @@
+"""METRICS, Matrix: what the links of 2 x 2 chips carry, one edge of the matrix after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from tests.views.oracle.busy import Span, length
+from tests.views.oracle.drawn import Row
+from tests.views.oracle.peaks import peaks
+from tests.views.oracle.reading import Run, grouped, ratio
+from tests.views.oracle.traffic import traffic_matrix
+
+KINDS = ("TPU v4", "TPU v5 lite", "TPU v5p", "TPU v6 lite")
+Link = tuple[int, int]
+
+
+def is_square(run: Run) -> bool:
+    """Four chips of one device each, whose numbers are known and place them."""
+    cores = [row for device, row in run.devices.items() if not run.is_sparse(device)]
+    chips = sorted(row["chip_id"] for row in cores if row["chip_id"] is not None)
+    plain = all(row["coords"] is None and not row["inferred"] for row in cores)
+    return len(cores) == 4 and chips == [0, 1, 2, 3] and plain and cores[0]["kind"] in KINDS
+
+
+def way(source: int, target: int) -> list[Link]:
+    """Links from chip to chip of 2 x 2: along x, then along y."""
+    turn = target % 2 + source // 2 * 2
+    return [(a, b) for a, b in ((source, turn), (turn, target)) if a != b]
+
+
+def in_flight(run: Run) -> dict[tuple[Any, ...], list[Span]]:
+    """(device, phase, axis) -> transfers in which the device sends something."""
+    sending = [row for row in run.collectives if row["wire"] != 0]
+    return {
+        key: [(row["start_ps"], row["end_ps"]) for row in rows]
+        for key, rows in grouped(sending, "device_id", "phase", "axis").items()
+    }
+
+
+def link_traffic(run: Run) -> Iterator[Row]:
+    """Bytes, sources and busy time of each link; only what is known of 2 x 2 chips."""
+    chip = {device: row["chip_id"] for device, row in run.devices.items()}
+    flights = in_flight(run)
+    for (phase, algorithm), sent in grouped(traffic_matrix(run), "phase", "algorithm").items():
+        if any(None in (row["target_device_id"], row["bytes"]) for row in sent):
+            continue
+        carried: dict[Link, float] = defaultdict(float)
+        axes: dict[Link, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for row in sent:
+            source = row["source_device_id"]
+            for link in way(chip[source], chip[row["target_device_id"]]):
+                carried[link] += row["bytes"]
+                axes[link][source].add(row["axis"])
+        for link, size in carried.items():
+            took = max(_time(flights, d, phase, over) for d, over in axes[link].items())
+            rate = ratio(size, took / 1e12)
+            yield {
+                "phase": phase,
+                "algorithm": algorithm,
+                "source_chip": link[0],
+                "target_chip": link[1],
+                "bytes": size,
+                "sources_seen": len(axes[link]),
+                "in_flight_ps": took,
+                "link_bytes_per_s": rate,
+                "utilization_ratio": ratio(rate, peaks(run, next(iter(axes[link]))).ici),
+                "is_busiest": size >= max(carried.values()) * (1 - 1e-12),
+                "topology_problem": None,
+            }
+
+
+def _time(
+    flights: dict[tuple[Any, ...], list[Span]], device: int, phase: str | None, axes: set[str]
+) -> int:
+    """How long a source has transfers in flight of the axes that it sends over a link."""
+    of_axes = [length(flights[device, phase, axis]) for axis in axes]
+    if len(of_axes) == 1:
+        return of_axes[0]
+    mine = [spans for (d, p, _), spans in flights.items() if (d, p) == (device, phase)]
+    return min(sum(of_axes), length(piece for spans in mine for piece in spans))
