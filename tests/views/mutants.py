@@ -1,4 +1,4 @@
-"""Plants faults in views, one at a time: a dropped key, a wrong factor, a comparison off by one."""
+"""Plants faults in views, one at a time: a dropped key or condition, a wrong factor, an off-by-one."""
 
 from __future__ import annotations
 
@@ -68,8 +68,11 @@ def _faults(node: exp.Expression) -> Iterator[Fault]:
         for number, key in enumerate(node.expressions):
             yield f"no {key.sql()} in GROUP BY", partial(_drop_group, number)
     if isinstance(node, exp.Join) and node.args.get("on"):
-        for number, condition in enumerate(node.args["on"].flatten()):
-            yield f"join without {condition.sql()}", partial(_drop_condition, number)
+        for number, condition in enumerate(_conditions(node.args["on"])):
+            yield f"join without {condition.sql()}", partial(_drop_condition, "on", number)
+    if isinstance(node, exp.Where | exp.Having):
+        for number, condition in enumerate(_conditions(node.this)):
+            yield f"rows without {condition.sql()}", partial(_drop_condition, "this", number)
     if isinstance(node, exp.Literal) and _is_factor(node):
         yield f"{node.parent.sql()} with {_other(node.name)}", _change_literal
     if type(node) in SWAPS:
@@ -98,8 +101,12 @@ def _drop_group(number: int, node: exp.Expression) -> None:
         node.parent.set("group", None)
 
 
-def _drop_condition(number: int, node: exp.Expression) -> None:
-    list(node.args["on"].flatten())[number].replace(exp.true())
+def _conditions(condition: exp.Expression) -> list[exp.Expression]:
+    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+
+
+def _drop_condition(part: str, number: int, node: exp.Expression) -> None:
+    _conditions(node.args[part])[number].replace(exp.true())
 
 
 def _is_factor(node: exp.Literal) -> bool:

@@ -41,7 +41,50 @@ HARMLESS: dict[str, dict[str, str]] = {
         "axes: LTE for SUM(": "no product of whole numbers is e^28",
         "counted: GTE for ARRAY_POSITION": "DuckDB gives NULL, Spark 0, for what is not in a list",
     },
+    "step_latency_v1": {
+        "ends: rows without": "a step without passes has no times, and NULL joins nothing",
+    },
+    "_op_half_v1": {
+        "from: rows without": "who reads it asks for one half or the other",
+    },
+    "_meeting_v1": {
+        "seen: rows without NOT c.instance": "instances are joined by number, and NULL joins nothing",
+    },
+    "straggler_v1": {
+        "judged: rows without NOT c.instance": "instances are joined by number, and NULL joins nothing",
+    },
+    "_ccl_other_v1": {
+        "planes: rows without": "only traced TPUs have planes of such names",
+    },
+    "_async_pair_v1": {
+        "halves: rows without o.is_async": "an op whose opcode is half of a pair is asynchronous",
+        "halves: rows without o.kernel": "a copy that is a kernel has no done",
+        "halves: rows without NOT o.category": "the time of a collective is that of its transfer",
+    },
+    "run_mesh_v1": {
+        "from: rows without": "a mesh that lists other devices is refused",
+    },
+    "_transfer_v1": {
+        "moving: rows without axis": "what has no axis has a group of one",
+    },
+    "ccl_bench_v1": {
+        "copy_ops: rows without is_async": "an op is asynchronous in all its executions, or in none",
+    },
+    "reconfiguration_fit_v1": {
+        "windows: rows without": "an axis is joined by number, and NULL joins nothing",
+    },
+    "traffic_window_summary_v1": {
+        "windows: rows without": "an axis is joined by number, and NULL joins nothing",
+    },
     "ccl_legacy_v1": {
+        "chosen: rows without": "an event more is looked at, and adds nothing",
+        "halves: rows without copy_half": "what is no half has no number, and is beside none",
+        "working: rows without duration_ps": "an op of no length adds nothing",
+        "categories: rows without NOT device_id": "no event of a host has a category",
+        "grouped: rows without": "other categories have no metric",
+        "edges: rows without": "an edge of nothing changes no level",
+        "intervals: rows without e.duration_ps": "an event of no length adds nothing",
+        "intervals: rows without duration_ps": "a step of no length adds nothing",
         "halves: no run_id": "any numbers do that keep the order within a run and number",
         "halves: no copy_number": "any numbers do that keep the order within a run and number",
         "chosen: GTE": "an event more is looked at, and adds nothing",
@@ -62,6 +105,9 @@ HARMLESS: dict[str, dict[str, str]] = {
         "window_key: n.run_number": "any factor above the windows of a run",
     },
     "_between_steps_v1": {
+        "windows: rows without NOT step": "a device without steps has one window",
+        "occupied: rows without step": "what a step runs lies in its window, or reaches into the next one's",
+        "occupied: rows without category": "what is masked is computed, too",
         "from: join without w.run_id": "another run's windows have numbers far away",
         "from: GTE": "a piece of no length adds nothing",
     },
@@ -75,6 +121,7 @@ HARMLESS: dict[str, dict[str, str]] = {
         "levels: 2 *": "any numbers that keep groups and stages apart",
     },
     "_idle_cause_v1": {
+        "ended: rows without": "a gap of no length is no gap",
         "gaps: 0 AS stage_idle_ps with 1": "with one stage it is not looked at",
         "ended: GTE": "a gap of no length adds nothing",
         "ended: idle_ps > 0 with 1": "a gap of one picosecond tells",
@@ -84,6 +131,8 @@ HARMLESS: dict[str, dict[str, str]] = {
         "gaps: gap_before_ps > 0 with 1": "a piece of one picosecond tells",
     },
     "_masked_work_v1": {
+        "worked: rows without": "neither sum takes others, and without stages nothing is masked",
+        "reaches: rows without": "without stages nothing is masked",
         "worked: join without b.request": "what lies outside the window is cut off",
         "worked: join without b.step": "what lies outside the window is cut off",
         "worked: GTE": "with one stage nothing is masked",
@@ -98,6 +147,7 @@ HARMLESS: dict[str, dict[str, str]] = {
     "step_time_v1": {"phase: LTE": "equals are the other branch"},
     "load_balance_v1": {"phase: LTE": "equals are the other branch"},
     "clock_offset_v1": {
+        "shared: rows without NOT host": "hosts are joined by name, and NULL joins nothing",
         "offsets: CAST(": "a divisor of 101 for 100 tells from 99 instances on",
         "median_skews: CAST(": "a divisor of 101 for 100 tells from 99 instances on",
     },
@@ -137,6 +187,9 @@ HARMLESS: dict[str, dict[str, str]] = {
         "phase_number: no run_id in PARTITION BY": "any numbers do that differ within a run",
     },
     "scaling_v1": {
+        "workloads: rows without NOT r.model": "models are joined by name, and NULL joins nothing",
+        "known_axes: rows without": "a size of 1 alone is left out",
+        "pipelines: rows without": "a size of 1 alone is left out",
         "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out",
         "known_axes: GTE": "sizes of 1 alone are left out",
         "placed: no w.": "a run has one model and one workload",
@@ -161,6 +214,7 @@ HARMLESS: dict[str, dict[str, str]] = {
         "placed: no": "a number over more rows has the same order",
     },
     "traffic_timeline_v1": {
+        "bins: rows without": "bins beyond the last one are left out",
         "widths: no s.first_ps": "a run has one",
         "widths: no s.span_ps": "a run has one",
         "bytes: GTE for r.passing": "a rate that has ended is 0 but for its last digits",
@@ -186,6 +240,8 @@ HARMLESS: dict[str, dict[str, str]] = {
         "nearest: GTE for payload_bytes": "no bytes are a size of their own",
     },
     "link_traffic_v1": {
+        "measured: rows without": "equals go no way",
+        "numbers: rows without": "no way is longer than 32",
         "ways: GTE for target": "equals go no way",
         "ways: LTE for target": "equals go no way",
         "numbers: LTE for a.n": "no way is longer than 32",
