@@ -193,6 +193,11 @@ def _needed(file: FileEvents) -> dict[int, str]:
     }
 
 
+def _unknown(file: FileEvents) -> set[int]:
+    """Programs without HLO: those that ran, and those of which a trace has ops' names."""
+    return {*_needed(file), *(n for n, program in file.programs.items() if program.loose)}
+
+
 def _unused(dumps: list[Dump], wanted: set[str], source: str) -> Issue:
     """The finding that a user's dumps are of other programs than the run's."""
     if not dumps:
@@ -223,5 +228,4 @@ def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> 
     if dumps is not None and not issues and all(_needed(file) == was for file, was in lacking):
         wanted = {module for _, needed in lacking for module in needed.values()}
         issues.append(_unused(dumps, wanted, source))
-    loose = [program for file in files for program in file.programs.values()]
-    return issues + missing_hlo(loose, source)
+    return issues + missing_hlo(sum(len(_unknown(file)) for file in files), source)

@@ -72,9 +72,9 @@ def launched_modules(planes: list[PlaneEvents]) -> dict[int, str]:
     }
 
 
-def missing_hlo(programs: list[Program], source: str) -> list[Issue]:
-    """The finding that stands for programs that are known by their ops' names alone."""
-    count = sum(program.loose for program in programs)
+def missing_hlo(count: int, source: str) -> list[Issue]:
+    """The finding that stands for so many programs that are known by their ops' names alone, or not even
+    by those."""
     if not count:
         return []
     message = (

@@ -306,3 +306,17 @@ def test_an_empty_folder_of_dumps_is_a_finding_and_a_folder_without_any_beside_a
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(XlahouseError, match="gone: no such file or folder"):
         ingest(tmp_path, hlo_dump=str(tmp_path / "gone"))
+
+
+def test_programs_of_which_nothing_but_their_names_is_known_have_no_hlo(tmp_path):
+    """Two ran, and their ops are called by their names alone, which no instruction can be had from."""
+    plane = PlaneBuilder("/device:TPU:0")
+    modules, ops = plane.line("XLA Modules"), plane.line("XLA Ops")
+    for number, start in ((7, 1000), (8, 3000)):
+        plane.event(modules, f"jit_f({number})", start, 1000)
+        plane.event(ops, f"fusion.{number}", start, 500, meta={"program_id": number})
+    path = tmp_path / "h.xplane.pb"
+    path.write_bytes(space(plane.plane))
+    ingest_paths([str(path)], str(tmp_path / "wh"))
+    (issue,) = rows(tmp_path / "wh", "issues").filter(pl.col("code") == "no_hlo").to_dicts()
+    assert issue["count"] == 2
