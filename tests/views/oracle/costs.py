@@ -96,7 +96,7 @@ def module_breakdown(run: Run) -> Iterator[Row]:
             "executions": len(rows),
             "launch_ps": sum(row["duration_ps"] for row in launches) if launches else None,
             **parts,
-            **sums(rows),
+            **(sums(rows) if rows else dict.fromkeys(sums([]))),
         }
 
 

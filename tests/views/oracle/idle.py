@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -219,19 +220,18 @@ def _masked(
     found: Idle, window: Window, stages: int, ideal: float | None
 ) -> tuple[int | None, str | None]:
     """Compute of empty microbatches: the ideal share where a program runs on all stages."""
-    if not found.run.places or ideal is None:
-        return None, None
-    if stages == 1:
-        return 0, None
+    if stages == 1 or not found.run.places:
+        return (0 if found.run.places else None), None
     programs: dict[Any, set[int]] = {}
-    for each in [window, *found.others(window)]:
-        for row in each.launches:
-            programs.setdefault(row["program_id"], set()).add(found.stage(each.device))
+    for row in found.run.rows("launches"):
+        if (row["request"], row["step"]) == window.step:
+            programs.setdefault(row["program_id"], set()).add(found.stage(row["device_id"]))
     own = {next(iter(on)) for on in programs.values() if len(on) == 1}
-    if len(own) == stages:
+    traced = {found.stage(each.device) for each in found.windows if each.step == window.step}
+    if len(own) == len(traced) > 1:
         return 0, None
-    if any(len(on) == stages for on in programs.values()):
-        return round(length(window.split["compute"]) * ideal), "ideal"
+    if ideal is not None and any(len(on) == stages for on in programs.values()):
+        return math.floor(length(window.split["compute"]) * ideal + 0.5), "ideal"
     return None, None
 
 

@@ -21,6 +21,7 @@ def is_square(run: Run) -> bool:
     cores = [row for device, row in run.devices.items() if not run.is_sparse(device)]
     chips = sorted(row["chip_id"] for row in cores if row["chip_id"] is not None)
     plain = all(row["coords"] is None and not row["inferred"] for row in cores)
+    plain = plain and len({row["world"] for row in cores}) == 1
     return len(cores) == 4 and chips == [0, 1, 2, 3] and plain and cores[0]["kind"] in KINDS
 
 

@@ -73,7 +73,12 @@ def _collective(run: Drawn, devices: Devices, program_id: int, op: str) -> Colle
                 run.add("replica_groups", **key, group_index=index, position=position,
                         logical_id=number, device_id=member)  # fmt: skip
     known = frozenset(senders) if kind in PAIRED else None
-    return Collective(op, kind, run.chance(0.4), payload, groups, known, is_grouped)
+    is_async = run.chance(0.4)
+    for world in groups if is_async else ():
+        key = {"world": world, "program_id": program_id}
+        run.add("instructions", **key, op=op, opcode=f"{kind}-start", operands="p")
+        run.add("instructions", **key, op=f"{op}-done", opcode=f"{kind}-done", operands=op)
+    return Collective(op, kind, is_async, payload, groups, known, is_grouped)
 
 
 def _logical(devices: Devices, device: int) -> int:

@@ -11,7 +11,17 @@ from random import Random
 
 import pytest
 
-from tests.views.oracle import costs, idle, links, meetings, requests, sequence, split, traffic
+from tests.views.oracle import (
+    costs,
+    idle,
+    links,
+    meetings,
+    requests,
+    roofline,
+    sequence,
+    split,
+    traffic,
+)
 from tests.views.oracle.busy import add_busy_intervals
 from tests.views.oracle.drawn import Drawn, Row
 from tests.views.oracle.reading import Run
@@ -52,6 +62,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,
+    "roofline_v1": roofline.roofline,
     "mfu_v1": costs.mfu,
     "mbu_v1": costs.mbu,
 }

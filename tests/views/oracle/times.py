@@ -188,21 +188,29 @@ class _Launch:
             "start_ps": at + shift, "arrival_ps": arrival + shift, "dtype": "bf16",
             "is_async": what.is_async, **self.step,
         }  # fmt: skip
+        lost = run.chance(0.04)  # a participant's part may be missing
         if kind == "start":
             length = run.ticks(2)
-            self._op(op, "collective", at, length, is_async=True)
+            if lost:
+                return at + length
+            self._op(op, "collective", at, length, is_async=True, opcode=f"{what.kind}-start")
             self.open[op] = {**row, "issue_ps": length, "meeting": meeting}
             return at + length
         row["duration_ps"] = self._end(meeting, at) - at
-        self._op(op, "collective", at, row["duration_ps"])
-        self._collective(row)
+        if not lost:
+            self._op(op, "collective", at, row["duration_ps"], opcode=what.kind)
+            self._collective(row)
         return at + row["duration_ps"]
 
     def _done(self, what: Collective, at: int) -> int:
+        if what.op not in self.open:
+            return at
         row = self.open.pop(what.op)
         meeting = row.pop("meeting")
         length = self.run.rng.choice((0, 1, 999_999, 10**6, 10**6 + 1, TICK_PS))
-        self._op(what.op + "-done", "collective", at, length, is_async=True)
+        self._op(
+            what.op + "-done", "collective", at, length, is_async=True, opcode=f"{what.kind}-done"
+        )
         shift = self.clock.shift[self.device["device_id"]]
         row |= {"wait_ps": length, "duration_ps": at + length + shift - row["start_ps"]}
         self.clock.ends.setdefault(meeting, at + length)
@@ -216,11 +224,10 @@ class _Launch:
         return max(at, leave + off)
 
     def _collective(self, row: Row) -> None:
-        if not self.run.chance(0.04):  # a participant's part may be lost
-            row = self.run.add("collectives", **self._key(), **row)
-            if row["device_id"] in self.clock.untimed:
-                row["arrival_ps"] = None
-            row["launch_row"] = self.launch
+        row = self.run.add("collectives", **self._key(), **row)
+        if row["device_id"] in self.clock.untimed:
+            row["arrival_ps"] = None
+        row["launch_row"] = self.launch
 
 
 def _number_launches(run: Drawn) -> None:
