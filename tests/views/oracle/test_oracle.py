@@ -20,6 +20,7 @@ from tests.views.oracle import (
     roofline,
     sequence,
     split,
+    summary,
     traffic,
 )
 from tests.views.oracle.busy import add_busy_intervals
@@ -30,7 +31,7 @@ from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
 
 FIRST = int(os.environ.get("XLAHOUSE_ORACLE_SEED", 0))
-RUNS = int(os.environ.get("XLAHOUSE_ORACLE_RUNS", 40))  # all in one warehouse: runs may not mix
+RUNS = int(os.environ.get("XLAHOUSE_ORACLE_RUNS", 32))  # all in one warehouse: runs may not mix
 CONTRACT = json.loads((Path(__file__).parents[1] / "contract.json").read_text())
 VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "collective_axis_v1": traffic.collective_axis,
@@ -65,6 +66,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "roofline_v1": roofline.roofline,
     "mfu_v1": costs.mfu,
     "mbu_v1": costs.mbu,
+    "run_summary_v1": summary.run_summary,
 }
 # Running sums over transfers of gigabytes lose bytes' last digits.
 LEEWAY = {"traffic_timeline_v1": 1e-3}

@@ -7,10 +7,8 @@ from typing import Any
 
 from tests.views.oracle.devices import Devices, draw_devices
 from tests.views.oracle.drawn import TICK_PS, Collective, Drawn, Program, Row
+from tests.views.oracle.outside import NO_STEP, Step, add_host_events, add_outside
 from tests.views.oracle.programs import draw_programs
-
-Step = dict[str, Any]  # phase, request, step
-NO_STEP: Step = {"phase": None, "request": None, "step": None}
 
 
 @dataclass
@@ -38,8 +36,8 @@ def draw_run(run: Drawn) -> Drawn:
         clock.free += run.long_gap() if run.chance(0.8) else -run.ticks(10)
         _draw_step(run, devices, programs, clock, step)
     _number_launches(run)
-    _outside(run, devices, clock)
-    _host_events(run, clock)
+    add_outside(run, devices, clock.free)
+    add_host_events(run, clock.free)
     return run
 
 
@@ -239,21 +237,3 @@ def _number_launches(run: Drawn) -> None:
     for table in ("ops", "collectives"):
         for row in run.tables.get(table, []):
             row["launch"] = row.pop("launch_row")["launch"]
-
-
-def _outside(run: Drawn, devices: Devices, clock: Clock) -> None:
-    """Ops outside every launch, those of SparseCores among them."""
-    others = [row["device_id"] for row in devices.traced if run.chance(0.3)]
-    others += [row["device_id"] for row in run.tables["devices"] if row["core"] == "sparsecore"]
-    for device in others:
-        duration = run.ticks(20)
-        run.add("ops", device_id=device, op="fusion.5", category="compute", line="XLA Ops",
-                start_ps=run.rng.randint(0, max(clock.free, 1)), duration_ps=duration,
-                self_ps=duration, flops=3.0, is_async=False, **NO_STEP)  # fmt: skip
-
-
-def _host_events(run: Drawn, clock: Clock) -> None:
-    for _ in range(run.rng.choice((0, 0, 1, 3))):
-        run.add("host_events", host=run.rng.choice(("a", "b")), thread="t",
-                name=run.rng.choice(("backend_compile", "XlaCompile", "x::Compile", "sleep")),
-                start_ps=run.rng.randint(0, max(clock.free, 1)), duration_ps=run.ticks(40))  # fmt: skip
