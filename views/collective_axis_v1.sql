@@ -5,7 +5,7 @@
 -- else the axis is mixed; one unclassified group makes the whole instruction unclassified.
 -- A collective-permute has one axis, the union over all its pairs of different devices, and its
 -- groups of one (devices that send to themselves) share it, but are not partial: nothing of theirs
--- could reach further. group_axis is the group's own.
+-- could reach further. group_axis is the group's own; of a permute it is the instruction's.
 with permutes as (
     select
         run_id, world, program_id, op,
@@ -135,7 +135,7 @@ select
     cast(j.group_size as bigint) as group_size,
     -- axis of the instruction: mesh axes joined by +, or none, mixed or unclassified
     a.axis,
-    -- axis of this group alone: mesh axes joined by +, or none or unclassified
+    -- axis of this group alone, of a permute's that of all: mesh axes joined by +, or none or unclassified
     j.group_axis,
     -- the group is smaller than the product of its own axes; NULL where unclassified
     case
