@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run
 
 # FLOP/s, HBM bytes/s, ICI bytes/s of a link one way, devices a chip.
@@ -49,3 +51,15 @@ def peaks(run: Run, device: int) -> Peaks:
         hbm / shared if hbm else row["peak_hbm_bytes_per_s"],
         ici or row["peak_ici_bytes_per_s"],
     )
+
+
+def hardware_peaks(run: Run) -> Iterator[Row]:
+    """The peaks of every device."""
+    for device in run.devices:
+        found = peaks(run, device)
+        yield {
+            "device_id": device,
+            "peak_flops_per_s": found.flops,
+            "peak_hbm_bytes_per_s": found.hbm,
+            "peak_ici_bytes_per_s": found.ici,
+        }

@@ -16,6 +16,7 @@ from tests.views.oracle import (
     idle,
     links,
     meetings,
+    peaks,
     requests,
     roofline,
     sequence,
@@ -34,6 +35,8 @@ FIRST = int(os.environ.get("XLAHOUSE_ORACLE_SEED", 0))
 RUNS = int(os.environ.get("XLAHOUSE_ORACLE_RUNS", 32))  # all in one warehouse: runs may not mix
 CONTRACT = json.loads((Path(__file__).parents[1] / "contract.json").read_text())
 VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
+    "run_mesh_v1": traffic.run_mesh,
+    "hardware_peaks_v1": peaks.hardware_peaks,
     "collective_axis_v1": traffic.collective_axis,
     "traffic_volume_v1": traffic.traffic_volume,
     "collective_latency_summary_v1": traffic.collective_latency_summary,

@@ -11,6 +11,14 @@ from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, grouped, rank, ratio, total
 
 
+def run_mesh(run: Run) -> Iterator[Row]:
+    """The place of each device along each axis."""
+    for device, place in run.places.items():
+        for index, (axis, size) in enumerate(run.axes):
+            coordinate = {"device_id": device, "coordinate": place[axis]}
+            yield {"axis_index": index, "axis": axis, "size": size, **coordinate}
+
+
 def collective_axis(run: Run) -> Iterator[Row]:
     """Of each group its axis, and whether it is smaller than the product of its axes."""
     sizes = dict(run.axes)
