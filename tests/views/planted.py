@@ -77,6 +77,7 @@ HARMLESS: dict[str, dict[str, str]] = {
         "windows: rows without": "an axis is joined by number, and NULL joins nothing",
     },
     "ccl_legacy_v1": {
+        "intervals: join without": "an interval more often, or without a step, changes no share",
         "chosen: rows without": "an event more is looked at, and adds nothing",
         "halves: rows without copy_half": "what is no half has no number, and is beside none",
         "working: rows without duration_ps": "an op of no length adds nothing",
@@ -189,6 +190,7 @@ HARMLESS: dict[str, dict[str, str]] = {
     "scaling_v1": {
         "workloads: rows without NOT r.model": "models are joined by name, and NULL joins nothing",
         "known_axes: rows without": "a size of 1 alone is left out",
+        "wide: join without": "a size of 1 alone is left out",
         "pipelines: rows without": "a size of 1 alone is left out",
         "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out",
         "known_axes: GTE": "sizes of 1 alone are left out",
