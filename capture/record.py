@@ -60,8 +60,15 @@ class Counts:
 
 
 def counts() -> Counts:
-    """Read the counters; one that does not exist yet has counted nothing."""
+    """Read the counters; one that does not exist yet has counted nothing.
+
+    A launch counts once it is over, on a thread of the runtime, which may be after its results are there: all
+    that is under way is waited for, lest the last launch before a count belongs to the next one.
+    """
+    import torch_xla.core.xla_model as xm
     import torch_xla.debug.metrics as met
+
+    xm.wait_device_ops()
 
     def samples(metric: str) -> int:
         data = met.metric_data(metric)

@@ -192,6 +192,7 @@ HARMLESS: dict[str, dict[str, str]] = {
         "known_axes: rows without": "a size of 1 alone is left out",
         "wide: join without": "a size of 1 alone is left out",
         "pipelines: rows without": "a size of 1 alone is left out",
+        "pipelines: GTE for size": "a size of 1 alone is left out",
         "placed: join without k.": "an axis that a workload lacks has size 1 alone, which is left out",
         "known_axes: GTE": "sizes of 1 alone are left out",
         "placed: no w.": "a run has one model and one workload",
