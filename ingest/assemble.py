@@ -87,7 +87,8 @@ def assemble(
     for world in split:
         first = world.number == 0
         planes = _planes_on_one_clock(world, epoch, issues)
-        shared = _shared(world, planes, source, schedule if first else NO_PIPELINE)
+        marked = markers_by_process(world, planes)
+        shared = _shared(world, planes, marked, source, schedule if first else NO_PIPELINE)
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
         launches += _count(shared.launches)
@@ -105,7 +106,7 @@ def assemble(
             )
         )
         issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
-        issues += marker_issues(markers_by_process(world, planes)[0], source)
+        issues += marker_issues(marked[0], source)
         devices_named += max(logical_ids, default=-1) + 1
     return Run(
         source=source,
@@ -179,12 +180,17 @@ def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _shared(world: World, planes: list[PlaneEvents], source: str, schedule: Schedule) -> WorldParts:
-    """Launches in their steps, and what the programs say."""
+def _shared(
+    world: World,
+    planes: list[PlaneEvents],
+    marked: tuple[pl.DataFrame, pl.DataFrame],
+    source: str,
+    schedule: Schedule,
+) -> WorldParts:
+    """Launches in their steps, and what the programs say. marked: as markers_by_process gives them."""
     programs = join_programs(world.files)
     devices = [device for plane in planes for device in plane.devices]
-    markers, hosts = markers_by_process(world, planes)
-    launches = finish_launches(_taken_launches(world, planes), markers, hosts)
+    launches = finish_launches(_taken_launches(world, planes), *marked)
     return WorldParts(
         planes=planes,
         launches=frames.by_start(launches).rechunk(),

@@ -94,8 +94,9 @@ class Transfer:
     @property
     def bytes_here(self) -> int | None:
         """Payload on this rank where ranks differ, which the instruction cannot tell; else None."""
-        known = self._uneven and self._payload is not None and self.dtype is not None
-        return self._payload * _BYTES[self.dtype] if known else None  # type: ignore[operator,index]
+        if not self._uneven or self._payload is None or self.dtype is None:
+            return None
+        return self._payload * _BYTES[self.dtype]
 
     @cached_property
     def _uneven(self) -> bool:

@@ -56,10 +56,10 @@ def program_conflicts(worlds: list[World], source: str) -> list[Issue]:
         worlds: those of the run, as split_worlds gives them.
         source: the run, for the issue.
     """
-    count = 0
-    for world in worlds[1:]:
-        numbers = set(_numbers(world.files))
-        count += any(not numbers & set(_numbers(other.files)) for other in worlds[: world.number])
+    numbers = [set(_numbers(world.files)) for world in worlds]
+    count = sum(
+        any(own.isdisjoint(other) for other in numbers[:place]) for place, own in enumerate(numbers)
+    )
     if not count:
         return []
     message = (
@@ -76,7 +76,9 @@ def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
         worlds: those of the run, as split_worlds gives them.
         source: the run, for the issue.
     """
-    again = [file for world in worlds[1:] for file in world.files if _shares(file, worlds[0])]
+    first = {number for world in worlds[:1] for number in _numbers(world.files)}
+    later = [file for world in worlds[1:] for file in world.files]
+    again = [file for file in later if not first.isdisjoint(_numbers((file,)))]
     if not again:
         return []
     ranked = [file for file in again if file.rank_of is not None]
@@ -93,11 +95,6 @@ def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
     )
     severity = "warning" if ranked else "info"
     return [Issue(severity, "devices_repeated", message, source, len(again))]
-
-
-def _shares(file: FileEvents, world: World) -> bool:
-    """Whether a file has a device of the number of one in a world."""
-    return not set(_numbers((file,))).isdisjoint(_numbers(world.files))
 
 
 def _ranks(files: list[FileEvents]) -> str:

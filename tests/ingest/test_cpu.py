@@ -87,6 +87,33 @@ def launch(host, at, numbers, runs, ready=True):
         host.region(thread, start, start + 40, closure)
 
 
+def run_on_two(host, first=None, second=None):
+    """An execution whose first place runs at 151, whose second one at 161."""
+    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
+    host.op("pool-c", "dot", 151, 5, 10, **first or {})
+    host.event("pool-c", WAIT, 157, 20)
+    host.op("pool-a", "dot", 161, 5, 20, **second or {})
+    host.event("pool-a", WAIT, 167, 20)
+
+
+def seen_in_part(host, announced, helper):
+    """An execution of which one helper alone is in the trace, whose op runs at 341.
+
+    announced: time and number of each closure that its Execute announces. helper: the number of that one.
+    """
+    host.record("python", 300, 21)
+    host.region("dispatch", 310, 390, 21)
+    host.event("dispatch", "PjRtCpuExecutable::Execute", 320, 60)
+    for at, number in announced:
+        host.record("dispatch", at, number)
+    host.region("pool-b", 330, 338, helper)
+    host.event("pool-b", "PjRtCpuExecutable::ExecuteHelper", 331, 6)
+    host.record("pool-b", 332, 24)
+    host.region("pool-d", 340, 380, 24)
+    host.op("pool-d", "dot", 341, 5, 40)
+    host.event("pool-d", WAIT, 347, 20)
+
+
 def placed(plane):
     return sorted(
         plane.ops.select("device_id", "launch_key", "op", "start_ps", "duration_ps").rows()
@@ -95,11 +122,7 @@ def placed(plane):
 
 def test_ops_follow_the_closures_of_their_device():
     host = Host()
-    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
-    host.op("pool-c", "dot", 151, 5, 10)
-    host.event("pool-c", WAIT, 157, 20)
-    host.op("pool-a", "dot", 161, 5, 20)
-    host.event("pool-a", WAIT, 167, 20)
+    run_on_two(host)
     # device 0 goes on in a closure of a closure, on a thread that device 1 used before
     host.record("pool-c", 156, 6)
     host.region("pool-b", 170, 180, 6)
@@ -271,24 +294,9 @@ def test_a_device_keeps_its_number_where_the_helper_of_another_is_missing(others
     """Of the second execution the helper of device 0 is not in the trace. Where an Execute announces
     something else besides, which of its closures are helpers cannot be told, and those seen count."""
     host = Host()
-    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
-    host.op("pool-c", "dot", 151, 5, 10)
-    host.event("pool-c", WAIT, 157, 20)
-    host.op("pool-a", "dot", 161, 5, 20)
-    host.event("pool-a", WAIT, 167, 20)
-    host.record("python", 300, 21)
-    host.region("dispatch", 310, 390, 21)
-    host.event("dispatch", "PjRtCpuExecutable::Execute", 320, 60)
-    for number in range(others):
-        host.record("dispatch", 320, 30 + number)
-    host.record("dispatch", 321, 22)  # device 0
-    host.record("dispatch", 322, 23)  # device 1
-    host.region("pool-b", 330, 338, 23)
-    host.event("pool-b", "PjRtCpuExecutable::ExecuteHelper", 331, 6)
-    host.record("pool-b", 332, 24)
-    host.region("pool-d", 340, 380, 24)
-    host.op("pool-d", "dot", 341, 5, 30)
-    host.event("pool-d", WAIT, 347, 20)
+    run_on_two(host)
+    of_others = [(320, 30 + number) for number in range(others)]
+    seen_in_part(host, [*of_others, (321, 22), (322, 23)], 23)  # devices 0 and 1
     found = host.read().ops.filter(pl.col("start_ps") == 341_000)
     assert found["device_id"].to_list() == [device]
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
-from tests.ingest.test_cpu import WAIT, Host, launch
+from tests.ingest.test_cpu import WAIT, Host, launch, run_on_two, seen_in_part
 from tests.ingest.traces import rows, write
 from xlahouse.ingest.cpu_devices import _assigned
 from xlahouse.ingest.hlo import parse_program
@@ -38,19 +38,15 @@ def codes(wh):
     return dict(rows(wh, "issues").group_by("code").agg(pl.col("count").sum()).rows())
 
 
-def run_on_two(host, first=None, second=None):
+def run_twice_on_the_first(host, first=None, second=None):
     """An execution whose first place runs at 151 and 170, whose second one at 161."""
-    launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])
-    host.op("pool-c", "dot", 151, 5, 10, **first or {})
-    host.event("pool-c", WAIT, 157, 20)
+    run_on_two(host, first, second)
     host.op("pool-c", "add", 170, 5, 11)
-    host.op("pool-a", "dot", 161, 5, 20, **second or {})
-    host.event("pool-a", WAIT, 167, 20)
     return host
 
 
 def test_ops_that_do_not_say_their_device_are_of_the_one_that_others_at_their_place_say(tmp_path):
-    host = run_on_two(Host(), {"device_ordinal": 3}, {"device_ordinal": 1})
+    host = run_twice_on_the_first(Host(), {"device_ordinal": 3}, {"device_ordinal": 1})
     wh = ingested(tmp_path, host)
     assert placed(wh) == [(1, "dot", 161_000), (3, "add", 170_000), (3, "dot", 151_000)]
     launches = rows(wh, "launches").select("device_id", "start_ps", "duration_ps").sort("device_id")
@@ -82,7 +78,7 @@ def test_ops_that_say_their_device_need_no_execution(tmp_path):
     ],
 )
 def test_a_program_runs_where_its_assignment_says(tmp_path, devices, first, second):
-    wh = ingested(tmp_path, run_on_two(Host()), devices)
+    wh = ingested(tmp_path, run_twice_on_the_first(Host()), devices)
     assert ("device_number_assumed" in codes(wh)) is (len(devices) > 2)
     assert placed(wh) == sorted(
         [(first, "dot", 151_000), (first, "add", 170_000), (second, "dot", 161_000)]
@@ -90,7 +86,7 @@ def test_a_program_runs_where_its_assignment_says(tmp_path, devices, first, seco
 
 
 def test_what_an_event_says_wins_over_the_assignment(tmp_path):
-    wh = ingested(tmp_path, run_on_two(Host(), {"device_ordinal": 6}), [[2], [3]])
+    wh = ingested(tmp_path, run_twice_on_the_first(Host(), {"device_ordinal": 6}), [[2], [3]])
     assert placed(wh) == [(3, "dot", 161_000), (6, "add", 170_000), (6, "dot", 151_000)]
 
 
@@ -101,7 +97,7 @@ def test_places_count_replica_after_replica():
 
 
 def test_a_place_that_seems_to_be_two_devices_is_a_finding(tmp_path):
-    host = run_on_two(Host(), {"device_ordinal": 1})
+    host = run_twice_on_the_first(Host(), {"device_ordinal": 1})
     host.op("pool-c", "mul", 180, 5, 12, device_ordinal=0)
     wh = ingested(tmp_path, host)
     (issue,) = rows(wh, "issues").filter(pl.col("code") == "device_conflict").to_dicts()
@@ -109,7 +105,7 @@ def test_a_place_that_seems_to_be_two_devices_is_a_finding(tmp_path):
 
 
 def test_a_meeting_of_the_devices_that_a_program_is_assigned_to_is_none_of_others(tmp_path):
-    host = run_on_two(Host())
+    host = run_twice_on_the_first(Host())
     for thread, at in (("pool-c", 172), ("pool-a", 168)):
         host.event(thread, "Rendezvous", at, 2, name="x global_devices=[2,3] op_id=1", id=1)
     assert "device_conflict" not in codes(ingested(tmp_path, host, [[2], [3]]))
@@ -118,17 +114,8 @@ def test_a_meeting_of_the_devices_that_a_program_is_assigned_to_is_none_of_other
 
 def test_an_execution_of_which_a_part_is_seen_is_numbered_as_its_program_is(tmp_path):
     """Of the second execution the helper of its first place alone is in the trace."""
-    host = run_on_two(Host())
-    host.record("python", 300, 21)
-    host.region("dispatch", 310, 390, 21)
-    host.event("dispatch", "PjRtCpuExecutable::Execute", 320, 60)
-    host.record("dispatch", 321, 22)
-    host.region("pool-b", 330, 338, 22)
-    host.event("pool-b", "PjRtCpuExecutable::ExecuteHelper", 331, 6)
-    host.record("pool-b", 332, 23)
-    host.region("pool-d", 340, 380, 23)
-    host.op("pool-d", "dot", 341, 5, 40)
-    host.event("pool-d", WAIT, 347, 20)
+    host = run_twice_on_the_first(Host())
+    seen_in_part(host, [(321, 22)], 22)
     assert (2, "dot", 341_000) in placed(ingested(tmp_path, host, [[2], [3]]))
 
 
