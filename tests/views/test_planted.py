@@ -8,7 +8,8 @@ import pytest
 from sqlglot import exp
 
 from tests.views.given_expect import cases
-from tests.views.planted import HARMLESS, Bench, faults
+from tests.views.harmless import HARMLESS
+from tests.views.planted import Bench, faults
 from xlahouse.sql.library import View, parse_view, shipped
 
 VIEWS = list(shipped().views.values())
