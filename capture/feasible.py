@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import ManifestError
-from xlahouse.capture.families import FAMILIES, Family
-from xlahouse.capture.placing import Stages
-from xlahouse.capture.presets import find_preset
-from xlahouse.capture.sharding import AXES, BATCH_AXES
+from xlahouse.capture.models.families import FAMILIES, Family
+from xlahouse.capture.models.placing import Stages
+from xlahouse.capture.models.presets import find_preset
+from xlahouse.capture.models.sharding import AXES, BATCH_AXES
 
 if TYPE_CHECKING:
     from xlahouse.capture.plan import Experiment

@@ -11,13 +11,13 @@ import msgspec
 import yaml
 
 from xlahouse.capture.errors import CaptureError, ManifestError
-from xlahouse.capture.families import FAMILIES
 from xlahouse.capture.feasible import check_feasible, stages_of
 from xlahouse.capture.manifest import MeshAxis
-from xlahouse.capture.placing import Stages
+from xlahouse.capture.models.families import FAMILIES
+from xlahouse.capture.models.placing import Stages
+from xlahouse.capture.models.presets import find_preset, model_config
 from xlahouse.capture.plan_forms import expand, parallelism_label
-from xlahouse.capture.presets import find_preset, model_config
-from xlahouse.capture.tpu_types import parse_slice
+from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.yaml_lines import line_of
 
 # Module paths that become scopes of the profile; `*` stands for one segment of a path.
@@ -41,7 +41,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model: a preset of capture/presets.yaml, and the sizes that differ from it.
+    """A model: a preset of capture/models/presets.yaml, and the sizes that differ from it.
 
     `weights` is a folder with safetensors or a name on the hub; without it they are drawn from the
     experiment's seed.

@@ -10,62 +10,16 @@ from dataclasses import dataclass, replace
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from xlahouse.capture.errors import ManifestError, TraceFormatError, XlahouseError
+from xlahouse.capture.errors import ManifestError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
 from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
-from xlahouse.ingest.chrome_files import (
-    JSON,
-    SNIFFED,
-    host_of,
-    is_chrome,
-    is_copy,
-    named_trace,
-)
-from xlahouse.ingest.files import open_fs
+from xlahouse.ingest.chrome.files import JSON, SNIFFED, host_of, is_chrome, is_copy, named_trace
+from xlahouse.ingest.events.files import open_fs
+from xlahouse.ingest.events.run_files import RunFiles, SourceFile
 from xlahouse.ingest.formats import XPLANE, XPLANES, xplane_stem
 from xlahouse.ingest.other_containers import not_read, other_container, refuse_others
 
 _CHUNK = 1 << 22
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """The files of one run, and its manifest's place where it has one.
-
-    spares: Chrome traces that say less of what an xplane says, by the xplane's path: read where that
-    cannot be. replaced: such xplanes, by path, and why they could not be. card_path: the workload card
-    beside it; card_problem: why there is none. others: traces in its folders that are of kinds that are not
-    read, by path, and what they are.
-    """
-
-    name: str
-    paths: tuple[str, ...]
-    manifest_path: str | None = None
-    spares: tuple[tuple[str, str], ...] = ()
-    replaced: tuple[tuple[str, str], ...] = ()
-    card_path: str | None = None
-    card_problem: str = ""
-    others: tuple[tuple[str, str], ...] = ()
-
-    def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
-        """The run with spares for files that were refused; None where there is no spare for any."""
-        spares = dict(self.spares)
-        reasons = {error.path: error.reason for error in refused if error.path in spares}
-        if not reasons:
-            return None
-        paths = tuple(spares[path] if path in reasons else path for path in self.paths)
-        return replace(
-            self, paths=paths, spares=(), replaced=(*self.replaced, *sorted(reasons.items()))
-        )
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file's identity."""
-
-    path: str
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -249,7 +203,7 @@ def read_manifest(run: RunFiles) -> tuple[Manifest | None, bytes]:
         raise ManifestError(f"{run.manifest_path}: not text: {error}") from error
 
 
-def identify(paths: Iterable[str]) -> list[Source]:
+def identify(paths: Iterable[str]) -> list[SourceFile]:
     """Size and SHA-256 of each file."""
     sources = []
     for path in paths:
@@ -258,11 +212,11 @@ def identify(paths: Iterable[str]) -> list[Source]:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
                 size += len(chunk)
-        sources.append(Source(path, size, digest.hexdigest()))
+        sources.append(SourceFile(path, size, digest.hexdigest()))
     return sources
 
 
-def run_id_of(sources: list[Source], manifest: bytes) -> str:
+def run_id_of(sources: list[SourceFile], manifest: bytes) -> str:
     """12 hex digits that stand for the contents of the run, wherever its files lie."""
     digest = hashlib.sha256(manifest)
     for sha256 in sorted(source.sha256 for source in sources):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from xlahouse.capture.errors import TraceFormatError
-from xlahouse.ingest.chrome_files import JSON, SNIFFED, is_chrome
-from xlahouse.ingest.misread import what_it_is
-from xlahouse.ingest.read import FileEvents, read_xplane
-from xlahouse.ingest.trace_bytes import TraceBytes
+from xlahouse.ingest.chrome.files import JSON, SNIFFED, is_chrome
+from xlahouse.ingest.events.misread import what_it_is
+from xlahouse.ingest.events.trace_bytes import TraceBytes
+from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.xplane.read import read_xplane
 
 XPLANE = ".xplane.pb"
 XPLANES = (XPLANE, f"{XPLANE}.gz", f"{XPLANE}.zst")
@@ -33,7 +34,9 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     is_json = is_chrome_file(path, raw[:SNIFFED])
     try:
         if is_json:
-            from xlahouse.ingest.chrome import read_chrome  # xplanes need not wait for it to load
+            from xlahouse.ingest.chrome.read import (
+                read_chrome,  # xplanes need not wait for it to load
+            )
 
             return read_chrome(bytes(raw), path)
         return read_xplane(raw, path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from xlahouse.ingest.discover import RunFiles
+from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options
 from xlahouse.ingest.run import Each, ingest_one
 

@@ -12,16 +12,13 @@ from msgspec.structs import replace
 
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
-from xlahouse.ingest import hlo_dumps
-from xlahouse.ingest.assemble import Run, assemble
-from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
-from xlahouse.ingest.cores import usable_cores
-from xlahouse.ingest.discover import RunFiles, Source, identify, read_manifest, run_id_of
+from xlahouse.ingest.discover import identify, read_manifest, run_id_of
+from xlahouse.ingest.events.cores import usable_cores
+from xlahouse.ingest.events.run_files import RunFiles, SourceFile
+from xlahouse.ingest.events.trace_bytes import trace_bytes
 from xlahouse.ingest.formats import XPLANE, read_trace
-from xlahouse.ingest.hlo_dumps import Dump
-from xlahouse.ingest.pipeline import schedule_of
-from xlahouse.ingest.read import FileEvents
-from xlahouse.ingest.rows import issue_rows
+from xlahouse.ingest.hlo.dumps import Dump, complete, fingerprint_of, list_dumps
+from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.run_findings import (
     card_problem,
     distinct,
@@ -32,12 +29,15 @@ from xlahouse.ingest.run_findings import (
     refusals,
     replacements,
 )
-from xlahouse.ingest.run_row import run_row
-from xlahouse.ingest.run_tables import write_tables
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
-from xlahouse.ingest.settings import check_mesh, read_settings, write_settings
-from xlahouse.ingest.store import Store
-from xlahouse.ingest.trace_bytes import trace_bytes
+from xlahouse.ingest.store.settings import check_mesh, read_settings, write_settings
+from xlahouse.ingest.store.store import Store
+from xlahouse.ingest.tables.assemble import Run, assemble
+from xlahouse.ingest.tables.card import FoundCard, fill, read_beside, read_given
+from xlahouse.ingest.tables.pipeline import schedule_of
+from xlahouse.ingest.tables.rows import issue_rows
+from xlahouse.ingest.tables.run_row import run_row
+from xlahouse.ingest.tables.run_tables import write_tables
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     known = store.run_row(run_id)
     own_name = manifest.name if manifest else run.name
     name = options.name or (known["name"] if known else own_name)
-    dumps = hlo_dumps.list_dumps(options.hlo_dump) if options.hlo_dump is not None else None
+    dumps = list_dumps(options.hlo_dump) if options.hlo_dump is not None else None
     card = _card(run, options)
     shaping = _shaping(dumps, card)
     if known is not None and _is_current(store, known) and _shaped_so(known, shaping):
@@ -97,7 +97,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         return ingest_run(with_spares, root, options)
     if not files:
         raise refused[0]
-    from_dumps = hlo_dumps.complete(files, dumps, run.name)
+    from_dumps = complete(files, dumps, run.name)
     named, coords = (manifest.mesh_device_ids, manifest.device_coords) if manifest else ([], [])
     built = assemble(files, run.name, named, schedule_of(manifest), coords)
     _check_options(options, _programmed(built))
@@ -157,7 +157,7 @@ def _card(run: RunFiles, options: Options) -> FoundCard | None:
 
 def _shaping(dumps: list[Dump] | None, card: FoundCard | None) -> dict[str, str]:
     """The options that shape a run's tables: a run is written anew when they change."""
-    shaping = {} if dumps is None else {"hlo_dump": hlo_dumps.fingerprint_of(dumps)}
+    shaping = {} if dumps is None else {"hlo_dump": fingerprint_of(dumps)}
     return shaping if card is None else shaping | {"card": card.sha256}
 
 
@@ -172,7 +172,7 @@ def _is_current(store: Store, known: dict[str, Any]) -> bool:
     return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
 
 
-def _read_files(sources: list[Source]) -> tuple[list[FileEvents], list[TraceFormatError]]:
+def _read_files(sources: list[SourceFile]) -> tuple[list[FileEvents], list[TraceFormatError]]:
     """(files that could be read, errors of the others)."""
     files: list[FileEvents] = []
     refused: list[TraceFormatError] = []

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
-from xlahouse.ingest.card import read_given
-from xlahouse.ingest.cores import usable_cores
-from xlahouse.ingest.discover import RunFiles, find_runs
-from xlahouse.ingest.files import reaching
+from xlahouse.ingest.discover import find_runs
+from xlahouse.ingest.events.cores import usable_cores
+from xlahouse.ingest.events.files import reaching
+from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
-from xlahouse.ingest.run_index import write_index
-from xlahouse.ingest.store import Store
+from xlahouse.ingest.store.run_index import write_index
+from xlahouse.ingest.store.store import Store
+from xlahouse.ingest.tables.card import read_given
 
 OnEvent = Callable[[str], None]
 # Ingests runs into a warehouse with options and workers, and gives what became of each, in order.

@@ -7,8 +7,8 @@ from typing import Any
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.capture.manifest import Manifest
-from xlahouse.ingest.discover import RunFiles, Source
-from xlahouse.ingest.frames import Issue
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.run_files import RunFiles, SourceFile
 
 
 def card_problem(run: RunFiles) -> list[Issue]:
@@ -74,9 +74,9 @@ def missing_hosts(manifest: Manifest | None, found: list[str], source: str) -> l
     return [Issue("warning", "hosts_missing", message, source, expected - len(found))]
 
 
-def distinct(sources: list[Source]) -> tuple[list[Source], list[Issue]]:
+def distinct(sources: list[SourceFile]) -> tuple[list[SourceFile], list[Issue]]:
     """(the files without those that have the bytes of one before them; the findings about these)."""
-    first: dict[str, Source] = {}
+    first: dict[str, SourceFile] = {}
     copies = []
     for source in sources:
         known = first.setdefault(source.sha256 if source.bytes else source.path, source)

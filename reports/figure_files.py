@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.reports.charts.panel import Drawn, Panel, Source, fill
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import OwnPage
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
-from xlahouse.reports.panel import Drawn, Panel, Source, fill
 from xlahouse.reports.site import check_pages, page_file, read_runs
 
 FORMATS = ("png", "svg", "pdf")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from xlahouse.reports.facts import RunFacts
-from xlahouse.reports.latency import why_no_tpot, why_no_ttft
-from xlahouse.reports.units import (
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.units import (
     SPACE,
     plural,
     show_bytes,
@@ -18,6 +17,7 @@ from xlahouse.reports.units import (
     show_ratio,
     show_s,
 )
+from xlahouse.reports.panels.efficiency.latency import why_no_tpot, why_no_ttft
 
 # The values that `Warehouse.metrics` gives too.
 SUMMARY_SQL = """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlahouse.reports.facts import RunFacts
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.panel import Section
+from xlahouse.reports.charts.units import NOT_KNOWN, plural
 from xlahouse.reports.headline import HEADLINE_SQL, Card
 from xlahouse.reports.page import render_page
-from xlahouse.reports.panel import Section
 from xlahouse.reports.setup_facts import devices_text, size_text
 from xlahouse.reports.site_page import RUNS_PARAMS, Link, common, virtual_runs
-from xlahouse.reports.units import NOT_KNOWN, plural
 
 
 @dataclass(frozen=True)

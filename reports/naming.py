@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.facts import RunFacts
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-def file_stems(names: Mapping[str, str | None]) -> dict[str, str]:
-    """run_id -> the start of its files' names: the run's name, with the start of its id where names clash.
-
-    Args:
-        names: run_id -> name, of all runs whose files lie together.
-    """
-    slugs = {
-        run_id: _UNSAFE.sub("-", name or "").strip("-.")[:80] for run_id, name in names.items()
-    }
-    folded = [slug.lower() for slug in slugs.values()]  # some file systems ignore case
-    return {
-        run_id: slug if slug and folded.count(slug.lower()) == 1 else _with_id(slug, run_id)
-        for run_id, slug in slugs.items()
-    }
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.sql.file_stems import file_stems
 
 
 def page_stems(runs: Sequence[RunFacts]) -> dict[str, str]:
@@ -53,7 +35,3 @@ def _choose(known: Sequence[RunFacts], text: str) -> str:
         raise ReportError(f"run {text!r} fits {len(found)} runs: {', '.join(found)}; give one id")
     names = ", ".join(facts.name for facts in known) or "none"
     raise ReportError(f"no run {text!r} in the warehouse; it holds: {names}")
-
-
-def _with_id(slug: str, run_id: str) -> str:
-    return "-".join(part for part in (slug, _UNSAFE.sub("-", run_id)[:12]) if part)

@@ -15,10 +15,10 @@ import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.theme import CONFIG, MAX_MARKS
+from xlahouse.reports.charts.units import plural, show_any
 from xlahouse.reports.pages import PAGES
-from xlahouse.reports.panel import Column, Figure, Panel
-from xlahouse.reports.theme import CONFIG, MAX_MARKS
-from xlahouse.reports.units import plural, show_any
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _PARAMETER = re.compile(r"\$(run|runs)\b")

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlahouse.reports import (
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.panel import Panel
+from xlahouse.reports.panels import quality
+from xlahouse.reports.panels.communication import (
     bandwidth,
-    bubbles,
-    bursts,
-    clocks,
-    comparison,
-    comparison_why,
     durations,
     expectation,
-    gaps,
-    idle_gaps,
-    latency,
-    launches,
-    layers,
     links,
     matrix,
+    volume,
+)
+from xlahouse.reports.panels.efficiency import (
+    latency,
+    layers,
     op_time,
-    overview,
     padding,
     peak_use,
-    pipeline,
-    quality,
-    reconfiguration,
     roofline,
-    scaling,
     steps,
-    stragglers,
-    study,
-    time_split,
-    timeline,
     tokens,
+)
+from xlahouse.reports.panels.intervals import (
+    bursts,
+    gaps,
+    reconfiguration,
     traffic_time,
-    volume,
-    waits,
     window_spread,
     windows,
 )
-from xlahouse.reports.facts import RunFacts
-from xlahouse.reports.panel import Panel
+from xlahouse.reports.panels.runs import comparison, comparison_why, overview, scaling, study
+from xlahouse.reports.panels.scheduling import clocks, launches
+from xlahouse.reports.panels.time import (
+    bubbles,
+    idle_gaps,
+    pipeline,
+    stragglers,
+    time_split,
+    timeline,
+    waits,
+)
 
 OVERVIEW, INDEX = "overview", "index"
 # Pages of a run.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlahouse.reports.facts import VIRTUAL, RunFacts
+from xlahouse.reports.charts.facts import VIRTUAL, RunFacts
+from xlahouse.reports.charts.panel import Section
+from xlahouse.reports.charts.units import NOT_KNOWN
 from xlahouse.reports.headline import HEADLINE_SQL, Card
 from xlahouse.reports.page import render_page
-from xlahouse.reports.panel import Section
 from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
 from xlahouse.reports.site_page import Banner, Link, common
-from xlahouse.reports.units import NOT_KNOWN
 
 _WHY_VIRTUAL = (
     "Programs, collectives, groups, payloads and their order are those of the run; how long things "

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from xlahouse.reports.facts import RunFacts
-from xlahouse.reports.units import NOT_KNOWN, plural, show_ps
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.units import NOT_KNOWN, plural, show_ps
 
 
 def setup_rows(facts: RunFacts) -> list[tuple[str, str]]:

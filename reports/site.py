@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.facts import FACTS_SQL, RunFacts, read_facts
+from xlahouse.reports.charts.facts import FACTS_SQL, RunFacts, read_facts
+from xlahouse.reports.charts.panel import F, Panel, Section, Source, fill
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, Card, headline_cards
 from xlahouse.reports.index_page import index_html
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import choose_runs, page_stems
 from xlahouse.reports.own_page import OwnPage
 from xlahouse.reports.pages import INDEX, OVERVIEW, PAGES, RUN_PAGES, SITE_PAGES
-from xlahouse.reports.panel import F, Panel, Section, Source, fill
 from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
 from xlahouse.reports.site_page import Link, site_html

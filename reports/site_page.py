@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from xlahouse.reports.facts import VIRTUAL, RunFacts
+from xlahouse.reports.charts.facts import VIRTUAL, RunFacts
+from xlahouse.reports.charts.panel import Section
+from xlahouse.reports.charts.units import plural
 from xlahouse.reports.page import render_page
-from xlahouse.reports.panel import Section
-from xlahouse.reports.units import plural
 
 SUBJECTS = {
     "comparison": "Runs side by side: which parallelism is quicker, at which batch, and why.",

@@ -11,11 +11,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from xlahouse.capture.errors import XlahouseError
-from xlahouse.reports.facts import RunFacts
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.panel import Source
 from xlahouse.reports.headline import Card
 from xlahouse.reports.own_page import read_own_page
 from xlahouse.reports.page import keep_script, page_script
-from xlahouse.reports.panel import Source
 
 # Opens the warehouse again, in another process; it has to be picklable.
 Opener = Callable[[], AbstractContextManager[Source]]

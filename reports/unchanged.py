@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from xlahouse.reports.facts import RunFacts
-from xlahouse.reports.panel import Source
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.panel import Source
 from xlahouse.reports.site_page import Link
 
 SETTINGS_SQL = "select * from run_settings"
@@ -50,11 +50,15 @@ def _code() -> str:
     """Our version, pages and views: a page that another xlahouse drew is drawn again."""
     found = hashlib.sha256(version("xlahouse").encode())
     for folder in ("xlahouse.reports", "xlahouse.views"):
-        for path in sorted(files(folder).iterdir(), key=lambda path: path.name):
-            if _is_ours(path):
-                found.update(path.name.encode() + path.read_bytes())
+        for name, path in sorted(_files_below(files(folder))):
+            found.update(name.encode() + path.read_bytes())
     return found.hexdigest()
 
 
-def _is_ours(path: Traversable) -> bool:
-    return path.is_file() and path.name.endswith((".py", ".sql", ".html", ".css", ".js"))
+def _files_below(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    """Path below the folder, and file, of all that decides what a page says."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _files_below(path, f"{prefix}{path.name}/")
+        elif path.name.endswith((".py", ".sql", ".html", ".css", ".js")):
+            yield f"{prefix}{path.name}", path

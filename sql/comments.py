@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xlahouse.ingest.schema import Table
+from xlahouse.ingest.table import Table
 from xlahouse.sql.library import GRAIN, View, column_comments
 from xlahouse.sql.types import quote, quote_name
 

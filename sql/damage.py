@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.files import open_fs, read_parquet
-from xlahouse.ingest.run_index import row_path
+from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.store.run_index import row_path
 
 
 def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:

@@ -11,7 +11,8 @@ from importlib.resources import files
 from typing import Any
 
 from xlahouse.capture.errors import ViewError
-from xlahouse.ingest.schema import BY_NAME, Column, Table
+from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.table import Column, Table
 
 # What a view reads stands after FROM or JOIN, and what it calls its own before AS. A parser would
 # take longer than the query; the lint demands that DuckDB's and sqlglot's find the same.
@@ -265,14 +266,14 @@ class Library:
 
 @lru_cache(maxsize=1)
 def shipped() -> Library:
-    """The views that come with xlahouse."""
-    found = sorted(files("xlahouse.views").iterdir(), key=lambda file: file.name)
+    """The views that come with xlahouse, sorted by stem, whichever folder holds them."""
+    folders = (folder for folder in files("xlahouse.views").iterdir() if folder.is_dir())
+    found = {
+        file.name.removesuffix(".sql"): file
+        for folder in folders
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+    }
     return Library(
-        {
-            file.name.removesuffix(".sql"): View(
-                file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")
-            )
-            for file in found
-            if file.name.endswith(".sql")
-        }
+        {stem: View(stem, found[stem].read_text(encoding="utf-8")) for stem in sorted(found)}
     )

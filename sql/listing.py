@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import WarehouseError, XlahouseError
-from xlahouse.ingest.run_index import stamped_rows
 from xlahouse.ingest.schema import LAYOUT_VERSION
+from xlahouse.ingest.store.run_index import stamped_rows
 from xlahouse.sql.place import Place
 from xlahouse.sql.run_rows import RunRows, find_rows, read_facts
 
@@ -141,7 +141,7 @@ def read_run_settings(place: Place, run_ids: list[str]) -> list[tuple[Any, ...]]
             if f"{run_id}.json" in kept:
                 import msgspec
 
-                from xlahouse.ingest.settings import Peaks, read_settings
+                from xlahouse.ingest.store.settings import Peaks, read_settings
 
                 settings = read_settings(place.root, run_id)
                 mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)

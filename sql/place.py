@@ -21,7 +21,7 @@ class Place:
         self.remote = "://" in root
         self.base = root.rstrip("/") or "/"
         if self.remote:
-            from xlahouse.ingest.files import open_fs
+            from xlahouse.ingest.events.files import open_fs
 
             self.system, path = open_fs(root)
             self._path = path.rstrip("/")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlahouse.ingest.run_index import INDEX, STAMP, row_path
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
+from xlahouse.ingest.store.run_index import INDEX, STAMP, row_path
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
 

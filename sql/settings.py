@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis, parse_mesh
-from xlahouse.ingest.settings import Peaks, check_mesh, parse_peaks, read_settings, write_settings
+from xlahouse.ingest.store.settings import (
+    Peaks,
+    check_mesh,
+    parse_peaks,
+    read_settings,
+    write_settings,
+)
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.warehouse import Warehouse
 

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.ingest.schema import Table
+from xlahouse.ingest.table import Table
 from xlahouse.sql.library import RUN_SETTINGS, TABLES
 from xlahouse.sql.listing import read_run_settings
 from xlahouse.sql.place import Place

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from xlahouse.sql.cli import main
+from xlahouse.sql.cli.app import main
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:

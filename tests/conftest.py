@@ -30,7 +30,7 @@ def demo_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     if missing:
         pytest.skip(f"a real capture needs {', '.join(missing)}: install xlahouse[capture]")
-    from xlahouse.capture.runner import run_plan
+    from xlahouse.capture.run.runner import run_plan
 
     base = tmp_path_factory.getbasetemp()
     # Under xdist each worker has a base of its own, and the session's is its parent.

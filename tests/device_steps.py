@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from xlahouse.ingest.device_steps import split_steps
-from xlahouse.ingest.spans import merge_spans
-from xlahouse.ingest.stretches import busy_stretches, inside_windows
+from xlahouse.ingest.events.spans import merge_spans
+from xlahouse.ingest.tables.device_steps import split_steps
+from xlahouse.ingest.tables.stretches import busy_stretches, inside_windows
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _INTEGERS = ("device_id", "request", "step", "start_ps", "duration_ps")

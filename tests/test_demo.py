@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.sql.audits import run_audits
+from xlahouse.sql.check.audits import run_audits
 from xlahouse.sql.warehouse import Warehouse
 
 pytestmark = pytest.mark.xdist_group("capture")

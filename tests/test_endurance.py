@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.ingest.traces import tpu_trace, write
-from xlahouse.ingest import store as store_module
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.store import Store
+from xlahouse.ingest.store import store as store_module
+from xlahouse.ingest.store.store import Store
 from xlahouse.sql.warehouse import Warehouse
 
 TRACES = 4

@@ -8,8 +8,8 @@ from itertools import zip_longest
 
 import pytest
 
-from tests.synth.answers import answers
-from tests.synth.answers_runs import run_comparison, scaling, setup_summary
+from tests.synth.answers.all import answers
+from tests.synth.answers.runs import run_comparison, scaling, setup_summary
 from tests.synth.cases import CASES
 from tests.synth.describe import Run
 from tests.synth.draw import draw_run
@@ -18,7 +18,7 @@ from tests.synth.summaries import SUMS
 from tests.synth.walk import schedule
 from tests.synth.write import write_run
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.sql.audits import run_audits
+from xlahouse.sql.check.audits import run_audits
 from xlahouse.sql.warehouse import Warehouse
 
 

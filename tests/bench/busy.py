@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from tests.bench.ingest import TENTH, folder, grown
 from tests.bench.registry import Benchmark, register
-from xlahouse.ingest import device_tables
 from xlahouse.ingest.run import ingest_paths
+from xlahouse.ingest.tables import device_tables
 
 MAKERS = ("busy_intervals", "launch_spans", "split_steps", "busy_stretches")
 Given = tuple[Path, list[tuple[Any, tuple[Any, ...]]]]

@@ -17,7 +17,7 @@ import msgspec
 from tests.bench.peers import PYTHON, has
 from tests.bench.registry import Benchmark, register
 from tests.samples import SAMPLES
-from xlahouse.ingest.chrome import read_chrome
+from xlahouse.ingest.chrome.read import read_chrome
 
 XLA, XLA_EVENTS = SAMPLES / "cpu/torch_xla_mlp_4dev.trace.json.gz", 1_000_000
 KINETO, KINETO_EVENTS = SAMPLES / "kineto/sampled_rank1.json.gz", 109_000

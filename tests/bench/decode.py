@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.bench.registry import Benchmark, register
 from tests.samples import SAMPLES
-from xlahouse.ingest.proto import message_class
-from xlahouse.ingest.wire import split_space
-from xlahouse.ingest.xspace import decode_planes
+from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.xplane.wire import split_space
+from xlahouse.ingest.xplane.xspace import decode_planes
 
 SAMPLE = SAMPLES / "tpu/v6e_4dev_jax_psum_offload.xplane.pb"
 

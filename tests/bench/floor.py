@@ -25,7 +25,7 @@ def save_rows(warehouse: Path, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from xlahouse.ingest.parquet_sink import ROW_GROUP
+    from xlahouse.ingest.tables.pieces import ROW_GROUP
 
     for number, path in enumerate(sorted((warehouse / "tables").rglob("run_id=*/*.parquet"))):
         with pq.ParquetFile(path) as file:
@@ -40,8 +40,8 @@ def save_rows(warehouse: Path, folder: Path) -> None:
 def work(trace: Path, rows: Path, out: Path) -> None:
     """Hash and decode a trace, and write the rows that were laid ready."""
     import xlahouse.ingest.run  # what the command line loads for an ingest
-    import xlahouse.sql.cli  # noqa: F401
-    from xlahouse.ingest.wire import split_space
+    import xlahouse.sql.cli.app  # noqa: F401
+    from xlahouse.ingest.xplane.wire import split_space
 
     with trace.open("rb") as file:
         raw = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -56,8 +56,8 @@ def work(trace: Path, rows: Path, out: Path) -> None:
 
 
 def _decode(plane: memoryview) -> None:
-    from xlahouse.ingest.decode import decode
-    from xlahouse.ingest.wire import split_plane
+    from xlahouse.ingest.xplane.decode import decode
+    from xlahouse.ingest.xplane.wire import split_plane
 
     lines, _ = split_plane(plane)
     if lines:
@@ -67,8 +67,8 @@ def _decode(plane: memoryview) -> None:
 def _write(rows: Path, out: Path) -> None:
     import pyarrow as pa
 
-    from xlahouse.ingest import parquet_sink
-    from xlahouse.ingest.files import open_fs
+    from xlahouse.ingest.events.files import open_fs
+    from xlahouse.ingest.store import parquet_sink
 
     fs, folder = open_fs(str(out))
     with pa.memory_map(str(rows)) as source, pa.ipc.open_file(source) as file:

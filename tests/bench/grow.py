@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.ingest.build import varint
-from xlahouse.ingest.proto import message_class
-from xlahouse.ingest.wire import plane_name, split_space
+from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.xplane.wire import plane_name, split_space
 
 LINKS = (b"_p", b"_c")  # ids that a process gives once: each repetition has its own
 _NEXT_IDS = 1 << 40

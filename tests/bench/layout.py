@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.bench.large import _collectives, _ops, _table
-from xlahouse.ingest import parquet_sink
+from xlahouse.ingest.store import parquet_sink
 
 DEVICES, STEPS, ROUNDS = 32, 125, 5
 QUERIES = {

@@ -104,7 +104,7 @@ register(
         imported("from xlahouse.sql import Warehouse"),
         {
             "Python alone": imported(""),
-            "ours, xlahouse.sql.cli": imported("import xlahouse.sql.cli"),
+            "ours, xlahouse.sql.cli": imported("import xlahouse.sql.cli.app"),
             "ours, xlahouse.ingest.run": imported("import xlahouse.ingest.run"),
             "ours, xlahouse.reports.site": imported("import xlahouse.reports.site"),
             "duckdb": imported("import duckdb"),

@@ -11,8 +11,8 @@ from tests.bench.grow import write_grown
 from tests.bench.ingest import child
 from tests.bench.registry import Benchmark, Cost, measure
 from tests.ingest.build import PlaneBuilder, space
-from xlahouse.ingest.wire import split_space
-from xlahouse.ingest.xspace import decode_planes
+from xlahouse.ingest.xplane.wire import split_space
+from xlahouse.ingest.xplane.xspace import decode_planes
 
 
 def test_every_contender_runs_on_the_same_input_in_every_round():

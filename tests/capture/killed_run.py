@@ -16,10 +16,10 @@ import msgspec
 
 from tests.capture.test_manifest import MANIFEST
 from tests.conftest import DEMO_PLAN
-from xlahouse.capture import process, runner
 from xlahouse.capture.errors import CaptureError
-from xlahouse.capture.job import partial_dir, receive, say
 from xlahouse.capture.manifest import manifest_path, write_manifest
+from xlahouse.capture.run import process, runner
+from xlahouse.capture.run.job import partial_dir, receive, say
 
 NAME = "tests.capture.killed_run"
 

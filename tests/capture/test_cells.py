@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.capture.profile_reader import collectives, payloads, read_profile
-from xlahouse.capture.forecast import forecast
 from xlahouse.capture.manifest import decode_manifest, manifest_path
 from xlahouse.capture.plan import read_plan
-from xlahouse.capture.record import DTYPE_BYTES
-from xlahouse.capture.runner import run_plan
+from xlahouse.capture.run.forecast import forecast
+from xlahouse.capture.run.record import DTYPE_BYTES
+from xlahouse.capture.run.runner import run_plan
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
@@ -30,8 +30,8 @@ BATCH, PROMPT, OUTPUT, HIDDEN, VOCABULARY = 4, 8, 4, 32, 64
 
 def save(experiment, folder):
     """Save the experiment's model with random weights as transformers does; the model."""
-    from xlahouse.capture.sources import skeleton_of
-    from xlahouse.capture.weights import RandomWeights, fill_on_host
+    from xlahouse.capture.models.weights import RandomWeights, fill_on_host
+    from xlahouse.capture.run.sources import skeleton_of
 
     source = RandomWeights(7, experiment.model.sizes.get("n_routed_experts", 0))
     model = fill_on_host(skeleton_of(experiment), source, "float32")
@@ -63,7 +63,7 @@ def to_fp8(folder):
 
 def generate(model, experiment):
     """Greedy tokens of the capture's last prompt by transformers' own loop."""
-    from xlahouse.capture.reference import draw_prompts
+    from xlahouse.capture.run.reference import draw_prompts
 
     prompt = draw_prompts(experiment)[-1]
     with torch.no_grad():

@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from xlahouse.capture.checkpoint import Checkpoint, dequantise, find_checkpoint  # noqa: E402
-from xlahouse.capture.sources import skeleton_of  # noqa: E402
-from xlahouse.capture.weights import RandomWeights, fill_on_host  # noqa: E402
+from xlahouse.capture.models.checkpoint import Checkpoint, dequantise, find_checkpoint  # noqa: E402
+from xlahouse.capture.models.weights import RandomWeights, fill_on_host  # noqa: E402
+from xlahouse.capture.run.sources import skeleton_of  # noqa: E402
 
 QWEN = {
     "vocab_size": 32,

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from tests.conftest import DEMO_PLAN
-from xlahouse.capture import dry_run
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment, Model, read_plan
-from xlahouse.capture.tpu_quota import read_quota
-from xlahouse.capture.tpu_types import parse_slice
+from xlahouse.capture.run import dry_run
+from xlahouse.capture.slices import parse_slice
+from xlahouse.capture.tpu.quota import read_quota
 
 torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
 pytest.importorskip("transformers", reason="install xlahouse[capture]")
 
-from xlahouse.capture import forecast as forecasting  # noqa: E402
-from xlahouse.capture.forecast import forecast  # noqa: E402
-from xlahouse.capture.paper import Collective  # noqa: E402
-from xlahouse.capture.watermark import Watermark  # noqa: E402
+from xlahouse.capture.models.paper import Collective  # noqa: E402
+from xlahouse.capture.models.watermark import Watermark  # noqa: E402
+from xlahouse.capture.run import forecast as forecasting  # noqa: E402
+from xlahouse.capture.run.forecast import forecast  # noqa: E402
 
 STUDY = DEMO_PLAN.with_name("study.yaml")
 CELLS = Path(__file__).with_name("cells.yaml")

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
 
-from xlahouse.capture.experts import (  # noqa: E402
+from xlahouse.capture.models.experts import (  # noqa: E402
     assign_places,
     dispatch_and_combine,
     expert_capacity,

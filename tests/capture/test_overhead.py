@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlahouse.capture.overhead import Cost, cost, profiler_warnings
+from xlahouse.capture.run.overhead import Cost, cost, profiler_warnings
 
 
 def test_cost_is_the_median_and_the_quartiles_over_pairs_of_steps():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xlahouse.capture.errors import ManifestError
-from xlahouse.capture.families import FAMILIES
-from xlahouse.capture.presets import find_preset, model_config, presets
+from xlahouse.capture.models.families import FAMILIES
+from xlahouse.capture.models.presets import find_preset, model_config, presets
 
 # Parameters as the hub counts the released checkpoints' tensors.
 PUBLISHED = {
@@ -19,7 +19,7 @@ PUBLISHED = {
 
 def count(name):
     pytest.importorskip("torch", reason="install xlahouse[capture]")
-    from xlahouse.capture.weights import build_skeleton
+    from xlahouse.capture.models.weights import build_skeleton
 
     preset = find_preset(name)
     family = FAMILIES[preset.family]

@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import DEMO_PLAN
 from xlahouse.capture.errors import CaptureError
-from xlahouse.capture.job import Job, Note, partial_dir
 from xlahouse.capture.plan import read_plan
-from xlahouse.capture.process import run_experiment
+from xlahouse.capture.run.job import Job, Note, partial_dir
+from xlahouse.capture.run.process import run_experiment
 
 EXPERIMENT = read_plan(DEMO_PLAN).experiments[0]
 # Each stand-in reads the job as the real child does, then grows a partial capture.

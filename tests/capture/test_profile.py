@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xlahouse.capture.errors import CaptureError
-from xlahouse.capture.experiment import check_counts
-from xlahouse.capture.profile import check_session
-from xlahouse.capture.record import Counts
+from xlahouse.capture.run.experiment import check_counts
+from xlahouse.capture.run.profile import check_session
+from xlahouse.capture.run.record import Counts
 
 
 def test_a_filled_xplane_is_accepted(tmp_path):

@@ -14,11 +14,11 @@ import pytest
 
 from tests.capture.test_manifest import MANIFEST
 from tests.conftest import DEMO_PLAN
-from xlahouse.capture import runner
 from xlahouse.capture.errors import CaptureError, ManifestError
 from xlahouse.capture.manifest import manifest_path, write_manifest
 from xlahouse.capture.plan import read_plan
-from xlahouse.capture.runner import CaptureEvent, choose_experiments, resolve_device, run_plan
+from xlahouse.capture.run import runner
+from xlahouse.capture.run.runner import CaptureEvent, choose_experiments, resolve_device, run_plan
 
 TP4, DP2_TP2 = read_plan(DEMO_PLAN).experiments
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlahouse.capture.families import FAMILIES, is_packed, parameter_spec
+from xlahouse.capture.models.families import FAMILIES, is_packed, parameter_spec
 
 DENSE = [
     ("model.embed_tokens.weight", ("tp", "fsdp")),
@@ -66,7 +66,7 @@ def test_only_the_experts_first_weights_are_packed():
 
 def test_each_device_gets_its_rows_of_gate_and_of_up():
     torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
-    from xlahouse.capture.placing import _interleave
+    from xlahouse.capture.models.placing import _interleave
 
     # One expert, hidden 1; gate rows 0..3, up rows 10..13; two devices.
     packed = torch.tensor([0, 1, 2, 3, 10, 11, 12, 13]).reshape(1, 8, 1)

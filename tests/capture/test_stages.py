@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xlahouse.capture.pipeline import masked_note, masked_shares, schedule
-from xlahouse.capture.placing import Placed, Stages
+from xlahouse.capture.models.pipeline import masked_note, masked_shares, schedule
+from xlahouse.capture.models.placing import Placed, Stages
 
 
 def test_ticks_pass_each_microbatch_through_every_stage():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import DEMO_PLAN
-from xlahouse.capture.attention import grouped_attention
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.models.attention import grouped_attention
 from xlahouse.capture.plan import read_plan
-from xlahouse.capture.reference import compare_tokens, draw_prompts, logits_difference
-from xlahouse.capture.runner import run_plan
+from xlahouse.capture.run.reference import compare_tokens, draw_prompts, logits_difference
+from xlahouse.capture.run.runner import run_plan
 
 torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
 pytestmark = pytest.mark.xdist_group("capture")
@@ -91,7 +91,7 @@ class Shard:
 
 def test_a_host_fetches_what_its_own_devices_have():
     """[2 stages, 4 sequences, 1 token] over pp x dp; this host has the second half of stage 0."""
-    from xlahouse.capture.decode import ELSEWHERE, join_shards
+    from xlahouse.capture.models.decode import ELSEWHERE, join_shards
 
     every = slice(None)
     shards = [

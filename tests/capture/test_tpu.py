@@ -12,12 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from tests.command import run_command
-from xlahouse.capture import tpu_run, tpu_vm
 from xlahouse.capture.errors import CaptureError, ManifestError
-from xlahouse.capture.gcloud import Gcloud, failure
-from xlahouse.capture.tpu_package import source_folder
-from xlahouse.capture.tpu_quota import check_quota, read_quota
-from xlahouse.capture.tpu_types import parse_slice
+from xlahouse.capture.slices import parse_slice
+from xlahouse.capture.tpu import run as tpu_run
+from xlahouse.capture.tpu import vm
+from xlahouse.capture.tpu.gcloud import Gcloud, failure
+from xlahouse.capture.tpu.package import source_folder
+from xlahouse.capture.tpu.quota import check_quota, read_quota
 
 ZONE = "us-east1-d"
 PLAN = """
@@ -103,8 +104,8 @@ def create(zone, kind="v6e-8", name="vm"):
     def pause():
         zone.waits += 1
 
-    wanted = tpu_vm.Wanted(name, parse_slice(kind), spot=True)
-    tpu_vm.create(zone.gcloud, wanted, read_quota(), True, 1.0, zone.lines.append, pause)
+    wanted = vm.Wanted(name, parse_slice(kind), spot=True)
+    vm.create(zone.gcloud, wanted, read_quota(), True, 1.0, zone.lines.append, pause)
 
 
 def run(zone, recreate=0, experiments=()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlahouse.ingest.proto import message_class
+from xlahouse.ingest.events.proto import message_class
 
 DTYPES = {
     "pred": 1,

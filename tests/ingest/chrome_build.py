@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from xlahouse.ingest.chrome import read_chrome
-from xlahouse.ingest.chrome_columns import read_columns
-from xlahouse.ingest.chrome_spans import find_spans
+from xlahouse.ingest.chrome.columns import read_columns
+from xlahouse.ingest.chrome.read import read_chrome
+from xlahouse.ingest.chrome.spans import find_spans
 
 
 def event(name="op", ts: Any = 1, dur: Any = 2, pid: Any = 1, tid: Any = 1, **fields: Any) -> str:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.ingest.traces import rows, tpu_trace, write
 from xlahouse.capture.errors import TraceFormatError, XlahouseError
-from xlahouse.ingest.discover import RunFiles, Source, find_runs, run_id_of
+from xlahouse.ingest.discover import find_runs, run_id_of
+from xlahouse.ingest.events.run_files import RunFiles, SourceFile
 from xlahouse.ingest.run import IngestError, ingest_paths
 
 
@@ -113,8 +114,8 @@ def test_a_spare_takes_the_place_of_an_xplane_that_cannot_be_read():
 
 
 def test_identity_is_contents_wherever_and_in_whatever_order():
-    a, b = Source("/x/a", 1, "aa"), Source("/y/b", 1, "bb")
-    assert run_id_of([a, b], b"m") == run_id_of([b, Source("/elsewhere", 9, "aa")], b"m")
+    a, b = SourceFile("/x/a", 1, "aa"), SourceFile("/y/b", 1, "bb")
+    assert run_id_of([a, b], b"m") == run_id_of([b, SourceFile("/elsewhere", 9, "aa")], b"m")
     assert run_id_of([a, b], b"m") != run_id_of([a, b], b"other manifest")
     assert run_id_of([a], b"") != run_id_of([b], b"")
 

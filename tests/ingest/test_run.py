@@ -12,8 +12,8 @@ from tests.ingest.traces import rows, tpu_trace, write
 from tests.samples import SAMPLES
 from xlahouse.capture.manifest import MeshAxis, write_manifest
 from xlahouse.ingest.run import IngestError, ingest_paths
-from xlahouse.ingest.settings import read_settings
-from xlahouse.ingest.store import Store
+from xlahouse.ingest.store.settings import read_settings
+from xlahouse.ingest.store.store import Store
 
 needs_samples = pytest.mark.skipif(
     not SAMPLES.is_dir(), reason=f"no sample traces at {SAMPLES}; set XLAHOUSE_TRACES"

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from tests.device_steps import with_device_steps
-from xlahouse.reports.facts import FACTS_SQL, RunFacts, read_facts
+from xlahouse.reports.charts.facts import FACTS_SQL, RunFacts, read_facts
 from xlahouse.reports.headline import SUMMARY_SQL
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
 from xlahouse.sql.library import TABLES, shipped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.reports.example import Store
-from xlahouse.reports.panel import fill
+from xlahouse.reports.charts.panel import fill
 
 
 def rows_of(store: Store, panel, run_id: str):

@@ -7,7 +7,7 @@ import pytest
 from tests.reports.example import MIB, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data, layers
-from xlahouse.reports import bandwidth
+from xlahouse.reports.panels.communication import bandwidth
 
 
 def test_algorithm_bandwidth_is_the_payload_over_the_transfer(two_runs):

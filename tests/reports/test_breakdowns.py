@@ -7,8 +7,8 @@ import pytest
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data, texts
-from xlahouse.reports import layers, op_time, padding, tokens
-from xlahouse.reports.palette import CATEGORY_COLOURS, COMPONENT_COLOURS
+from xlahouse.reports.charts.palette import CATEGORY_COLOURS, COMPONENT_COLOURS
+from xlahouse.reports.panels.efficiency import layers, op_time, padding, tokens
 
 TP4 = "a" * 12
 DEVICE = {"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}

@@ -7,7 +7,7 @@ import pytest
 from tests.reports.example import US, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data, texts
-from xlahouse.reports import bursts
+from xlahouse.reports.panels.intervals import bursts
 
 
 def burst(axis, size, length_us, transfers=1, scope="device", phase="decode"):

@@ -7,7 +7,7 @@ import pytest
 from tests.reports.example import MIB, US, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data, layers
-from xlahouse.reports import durations
+from xlahouse.reports.panels.communication import durations
 
 RUN = "b" * 12
 

@@ -7,7 +7,7 @@ import pytest
 from tests.reports.example import Store
 from tests.reports.sections import filled
 from tests.reports.vega_lite import assert_valid, data, layers, texts
-from xlahouse.reports import expectation
+from xlahouse.reports.panels.communication import expectation
 
 
 def row(axis, kind, expected, measured, phase="decode", problem=None, count=3):

@@ -7,8 +7,8 @@ import pytest
 from tests.reports.example import US, Store, example_run
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports import gaps
-from xlahouse.reports.palette import AXIS_COLOURS
+from xlahouse.reports.charts.palette import AXIS_COLOURS
+from xlahouse.reports.panels.intervals import gaps
 
 RUN = "b" * 12
 # Of the example: an all-reduce ends at 40 us of a step, the all-gather starts at 60 us and ends at 100;

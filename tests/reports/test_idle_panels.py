@@ -7,8 +7,8 @@ import pytest
 from tests.reports.example import US, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports import bubbles, idle_gaps, pipeline
-from xlahouse.reports.palette import CAUSE_COLOURS
+from xlahouse.reports.charts.palette import CAUSE_COLOURS
+from xlahouse.reports.panels.time import bubbles, idle_gaps, pipeline
 
 TP4 = "a" * 12
 DEVICES = [

@@ -7,7 +7,7 @@ import pytest
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data, drawn, layers
-from xlahouse.reports import links
+from xlahouse.reports.panels.communication import links
 
 
 def link(here, there, size, topology="4x2", phase="decode", share=None, **more):

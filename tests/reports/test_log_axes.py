@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from tests.reports.vega_lite import texts
-from xlahouse.reports.log_axes import decades, size_log, time_log
-from xlahouse.reports.panel import inline
-from xlahouse.reports.theme import finish
+from xlahouse.reports.charts.log_axes import decades, size_log, time_log
+from xlahouse.reports.charts.panel import inline
+from xlahouse.reports.charts.theme import finish
 
 
 def drawn_labels(channel, values):

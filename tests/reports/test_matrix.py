@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.reports.example import Store
 from tests.reports.sections import filled
 from tests.reports.vega_lite import data, drawn
-from xlahouse.reports import matrix
-from xlahouse.reports.palette import UNKNOWN_COLOUR
+from xlahouse.reports.charts.palette import UNKNOWN_COLOUR
+from xlahouse.reports.panels.communication import matrix
 
 
 def store_of(count, pairs):

@@ -8,8 +8,8 @@ import pytest
 
 from tests.reports.example import Store, Tables
 from tests.reports.vega_lite import assert_valid, data, layers
-from xlahouse.reports import comparison, comparison_why, scaling, study
-from xlahouse.reports.panel import fill
+from xlahouse.reports.charts.panel import fill
+from xlahouse.reports.panels.runs import comparison, comparison_why, scaling, study
 
 MS = 1_000_000_000  # picoseconds
 

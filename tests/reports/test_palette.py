@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from xlahouse.reports.palette import (
+from xlahouse.reports.charts.palette import (
     AXIS_COLOURS,
     CATEGORY_COLOURS,
     CAUSE_COLOURS,

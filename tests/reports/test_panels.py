@@ -11,19 +11,14 @@ import pytest
 from tests.reports.example import MIB, RUN_PANELS, SITE_PANELS, US, Store
 from tests.reports.sections import facts_of, filled, rows_of
 from tests.reports.vega_lite import data, layers
-from xlahouse.reports import (
-    bandwidth,
-    latency,
-    matrix,
-    overview,
-    quality,
-    steps,
-    time_split,
-    volume,
-)
-from xlahouse.reports.palette import AXIS_COLOURS, KIND_COLOURS, TIME_COLOURS
-from xlahouse.reports.panel import draw, fill
-from xlahouse.reports.theme import MAX_MARKS
+from xlahouse.reports.charts.palette import AXIS_COLOURS, KIND_COLOURS, TIME_COLOURS
+from xlahouse.reports.charts.panel import draw, fill
+from xlahouse.reports.charts.theme import MAX_MARKS
+from xlahouse.reports.panels import quality
+from xlahouse.reports.panels.communication import bandwidth, matrix, volume
+from xlahouse.reports.panels.efficiency import latency, steps
+from xlahouse.reports.panels.runs import overview
+from xlahouse.reports.panels.time import time_split
 
 TP4, DP2_TP2 = "a" * 12, "b" * 12
 

@@ -6,18 +6,13 @@ import pytest
 
 from tests.reports.example import MIB, RUN_PANELS, Store, example_run, merge
 from tests.reports.test_panels import data, facts_of, filled, rows_of
-from xlahouse.reports import (
-    bandwidth,
-    latency,
-    matrix,
-    overview,
-    quality,
-    steps,
-    time_split,
-    volume,
-)
+from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.headline import SPREAD_SQL, headline_cards
-from xlahouse.reports.panel import fill
+from xlahouse.reports.panels import quality
+from xlahouse.reports.panels.communication import bandwidth, matrix, volume
+from xlahouse.reports.panels.efficiency import latency, steps
+from xlahouse.reports.panels.runs import overview
+from xlahouse.reports.panels.time import time_split
 from xlahouse.reports.setup_facts import setup_rows
 
 TP4 = "a" * 12

@@ -7,7 +7,7 @@ import pytest
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports import peak_use, roofline
+from xlahouse.reports.panels.efficiency import peak_use, roofline
 
 DEVICE = {"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore", "kind": "TPU v5e"}
 # v5e: 197 TFLOP/s and 810 GB/s meet at 243.2 FLOP/byte.

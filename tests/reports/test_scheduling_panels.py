@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports import clocks, launches
+from xlahouse.reports.panels.scheduling import clocks, launches
 
 DEVICE = {"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}
 

@@ -18,7 +18,7 @@ from tests.reports.conftest import HOSTILE
 from tests.reports.example import RUN_PANELS, SITE_PANELS, Store, example_run, merge
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.facts import VIRTUAL
+from xlahouse.reports.charts.facts import VIRTUAL
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import read_own_page

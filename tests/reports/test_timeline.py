@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.reports.example import US, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports import timeline
-from xlahouse.reports.palette import CATEGORY_COLOURS
+from xlahouse.reports.charts.palette import CATEGORY_COLOURS
+from xlahouse.reports.panels.time import timeline
 
 TP4 = "a" * 12
 DEVICE = {"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}

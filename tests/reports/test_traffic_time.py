@@ -7,7 +7,7 @@ import pytest
 from tests.reports.example import MIB, US, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports import traffic_time
+from xlahouse.reports.panels.intervals import traffic_time
 
 START = 1_000 * US
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlahouse.reports.units import (
+from xlahouse.reports.charts.units import (
     BYTES,
     plural,
     show_bandwidth,

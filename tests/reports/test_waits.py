@@ -7,8 +7,8 @@ import pytest
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports import stragglers, waits
-from xlahouse.reports.palette import AXIS_COLOURS
+from xlahouse.reports.charts.palette import AXIS_COLOURS
+from xlahouse.reports.panels.time import stragglers, waits
 
 TP4 = "a" * 12
 DEVICES = [

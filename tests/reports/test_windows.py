@@ -7,9 +7,9 @@ import pytest
 from tests.reports.example import US, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data, drawn, layers, texts
-from xlahouse.reports import reconfiguration, window_spread, windows
-from xlahouse.reports.palette import AXIS_COLOURS, OVERLAP_COLOUR
-from xlahouse.reports.transitions import MAX_TRANSITIONS
+from xlahouse.reports.charts.palette import AXIS_COLOURS, OVERLAP_COLOUR
+from xlahouse.reports.panels.intervals import reconfiguration, window_spread, windows
+from xlahouse.reports.panels.intervals.transitions import MAX_TRANSITIONS
 
 # us; on the device tp is followed by pp soon, and pp by tp at once or long after.
 TP_PP, PP_TP = (1, 2, 5, 20), (-1, 0, 3, 300)

@@ -9,7 +9,7 @@ import pytest
 from tests.spark.engines import differences
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.ingest.schema import TYPES
+from xlahouse.ingest.table import types
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.spark import register, to_spark
@@ -41,7 +41,7 @@ GIVEN = {
 
 
 def test_every_type_has_a_name_on_every_engine():
-    assert set(SPARK_TYPES) == set(DUCKDB_TYPES) == set(TYPES)
+    assert set(SPARK_TYPES) == set(DUCKDB_TYPES) == set(types())
 
 
 def test_tables_are_read_alike(spark, tmp_path):

@@ -12,7 +12,7 @@ from tests.command import run_command as run
 from tests.samples import SAMPLES
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
-from xlahouse.sql.demo import SESSION
+from xlahouse.sql.cli.demo_steps import SESSION
 
 PSUM = SAMPLES / "tpu" / "v6e_4dev_jax_psum_offload.xplane.pb"
 MANGLED = SAMPLES / "tpu" / "v6e_4dev_utf8_mangled.xplane.pb"

@@ -7,8 +7,8 @@ import pytest
 from tests.command import run_command as run
 from tests.ingest.traces import tpu_trace, write
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.run_index import INDEX
-from xlahouse.ingest.store import Store
+from xlahouse.ingest.store.run_index import INDEX
+from xlahouse.ingest.store.store import Store
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
 from tests.warehouse import write_warehouse
-from xlahouse.ingest import run_index
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.run_index import INDEX, write_index
 from xlahouse.ingest.schema import INGEST_VERSION
+from xlahouse.ingest.store import run_index
+from xlahouse.ingest.store.run_index import INDEX, write_index
 from xlahouse.sql import Warehouse
 
 RUNS = [f"run{number:02}" for number in range(40)]

@@ -9,8 +9,8 @@ import pytest
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql import Warehouse
-from xlahouse.sql.catalogue import describe_view, list_views
-from xlahouse.sql.check import check_warehouse
+from xlahouse.sql.check.check import check_warehouse
+from xlahouse.sql.export.catalogue import describe_view, list_views
 
 GIVEN = {
     "runs": [{"run_id": "a", "name": "base"}],

@@ -16,9 +16,10 @@ from fsspec.registry import _registry
 
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.files import open_fs
-from xlahouse.sql import Warehouse, cli
+from xlahouse.ingest.events.files import open_fs
+from xlahouse.sql import Warehouse
 from xlahouse.sql.blame import blame
+from xlahouse.sql.cli import app as cli
 
 SCRIPT = [sys.executable, "-c", "from xlahouse.sql.cli import main; main()"]
 

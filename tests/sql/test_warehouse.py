@@ -13,9 +13,10 @@ import pytest
 
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
-from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION, TYPES
+from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
+from xlahouse.ingest.table import types
 from xlahouse.sql import Warehouse
-from xlahouse.sql.check import check_warehouse
+from xlahouse.sql.check.check import check_warehouse
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.settings import set_mesh
 from xlahouse.sql.types import DUCKDB_TYPES
@@ -84,7 +85,7 @@ def test_an_empty_warehouse_has_typed_tables(tmp_path: Path) -> None:
 
 
 def test_an_empty_table_has_the_types_of_a_full_one(tmp_path: Path) -> None:
-    assert set(DUCKDB_TYPES) == set(TYPES)
+    assert set(DUCKDB_TYPES) == set(types())
     empty = Warehouse(write_warehouse(tmp_path / "empty", {}))
     full = Warehouse(
         write_warehouse(tmp_path / "full", {name: [{}] for name in BY_NAME if name != "runs"})
@@ -140,7 +141,7 @@ def _mend(root: Path, change: Callable[[dict[str, pa.Array]], None], run: str = 
         (
             lambda row: row.update(
                 files=pa.array(
-                    [[{"table": "ops", "path": "tables/../../x", "rows": 1}]], TYPES["files"]
+                    [[{"table": "ops", "path": "tables/../../x", "rows": 1}]], types()["files"]
                 )
             ),
             "which is not of this warehouse",
@@ -183,7 +184,7 @@ def test_any_year_is_listed(root: Path, year: int, text: str) -> None:
     # From year 1 to the UNIX epoch are 719,162 days; 400 years are 146,097, and 2000 began on day
     # 10,957: (290,000 - 2,000) / 400 * 146,097 + 10,957.
     days = {-1: -719_162 - 366 - 365, 1: -719_162, 290000: 105_200_797}[year]
-    at = pa.array([days * 86_400_000_000], pa.int64()).cast(TYPES["time"])
+    at = pa.array([days * 86_400_000_000], pa.int64()).cast(types()["time"])
     _mend(root, lambda row: row.update(captured_at=at))
     with Warehouse(root) as warehouse:
         (found,) = warehouse.runs(run_id="ab12")

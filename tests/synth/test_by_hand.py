@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.synth.answers_expected import expected_traffic
-from tests.synth.answers_links import link_traffic
-from tests.synth.answers_model import mbu, mfu_analytic
+from tests.synth.answers.expected import expected_traffic
+from tests.synth.answers.links import link_traffic
+from tests.synth.answers.model import mbu, mfu_analytic
 from tests.synth.cases import CASES
 from tests.synth.describe import Run
 from tests.synth.draw import draw_run

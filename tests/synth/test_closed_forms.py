@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from tests.synth.answers import answers
+from tests.synth.answers.all import answers
 from tests.synth.brute_hlo import collective_instructions, components, expand, shape_bytes
 from tests.synth.brute_time import meetings, split, steps_of, what
 from tests.synth.cases import CASES
@@ -190,7 +190,7 @@ ELSEWHERE = {
     "run_mesh": "coordinates: test_synthetic, test_coordinates",
     "layer_breakdown": "layer_time and category_time",
     "module_breakdown": "module_launches",
-    "ccl_legacy": "their definitions over the exported JSON: tests/reports/ccl_naive.py",
+    "ccl_legacy": "their definitions over the exported JSON: tests/sql/export/ccl_naive.py",
     **dict.fromkeys(("setup_summary", "run_comparison", "scaling"), "several runs: answers_runs"),
 }
 

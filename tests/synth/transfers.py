@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.synth.answers_time import ran
+from tests.synth.answers.time import ran
 from tests.synth.describe import DECODE, Run
 from tests.synth.device import HEAD_AT
 from tests.synth.programs import Program

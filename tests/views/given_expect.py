@@ -34,7 +34,7 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Every case of every `<view>.yaml`."""
-    for path in sorted(FOLDER.glob("*_v*.yaml")):
+    for path in sorted(FOLDER.rglob("*_v*.yaml")):
         for raw in yaml.safe_load(path.read_text()):
             unknown = set(raw) - {"case", "how", "given", "expect", "tolerance"}
             assert not unknown, f"{path.name}: {unknown}"

@@ -12,8 +12,8 @@ from tests.views.given_expect import Case, cases
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
-from xlahouse.sql.audits import AUDITS, run_audits
-from xlahouse.sql.audits_traffic import TRAFFIC_AUDITS
+from xlahouse.sql.check.audits import AUDITS, run_audits
+from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
 
 COLLECTIVE = {
     "device_id": 0,

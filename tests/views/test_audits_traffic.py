@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from xlahouse.sql.audits_traffic import TRAFFIC_AUDITS
+from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
 
 AUDITS = {audit.name: audit.sql for audit in TRAFFIC_AUDITS}
 COLUMNS = {

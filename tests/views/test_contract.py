@@ -9,8 +9,8 @@ import pytest
 import sqlglot
 
 from tests.views.contract import CONTRACT, contract
+from xlahouse.sql.check.lint import lint, lint_unit
 from xlahouse.sql.library import TABLES, View, shipped
-from xlahouse.sql.lint import lint, lint_unit
 
 VIEWS = list(shipped().views.values())
 

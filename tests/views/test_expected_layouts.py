@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.synth.answers_expected import Layout, expected
+from tests.synth.answers.expected import Layout, expected
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
 

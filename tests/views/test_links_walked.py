@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.synth.answers_links import number_of, place_of, ways
+from tests.synth.answers.links import number_of, place_of, ways
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
 

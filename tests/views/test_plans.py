@@ -13,9 +13,9 @@ import pytest
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.sql import Warehouse
-from xlahouse.sql.audit import Audit
-from xlahouse.sql.audits import AUDITS
-from xlahouse.sql.findings import QUESTIONS, Question
+from xlahouse.sql.check.audit import Audit
+from xlahouse.sql.check.audits import AUDITS
+from xlahouse.sql.check.findings import QUESTIONS, Question
 from xlahouse.sql.library import View, shipped
 
 VIEWS = list(shipped().views.values())

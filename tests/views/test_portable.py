@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from xlahouse.sql.check.lint import lint
 from xlahouse.sql.library import View
-from xlahouse.sql.lint import lint
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,207 @@
+"""Caches of static shape: a place for every token of prompt and output, whatever the model stores there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from xlahouse.capture.models.families import Spec
+
+if TYPE_CHECKING:
+    import torch
+
+    from xlahouse.capture.models.sharding import Layout
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One tensor of a layer's cache: [batch, ..., slots, ...] and how it lies on the mesh."""
+
+    name: str
+    shape: tuple[int, ...]
+    spec: Spec
+    slots_at: int  # the dimension that counts slots
+
+
+def layer_entries(family: str, config: Any, layer: int, batch: int, slots: int) -> list[Entry]:
+    """What one layer stores of every token.
+
+    Grouped-query attention stores keys and values, latent attention (deepseek_v2, deepseek_v3) the
+    compressed latent and the rotary key, deepseek_v4 its one key/value head and what its compressor
+    (and indexer) will compress.
+    """
+    heads: Spec = ("batch", None, None, None)
+    if family in ("qwen2", "qwen3"):
+        width = (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+        shape = (batch, config.num_key_value_heads, slots, width)
+        spec = ("batch", "tp", None, None)
+        return [Entry("key", shape, spec, 2), Entry("value", shape, spec, 2)]
+    if family in ("deepseek_v2", "deepseek_v3"):
+        return [
+            Entry("key", (batch, 1, slots, config.kv_lora_rank), heads, 2),
+            Entry("value", (batch, 1, slots, config.qk_rope_head_dim), heads, 2),
+        ]
+    entries = [Entry("key", (batch, 1, slots, config.head_dim), heads, 2)]
+    widths = {
+        "heavily_compressed_attention": {"compressor": config.head_dim},
+        "compressed_sparse_attention": {
+            "compressor": 2 * config.head_dim,
+            "indexer": 2 * config.index_head_dim,
+        },
+    }.get(config.layer_types[layer], {})
+    for name, width in widths.items():
+        for part in ("kv", "gate"):
+            entry = Entry(f"{name}.{part}", (batch, slots, width), ("batch", None, None), 1)
+            entries.append(entry)
+    return entries
+
+
+def bytes_per_token(family: str, config: Any, dtype_bytes: int) -> int:
+    """Bytes that all layers store of one token of one sequence."""
+    return dtype_bytes * sum(
+        math.prod(entry.shape)
+        for layer in range(config.num_hidden_layers)
+        for entry in layer_entries(family, config, layer, 1, 1)
+    )
+
+
+class StaticCache:
+    """All layers' entries; transformers calls `update` (and deepseek_v4 the layers' own methods).
+
+    Slots beyond a query's position are masked, so a new request need not clear them. In a pipeline
+    the entries of stacked layers have a leading dimension of stages, and `rows` and `valid` say whose
+    microbatch is stored, and whether there is one.
+    """
+
+    def __init__(
+        self, family: str, config: Any, layers: dict[int, int], sizes: tuple[int, int], dtype: Any
+    ) -> None:
+        """`layers` maps each layer to the stages that stack it (1: not stacked); `sizes` are batch
+        and slots."""
+        self.stages = layers
+        self.entries = {
+            (layer, entry.name): entry
+            for layer in layers
+            for entry in layer_entries(family, config, layer, *sizes)
+        }
+        self.slots, self.dtype = sizes[1], dtype
+        self.window: int | None = config.sliding_window if family == "deepseek_v4" else None
+        self.whole: dict[tuple[int, str], torch.Tensor] = {}
+        self.held: dict[tuple[int, str], torch.Tensor] = {}
+        self.positions: torch.Tensor | None = None  # [tokens of the step]
+        self.rows: torch.Tensor | None = None  # [sequences of a microbatch]
+        self.valid: torch.Tensor | None = None  # [1]
+        self.layers = _Layers(self)
+
+    def place(self, layout: Layout) -> None:
+        """Make the tensors, all zero, on the devices of `layout`."""
+        import torch
+
+        for key, entry in self.entries.items():
+            stages = self.stages[key[0]]
+            shape = entry.shape if stages == 1 else (stages, *entry.shape)
+            spec = entry.spec if stages == 1 else ("pp", *entry.spec)
+            zeros = torch.zeros(shape, dtype=self.dtype, device=layout.device)
+            self.whole[key] = layout.place(zeros, spec)
+
+    @contextmanager
+    def opened(self, layout: Layout, positions: torch.Tensor) -> Iterator[None]:
+        """Hold each device's shards inside the block, and store them after it."""
+        self.positions = positions
+        for key, whole in self.whole.items():
+            shard = layout.enter(whole)
+            self.held[key] = shard if self.stages[key[0]] == 1 else shard[0]
+        try:
+            yield
+            for key, whole in self.whole.items():
+                stacked = self.stages[key[0]] > 1
+                shard = self.held[key][None] if stacked else self.held[key]
+                spec = ("pp", *self.entries[key].spec) if stacked else self.entries[key].spec
+                whole.copy_(layout.leave(shard, spec))
+        finally:
+            self.held.clear()
+            self.positions = self.rows = self.valid = None
+
+    def store(self, layer: int, name: str, tokens: torch.Tensor) -> torch.Tensor:
+        """Store a step's tokens at their positions; the entry of these sequences, all slots."""
+        import torch
+
+        key = (layer, name)
+        dim, held = self.entries[key].slots_at, self.held[key]
+        if self.rows is None or self.stages[layer] == 1:
+            self.held[key] = held.index_copy(dim, self.positions, tokens.to(held.dtype))
+            return self.held[key]
+        before = held.index_select(0, self.rows)
+        after = before.index_copy(dim, self.positions, tokens.to(held.dtype))
+        after = torch.where(self.valid, after, before)
+        self.held[key] = held.index_copy(0, self.rows, after)
+        return after
+
+    def update(
+        self, key: torch.Tensor, value: torch.Tensor, layer: int, **_: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store a step's keys and values, and return all slots; transformers calls this."""
+        keys = self.store(layer, "key", key)
+        if (layer, "value") not in self.entries:
+            return keys, keys
+        return keys, self.store(layer, "value", value)
+
+    def mask(self) -> torch.Tensor:
+        """What to add to the scores: 0 for what a position sees, else -inf.
+
+        Shape [1, 1, tokens, slots]; deepseek_v4 joins it with masks that have a batch, so there it
+        has the batch of the step's sequences too.
+        """
+        import torch
+
+        assert self.positions is not None
+        slots = torch.arange(self.slots, device=self.positions.device)[None, :]
+        visible = slots <= self.positions[:, None]
+        if self.window is None:
+            return torch.where(visible, 0.0, float("-inf"))[None, None].to(self.dtype)
+        visible = visible & (slots > self.positions[:, None] - self.window)
+        mask = torch.where(visible, 0.0, float("-inf"))[None, None].to(self.dtype)
+        return mask.expand(next(iter(self.held.values())).shape[0], -1, -1, -1)
+
+
+class _Layers:
+    """What deepseek_v4 finds as `cache.layers[i]`."""
+
+    def __init__(self, cache: StaticCache) -> None:
+        self.cache = cache
+
+    def __getitem__(self, layer: int) -> _CompressedLayer:
+        return _CompressedLayer(self.cache, layer)
+
+
+class _CompressedLayer:
+    """A layer whose compressor works on all slots at every step.
+
+    transformers' own cache keeps the entries of the windows that are full and appends to them, which
+    changes shapes. Here the projections of all tokens are kept, every window is compressed anew, and
+    windows that are not full are masked.
+    """
+
+    def __init__(self, cache: StaticCache, layer: int) -> None:
+        self.cache, self.layer = cache, layer
+
+    def store_compression_weights(
+        self, name: str, kv: torch.Tensor, gate: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, int]:
+        """Projections of all slots, [batch, slots, width] each, and the first window's position."""
+        values = self.cache.store(self.layer, f"{name}.kv", kv)
+        gates = self.cache.store(self.layer, f"{name}.gate", gate)
+        return values, gates, 0
+
+    def update_overlap_state(self, *_: object) -> tuple[None, None]:
+        """All windows are at hand: none is carried over from the step before."""
+        return None, None
+
+    def update_compressor_states(self, _name: str, compressed: torch.Tensor) -> torch.Tensor:
+        """Nothing is appended: these are all entries."""
+        return compressed

@@ -1,0 +1,97 @@
+"""Experts for all sizes: dispatch each token to its experts, multiply, and combine what comes back."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from xlahouse.capture.models.collectives import Collectives
+
+EXPERTS = "xlahouse_dispatch"  # name under which transformers finds the dispatch
+
+
+def register_experts(collectives: Collectives | None, capacity_factor: float | None) -> None:
+    """Make the dispatch over `ep` known to transformers, for all models of this process.
+
+    Args:
+        collectives: of the mesh; None: of a single device.
+        capacity_factor: places an expert has for tokens, as a multiple of its fair share; tokens
+            beyond are dropped. None: places for all of them, so that none is dropped.
+    """
+    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+    def forward(
+        module: Any, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        return dispatch_and_combine(module, hidden, chosen, weights, collectives, capacity_factor)
+
+    ALL_EXPERTS_FUNCTIONS.register(EXPERTS, forward)
+
+
+def dispatch_and_combine(
+    module: Any,
+    hidden: torch.Tensor,
+    chosen: torch.Tensor,
+    weights: torch.Tensor,
+    collectives: Collectives | None,
+    capacity_factor: float | None,
+) -> torch.Tensor:
+    """The experts' answer for each token; under `tp` a partial sum over the intermediate dimension.
+
+    Each device fills [experts, capacity] places with its own tokens, an all-to-all over `ep` brings
+    each expert's places to the device that has it, and another brings the answers back.
+
+    Shapes: hidden [tokens, hidden], chosen and weights [tokens, experts a token].
+    """
+    import torch
+
+    tokens, width = hidden.shape
+    experts = module.num_experts
+    capacity = expert_capacity(tokens, chosen.shape[1], experts, capacity_factor)
+    place, kept = assign_places(chosen, experts, capacity)
+    source = torch.full((experts * capacity + 1,), tokens, device=hidden.device)
+    token_of = torch.arange(tokens, device=hidden.device)[:, None].expand_as(place)
+    source = source.scatter(0, place.reshape(-1), token_of.reshape(-1))[:-1]
+    padded = torch.cat([hidden, hidden.new_zeros(1, width)])  # what an empty place holds
+    sent = padded.index_select(0, source).reshape(experts, capacity, width)
+    if collectives is not None:
+        sent = collectives.all_to_all(
+            sent, "ep", split=0, join=1
+        )  # [own experts, all places, hidden]
+    gated = module._apply_gate(torch.einsum("ech,eih->eci", sent, module.gate_up_proj))
+    answers = torch.einsum("eci,ehi->ech", gated, module.down_proj)
+    if collectives is not None:
+        answers = collectives.all_to_all(answers, "ep", split=1, join=0)
+    flat = torch.cat([answers.reshape(-1, width), answers.new_zeros(1, width)])
+    mine = flat.index_select(0, place.reshape(-1)).reshape(*place.shape, width)
+    share = (weights * kept).to(mine.dtype)
+    return (mine * share[..., None]).sum(1).to(hidden.dtype)
+
+
+def expert_capacity(tokens: int, chosen: int, experts: int, factor: float | None) -> int:
+    """Places that an expert has for one device's tokens; a token takes at most one of them."""
+    if factor is None:
+        return tokens
+    return min(tokens, math.ceil(tokens * chosen / experts * factor))
+
+
+def assign_places(
+    chosen: torch.Tensor, experts: int, capacity: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The place of each choice in [experts x capacity], first come first served.
+
+    Returns:
+        places, [tokens, chosen]; experts x capacity where the expert is full; and whether it is kept.
+    """
+    import torch
+
+    flat = chosen.reshape(-1)
+    hits = (flat[:, None] == torch.arange(experts, device=flat.device)).to(torch.int32)
+    before = hits.cumsum(0) - hits  # earlier choices of the same expert
+    rank = (before * hits).sum(1)
+    kept = rank < capacity
+    place = torch.where(kept, flat * capacity + rank, experts * capacity)
+    return place.reshape(chosen.shape), kept.reshape(chosen.shape)

@@ -1,0 +1,125 @@
+"""A mesh on paper: meta tensors with the shapes of one device, so that a step can be traced without any."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.models.collectives import Collectives
+from xlahouse.capture.models.families import Spec
+from xlahouse.capture.models.sharding import Layout
+
+if TYPE_CHECKING:
+    import torch
+
+
+class PaperLayout(Layout):
+    """A layout whose tensors have no data: what is placed is at once one device's shard."""
+
+    @property
+    def device(self) -> Any:
+        """torch's device for tensors without data."""
+        import torch
+
+        return torch.device("meta")
+
+    def place(self, tensor: torch.Tensor, spec: Spec) -> torch.Tensor:
+        """One device's shard of `tensor`, without data.
+
+        Raises:
+            ValueError: an axis does not divide its dimension.
+        """
+        shape = list(tensor.shape)
+        for dim, axis in enumerate(self.spec(spec)):
+            parts = self.size(axis) if axis else 1
+            if shape[dim] % parts:
+                raise ValueError(f"{axis}={parts} does not divide {list(tensor.shape)} at {dim}")
+            shape[dim] //= parts
+        return tensor.new_empty(shape, device=self.device)
+
+    def enter(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What was placed is a shard already."""
+        return tensor
+
+    def scope(self, name: str) -> AbstractContextManager[Any]:
+        """Nothing is profiled."""
+        return nullcontext()
+
+    def leave(self, shard: torch.Tensor, spec: Spec) -> torch.Tensor:
+        """A device holds its shard, and no more."""
+        return shard
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective that one device takes part in; its payload is counted as traffic_volume counts."""
+
+    kind: str
+    axis: str
+    payload_bytes: int
+
+
+class PaperCollectives(Collectives):
+    """Collectives that are only noted, in `noted`; results have the shapes that they would have."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
+        self.noted: list[Collective] = []
+
+    def all_reduce(self, shard: torch.Tensor, axis: str | None) -> torch.Tensor:
+        """See Collectives."""
+        if axis not in self.layout.sizes:
+            return shard
+        self._note("all-reduce", axis, shard)
+        return shard.new_empty(shard.shape)
+
+    def reduce_scatter(self, shard: torch.Tensor, axis: str, dim: int) -> torch.Tensor:
+        """See Collectives."""
+        if axis not in self.layout.sizes:
+            return shard
+        self._note("reduce-scatter", axis, shard)
+        return self._resized(shard, dim, 1, self.layout.sizes[axis])
+
+    def all_gather(self, shard: torch.Tensor, axis: str | None, dim: int) -> torch.Tensor:
+        """See Collectives."""
+        if axis not in self.layout.sizes:
+            return shard
+        whole = self._resized(shard, dim, self.layout.sizes[axis], 1)
+        self._note("all-gather", axis, whole)
+        return whole
+
+    def all_to_all(self, shard: torch.Tensor, axis: str, split: int, join: int) -> torch.Tensor:
+        """See Collectives."""
+        if axis not in self.layout.sizes:
+            return shard
+        self._note("all-to-all", axis, shard)
+        dealt = self._resized(shard, split, 1, self.layout.sizes[axis])
+        return self._resized(dealt, join, self.layout.sizes[axis], 1)
+
+    def shift(self, shard: torch.Tensor, axis: str) -> torch.Tensor:
+        """See Collectives."""
+        if axis not in self.layout.sizes:
+            return shard
+        self._note("collective-permute", axis, shard)
+        return shard.new_empty(shard.shape)
+
+    def _note(self, kind: str, axis: str | None, payload: torch.Tensor) -> None:
+        assert axis is not None
+        self.noted.append(Collective(kind, axis, payload.numel() * payload.element_size()))
+
+    @staticmethod
+    def _resized(shard: torch.Tensor, dim: int, times: int, over: int) -> torch.Tensor:
+        shape = list(shard.shape)
+        shape[dim] = shape[dim] * times // over
+        return shard.new_empty(shape)
+
+
+class PaperWeights:
+    """Weights of which only the shapes are known."""
+
+    label = "none"
+
+    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
+        """The skeleton's own empty tensor."""
+        return like

@@ -1,0 +1,142 @@
+"""Puts a model's weights onto the mesh, tensor by tensor: never more than one of them on the host."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.models.families import Family, Spec, is_packed, parameter_spec
+from xlahouse.capture.models.weights import WeightSource, stored_dtype, stored_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+    from xlahouse.capture.models.sharding import Layout
+
+LAYER = re.compile(r"^model\.layers\.(\d+)\.(.*)$")
+
+
+@dataclass(frozen=True)
+class Stages:
+    """How layers are cut into the stages of a pipeline; `dense` leading ones run before stage 0."""
+
+    count: int  # of stages; 1: no pipeline
+    dense: int
+    per_stage: int
+
+    @property
+    def layers(self) -> list[list[int]]:
+        """The model's layers that each stage holds; empty without a pipeline."""
+        if self.count == 1:
+            return []
+        firsts = [self.dense + stage * self.per_stage for stage in range(self.count)]
+        return [list(range(first, first + self.per_stage)) for first in firsts]
+
+    def stacked(self, layer: int) -> list[int] | None:
+        """The layers whose weights lie stacked under `layer`'s name, one a stage; [] for a layer
+        that lies under another's; None for one that is not stacked."""
+        if self.count == 1 or layer < self.dense:
+            return None
+        place = layer - self.dense
+        if place >= self.per_stage:
+            return []
+        return [layer + stage * self.per_stage for stage in range(self.count)]
+
+    def scope(self, path: str) -> str | None:
+        """The scope of a module: its path, with the layer's place in its stage for one that is
+        stacked; None for a module whose weights lie under another's."""
+        match = LAYER.match(path + ".")
+        layers = self.stacked(int(match[1])) if match else None
+        if match is None or layers is None:
+            return path
+        place = int(match[1]) - self.dense
+        return f"model.layers.{place}.{match[2]}".rstrip(".") if layers else None
+
+
+@dataclass
+class Placed:
+    """Weights on the mesh, by the name of the module's tensor that each takes the place of."""
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    stacked: set[str] = field(default_factory=set)  # those with a leading dimension of stages
+    parameters: int = 0  # over all devices, each counted once, tied ones too
+    weight_bytes: int = 0
+
+    def shards(self, layout: Layout) -> dict[str, torch.Tensor]:
+        """Each device's own shards, under manual sharding."""
+        entered: dict[int, torch.Tensor] = {}  # tied tensors enter once
+        shards = {}
+        for name, tensor in self.tensors.items():
+            if id(tensor) not in entered:
+                shard = layout.enter(tensor)
+                entered[id(tensor)] = shard[0] if name in self.stacked else shard
+            shards[name] = entered[id(tensor)]
+        return shards
+
+
+def place_weights(
+    model: Any, family: Family, source: WeightSource, layout: Layout, dtype: str, stages: Stages
+) -> Placed:
+    """Put every tensor of the skeleton `model` onto the mesh, from `source`."""
+    import torch
+
+    placed = Placed()
+    done: dict[int, torch.Tensor] = {}
+    parameters = {id(parameter) for parameter in model.parameters()}
+    for name, empty in stored_tensors(model):
+        names = _sources(name, stages)
+        if not names:
+            continue
+        if id(empty) not in done:
+            kept = stored_dtype(model, name, empty, dtype)
+            parts = [source.tensor(each, empty).to(kept) for each in names]
+            whole, spec = _laid_out(family, layout, name, parts, stages)
+            done[id(empty)] = layout.place(whole.to(layout.device), spec)
+            if id(empty) in parameters:
+                placed.parameters += whole.numel()
+                placed.weight_bytes += whole.numel() * whole.element_size()
+        placed.tensors[name] = done[id(empty)]
+        if len(names) > 1:
+            placed.stacked.add(name)
+    for name, frequencies in _frequencies(model):
+        placed.tensors[name] = layout.place(
+            torch.clone(frequencies).to(layout.device), (None,) * frequencies.dim()
+        )
+    return placed
+
+
+def _sources(name: str, stages: Stages) -> list[str]:
+    """The names whose tensors go where `name` is: one for each stage, or itself."""
+    match = LAYER.match(name)
+    layers = stages.stacked(int(match[1])) if match else None
+    if match is None or layers is None:
+        return [name]
+    return [f"model.layers.{layer}.{match[2]}" for layer in layers]
+
+
+def _laid_out(
+    family: Family, layout: Layout, name: str, parts: list[torch.Tensor], stages: Stages
+) -> tuple[torch.Tensor, Spec]:
+    """The tensor as it goes to the devices, and its spec."""
+    import torch
+
+    spec = parameter_spec(family, name) or (None,) * parts[0].dim()
+    if is_packed(name):
+        parts = [_interleave(part, layout.size(layout.tensor_axis)) for part in parts]
+    if stages.count == 1 or len(parts) == 1:
+        return parts[0], spec
+    return torch.stack(parts), ("pp", *spec)
+
+
+def _interleave(packed: torch.Tensor, devices: int) -> torch.Tensor:
+    """[experts, gate rows then up rows, hidden] -> each device's gate rows and up rows together."""
+    experts, rows, hidden = packed.shape
+    parts = packed.view(experts, 2, devices, rows // 2 // devices, hidden)
+    return parts.transpose(1, 2).reshape(experts, rows, hidden)
+
+
+def _frequencies(model: Any) -> list[tuple[str, torch.Tensor]]:
+    """Buffers that no checkpoint holds."""
+    stored = set(model.state_dict())
+    return [(name, buffer) for name, buffer in model.named_buffers() if name not in stored]

@@ -1,0 +1,76 @@
+"""The models that a plan can name: their sizes, and the architecture that each belongs to."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import yaml
+
+from xlahouse.capture.errors import ManifestError
+
+# May be zero or absent; every other whole number of a configuration is a size, at least 1.
+_MAY_BE_ZERO = ("first_k_dense_replace", "num_hash_layers")
+_MAY_BE_NULL = ("q_lora_rank", "rope_scaling")
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A released model: its transformers architecture (`model_type`) and its configuration."""
+
+    family: str
+    source: str  # where the numbers stand
+    config: dict[str, Any]  # by transformers' names
+    note: str = ""  # what whoever runs it should be told
+
+
+@cache
+def presets() -> dict[str, Preset]:
+    """All presets, by name."""
+    text = files("xlahouse.capture.models").joinpath("presets.yaml").read_text(encoding="utf-8")
+    return msgspec.convert(yaml.safe_load(text), type=dict[str, Preset])
+
+
+def find_preset(name: str) -> Preset:
+    """The preset of that name.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    if name not in presets():
+        raise ManifestError(f"model: no preset {name!r}; there are {', '.join(presets())}")
+    return presets()[name]
+
+
+def model_config(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """A preset's configuration with `overrides` on top, by transformers' names.
+
+    Raises:
+        ManifestError: no such preset, a field that the preset does not have, a value of another
+            kind than the preset's, or a size below 1.
+    """
+    config = find_preset(preset).config
+    for field, value in overrides.items():
+        _check_override(config, field, value)
+    return config | overrides
+
+
+def _check_override(config: dict[str, Any], field: str, value: Any) -> None:
+    if field not in config:
+        near = difflib.get_close_matches(field, config, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(config)}"
+        raise ManifestError(f"model: config: the preset has no field {field!r}; {hint}")
+    if value is None and field in _MAY_BE_NULL:
+        return
+    kind = type(config[field]) if config[field] is not None else type(value)
+    if kind is float and type(value) is int:
+        kind = int
+    if type(value) is not kind:
+        raise ManifestError(
+            f"model: config: {field} is of kind {kind.__name__}, not {type(value).__name__}"
+        )
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if numeric and value < (0 if field in _MAY_BE_ZERO else 1e-12):
+        raise ManifestError(f"model: config: {field} must be above 0")

@@ -1,0 +1,83 @@
+"""A model on the mesh: its weights, its cache, and what a step needs to compute on shards."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.models.attention import ATTENTION, register_attention, rotate_pairs_as_reals
+from xlahouse.capture.models.cache import StaticCache
+from xlahouse.capture.models.collectives import Collectives
+from xlahouse.capture.models.experts import EXPERTS, register_experts
+from xlahouse.capture.models.families import FAMILIES
+from xlahouse.capture.models.parallel import Parallel
+from xlahouse.capture.models.placing import place_weights
+from xlahouse.capture.models.sharding import Layout
+from xlahouse.capture.models.weights import WeightSource, build_skeleton
+
+if TYPE_CHECKING:
+    import torch
+
+    from xlahouse.capture.plan import Experiment
+
+
+class ShardedModel:
+    """One experiment's model; torch_xla is in SPMD mode."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        source: WeightSource,
+        collectives: Collectives | None = None,
+    ) -> None:
+        """`collectives` are those of another layout than the experiment's mesh on real devices."""
+        import torch
+
+        self.family = FAMILIES[experiment.model.family]
+        config = experiment.model.sizes
+        self.collectives = collectives or Collectives(Layout(experiment.mesh))
+        self.layout = self.collectives.layout
+        self.stages, self.microbatches = experiment.stages, experiment.microbatches
+        register_attention()
+        register_experts(self.collectives, experiment.capacity_factor)
+        self.model: Any = build_skeleton(self.family.model_class, self.family.name, config)
+        self.model.set_attn_implementation(ATTENTION)
+        if self.family.name == "deepseek_v2":
+            rotate_pairs_as_reals(self.model)
+        if self.family.experts:
+            self.model.set_experts_implementation(EXPERTS)
+        self.placed = place_weights(
+            self.model, self.family, source, self.layout, experiment.dtype, self.stages
+        )
+        self.source_label = source.label
+        self.cache = self._cache(experiment, getattr(torch, experiment.dtype))
+        self.cache.place(self.layout)
+        self.places: dict[str, torch.Tensor] = {}
+        for axis in self.layout.sizes:
+            order = torch.arange(self.layout.sizes[axis]).to(self.layout.device)
+            self.places[axis] = self.layout.place(order, (axis,))
+        self.parallel = Parallel(
+            self.model, self.family, self.layout, self.collectives, self.own_place
+        )
+
+    def own_place(self, axis: str) -> torch.Tensor:
+        """[1], a device's own place along `axis`, under manual sharding."""
+        return self.layout.enter(self.places[axis])
+
+    def _cache(self, experiment: Experiment, dtype: torch.dtype) -> StaticCache:
+        config = self.model.config
+        slots = experiment.prompt_tokens + experiment.output_tokens
+        rates = getattr(config, "compress_rates", None)
+        if rates:  # whole windows, and at least one
+            every = math.lcm(*rates.values())
+            slots = math.ceil(slots / every) * every
+            for layer in self.model.model.layers:
+                compressor = layer.self_attn.compressor
+                if compressor is not None:
+                    compressor.static_entries = slots // compressor.compress_rate
+        stacked = {
+            layer: len(self.stages.stacked(layer) or [layer])
+            for layer in range(config.num_hidden_layers)
+            if self.stages.stacked(layer) != []
+        }
+        return StaticCache(self.family.name, config, stacked, (experiment.batch_size, slots), dtype)

@@ -1,0 +1,119 @@
+"""The mesh of one experiment: places tensors on it, and takes them in and out of manual sharding.
+
+A step runs in one manual region: inside it each device sees its own shard of every tensor, and every
+collective is one that this program asked for (capture/models/collectives.py). The partitioner only lays out
+the region's inputs and outputs, so no collective appears that the plan does not explain.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.models.families import Spec
+
+if TYPE_CHECKING:
+    import torch
+
+BATCH_AXES = ("dp", "ep", "fsdp")  # each device of these has sequences of its own
+TENSOR_AXES = ("tp", "sp")  # split heads and intermediate; `sp` also splits prefill's sequence
+AXES = ("pp", *BATCH_AXES, *TENSOR_AXES)
+
+
+class Layout:
+    """A mesh (axis -> size, major to minor) over the devices 0..n-1; torch_xla is in SPMD mode."""
+
+    def __init__(self, mesh: dict[str, int]) -> None:
+        self.axes = dict(mesh)
+        self.sizes = {axis: size for axis, size in mesh.items() if size > 1}
+        self.device_ids = list(range(math.prod(mesh.values())))
+        tensor = [axis for axis in TENSOR_AXES if axis in self.sizes]
+        self.tensor_axis: str | None = tensor[0] if tensor else None
+        self.batch: tuple[str, ...] = tuple(a for a in self.sizes if a in BATCH_AXES)
+
+    @cached_property
+    def mesh(self) -> Any:
+        """torch_xla's own mesh."""
+        import numpy as np
+        import torch_xla.distributed.spmd as xs
+
+        return xs.Mesh(np.array(self.device_ids), tuple(self.axes.values()), tuple(self.axes))
+
+    @property
+    def device(self) -> Any:
+        """Where tensors are before they are placed."""
+        import torch_xla
+
+        return torch_xla.device()
+
+    def scope(self, name: str) -> AbstractContextManager[Any]:
+        """What is traced inside carries `name` into the profile."""
+        import torch_xla.debug.profiler as xp
+
+        trace: AbstractContextManager[Any] = xp.Trace(name)
+        return trace
+
+    def size(self, axes: Any) -> int:
+        """Devices along an axis, or along several."""
+        names = axes if isinstance(axes, tuple) else (axes,)
+        return math.prod(self.sizes.get(name, 1) for name in names)
+
+    def spec(self, spec: Spec) -> Spec:
+        """`spec` in this mesh's axes: `tp` by its name here, `batch` as the axes that split the
+        batch, absent axes left out."""
+        return tuple(self._axis(entry) for entry in spec)
+
+    def _axis(self, entry: Any) -> Any:
+        if entry == "batch":
+            entry = self.batch
+        if isinstance(entry, tuple):
+            kept = tuple(axis for axis in map(self._axis, entry) if axis is not None)
+            return (kept if len(kept) > 1 else kept[0]) if kept else None
+        if entry == "tp":
+            return self.tensor_axis
+        return entry if entry in self.sizes else None
+
+    def place(self, tensor: torch.Tensor, spec: Spec) -> torch.Tensor:
+        """Mark `tensor`, on the XLA device, as sharded by `spec`, and return it."""
+        import torch_xla.distributed.spmd as xs
+
+        xs.mark_sharding(tensor, self.mesh, self.spec(spec))
+        return tensor
+
+    def enter(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A placed tensor -> each device's own shard of it, under manual sharding."""
+        import torch_xla
+
+        if not self.sizes:
+            return tensor
+        shard: torch.Tensor = torch_xla._XLAC._spmd_full_to_shard_shape(tensor)
+        return shard
+
+    def leave(self, shard: torch.Tensor, spec: Spec) -> torch.Tensor:
+        """Each device's shard -> the whole tensor, sharded by `spec`."""
+        import torch_xla
+        from torch_xla.distributed.spmd import xla_sharding
+
+        if not self.sizes:
+            return shard
+        resolved = self.spec(spec)
+        shape = [
+            length * (self.size(axis) if axis else 1)
+            for length, axis in zip(shard.shape, resolved, strict=True)
+        ]
+        xla_sharding._mark_manual_sharding(shard)
+        whole: torch.Tensor = torch_xla._XLAC._spmd_shard_to_full_shape(
+            shard, self.mesh.get_op_sharding(resolved), shape, shard.dtype
+        )
+        return whole
+
+    def groups(self, axis: str) -> list[list[int]]:
+        """Device ids of each group along `axis`, in the axis' order."""
+        import numpy as np
+
+        place = list(self.mesh.axis_names).index(axis)
+        ids = np.moveaxis(np.array(self.device_ids).reshape(self.mesh.mesh_shape), place, -1)
+        groups: list[list[int]] = ids.reshape(-1, self.sizes[axis]).tolist()
+        return groups

@@ -1,0 +1,113 @@
+"""Says what each experiment of a plan would take, and whether it fits, without running any."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.feasible import parts_of
+from xlahouse.capture.plan import Experiment
+from xlahouse.capture.slices import parse_slice
+
+if TYPE_CHECKING:
+    from xlahouse.capture.run.forecast import Forecast
+
+NEEDED = ("torch", "transformers")
+GIB = 2**30
+# Of a chip's memory: libtpu keeps a part for itself, and programs lie there too.
+USABLE = 0.95
+
+
+def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
+    """Lines to print: for experiments that differ in seed and repeat only their names, then what each
+    takes.
+
+    Raises:
+        CaptureError: after all else, where an experiment does not fit its slice.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        yield from (f"{each.name}  {traces / each.cell}" for each in chosen)
+        yield (
+            f"what each takes is known with {' and '.join(missing)} only: "
+            "pip install 'xlahouse[capture]'"
+        )
+        return
+    from xlahouse.capture.run.forecast import forecast
+
+    too_large = []
+    for alike in _alike(chosen):
+        yield from (f"{each.name}  {traces / each.cell}" for each in alike)
+        share = forecast(alike[0])
+        yield from _describe(alike[0], share)
+        if fits(alike[0], share) is False:
+            too_large += [each.name for each in alike]
+    if too_large:
+        raise CaptureError(
+            f"{', '.join(too_large)}: more than the slice's memory; shard over more devices (tp, "
+            "fsdp, pp, ep), or lower batch_size, prompt_tokens or capacity_factor"
+        )
+
+
+def fits(experiment: Experiment, share: Forecast) -> bool | None:
+    """Whether a device's share fits its memory; None where the plan names no slice."""
+    if not experiment.slice:
+        return None
+    return share.total_bytes <= USABLE * parse_slice(experiment.slice).generation.hbm_gib * GIB
+
+
+def _alike(chosen: Sequence[Experiment]) -> list[list[Experiment]]:
+    """Experiments that differ in name, seed and repeat only, together."""
+    found: dict[bytes, list[Experiment]] = {}
+    for each in chosen:
+        plain = msgspec.structs.replace(each, name="x", seed=0, repeat=0)
+        found.setdefault(msgspec.json.encode(plain), []).append(each)
+    return list(found.values())
+
+
+def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
+    count = experiment.device_count
+    where = f" on {experiment.slice}" if experiment.slice else ""
+    yield (
+        f"  {experiment.parallelism}{where}: {share.parameters:,} parameters, {experiment.dtype}, "
+        f"{count} device{'' if count == 1 else 's'}"
+    )
+    yield from (f"  {line}" for line in parts_of(experiment))
+    unit, size = ("GiB", GIB) if share.total_bytes >= GIB / 10 else ("MiB", GIB / 1024)
+    yield (
+        f"  a device holds {share.total_bytes / size:.2f} {unit}: weights "
+        f"{share.weight_bytes / size:.2f}, cache {share.cache_bytes / size:.2f}, temporary about "
+        f"{share.temporary_bytes / size:.2f}{_verdict(experiment, share)}"
+    )
+    yield from _collectives(share)
+
+
+def _verdict(experiment: Experiment, share: Forecast) -> str:
+    fit = fits(experiment, share)
+    if fit is None:
+        return ""
+    generation = parse_slice(experiment.slice).generation
+    return f"; {'fits' if fit else 'DOES NOT FIT'} {USABLE:.0%} of {generation.hbm_gib} GiB"
+
+
+def _collectives(share: Forecast) -> Iterator[str]:
+    """A table of the collectives that a device takes part in, a step."""
+    rows = [
+        (step, each.kind, each.axis, f"{count:,}", f"{each.payload_bytes:,}")
+        for step, found in (("prefill", share.prefill), ("decode", share.decode))
+        for each, count in sorted(found.items(), key=lambda item: (item[0].kind, item[0].axis))
+    ]
+    if not rows:
+        yield "  no collectives"
+        return
+    header = ("step", "collective", "axis", "count", "payload bytes")
+    widths = [max(len(row[place]) for row in (header, *rows)) for place in range(len(header))]
+    for row in (header, *rows):
+        words = [cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True)]
+        numbers = [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
+        yield "    " + "  ".join([*words, *numbers])

@@ -1,0 +1,199 @@
+"""Captures one experiment, in a process of its own: device count and XLA flags are fixed at start.
+
+`python -m xlahouse.capture.experiment` reads a Job as JSON from stdin and writes Notes, one JSON
+object a line, to stdout; capture/run/process.py is at the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.errors import CaptureError, XlahouseError
+from xlahouse.capture.manifest import (
+    DECODE,
+    PREFILL,
+    REQUEST,
+    WARMUP,
+    RequestTiming,
+    manifest_path,
+    write_manifest,
+)
+from xlahouse.capture.run.job import Job, partial_dir, receive, say
+from xlahouse.capture.run.record import Counts, Outcome, counts, describe
+
+if TYPE_CHECKING:
+    import torch
+
+    from xlahouse.capture.models.decode import Generator
+    from xlahouse.capture.models.sharded import ShardedModel
+    from xlahouse.capture.models.weights import WeightSource
+    from xlahouse.capture.plan import Experiment
+
+STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
+
+
+def capture(job: Job) -> None:
+    """Run the job in this process, which must not have imported torch_xla yet.
+
+    The trace grows in a hidden folder and gets its name, then its manifest, only once everything
+    about it is known to be right.
+
+    Raises:
+        CaptureError: wrong device count, a compilation while profiling, tokens that differ from
+            the unsharded model's, or no trace.
+    """
+    from xlahouse.capture.run.reference import compare, draw_prompts, run_unsharded
+    from xlahouse.capture.run.sources import open_weights
+
+    experiment, trace_dir = job.experiment, Path(job.trace_dir)
+    fix_environment(job)
+    source = open_weights(experiment)
+    prompts = draw_prompts(experiment)
+    unsharded = run_unsharded(experiment, source, prompts) if experiment.compare else None
+    sharded = place(experiment, source)
+    growing = partial_dir(trace_dir)
+    try:
+        outcome = profile_requests(sharded, experiment, prompts, growing)
+        say("progress", "comparing tokens")
+        comparison = compare(experiment, sharded, prompts, outcome, unsharded)
+        for warning in [*outcome.warnings, *(comparison.differences or [])]:
+            say("warning", warning)
+        manifest = describe(experiment, sharded, outcome, comparison)
+        growing.rename(trace_dir)
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)
+    write_manifest(manifest, manifest_path(trace_dir))
+
+
+def fix_environment(job: Job) -> None:
+    """Set what torch_xla reads once, at its import or first use, and enter SPMD mode.
+
+    Raises:
+        CaptureError: the platform has another number of devices than the mesh.
+    """
+    devices = job.experiment.device_count
+    # Without the two debug flags no scope reaches HLO op_names.
+    os.environ |= {"PJRT_DEVICE": job.device.upper(), "XLA_IR_DEBUG": "1", "XLA_HLO_DEBUG": "1"}
+    if job.device == "cpu":
+        os.environ["CPU_NUM_DEVICES"] = str(devices)
+    import torch_xla.runtime as xr
+
+    xr.use_spmd()
+    found = xr.global_runtime_device_count()
+    if found != devices:
+        raise CaptureError(
+            f"the mesh has {devices} devices, {job.device} has {found}; change the plan's mesh"
+        )
+
+
+def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
+    """The model on the XLA devices, sharded, with scopes."""
+    from torch_xla.backends import set_mat_mul_precision
+
+    from xlahouse.capture.models.sharded import ShardedModel
+    from xlahouse.capture.run.profile import add_scopes
+
+    if experiment.dtype == "float32" and os.environ["PJRT_DEVICE"] == "TPU":
+        set_mat_mul_precision("highest")  # a TPU multiplies float32 in bfloat16 otherwise
+    say("progress", "placing weights")
+    sharded = ShardedModel(experiment, source)
+    add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
+    return sharded
+
+
+def profile_requests(
+    sharded: ShardedModel, experiment: Experiment, prompts: list[torch.Tensor], folder: Path
+) -> Outcome:
+    """Warm up, then run the requests under the profiler, whose session goes to `folder`.
+
+    Before and after it requests run without the profiler, and without debug scopes, so that the
+    cost of both is known.
+
+    Raises:
+        CaptureError: a profiled step compiled, or the profiler left no trace.
+    """
+    from xlahouse.capture.models.decode import Generator
+    from xlahouse.capture.run.overhead import Bare, cost, profiler_warnings
+    from xlahouse.capture.run.profile import session
+
+    generator = Generator(sharded, experiment.output_tokens)
+    for warmup in range(experiment.warmup_requests):
+        say("progress", f"warm-up {warmup + 1} of {experiment.warmup_requests}")
+        generator.run(prompts[0], partial(step_marker, WARMUP, WARMUP, warmup))
+    say("progress", f"profiling {experiment.requests} requests")
+    bare = [Bare.measure(generator, prompts[0])] if experiment.warmup_requests else []
+    before, started = counts(), datetime.now(UTC)
+    with session(folder, lambda: say("progress", "stopping the profiler", STOP_LIMIT_S)):
+        runs = [run_request(generator, prompt, index) for index, prompt in enumerate(prompts)]
+    spent = counts() - before
+    bare += [Bare.measure(generator, prompts[-1])] if experiment.warmup_requests else []
+    profiled = [runs[0][1].step_s, runs[-1][1].step_s]
+    profiler_cost = cost(profiled, [each.scoped_s for each in bare])
+    return Outcome(
+        captured_at=started.isoformat(timespec="milliseconds"),
+        tokens=[tokens for tokens, _ in runs],
+        timings=[timing for _, timing in runs],
+        warnings=[
+            *check_counts(spent, experiment.requests * experiment.output_tokens),
+            *profiler_warnings(profiler_cost, virtual=os.environ["PJRT_DEVICE"] == "CPU"),
+        ],
+        profiler_cost=profiler_cost,
+        scopes_cost=cost([each.scoped_s for each in bare], [each.unscoped_s for each in bare]),
+    )
+
+
+def check_counts(spent: Counts, steps: int) -> list[str]:
+    """Hold what profiling `steps` steps compiled and launched against one launch a step.
+
+    Returns warnings: more launches make step times hard to read, not wrong.
+
+    Raises:
+        CaptureError: something was compiled.
+    """
+    if spent.compiles:
+        raise CaptureError(
+            f"a profiled step was not warm: XLA compiled {spent.compiles} times; "
+            "raise warmup_requests to 2 or more"
+        )
+    if spent.launches == steps:
+        return []
+    return [f"{spent.launches} launches for {steps} steps, where one a step was meant"]
+
+
+def run_request(
+    generator: Generator, prompt: torch.Tensor, index: int
+) -> tuple[torch.Tensor, RequestTiming]:
+    """One profiled request inside its marker: its tokens and host-clock times."""
+    from xlahouse.capture.run.profile import marker
+
+    with marker(REQUEST, index):
+        tokens, durations = generator.run(prompt, partial(step_marker, PREFILL, DECODE, index))
+    return tokens, RequestTiming(request=index, ttft_s=durations[0], step_s=durations[1:])
+
+
+def step_marker(first: str, later: str, request: int, step: int) -> AbstractContextManager[Any]:
+    """A step's marker: named `first` for the prefill, `later` for the decodes."""
+    from xlahouse.capture.run.profile import marker
+
+    return marker(later if step else first, request, step)
+
+
+def main() -> int:
+    """Read the job, run it; 1 after an error that the parent was told about."""
+    try:
+        capture(receive())
+    except XlahouseError as error:
+        say("error", str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

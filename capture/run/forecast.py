@@ -1,0 +1,93 @@
+"""What an experiment will take and do, found by tracing its own step on tensors without data."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from xlahouse.capture.models.alike import AlikeLayers
+from xlahouse.capture.models.decode import Generator
+from xlahouse.capture.models.paper import Collective, PaperCollectives, PaperLayout, PaperWeights
+from xlahouse.capture.models.sharded import ShardedModel
+from xlahouse.capture.models.watermark import Watermark
+from xlahouse.capture.plan import Experiment
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One device's share: bytes that it holds, and the collectives of a step that it takes part in.
+
+    temporary_bytes is an estimate: the most that results of ops take at once in a prefill or a
+    decode step, op after op as transformers writes them. XLA fuses ops (less) and pads (more).
+    """
+
+    parameters: int  # of the whole model
+    weight_bytes: int
+    cache_bytes: int
+    temporary_bytes: int
+    prefill: Counter[Collective]
+    decode: Counter[Collective]
+
+    @property
+    def total_bytes(self) -> int:
+        """Weights, cache and temporaries together."""
+        return self.weight_bytes + self.cache_bytes + self.temporary_bytes
+
+
+def forecast(experiment: Experiment) -> Forecast:
+    """Build the experiment's sharded model at its true shapes, and trace a prefill and a decode step.
+
+    Nothing is computed and no device is needed; torch and transformers must be installed.
+    """
+    # Name, seed and repeat change nothing about it.
+    alike = msgspec.structs.replace(experiment, name="x", seed=0, repeat=0, slice="")
+    return _forecast(msgspec.json.encode(alike))
+
+
+@functools.lru_cache(maxsize=1024)
+def _forecast(encoded: bytes) -> Forecast:
+    experiment = msgspec.json.decode(encoded, type=Experiment)
+    collectives = PaperCollectives(PaperLayout(experiment.mesh))
+    sharded = ShardedModel(experiment, PaperWeights(), collectives)
+    mark = Watermark()
+    layers = AlikeLayers(sharded, collectives, mark)
+    steps = []
+    for tokens in (experiment.prompt_tokens, 1):
+        collectives.noted.clear()
+        layers.forget()
+        _trace(sharded, mark, experiment.batch_size, tokens)
+        steps.append(Counter(collectives.noted))
+    return Forecast(
+        parameters=sharded.placed.parameters,
+        weight_bytes=_bytes(sharded.placed.tensors.values()),
+        cache_bytes=_bytes(sharded.cache.whole.values()),
+        temporary_bytes=mark.most,
+        prefill=steps[0],
+        decode=steps[1],
+    )
+
+
+def _trace(sharded: ShardedModel, mark: Watermark, batch: int, tokens: int) -> None:
+    """Trace a step of `tokens` tokens of each sequence."""
+    import torch
+
+    generator = Generator(sharded, 1)
+    prompt = torch.empty(batch, tokens, dtype=torch.long, device="meta")
+    placed, positions = generator.begin(prompt)
+    with torch.no_grad(), mark.watching():
+        generator.logits(placed[0], positions)
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Of all tensors, tied ones once."""
+    return sum(
+        each.numel() * each.element_size() for each in {id(each): each for each in tensors}.values()
+    )

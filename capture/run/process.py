@@ -1,0 +1,147 @@
+"""Runs one experiment in a child process, passes its progress on, and says why it failed."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from xlahouse.capture.advice import advice_on
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.job import Job, Note, partial_dir
+
+CHILD = (sys.executable, "-m", "xlahouse.capture.run.experiment")
+Listener = Callable[[Note], None]
+
+
+def run_experiment(
+    experiment: Experiment,
+    traces_dir: Path,
+    device: str,
+    listen: Listener,
+    command: tuple[str, ...] = CHILD,
+    stamp: str | None = None,
+) -> Path:
+    """Capture one experiment on `device` (`cpu` or `tpu`) and return its trace folder.
+
+    `stamp` names the capture; hosts of one run share it. None: the time now.
+    A failed capture leaves nothing but a log, trace_<timestamp>.log, with the child's stderr.
+
+    Raises:
+        CaptureError: in one line, why.
+    """
+    cell = traces_dir / experiment.cell
+    timestamp = stamp or new_stamp()
+    trace_dir, log = cell / f"trace_{timestamp}.trace", cell / f"trace_{timestamp}.log"
+    job = Job(experiment=experiment, trace_dir=str(trace_dir.absolute()), device=device)
+    try:
+        cell.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as stderr:
+            error, code = _run_child(command, job, stderr, listen)
+    except OSError as problem:
+        raise CaptureError(f"experiment {experiment.name}: {problem}") from problem
+    finally:
+        # A child that was killed could not clean up after itself.
+        shutil.rmtree(partial_dir(trace_dir), ignore_errors=True)
+    if code:
+        reason = error or f"{_ending(code)}: {_last_line(log)}"
+        advice = advice_on(reason, log.read_text(errors="replace"))
+        raise CaptureError(f"experiment {experiment.name}: {reason}{advice}; its log is {log}")
+    log.unlink()
+    return trace_dir
+
+
+def new_stamp() -> str:
+    """The time now, as captures have it in their names."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+
+
+def _run_child(
+    command: tuple[str, ...], job: Job, stderr: IO[bytes], listen: Listener
+) -> tuple[str | None, int]:
+    """Run the job, passing its notes on; returns the error it named, if any, and its exit code."""
+    error = None
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        watch = Watch(child.kill)
+        try:
+            child.stdin.write(msgspec.json.encode(job) + b"\n")
+            child.stdin.flush()  # and not closed: its end tells the child that this process is gone
+            for line in child.stdout:
+                note = _decode_note(line)
+                if note is None:
+                    continue
+                watch.expect_more(note)
+                if note.kind == "error":
+                    error = note.message
+                else:
+                    listen(note)
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            watch.end()
+    return watch.hanging or error, child.returncode
+
+
+class Watch:
+    """Ends a child process that hangs where it said that it would not.
+
+    hanging: what it was at, in words, once it was ended for that.
+    """
+
+    def __init__(self, end_child: Callable[[], None]) -> None:
+        self.hanging: str | None = None
+        self._end_child, self._timer = end_child, threading.Timer(0, lambda: None)
+
+    def expect_more(self, note: Note) -> None:
+        """From this note on its limit holds, and that of the one before no longer."""
+        self._timer.cancel()
+        if note.limit_s is not None:
+            self._timer = threading.Timer(note.limit_s, self._give_up, [note])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """No limit holds any more."""
+        self._timer.cancel()
+
+    def _give_up(self, note: Note) -> None:
+        self.hanging = (
+            f"{note.message}: nothing came of it in {note.limit_s:g} s, so it was ended; "
+            "profile fewer requests or output tokens"
+        )
+        self._end_child()
+
+
+def _decode_note(line: bytes) -> Note | None:
+    """A line of the child's stdout; None for what libraries print there."""
+    try:
+        return msgspec.json.decode(line, type=Note)
+    except msgspec.DecodeError:
+        return None
+
+
+def _ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"its process ended with code {code}"
+    return f"its process was ended by {signal.Signals(-code).name}"
+
+
+def _last_line(log: Path) -> str:
+    """The last thing that a process said, where Python and XLA put the reason."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"

@@ -1,0 +1,159 @@
+"""Turns what a capture did into its manifest: versions, flags, sizes, times and tokens."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from xlahouse.capture.manifest import Manifest, RequestTiming
+from xlahouse.capture.models.cache import bytes_per_token
+from xlahouse.capture.models.decode import ELSEWHERE
+from xlahouse.capture.models.pipeline import masked_note, schedule
+from xlahouse.capture.run.overhead import Cost
+from xlahouse.capture.run.reference import LOGITS_TOLERANCE, Comparison
+from xlahouse.capture.run.sources import notes_on
+
+if TYPE_CHECKING:
+    import torch
+
+    from xlahouse.capture.models.sharded import ShardedModel
+    from xlahouse.capture.plan import Experiment
+
+PACKAGES = ("torch", "torch_xla", "transformers")
+FLAGS = (
+    "PJRT_DEVICE",
+    "CPU_NUM_DEVICES",
+    "XLA_IR_DEBUG",
+    "XLA_HLO_DEBUG",
+    "XLA_FLAGS",
+    "LIBTPU_INIT_ARGS",
+)
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the profiled requests gave; tokens and timings have one item for each of them."""
+
+    captured_at: str  # when profiling started, ISO 8601, UTC
+    tokens: list[torch.Tensor]  # [batch, output_tokens] each
+    timings: list[RequestTiming]
+    warnings: list[str]
+    profiler_cost: Cost
+    scopes_cost: Cost
+
+
+@dataclass(frozen=True)
+class Counts:
+    """torch_xla's own counters: programs compiled and programs launched so far."""
+
+    compiles: int
+    launches: int
+
+    def __sub__(self, earlier: Counts) -> Counts:
+        return Counts(self.compiles - earlier.compiles, self.launches - earlier.launches)
+
+
+def counts() -> Counts:
+    """Read the counters; one that does not exist yet has counted nothing.
+
+    A launch counts once it is over, on a thread of the runtime, which may be after its results are there: all
+    that is under way is waited for, lest the last launch before a count belongs to the next one.
+    """
+    import torch_xla.core.xla_model as xm
+    import torch_xla.debug.metrics as met
+
+    xm.wait_device_ops()
+
+    def samples(metric: str) -> int:
+        data = met.metric_data(metric)
+        return int(data[0]) if data else 0
+
+    # CompileTime has a sample for every compilation; the counter UncachedCompile leaves out those
+    # of programs that torch_xla adds itself, such as the one that gathers a sharded tensor.
+    return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
+
+
+def device_coords(attributes: list[dict[str, Any]]) -> list[list[int]]:
+    """Coordinates of each device's chip, by device id; none where the runtime leaves a device's out.
+
+    Args:
+        attributes: of all devices, by id: torch_xla's own meshes index them so.
+    """
+    found = [list(device.get("coords", ())) for device in attributes]
+    known = all(len(coords) in (2, 3) and min(coords) >= 0 for coords in found)
+    return found if known else []
+
+
+def describe(
+    experiment: Experiment, sharded: ShardedModel, outcome: Outcome, comparison: Comparison
+) -> Manifest:
+    """The manifest of a finished capture."""
+    import torch_xla.runtime as xr
+
+    sizes, placed = experiment.model.sizes, sharded.placed
+    width, differences = DTYPE_BYTES[experiment.dtype], comparison.differences
+    piped = experiment.mesh.get("pp", 1) > 1
+    virtual = os.environ.get("PJRT_DEVICE") == "CPU"
+    masked = (
+        masked_note(placed, sharded.stages, experiment.microbatches, virtual) if piped else None
+    )
+    attributes = xr.global_runtime_device_attributes()
+    kind = str(attributes[0].get("device_kind", xr.device_type()))
+    return Manifest(
+        name=experiment.name,
+        captured_at=outcome.captured_at,
+        framework="torch_xla",
+        framework_versions={
+            "python": platform.python_version(),
+            **{package: version(package) for package in PACKAGES},
+        },
+        model=experiment.model.name,
+        model_family=experiment.model.family,
+        model_config=sizes,
+        weights=sharded.source_label,
+        layers=sizes["num_hidden_layers"],
+        hidden_size=sizes["hidden_size"],
+        dtype=experiment.dtype,
+        batch_size=experiment.batch_size,
+        microbatches=experiment.microbatches,
+        prompt_tokens=experiment.prompt_tokens,
+        output_tokens=experiment.output_tokens,
+        parallelism=experiment.parallelism,
+        mesh=experiment.axes,
+        mesh_device_ids=sharded.layout.device_ids,
+        device_coords=device_coords(attributes),
+        device_kind=kind.lower() if kind.upper() == "CPU" else kind,
+        device_count=experiment.device_count,
+        host_count=xr.process_count(),
+        repeat=experiment.repeat,
+        warmup_requests=experiment.warmup_requests,
+        requests=outcome.timings,
+        tokens=[[] if ELSEWHERE in row else row for row in outcome.tokens[-1].tolist()],
+        tokens_match_unsharded=None if differences is None else not differences,
+        flags={name: os.environ[name] for name in FLAGS if name in os.environ},
+        parameters=placed.parameters,
+        weight_bytes=placed.weight_bytes,
+        kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
+        stage_layers=experiment.stages.layers,
+        tick_microbatch=schedule(experiment.mesh["pp"], experiment.microbatches) if piped else [],
+        plan_entry=msgspec.to_builtins(experiment),
+        warnings=[
+            *notes_on(experiment),
+            *outcome.warnings,
+            *(differences or []),
+            *([masked] if masked else []),
+        ],
+        profiler_cost_ratio=outcome.profiler_cost.ratio,
+        scopes_cost_ratio=outcome.scopes_cost.ratio,
+        profiler_cost_quartiles=outcome.profiler_cost.quartiles,
+        scopes_cost_quartiles=outcome.scopes_cost.quartiles,
+        cost_pairs=outcome.profiler_cost.pairs,
+        logits_difference=comparison.logits,
+        logits_tolerance=None if comparison.logits is None else LOGITS_TOLERANCE,
+    )

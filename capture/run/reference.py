@@ -1,0 +1,165 @@
+"""The unsharded model's tokens, that every sharded capture is held to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.models.decode import ELSEWHERE, prefill_logits
+from xlahouse.capture.models.weights import WeightSource, fill_on_host
+from xlahouse.capture.run.job import say
+from xlahouse.capture.run.sources import skeleton_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from xlahouse.capture.models.sharded import ShardedModel
+    from xlahouse.capture.plan import Experiment
+    from xlahouse.capture.run.record import Outcome
+
+# In bfloat16 (8 bits of mantissa) another order of summation moves logits by 1 to 4 % of their
+# standard deviation after a few layers; a wrong sharding moves them by about all of it.
+LOGITS_TOLERANCE = 0.1
+
+
+def draw_prompts(experiment: Experiment) -> list[torch.Tensor]:
+    """Random token ids, [batch, prompt_tokens], for each profiled request."""
+    import torch
+
+    generator = torch.Generator().manual_seed(experiment.seed)
+    shape = (experiment.batch_size, experiment.prompt_tokens)
+    vocabulary = experiment.model.sizes["vocab_size"]
+    return [
+        torch.randint(vocabulary, shape, generator=generator) for _ in range(experiment.requests)
+    ]
+
+
+def generate_unsharded(model: Any, prompt: torch.Tensor, experiment: Experiment) -> torch.Tensor:
+    """What transformers' own greedy generation on the host gives: [batch, output_tokens].
+
+    It shares weights with the capture and nothing else: its attention, cache and loop are its own.
+    """
+    import torch
+
+    count = experiment.output_tokens
+    with torch.no_grad():
+        tokens: torch.Tensor = model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=count,
+            min_new_tokens=count,
+            do_sample=False,
+        )
+    return tokens[:, prompt.shape[1] :]
+
+
+def unsharded_logits(model: Any, prompt: torch.Tensor) -> torch.Tensor:
+    """The unsharded model's logits after the prompt: [batch, vocab]."""
+    import torch
+
+    with torch.no_grad():
+        logits: torch.Tensor = model(prompt, logits_to_keep=1).logits[:, -1]
+    return logits
+
+
+def logits_difference(
+    sharded: torch.Tensor, unsharded: torch.Tensor, experts: bool = False
+) -> float:
+    """How far logits [batch, vocab] are apart: the root mean square over the vocabulary of the
+    sequence that is farthest off, in standard deviations of the unsharded logits.
+
+    With experts it is the sequence in the middle (of an even number the farther one): rounding in
+    the router sends a token to another expert now and then, in any order of summation.
+
+    Raises:
+        CaptureError: it is above LOGITS_TOLERANCE.
+    """
+    here = (sharded != ELSEWHERE).any(-1)
+    sharded, want = sharded[here], unsharded[here].float()
+    apart = ((sharded.float() - want).square().mean(-1).sqrt() / want.std()).sort().values
+    difference = float(apart[len(apart) // 2 if experts else -1])
+    if not difference <= LOGITS_TOLERANCE:
+        raise CaptureError(
+            f"logits after the prompt are {difference:.3g} standard deviations from the unsharded "
+            f"model's, more than {LOGITS_TOLERANCE}; the sharding changes the result, mend its table"
+        )
+    return difference
+
+
+def compare_tokens(
+    sharded: list[torch.Tensor], unsharded: list[torch.Tensor], exact: bool
+) -> list[str]:
+    """One line for each request, [batch, output_tokens] each, whose tokens differ.
+
+    Raises:
+        CaptureError: they differ, and `exact` says that they must not: in bfloat16 rounding may
+            decide between two tokens, and experts that are full drop some.
+    """
+    differences = []
+    for request, (got, want) in enumerate(zip(sharded, unsharded, strict=True)):
+        wrong = ((got != want) & (got != ELSEWHERE)).nonzero().tolist()
+        if wrong:
+            sequence, step = wrong[0]
+            differences.append(
+                f"request {request}, sequence {sequence}, step {step}: the sharded model gives "
+                f"token {int(got[sequence, step])}, the unsharded one {int(want[sequence, step])}"
+            )
+    if differences and exact:
+        raise CaptureError(f"{differences[0]}; the sharding changes the result, mend its table")
+    return differences
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the sharded model's output stands beside the unsharded one's; all unknown: not compared."""
+
+    differences: list[str] | None = None  # requests whose tokens differ, in words
+    logits: float | None = None  # see Manifest.logits_difference
+
+
+class Unsharded(NamedTuple):
+    """What the unsharded model gives: tokens of each request, and logits [batch, vocab] after the
+    first prompt."""
+
+    tokens: list[torch.Tensor]
+    logits: torch.Tensor
+
+
+def run_unsharded(
+    experiment: Experiment, source: WeightSource, prompts: list[torch.Tensor]
+) -> Unsharded:
+    """What the unsharded model on the host gives for each prompt."""
+
+    say("progress", "generating with the unsharded model")
+    model = fill_on_host(skeleton_of(experiment), source, experiment.dtype)
+    return Unsharded(
+        tokens=[generate_unsharded(model, prompt, experiment) for prompt in prompts],
+        logits=unsharded_logits(model, prompts[0]),
+    )
+
+
+def compare(
+    experiment: Experiment,
+    sharded: ShardedModel,
+    prompts: list[torch.Tensor],
+    outcome: Outcome,
+    unsharded: Unsharded | None,
+) -> Comparison:
+    """Hold the profiled requests to the unsharded model.
+
+    Raises:
+        CaptureError: tokens differ in float32 with no token dropped, or logits in bfloat16.
+    """
+
+    if unsharded is None or bool((outcome.tokens[0] == ELSEWHERE).all()):
+        return Comparison()
+    dropless = experiment.capacity_factor is None
+    exact = dropless and experiment.dtype == "float32"
+    differences = compare_tokens(outcome.tokens, unsharded.tokens, exact)
+    if exact or not dropless:
+        return Comparison(differences)
+    logits = prefill_logits(sharded, prompts[0])
+    return Comparison(
+        differences, logits_difference(logits, unsharded.logits, sharded.family.experts)
+    )

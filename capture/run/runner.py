@@ -1,0 +1,176 @@
+"""Captures a plan: one experiment after the other, skipping those that were captured before."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from xlahouse.capture.errors import CaptureError, ManifestError
+from xlahouse.capture.manifest import Manifest, decode_manifest, manifest_path
+from xlahouse.capture.plan import Experiment, read_plan
+from xlahouse.capture.run.job import Note
+from xlahouse.capture.run.process import run_experiment
+
+NEEDED = ("torch", "torch_xla", "transformers")
+DEVICES = ("cpu", "tpu")
+
+
+class CaptureEvent(msgspec.Struct, frozen=True):
+    """How an experiment goes: `started`, `progress`, `warning`, `captured`, `skipped` or `failed`.
+
+    `message` is a line of text; for `captured` and `skipped` it is the trace's folder.
+    """
+
+    experiment: str
+    kind: str
+    message: str
+
+
+def run_plan(
+    plan_path: Path,
+    traces_dir: Path,
+    experiments: tuple[str, ...] = (),
+    device: str = "auto",
+    devices: int | None = None,
+    fresh: bool = False,
+    on_event: Callable[[CaptureEvent], None] = lambda event: None,
+    stamp: str | None = None,
+) -> list[Path]:
+    """Capture the experiments of a plan and return their trace folders, in the plan's order.
+
+    An experiment that was captured before, from the same plan entry on the same kind of device,
+    is skipped and its newest trace returned. After one fails the next still runs.
+
+    Args:
+        plan_path: the plan file.
+        traces_dir: captures go to <model>/<parallelism>/batch_<b>_seq_<s>/ under it.
+        experiments: names of those to run, `*` for any letters; none: all.
+        device: `cpu` (virtual devices), `tpu`, or `auto`: a TPU where there is one.
+        devices: how many devices there are; a mesh may be smaller. None: as many as it takes.
+        fresh: capture again what was captured before.
+        on_event: told how each experiment goes.
+        stamp: part of the captures' names, which hosts of one run must share; None: the time now.
+
+    Raises:
+        ManifestError: the plan is not valid, or has no such experiment.
+        CaptureError: torch_xla is not installed, or experiments failed; one line for each.
+    """
+    chosen = choose_experiments(plan_path, experiments, devices)
+    resolved = resolve_device(device)
+    traces, failures = [], []
+    for experiment in chosen:
+
+        def tell(kind: str, message: str, name: str = experiment.name) -> None:
+            on_event(CaptureEvent(name, kind, message))
+
+        done = None if fresh else find_capture(experiment, traces_dir, resolved)
+        if done is not None:
+            tell("skipped", str(done))
+            traces.append(done)
+            continue
+        tell("started", f"{experiment.model.name} on {experiment.parallelism}")
+        try:
+            traces.append(
+                run_experiment(experiment, traces_dir, resolved, _passing_on(tell), stamp=stamp)
+            )
+            tell("captured", str(traces[-1]))
+        except CaptureError as error:
+            tell("failed", str(error))
+            failures.append(str(error))
+    if failures:
+        raise CaptureError("\n".join(failures))
+    return traces
+
+
+def _passing_on(tell: Callable[[str, str], None]) -> Callable[[Note], None]:
+    return lambda note: tell(note.kind, note.message)
+
+
+def choose_experiments(
+    plan_path: Path, names: tuple[str, ...] = (), devices: int | None = None
+) -> list[Experiment]:
+    """The plan's experiments of those names (`*` stands for any letters), or all.
+
+    Raises:
+        ManifestError: the plan is not valid, has no such experiment, or a mesh has more than
+            `devices` devices.
+    """
+    plan = read_plan(plan_path)
+    known = [experiment.name for experiment in plan.experiments]
+    for name in names:
+        if not fnmatch.filter(known, name):
+            raise ManifestError(f"{plan_path}: no experiment {name!r}; {_some_of(known, name)}")
+    chosen = [
+        entry
+        for entry in plan.experiments
+        if not names or any(fnmatch.fnmatchcase(entry.name, name) for name in names)
+    ]
+    for experiment in chosen:
+        if devices is not None and experiment.device_count > devices:
+            raise ManifestError(
+                f"{plan_path}: experiment {experiment.name}: its mesh has "
+                f"{experiment.device_count} devices, more than {devices}; change one of the two"
+            )
+    return chosen
+
+
+def _some_of(known: list[str], name: str) -> str:
+    """The names there are, or of many those nearest."""
+    if len(known) <= 10:
+        return f"it has {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=5, cutoff=0)
+    return f"of its {len(known)} the nearest are {', '.join(near)}"
+
+
+def resolve_device(device: str) -> str:
+    """`cpu` or `tpu`.
+
+    Raises:
+        CaptureError: another name, or the packages of the capture extra are not installed.
+    """
+    if device not in (*DEVICES, "auto"):
+        raise CaptureError(f"no device {device!r}; choose auto, {' or '.join(DEVICES)}")
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CaptureError(
+            f"capture needs {', '.join(missing)}: pip install 'xlahouse[capture]'"
+            " (on a TPU VM: 'xlahouse[capture,tpu]')"
+        )
+    if device != "auto":
+        return device
+    asked = os.environ.get("PJRT_DEVICE", "").lower()
+    if asked in DEVICES:
+        return asked
+    # TPU chips are /dev/accel<n> up to v4 and /dev/vfio/<n> from v5e on.
+    chips = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev/vfio").glob("[0-9]*")]
+    return "tpu" if chips and importlib.util.find_spec("libtpu") is not None else "cpu"
+
+
+def find_capture(experiment: Experiment, traces_dir: Path, device: str) -> Path | None:
+    """The newest finished capture of the same plan entry on the same kind of device."""
+    entry = msgspec.json.decode(msgspec.json.encode(experiment))
+    for folder in sorted((traces_dir / experiment.cell).glob("trace_*.trace"), reverse=True):
+        manifest = read_finished(folder)
+        if manifest is None or manifest.plan_entry != entry:
+            continue
+        if manifest.flags.get("PJRT_DEVICE", "").lower() == device:
+            return folder
+    return None
+
+
+def read_finished(folder: Path) -> Manifest | None:
+    """The manifest of a capture; None where it is not finished or not readable."""
+    path = manifest_path(folder)
+    planes = list(folder.glob("plugins/profile/*/*.xplane.pb"))
+    if not path.exists() or not planes or not all(plane.stat().st_size for plane in planes):
+        return None
+    try:
+        return decode_manifest(path.read_bytes(), str(path))
+    except ManifestError:
+        return None

@@ -1,0 +1,42 @@
+"""Opens an experiment's weights and builds the model that they go into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xlahouse.capture.models.checkpoint import Checkpoint, find_checkpoint
+from xlahouse.capture.models.families import FAMILIES
+from xlahouse.capture.models.presets import find_preset
+from xlahouse.capture.models.weights import RandomWeights, WeightSource, build_skeleton
+from xlahouse.capture.run.job import say
+
+if TYPE_CHECKING:
+    from xlahouse.capture.plan import Experiment
+
+
+def open_weights(experiment: Experiment) -> WeightSource:
+    """The experiment's weights: a checkpoint's, or drawn from its seed.
+
+    Raises:
+        CaptureError: there is no such checkpoint.
+    """
+    model = experiment.model
+    for note in notes_on(experiment):
+        say("warning", note)
+    if not model.weights:
+        return RandomWeights(experiment.seed, model.sizes.get("n_routed_experts", 0))
+    say("progress", f"opening {model.weights}")
+    return Checkpoint(find_checkpoint(model.weights), skeleton_of(experiment))
+
+
+def skeleton_of(experiment: Experiment) -> Any:
+    """The experiment's transformers model, without data."""
+    family = FAMILIES[experiment.model.family]
+    return build_skeleton(family.model_class, family.name, experiment.model.sizes)
+
+
+def notes_on(experiment: Experiment) -> list[str]:
+    """What whoever runs the model should be told, a line each."""
+    preset = experiment.model.preset
+    note = find_preset(preset).note
+    return [f"{preset}: {note}"] if note else []

@@ -1,0 +1,201 @@
+"""Runs a plan on a TPU VM, one experiment at a time, and brings each one's traces home at once."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.process import new_stamp
+from xlahouse.capture.run.runner import choose_experiments, find_capture
+from xlahouse.capture.tpu.gcloud import GONE, Gcloud
+from xlahouse.capture.tpu.vm import Pause, Say, as_it_was, create, delete, state_of, workers_of
+
+HOME = ".xlahouse"  # under the VM's home folder: venv/, plan.yaml, traces/
+_PYTHON = f"$HOME/{HOME}/venv/bin/python"
+# TPU VMs come with Python 3.10, so uv fetches one that is new enough.
+_INSTALL = f"""set -eu
+mkdir -p "$HOME/{HOME}/traces"
+test -x "{_PYTHON}" || {{
+  python3 -m pip install --quiet --user uv
+  python3 -m uv --quiet venv --python 3.12 "$HOME/{HOME}/venv"
+}}
+python3 -m uv --quiet pip install --python "{_PYTHON}" """
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What to run where. install: what pip is to install there, or a wheel on this machine."""
+
+    name: str
+    plan: Path
+    experiments: tuple[str, ...]
+    traces: Path
+    install: str
+    recreate: int = 0
+
+
+def run(gcloud: Gcloud, errand: Errand, say: Say, pause: Pause) -> list[Path]:
+    """Capture a plan on a TPU VM; finished traces land under errand.traces, experiment by experiment.
+
+    What was captured before, here, is skipped. Where a spot TPU VM is taken away it is created again
+    up to errand.recreate times, and the run goes on.
+
+    Raises:
+        ManifestError: the plan is not valid.
+        CaptureError: the TPU VM is not there or was taken away, or experiments failed.
+    """
+    chosen = choose_experiments(errand.plan, errand.experiments)
+    left = errand.recreate
+    while True:
+        try:
+            return _run_all(gcloud, errand, chosen, say)
+        except CaptureError as error:
+            if gcloud.dry or state_of(gcloud, errand.name) not in GONE:
+                raise
+            todo = len(
+                [each for each in chosen if find_capture(each, errand.traces, "tpu") is None]
+            )
+            text = f"{errand.name} was taken away with {todo} of {len(chosen)} experiments to go"
+            if not left:
+                raise CaptureError(
+                    f"{text}; the others are in {errand.traces}: run the same command with "
+                    "--recreate 5, or delete it, create it and run again"
+                ) from error
+        left -= 1
+        say(f"{text}; creating it again")
+        wanted = as_it_was(gcloud, errand.name)
+        delete(gcloud, errand.name)
+        create(gcloud, wanted, None, True, 1.0, say, pause)
+
+
+def _run_all(gcloud: Gcloud, errand: Errand, chosen: Sequence[Experiment], say: Say) -> list[Path]:
+    found = {each.name: find_capture(each, errand.traces, "tpu") for each in chosen}
+    for name, folder in found.items():
+        if folder is not None:
+            say(f"{name}: skipped: {folder}")
+    todo = [each for each in chosen if found[each.name] is None]
+    if todo and not gcloud.dry:
+        _require_active(gcloud, errand.name)
+    if todo or gcloud.dry:
+        _prepare(gcloud, errand, say)
+    failures = []
+    for experiment in todo:
+        say(f"{experiment.name}: started on {errand.name}")
+        try:
+            found[experiment.name] = _capture(gcloud, errand, experiment, say)
+            if not gcloud.dry:
+                say(f"{experiment.name}: captured: {found[experiment.name]}")
+        except CaptureError as error:
+            if not gcloud.dry and state_of(gcloud, errand.name) in GONE:
+                raise
+            say(f"{experiment.name}: failed: {error}")
+            failures.append(f"experiment {experiment.name}: {error}")
+    if failures:
+        raise CaptureError("\n".join(failures))
+    return [folder for folder in found.values() if folder is not None]
+
+
+def _require_active(gcloud: Gcloud, name: str) -> None:
+    state = state_of(gcloud, name)
+    if state in GONE:
+        raise CaptureError(f"{name} is {state}: it was taken away")
+    if state != "ACTIVE":
+        raise CaptureError(f"{name} is {state}; wait until it is ACTIVE, then run again")
+
+
+def _prepare(gcloud: Gcloud, errand: Errand, say: Say) -> None:
+    """Put the plan and xlahouse onto every host."""
+    say(f"{errand.name}: installing xlahouse")
+    on_all = ("tpu-vm", "ssh", errand.name, "--worker=all")
+    gcloud.run(*on_all, f"--command=mkdir -p {HOME}/traces")
+    local = Path(errand.install)
+    files = [str(errand.plan), *([str(local)] if local.is_file() else [])]
+    gcloud.run("tpu-vm", "scp", *files, f"{errand.name}:{HOME}/", "--worker=all")
+    wanted = f'"$HOME/{HOME}/{local.name}[capture,tpu]"' if local.is_file() else None
+    gcloud.run(*on_all, f"--command={_INSTALL}{wanted or shlex.quote(errand.install)}")
+
+
+def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Say) -> Path | None:
+    """Capture one experiment on all hosts, which share its folder's name, and fetch it."""
+    stamp = new_stamp()
+    script = (
+        f"cd {HOME} && PJRT_DEVICE=TPU venv/bin/xlahouse capture {shlex.quote(errand.plan.name)}"
+        f" --experiment {shlex.quote(experiment.name)} --traces traces --device tpu --stamp {stamp}"
+        " --fresh"  # a host that skipped what it has would leave the others waiting for it
+    )
+    gcloud.follow(
+        lambda line: say(f"  {line}"),
+        *("tpu-vm", "ssh", errand.name, "--worker=all", f"--command={script}"),
+    )
+    if gcloud.dry:
+        return None
+    fetch(gcloud, errand.name, errand.traces, experiment.cell)
+    folder = find_capture(experiment, errand.traces, "tpu")
+    if folder is None:
+        raise CaptureError(f"it ran, but {errand.traces / experiment.cell} holds no whole trace")
+    return folder
+
+
+def fetch(gcloud: Gcloud, name: str, traces: Path, cell: Path = Path()) -> list[Path]:
+    """Bring finished traces home from every host; hosts of one capture share one folder.
+
+    Args:
+        gcloud: runs the commands.
+        name: the TPU VM.
+        traces: where captures go, in the folders that they have there.
+        cell: only what is under this folder of the traces.
+
+    Returns:
+        The manifests that were fetched: one a capture.
+
+    Raises:
+        CaptureError: gcloud failed, or what came is not whole; finished files are kept.
+    """
+    where = shlex.quote(f"{HOME}/traces")
+    what = shlex.quote(cell.as_posix())
+    script = f"tar -C {where} --exclude='.*.partial' --exclude='*.log' -czf - {what}"
+    if gcloud.dry:
+        gcloud.run("tpu-vm", "ssh", name, "--worker=0", f"--command={script}")
+        return []
+    traces.mkdir(parents=True, exist_ok=True)
+    fetched: set[Path] = set()
+    for worker in range(workers_of(gcloud, name)):
+        words = ("tpu-vm", "ssh", name, f"--worker={worker}", f"--command={script}")
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=traces) as draft:
+            _unpack(gcloud, words, Path(draft))
+            fetched.update(_move(Path(draft), traces))
+    return sorted(fetched)
+
+
+def _unpack(gcloud: Gcloud, words: tuple[str, ...], draft: Path) -> None:
+    """Run a command that prints a gzipped tar archive, and unpack it."""
+    with tempfile.TemporaryFile(dir=draft.parent) as packed:
+        gcloud.save(packed, *words)
+        packed.seek(0)
+        try:
+            with tarfile.open(fileobj=packed, mode="r:gz") as archive:
+                archive.extractall(draft, filter="data")
+        except (tarfile.TarError, EOFError, zlib.error) as error:
+            raise CaptureError(
+                f"what gcloud sent of the traces is not a whole archive ({error}); fetch again"
+            ) from error
+
+
+def _move(draft: Path, traces: Path) -> list[Path]:
+    """Move fetched files to their place, manifests last: a capture with a manifest is whole."""
+    files = sorted(path for path in draft.rglob("*") if path.is_file())
+    manifests = [path for path in files if path.name.startswith("metadata_")]
+    for path in [*(path for path in files if path not in set(manifests)), *manifests]:
+        place = traces / path.relative_to(draft)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not (path.name.startswith("metadata_") and place.exists()):
+            shutil.move(path, place)
+    return [traces / path.relative_to(draft) for path in manifests]

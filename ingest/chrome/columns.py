@@ -1,0 +1,219 @@
+"""Columns of a Chrome trace: every event of a file in one frame, and what its lines are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from xlahouse.ingest.chrome import times
+from xlahouse.ingest.chrome.document import Document, Events
+from xlahouse.ingest.chrome.events import FAILURES, NOTHING
+from xlahouse.ingest.events.arrow_arrays import native_buffer
+from xlahouse.ingest.events.containers import Unpacked
+from xlahouse.ingest.events.frames import LATEST_PS
+
+METADATA = "M"
+_AT_ONCE = 30_000
+_NULL_LENGTHS = (0, len("null"))
+# us and ps make up a time (ingest/chrome/times.py). id, args and bind_id are JSON text.
+EVENTS: dict[str, Any] = {
+    "line": pl.Int32,
+    "ph": pl.String,
+    "name": pl.String,
+    "cat": pl.String,
+    "us": pl.Int64,
+    "ps": pl.Int64,
+    "duration_ps": pl.Int64,
+    "id": pl.String,
+    "args": pl.String,
+    "bp": pl.String,
+    "bind_id": pl.String,
+    "flow_in": pl.Boolean,
+    "flow_out": pl.Boolean,
+}
+Line = tuple[str, str]  # pid, tid
+
+
+class _Numbers(dict[Any, "_Threads"]):
+    """Numbers of lines, by pid and then tid as they are written; a new line gets the next one."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Any, Any]] = []
+
+    def __missing__(self, pid: Any) -> _Threads:
+        found = self[pid] = _Threads(pid, self.lines)
+        return found
+
+
+class _Threads(dict[Any, int]):
+    def __init__(self, pid: Any, lines: list[tuple[Any, Any]]) -> None:
+        self.pid, self.lines = pid, lines
+
+    def __missing__(self, tid: Any) -> int:
+        self.lines.append((self.pid, tid))
+        number = self[tid] = len(self.lines) - 1
+        return number
+
+
+@dataclass
+class Trace:
+    """A Chrome trace as columns.
+
+    events: EVENTS and `event` (number in file order), without metadata events. lines: pid and tid of each
+    line, by its number. processes, threads: what metadata events call them; labels: by process, such as
+    "GPU 0". header: what stands around the events. damage: why the container ends too early, or None.
+    """
+
+    document: Document
+    events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EVENTS))
+    lines: list[Line] = field(default_factory=list)
+    processes: dict[str, str] = field(default_factory=dict)
+    threads: dict[Line, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    damage: str | None = None
+
+    @property
+    def header(self) -> dict[str, msgspec.Raw]:
+        return self.document.header
+
+
+def read_columns(raw: bytes) -> Trace:
+    """A file's events as columns.
+
+    Args:
+        raw: the file, compressed or not.
+
+    Raises:
+        ValueError: it holds no events.
+    """
+    unpacked = Unpacked(raw)
+    trace = Trace(Document(unpacked))
+    numbers = _Numbers()
+    frames = []
+    for batch in _gathered(trace.document.batches()):
+        frame = _columns(batch, numbers)
+        metadata = frame.filter(pl.col("ph") == METADATA)
+        if not metadata.is_empty():
+            _name_lines(trace, metadata, numbers.lines)
+            frame = frame.filter(pl.col("ph") != METADATA)
+        frames.append(frame)
+    trace.damage = unpacked.damage
+    named = [(_key(pid), _key(tid)) for pid, tid in numbers.lines]
+    numbered = {line: number for number, line in enumerate(dict.fromkeys(named))}
+    trace.lines = list(numbered)
+    same = [numbered[line] for line in named]
+    events = pl.concat(frames).with_row_index("event")
+    if same != list(range(len(same))):
+        events = events.with_columns(pl.col("line").replace_strict(range(len(same)), same))
+    trace.events = events.with_columns(pl.col("line").cast(pl.Int32))
+    return trace
+
+
+def _gathered(batches: Iterator[Events]) -> Iterator[Events]:
+    """Batches of one kind of event, joined up to _AT_ONCE: long columns cost little time, but as objects
+    their events take some 500 bytes each."""
+    held: list[Any] = []
+    for batch in batches:
+        if held and (len(held) >= _AT_ONCE or (batch and type(batch[0]) is not type(held[0]))):
+            yield held
+            held = []
+        held = held + batch if held else list(batch)
+    yield held
+
+
+def _columns(events: Events, numbers: _Numbers) -> pl.DataFrame:
+    """A frame of events; numbers grows by their lines."""
+    events = [event for event in events if event.ph or event.name or event.ts]  # type: ignore[assignment]
+    starts = _times([event.ts for event in events])
+    durations = _times([event.dur for event in events])
+    short = durations["us"].is_between(-LATEST_PS // times.PS, LATEST_PS // times.PS)
+    length = durations["us"].set(~short.fill_null(False), None) * times.PS + durations["ps"]
+    return pl.DataFrame(
+        {
+            "line": pl.Series([numbers[each.pid][each.tid] for each in events], dtype=pl.Int32),
+            "ph": pl.Series([event.ph for event in events], dtype=pl.String),
+            "name": pl.Series([event.name for event in events], dtype=pl.String),
+            "cat": pl.Series([event.cat for event in events], dtype=pl.String),
+            "us": starts["us"],
+            "ps": starts["ps"],
+            "duration_ps": length,
+            "id": _texts([event.id for event in events]),
+            "args": _texts([event.args for event in events]),
+            "bp": _texts([event.bp for event in events]).str.strip_chars('" '),
+            "bind_id": _texts([event.bind_id for event in events]),
+            "flow_in": _texts([event.flow_in for event in events]) == "true",
+            "flow_out": _texts([event.flow_out for event in events]) == "true",
+        },
+        schema=EVENTS,
+    )
+
+
+def _integers(values: list[Any]) -> pl.Series:
+    return pl.Series(values, dtype=pl.Int64)
+
+
+def _times(values: list[Any]) -> pl.DataFrame:
+    """us, ps of times that the decoder took as doubles, as whole numbers, or as text."""
+    first = next((value for value in values if value is not None), 0.0)
+    if isinstance(first, float):
+        return times.from_doubles(pl.Series(values, dtype=pl.Float64))
+    if isinstance(first, int):
+        return times.from_whole(pl.Series(values, dtype=pl.Int64))
+    return times.from_text(_texts(values))
+
+
+def _texts(values: list[msgspec.Raw]) -> pl.Series:
+    """JSON text; NULL where it is absent or null."""
+    count = len(values)
+    if values.count(NOTHING) == count:  # quick: what is absent is one and the same object
+        return pl.Series([None], dtype=pl.String).new_from_index(0, count)
+    joined = b"".join(values)
+    lengths = np.fromiter(map(len, values), np.int64, count)
+    if joined.isascii():
+        ends, offsets = native_buffer(np.int64, count + 1)
+        offsets[0] = 0
+        np.cumsum(lengths, out=offsets[1:])
+        data, characters = native_buffer(np.uint8, len(joined))
+        characters[:] = np.frombuffer(joined, np.uint8)
+        texts = pl.Series(pa.LargeStringArray.from_buffers(count, ends, data))
+    else:
+        texts = _decoded(values)
+    if not np.isin(lengths, _NULL_LENGTHS).any():
+        return texts
+    return texts.set(texts.is_in(["", "null"]), None)
+
+
+def _decoded(values: list[msgspec.Raw]) -> pl.Series:
+    raw = pl.Series("raw", [bytes(value) for value in values], dtype=pl.Binary)
+    try:
+        return raw.cast(pl.String)
+    except pl.exceptions.ComputeError:  # rare: arguments are not checked when they are cut out
+        return raw.map_elements(lambda value: value.decode("utf-8", "replace"), pl.String)
+
+
+def _key(number: Any) -> str:
+    """A pid or tid is the same one as a number and as a string."""
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    return "" if number is None else str(number)
+
+
+def _name_lines(trace: Trace, metadata: pl.DataFrame, keys: list[Any]) -> None:
+    for name, line, args in metadata.select("name", "line", "args").iter_rows():
+        pid, tid = (_key(part) for part in keys[line])
+        try:
+            said = msgspec.json.decode(args or "{}", type=dict[str, Any])
+        except FAILURES:
+            continue
+        if name == "process_name" and said.get("name"):
+            trace.processes[pid] = str(said["name"]).strip()
+        elif name == "thread_name" and said.get("name"):
+            trace.threads[pid, tid] = str(said["name"]).strip()
+        elif name == "process_labels" and said.get("labels"):
+            trace.labels[pid] = str(said["labels"]).strip()

@@ -1,0 +1,167 @@
+"""Walks a Chrome trace from block to block: whole events go to the decoder, never the whole text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from xlahouse.ingest.chrome.events import (
+    BOUNDARY,
+    FAILURES,
+    Event,
+    LateEvent,
+    QuickEvent,
+    WholeEvent,
+    array_end,
+    exact_events,
+    late_decoders,
+    quick_decoder,
+)
+from xlahouse.ingest.chrome.salvage import salvage
+from xlahouse.ingest.chrome.times import EXACT_US
+
+Events = list[QuickEvent] | list[WholeEvent] | list[LateEvent] | list[Event]
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args)"\s*:')
+_BOM = b"\xef\xbb\xbf"
+_SEARCHED = 1 << 16  # bytes before a block's end that are searched for the last whole event
+_NEAR = 16  # of the last places, each is tried, and then fewer and fewer
+_CUTS = 64  # with fewer places there, all of the text is searched
+
+
+@dataclass
+class Document:
+    """A Chrome trace's text.
+
+    Attributes:
+        header: after the last batch: what stands around the events, as JSON text by name.
+        repaired, lost: events with a damaged name or argument, and those that could not be had.
+        ends_early: whether the array of events has no end.
+        starts_late: whether the text begins in the middle of the events.
+        header_damaged: whether only a part of the header could be told.
+    """
+
+    blocks: Iterable[bytes]
+    header: dict[str, msgspec.Raw] = field(default_factory=dict)
+    repaired: int = 0
+    lost: int = 0
+    ends_early: bool = False
+    starts_late: bool = False
+    header_damaged: bool = False
+    _exact: bool = False  # times are too large for doubles
+    _late: tuple[msgspec.json.Decoder[Any], ...] = late_decoders
+
+    def batches(self) -> Iterator[Events]:
+        """Events in file order.
+
+        Raises:
+            ValueError: the text holds no events.
+        """
+        blocks = iter(self.blocks)
+        head, rest = self._head(blocks)
+        after: bytes | None = None
+        for block in blocks:
+            if after is not None:
+                after += block
+                continue
+            events, rest, after = self._take(rest + block)
+            yield events
+        if after is None:
+            events, after = self._decode(rest)
+            yield events
+        self.ends_early = after is None
+        self.header, self.header_damaged = _header(head, after or b"")
+
+    def _head(self, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
+        """(what stands before the array's bracket, what follows it)."""
+        text = b""
+        for block in blocks:
+            text += block.removeprefix(_BOM) if not text else block
+            if text.lstrip().startswith(b"["):
+                return b"", text.lstrip()[1:]
+            if found := _ARRAY.search(text):
+                return text[: found.end() - 1], text[found.end() :]
+        first = _FIRST_EVENT.search(text)
+        if first is None or not re.search(rb'"ph"\s*:', text):
+            raise ValueError("no Chrome trace: it has no traceEvents")
+        self.starts_late = True
+        return b"", text[first.start() :]
+
+    def _take(self, text: bytes) -> tuple[Events, bytes, bytes | None]:
+        """(whole events, the beginning of the next one, what follows the array's end or None)."""
+        cuts = list(_cuts(text))
+        for end, start in cuts:
+            try:
+                return self._plain(memoryview(text)[:end]), text[start:], None
+            except FAILURES as error:
+                if "truncated" not in str(error):
+                    break  # not the place of the cut is at fault
+        if not cuts:
+            return [], text, None
+        end, start = cuts[0]
+        events, after = self._decode(text[:end])
+        return events, text[start:], None if after is None else after + text[end:]
+
+    def _decode(self, chunk: bytes) -> tuple[Events, bytes | None]:
+        """(events, what follows the array's end or None where it goes on), whatever damage there is."""
+        try:
+            return self._plain(chunk), None
+        except FAILURES as error:
+            text = b"[" + chunk + b"]"
+            ended = array_end(error, text)
+        if ended is not None:
+            return ended[0], text[ended[1] + 1 : -1]
+        found = salvage(chunk)
+        self.repaired += found.repaired
+        self.lost += found.lost
+        return found.events, found.after
+
+    def _plain(self, chunk: bytes | memoryview) -> Events:
+        """Events of well-formed text. Raises: FAILURES."""
+        text = b"".join((b"[", chunk, b"]"))
+        if not text.isascii():
+            text.decode()
+        if not self._exact:
+            try:
+                quick = quick_decoder.decode(text)
+            except msgspec.ValidationError:
+                return exact_events(text)
+            self._exact = max((event.ts for event in quick if event.ts), default=0.0) >= EXACT_US
+            if not self._exact:
+                return quick
+        while self._late:
+            try:
+                return self._late[0].decode(text)  # type: ignore[no-any-return]
+            except msgspec.ValidationError:
+                self._late = self._late[1:]  # the rest of the file is hardly of other times
+        return exact_events(text)
+
+
+def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
+    """(end of an event, start of the next), from the text's end back in growing strides: such a place may
+    stand inside of a value, but an event ends at one of them."""
+    window = max(0, len(text) - _SEARCHED)
+    found = [match.span() for match in BOUNDARY.finditer(text, window)]
+    if len(found) < _CUTS:
+        found = [match.span() for match in BOUNDARY.finditer(text)]
+    stride = 1
+    while stride <= len(found):
+        begin, start = found[-stride]
+        yield begin + 1, start
+        stride += 1 + stride // _NEAR
+
+
+def _header(head: bytes, tail: bytes) -> tuple[dict[str, msgspec.Raw], bool]:
+    """(members of the object around the events, whether it is damaged: then those that can be told)."""
+    if not head:
+        return {}, False
+    whole = head + b"[]" + (tail.strip() or b"}")
+    try:
+        return msgspec.json.decode(whole, type=dict[str, msgspec.Raw]), False
+    except FAILURES:
+        pairs = re.findall(rb'"(\w+)"\s*:\s*(-?\d+|"[^"]*")\s*[,}]', head + b"[]" + tail)
+        return {name.decode(): msgspec.Raw(value) for name, value in pairs}, True

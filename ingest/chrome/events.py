@@ -1,0 +1,146 @@
+"""One entry of a Chrome trace, decoded from JSON text as it stands."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+
+from xlahouse.ingest.chrome.times import EXACT_US
+
+NOTHING = msgspec.Raw(b"")
+FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Entry(msgspec.Struct, gc=False):
+    """The fields of an entry, in the order in which profilers write them: the decoder looks for a key where
+    it found the last one."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Any = None
+    id: Any = None
+    bp: Any = None
+    bind_id: Any = None
+    flow_in: Any = None
+    flow_out: Any = None
+
+
+class _Beside(_Entry, gc=False):
+    """Fields of an entry that are JSON text in every form of it, empty where they are absent."""
+
+    args: msgspec.Raw = NOTHING
+    id: msgspec.Raw = NOTHING
+    bp: msgspec.Raw = NOTHING
+    bind_id: msgspec.Raw = NOTHING
+    flow_in: msgspec.Raw = NOTHING
+    flow_out: msgspec.Raw = NOTHING
+
+
+class _Named(_Beside, gc=False):
+    """An entry whose name and place are of their proper types."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+
+
+class Event(_Named, gc=False):
+    """An entry of traceEvents, its times as JSON text."""
+
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+
+
+class QuickEvent(_Named, gc=False):
+    """An Event whose times are doubles: exact in picoseconds as long as they are small."""
+
+    ts: float | None = None
+    dur: float | None = None
+
+
+# As many digits as fit 64 bits with room for a difference.
+_Whole = Annotated[int, msgspec.Meta(gt=-(10**17), lt=10**17)]
+_Short = Annotated[float, msgspec.Meta(gt=-EXACT_US, lt=EXACT_US)]
+
+
+class LateEvent(_Named, gc=False):
+    """An Event that begins late, but is short enough for its duration to be exact as a double."""
+
+    ts: msgspec.Raw = NOTHING
+    dur: _Short | None = None
+
+
+class WholeEvent(_Named, gc=False):
+    """A LateEvent that begins at a whole microsecond."""
+
+    ts: _Whole | None = None
+    dur: _Short | None = None
+
+
+class AnyEvent(_Beside, gc=False):
+    """An Event whose fields are of any type."""
+
+    ph: msgspec.Raw = NOTHING
+    cat: msgspec.Raw = NOTHING
+    name: msgspec.Raw = NOTHING
+    pid: msgspec.Raw = NOTHING
+    tid: msgspec.Raw = NOTHING
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+
+
+quick_decoder = msgspec.json.Decoder(list[QuickEvent])
+exact_decoder = msgspec.json.Decoder(list[Event])
+# For times that are too large for doubles: from the quickest, which takes the fewest, to the one for all.
+late_decoders: tuple[msgspec.json.Decoder[Any], ...] = (
+    msgspec.json.Decoder(list[WholeEvent]),
+    msgspec.json.Decoder(list[LateEvent]),
+)
+any_decoder = msgspec.json.Decoder(AnyEvent)
+
+# Where one event ends and the next begins; inside of a value it may stand too, so it has to be tried.
+BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+AFTER_ARRAY = re.compile(rb'\s*\]\s*(?:,\s*"|\}\s*$|$)')
+_CLOSED = re.compile(r"trailing (characters|comma in array) \(byte (\d+)\)")
+BETWEEN = b", \t\r\n"
+
+
+def exact_events(text: bytes) -> list[Event]:
+    """Events of a JSON array. The decoder looks at no more of keys and values than it needs: that the rest
+    is UTF-8 is checked here, lest a damaged key costs its value without a word.
+
+    Raises: FAILURES.
+    """
+    if not text.isascii():
+        text.decode()
+    return exact_decoder.decode(text)
+
+
+def array_end(error: Exception, text: bytes) -> tuple[list[Event], int] | None:
+    """(events, place of the bracket) where `[…]` closes before text does; None where it does not.
+
+    Args:
+        error: the decoder's complaint about text, which names the place.
+        text: begins with the opening bracket; its last byte is one that was added.
+    """
+    found = _CLOSED.search(str(error))
+    if found is None:
+        return None
+    at = int(found[2]) - 1  # of the first trailing character, or of the comma
+    close = text.rfind(b"]", 0, at) if found[1] == "characters" else text.find(b"]", at)
+    if close < 1 or close == len(text) - 1 or not AFTER_ARRAY.match(text[close:-1]):
+        return None
+    try:
+        events = exact_events(text[:close].rstrip(BETWEEN) + b"]")
+    except FAILURES:
+        return None
+    return (events, close) if all(event.ph or event == Event() for event in events) else None

@@ -1,0 +1,45 @@
+"""Tells Chrome traces from other files, and which of them stand beside an xplane of the same session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from xlahouse.ingest.events.containers import unpacked_start
+
+JSON = re.compile(r"\.json(?:\.gz|\.zstd?)?$")
+_TRACE_JSON = re.compile(r"\.trace\.json(?:\.gz|\.zstd?)?$")
+_PERFETTO = "perfetto_trace."  # a copy of the host's own, which JAX writes on request
+_ENDINGS = (".gz", ".zst", ".zstd", ".json", ".trace", ".pt")
+SNIFFED = 1 << 18  # bytes of a file that tell
+_KEYS = re.compile(
+    rb'"(?:traceEvents|displayTimeUnit|schemaVersion|deviceProperties|traceName|distributedInfo)"\s*:'
+)
+_BARE = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*\{[^}]*"(?:ph|cat|pid|ts)"\s*:')
+
+
+def host_of(path: str) -> str:
+    """The host that a file's name stands for: `<host>.trace.json.gz` -> `<host>`."""
+    name = PurePosixPath(path).name
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return name
+
+
+def named_trace(path: str) -> bool:
+    """Whether a file's name says that it is a Chrome trace."""
+    return _TRACE_JSON.search(path) is not None
+
+
+def is_chrome(head: bytes) -> bool:
+    """Whether a file that begins so is a Chrome trace."""
+    text = unpacked_start(head, SNIFFED)
+    return _BARE.match(text) is not None or _KEYS.search(text) is not None
+
+
+def is_copy(path: str, others: list[str]) -> bool:
+    """Whether a Chrome trace repeats another one of its folder."""
+    folder, _, name = path.rpartition("/")
+    return name.startswith(_PERFETTO) and any(
+        other != path and other.rpartition("/")[0] == folder for other in others
+    )

@@ -1,0 +1,200 @@
+"""Kernels and copies of PyTorch's profiler as ops; collectives by what the trace says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from xlahouse.ingest.chrome.kineto_collectives import Transfer, annotated, recorded
+from xlahouse.ingest.chrome.rows import arguments
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.nccl import KERNEL, kind_of
+from xlahouse.ingest.hlo.module_text import program_of_instructions
+from xlahouse.ingest.hlo.program import Program
+
+MODULE = "nccl"
+_CORRELATION = r'"correlation":\s*"?(\d+)'
+_LAUNCHES = ("cuda_runtime", "cuda_driver", "runtime")
+_TRANSFER: dict[str, Any] = {
+    "event": pl.UInt32,
+    "op": pl.String,
+    "module": pl.String,
+    "program_id": pl.UInt64,
+    "opcode_text": pl.String,
+    "known": pl.Boolean,  # whether a Program says what it is
+    "traced_bytes": pl.Int64,
+}
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """ops: frames.OPS without device_id, with `ordinal`. programs: one for each transfer that is known."""
+
+    ops: pl.DataFrame
+    programs: list[Program]
+    issues: list[Issue]
+
+
+def read_kernels(
+    kernels: pl.DataFrame,
+    others: pl.DataFrame,
+    groups: dict[str, tuple[int, ...]],
+    ranks: int | None,
+    source: str,
+) -> Kernels:
+    """Ops of all GPUs.
+
+    Args:
+        kernels: rows with ordinal and thread.
+        others: all other rows of the file, among them the calls that launched kernels.
+        groups: ranks of each process group, where the file lists them.
+        ranks: how many there are, where the file says so.
+        source: the file.
+    """
+    marked = pl.col("args").str.contains('"Collective name"', literal=True).fill_null(False)
+    is_kernel = of_category(kernels, ("kernel",))
+    names = kernels["name"].unique()  # few, and the pattern is slow
+    named = pl.col("name").is_in(names.filter(names.str.contains(KERNEL)).implode())
+    moving = kernels.filter(is_kernel & (named | marked))
+    transfers, inferred = _transfers(moving, others, groups, ranks)
+    texts = {each.instruction: each for each in transfers.values() if each.instruction}
+    programs, issues = _programs(texts, source)
+    known = {program.program_id for program in programs}
+    rows = [
+        (
+            event,
+            each.op if each.instruction else each.name,
+            MODULE,
+            each.program_id,
+            each.kind,
+            each.program_id in known,
+            each.bytes_here,
+        )
+        for event, each in transfers.items()
+    ]
+    told = pl.DataFrame(rows, schema=_TRANSFER, orient="row")
+    joined = kernels.join(told, on="event", how="left", maintain_order="left")
+    is_known = pl.col("known").fill_null(False)
+    is_unknown = pl.col("op").is_not_null() & ~is_known & pl.col("opcode_text").is_null()
+    ops = joined.with_columns(
+        op=pl.coalesce("op", "name"),
+        kernel=pl.when(is_kernel).then("name"),
+        line="thread",
+        on_async_line=pl.lit(False),
+        hlo_category=pl.when(pl.col("opcode_text") == "send-recv")
+        .then("opcode_text")
+        .otherwise("cat"),
+        traced_category=pl.when(is_unknown)
+        .then(pl.lit("collective"))
+        .when(pl.col("op").is_null())
+        .then(_category()),
+        opcode_text=pl.when(~is_known).then("opcode_text"),
+    )
+    return Kernels(ops, programs, [*issues, *_findings(transfers, inferred, source)])
+
+
+def of_category(events: pl.DataFrame, wanted: tuple[str, ...]) -> pl.Expr:
+    """Whether an event's category is one of these, in whatever case it is written."""
+    found = [name for name in events["cat"].unique() if name and name.lower() in wanted]
+    return pl.col("cat").is_in(found)
+
+
+def _category() -> pl.Expr:
+    """What a copy or a kernel that is no collective does."""
+    copies = pl.col("cat").str.to_lowercase().str.contains("memcpy")
+    with_host = pl.col("name").str.contains(r"(?i)HtoD|DtoH|HostToDevice|DeviceToHost")
+    return (
+        pl.when(copies & with_host)
+        .then(pl.lit("host_transfer"))
+        .when(copies)
+        .then(pl.lit("copy"))
+        .otherwise(pl.lit("compute"))
+    )
+
+
+def _transfers(
+    kernels: pl.DataFrame,
+    others: pl.DataFrame,
+    groups: dict[str, tuple[int, ...]],
+    ranks: int | None,
+) -> tuple[dict[int, Transfer], set[int]]:
+    """(event -> transfer; events whose kind is no more than what the kernel is called)."""
+    found: dict[int, Transfer] = {}
+    for event, args in kernels.select("event", "args").iter_rows():
+        transfer = recorded(arguments(args), groups, ranks)
+        if transfer is not None:
+            found[event] = transfer
+    silent = kernels.filter(~pl.col("event").is_in(list(found)))
+    for event, name, args, outer in () if silent.is_empty() else _around(silent, others):
+        found[event] = annotated(name, arguments(args), arguments(outer))
+    inferred = set()
+    for event, name in silent.select("event", "name").iter_rows():
+        if event not in found:
+            found[event] = Transfer(name, kind_of(name))
+            inferred.add(event)
+    return found, inferred
+
+
+def _around(kernels: pl.DataFrame, others: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
+    """(event, name and arguments of the annotation around the launch, arguments of the c10d call)."""
+    correlation = pl.col("args").str.extract(_CORRELATION).cast(pl.Int64, strict=False)
+    calls = others.filter(of_category(others, _LAUNCHES)).select(
+        "line", "start_ps", correlation=correlation
+    )
+    first = calls.drop_nulls().sort("start_ps", "line").unique("correlation", keep="first")
+    launched = (
+        kernels.select("event", correlation=correlation)
+        .drop_nulls()
+        .join(first, on="correlation")
+        .sort("start_ps")
+    )
+    for prefix, column in (("nccl:", "annotation"), ("c10d::", "call")):
+        spans = others.filter(pl.col("name").str.starts_with(prefix)).select(
+            "line",
+            "start_ps",
+            pl.col("name").alias(column),
+            pl.col("args").alias(f"{column}_args"),
+            (pl.col("start_ps") + pl.col("duration_ps")).alias(f"{column}_end"),
+        )
+        launched = launched.join_asof(
+            spans.sort("start_ps"), on="start_ps", by="line", check_sortedness=False
+        )
+    inside = pl.col("annotation_end") >= pl.col("start_ps")
+    called = pl.when(pl.col("call_end") >= pl.col("start_ps")).then("call_args")
+    rows = launched.filter(inside)
+    return rows.select("event", "annotation", "annotation_args", called).iter_rows()
+
+
+def _programs(texts: dict[str, Transfer], source: str) -> tuple[list[Program], list[Issue]]:
+    """A program for each transfer, so that the same one on every rank has the same program."""
+    programs, issues = [], []
+    for text, transfer in texts.items():
+        read = program_of_instructions([text], transfer.program_id, MODULE, source)
+        programs.append(replace(read.program, names_ranks=True))
+        issues += read.issues(source)
+    return programs, issues
+
+
+def _findings(transfers: dict[int, Transfer], inferred: set[int], source: str) -> list[Issue]:
+    kinds = [transfers[event].kind for event in inferred]
+    unknown = sum(each.kind is None for each in transfers.values())
+    found = (
+        (
+            "kind_inferred",
+            len(kinds),
+            "collectives that the trace does not describe: their kind is read off the kernel's name, "
+            "which NCCL may share between kinds, and their sizes and groups are unknown",
+        ),
+        (
+            "collective_kind_unknown",
+            unknown,
+            "NCCL kernels of no kind that HLO has (reduce, gather, scatter, barrier), or whose name tells "
+            "none: one that sends and receives may be part of any",
+        ),
+    )
+    return [
+        Issue("warning", code, message, source, count) for code, count, message in found if count
+    ]

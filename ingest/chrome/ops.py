@@ -1,0 +1,160 @@
+"""Ops of a TPU from a Chrome trace: arguments are parsed once for all events that share them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.ingest.chrome.rows import number
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.hlo.module_text import program_of_instructions
+from xlahouse.ingest.hlo.program import Program
+
+# Arguments that differ from one execution of an op to the next.
+_VOLATILE = r'"(?:device_(?:offset|duration)_ps|run_id|flow|id|all_reduce_unique_id)":"[^"]*",?'
+_KINDS: dict[str, Any] = {
+    "kind": pl.UInt32,
+    "hlo_category": pl.String,
+    "long_name": pl.String,
+    "tf_op": pl.String,
+    "source": pl.String,
+    "flops": pl.Float64,
+    "model_flops": pl.Float64,
+    "bytes_accessed": pl.Float64,
+    "program_id": pl.UInt64,
+}
+
+
+_TOLD = ("long_name", "tf_op", "source")
+TEXTS: dict[str, Any] = {"program_id": pl.UInt64, "module": pl.String} | dict.fromkeys(
+    _TOLD, pl.String
+)
+
+
+class _Args(msgspec.Struct):
+    """Arguments of an op. Exports write all of them as strings; numbers do as well."""
+
+    hlo_category: Any = None
+    long_name: Any = None
+    tf_op: Any = None
+    source: Any = None
+    flops: Any = None
+    model_flops: Any = None
+    bytes_accessed: Any = None
+    program_id: Any = None
+
+
+def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(frames.OPS without device_id, program_id and module NULL unless the event names them; of each row
+    its framework op and source line as `tf_op` and `source`, and its instruction as `long_name`).
+
+    Args:
+        rows: thread, name, args, start_ps, duration_ps of ops, waits and steps.
+        async_line: the line whose events are named by their instruction, not by themselves.
+    """
+    same = rows.with_columns(constant=pl.col("args").str.replace_all(_VOLATILE, ""))
+    kinds = same.drop_nulls("constant").unique("constant", keep="first", maintain_order=True)
+    kinds = kinds.select("constant", "args").with_row_index("kind")
+    numbered = same.join(
+        kinds.select("constant", "kind"), on="constant", how="left", maintain_order="left"
+    )
+    told = pl.DataFrame(
+        [(kind, *_facts(args)) for kind, args in kinds.select("kind", "args").iter_rows()],
+        schema=_KINDS,
+        orient="row",
+    ).with_columns(
+        stem=pl.col("long_name").str.extract(r"^%?([^\s=]+)"),
+        opcode_text=pl.col("long_name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\("),
+        operand_text=pl.col("long_name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)"),
+    )
+    known = numbered.join(told, on="kind", how="left", maintain_order="left")
+    on_async_line = pl.col("thread") == async_line
+    ops = known.with_columns(
+        op=pl.when(on_async_line).then(pl.coalesce("stem", "name")).otherwise("name"),
+        line="thread",
+        on_async_line=on_async_line,
+    )
+    return frames.conform(ops, frames.OPS), ops.select(_TOLD)
+
+
+def _facts(args: str) -> tuple[Any, ...]:
+    """A row of _KINDS without `kind`; all NULL where the arguments are no object."""
+    try:
+        told = msgspec.json.decode(args, type=_Args)
+    except FAILURES:
+        told = _Args()
+    words = (_word(value) for value in (told.hlo_category, told.long_name, told.tf_op, told.source))
+    numbers = (number(value) for value in (told.flops, told.model_flops, told.bytes_accessed))
+    return *words, *numbers, _identity(told.program_id)
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _identity(value: Any) -> int | None:
+    try:
+        return int(value) % (1 << 64)
+    except (TypeError, ValueError):
+        return None
+
+
+def texts_of_ops(ops: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+    """TEXTS: the instructions of ops of one device, each once.
+
+    Args:
+        ops: frames.OPS with program_id and module.
+        told: of each its long_name, tf_op and source.
+    """
+    texts = pl.concat([ops.select("program_id", "module"), told], how="horizontal")
+    texts = texts.drop_nulls(["program_id", "long_name"]).filter(
+        pl.col("long_name").str.contains(" = ", literal=True)
+    )
+    return frames.conform(_distinct(texts), TEXTS)
+
+
+def _distinct(texts: pl.DataFrame) -> pl.DataFrame:
+    return texts.unique(["program_id", "long_name"], keep="first", maintain_order=True)
+
+
+def programs_of_texts(
+    of_devices: list[pl.DataFrame], source: str
+) -> tuple[list[Program], list[Issue]]:
+    """The programs that the instructions tell of, and what of these could not be read.
+
+    Devices run the same programs, and what one of them does not show another one may.
+
+    Args:
+        of_devices: texts_of_ops of each device.
+        source: the file, for issues.
+    """
+    texts = _distinct(frames.stack(of_devices, TEXTS))
+    programs, issues = [], []
+    for (program_id,), group in texts.group_by(["program_id"], maintain_order=True):
+        module = group["module"].drop_nulls().first() or ""
+        lines = [_with_metadata(*row) for row in group.select(_TOLD).iter_rows()]
+        read = program_of_instructions(lines, int(str(program_id)), str(module), source)
+        programs.append(read.program)
+        issues += read.issues(source)
+    return programs, issues
+
+
+def _with_metadata(instruction: str, framework_op: str | None, place: str | None) -> str:
+    """The instruction as a dump would have it: an export cuts the metadata off and keeps it beside it."""
+    if "metadata={" in instruction:
+        return instruction
+    path, _, line = (place or "").rpartition(":")
+    parts = []
+    if framework_op:
+        parts.append(f'op_name="{_escaped(framework_op.removesuffix(":"))}"')
+    if path and line.isdigit():
+        parts.append(f'source_file="{_escaped(path)}" source_line={line}')
+    return f"{instruction}, metadata={{{' '.join(parts)}}}" if parts else instruction
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

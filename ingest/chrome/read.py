@@ -1,0 +1,145 @@
+"""Reads a Chrome trace file, of XLA's profiler or of PyTorch's: each process goes to its reader."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.chrome import gpu, host, kineto, links, ops, tpu
+from xlahouse.ingest.chrome.columns import Trace, read_columns
+from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.ingest.chrome.files import host_of
+from xlahouse.ingest.chrome.rows import integer
+from xlahouse.ingest.chrome.spans import find_spans
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.gpu_calls import HostCalls
+from xlahouse.ingest.hlo.file_events import FileEvents
+
+MOST_EVENTS = 1_000_000  # XLA's exporter keeps the earliest (jax#21295)
+_DEVICE = "/device:"
+
+
+def read_chrome(raw: bytes, path: str) -> FileEvents:
+    """Read a Chrome trace.
+
+    Raises:
+        TraceFormatError: nothing can be had from it.
+    """
+    try:
+        trace = read_columns(raw)
+    except ValueError as error:
+        raise TraceFormatError(path, str(error)) from error
+    if trace.events.is_empty():
+        raise TraceFormatError(path, f"no event can be had from it{_because(trace)}")
+    read = FileEvents(path, host_of(path), format="chrome")
+    spans = find_spans(trace.events, _base_ns(trace), path)
+    read.profile_start_ns = spans.start_ns
+    read.issues += [*_damage(trace, path), *spans.issues]
+    if trace.document.lost:
+        read.planes.append(PlaneEvents(coverage=_lost(trace.document.lost, path)))
+    rows, refused = _on_lines(trace, spans.rows), _on_lines(trace, spans.refused)
+    is_kineto = kineto.is_kineto(trace)
+    trace.events = trace.events.clear()  # a million of them are some hundred megabytes
+    del spans
+    if is_kineto:
+        read.rank_of = kineto.rank_of(trace)
+        planes, programs = kineto.read_kineto(trace, rows, refused, path, read.host)
+        read.planes += planes
+        read.programs |= {program.program_id: program for program in programs}
+    else:
+        _read_processes(trace, rows, refused, read)
+    return read
+
+
+def _because(trace: Trace) -> str:
+    return f": {trace.damage}" if trace.damage else ""
+
+
+def _base_ns(trace: Trace) -> int | None:
+    """UNIX time that PyTorch's profiler counts times from; XLA's does not tell."""
+    try:
+        return integer(msgspec.json.decode(trace.header.get("baseTimeNanoseconds", b"null")))
+    except FAILURES:
+        return None
+
+
+def _damage(trace: Trace, path: str) -> list[Issue]:
+    """What is wrong with the file as a whole."""
+    document, count = trace.document, trace.events.height
+    cut = trace.damage or "its array of events has no end"
+    late = "it begins in the middle of the events"
+    kept = f"the {count:,} events that are whole are kept"
+    header = "what stands around the events is damaged, and only a part of it could be told"
+    mended = "events with a damaged name or argument are kept by their times"
+    capped = f"{count:,} events: the exporter keeps the earliest million, later ones are missing"
+    found = (
+        ("error", "truncated", int(document.starts_late), f"{late}; {kept}"),
+        (
+            "error",
+            "truncated",
+            int(document.ends_early or trace.damage is not None),
+            f"{cut}; {kept}",
+        ),
+        ("warning", "damaged_header", int(document.header_damaged), header),
+        ("error", "damaged_event", document.lost, "events that are damaged beyond use"),
+        ("warning", "mended_event", document.repaired, mended),
+        ("error", "events_capped", count if count >= MOST_EVENTS and _is_xla(trace) else 0, capped),
+    )
+    return [Issue(s, code, text, path, n) for s, code, n, text in found if n]
+
+
+def _is_xla(trace: Trace) -> bool:
+    names = trace.processes.values()
+    return any(name.startswith((_DEVICE, host.PROCESS)) for name in names)
+
+
+def _lost(count: int, path: str) -> pl.DataFrame:
+    row = (path, "", "damaged text", None, count, 0, count)
+    return pl.DataFrame([row], schema=frames.COVERAGE, orient="row")
+
+
+def _on_lines(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the pid, thread and lane of their line; a thread without a name is called by its tid."""
+    names = [(pid, trace.threads.get((pid, tid), tid)) for pid, tid in trace.lines]
+    lines = pl.DataFrame(names, schema={"pid": pl.String, "thread": pl.String}, orient="row")
+    lines = lines.with_columns(frames.lanes(lines, ["pid", "thread"]))
+    return rows.with_columns(lines[name].gather(rows["line"]) for name in lines.columns)
+
+
+def _read_processes(
+    trace: Trace, rows: pl.DataFrame, refused: pl.DataFrame, read: FileEvents
+) -> None:
+    """Every process of an XLA export to its reader."""
+    devices = [pid for pid, name in trace.processes.items() if _DEVICE in name]
+    virtual = not any(name.startswith(_DEVICE) for name in trace.processes.values())
+    hosts = [pid for pid, _ in trace.lines if pid not in devices]
+    rows = links.with_enqueue(rows, hosts)
+    texts: list[pl.DataFrame] = []
+    calls = _gpu_calls(trace, rows.filter(pl.col("pid").is_in(hosts)), read)
+    for pid in dict.fromkeys(pid for pid, _ in trace.lines):
+        mine, bad = rows.filter(pl.col("pid") == pid), refused.filter(pl.col("pid") == pid)
+        if mine.is_empty() and bad.is_empty():
+            continue
+        name = trace.processes.get(pid, f"process {pid}")
+        if tpu.PROCESS.search(name):
+            plane, told = tpu.read_tpu_process(name, mine, bad, read.path, read.host)
+            texts.append(told)
+        elif gpu.PROCESS.search(name):
+            plane = gpu.read_gpu_process(name, mine, bad, read.path, read.host, calls)
+        else:
+            plane = host.read_host_process(name, mine, bad, read.path, read.host, virtual)
+        read.planes.append(plane)
+    programs, found = ops.programs_of_texts(texts, read.path)
+    read.programs.update({program.program_id: program for program in programs})
+    read.issues += found
+
+
+def _gpu_calls(trace: Trace, on_hosts: pl.DataFrame, read: FileEvents) -> HostCalls:
+    """What hosts launched on GPUs."""
+    if not any(gpu.PROCESS.search(name) for name in trace.processes.values()):
+        return HostCalls()
+    calls = gpu.host_calls(on_hosts)
+    read.issues += calls.issues(read.path)
+    return calls

@@ -1,0 +1,99 @@
+"""Rows that every process of a Chrome trace may have: host events, markers, counters, coverage."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
+from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.ingest.chrome.spans import FLOWS
+from xlahouse.ingest.events import frames
+
+_INTEGER = re.compile(r"-?\d{1,18}$")
+
+
+def arguments(args: str | None) -> dict[str, Any]:
+    """An event's arguments; none where they are no JSON object."""
+    try:
+        return msgspec.json.decode(args or "{}", type=dict[str, Any])
+    except FAILURES:
+        return {}
+
+
+def integer(value: Any) -> int | None:
+    """A whole number, written as one or as text; None for anything else."""
+    if isinstance(value, str) and _INTEGER.match(value):
+        return int(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and abs(value) < 1 << 63 else None
+
+
+def host_rows(rows: pl.DataFrame, host: str, prefix: str = "") -> pl.DataFrame:
+    """Events as rows of host_events. A flow keeps its phase and id among its arguments."""
+    is_flow = pl.col("ph").is_in(FLOWS)
+    number = pl.col("id").fill_null("null")
+    flow = pl.concat_str(pl.lit('{"ph":"'), "ph", pl.lit('","id":'), number, pl.lit("}"))
+    return frames.conform(
+        rows.with_columns(
+            host=pl.lit(host, pl.String),
+            thread=pl.lit(prefix) + pl.col("thread"),
+            args=pl.when(is_flow & pl.col("args").is_null()).then(flow).otherwise("args"),
+        ),
+        frames.HOST_EVENTS,
+    )
+
+
+def marker_rows(rows: pl.DataFrame, host: str) -> pl.DataFrame:
+    """Step traces named by the marker grammar, with their request and step."""
+    found = []
+    marks = rows.filter(pl.col("name").str.starts_with(MARKER_PREFIX))
+    for name, args, start, duration in marks.select(
+        "name", "args", "start_ps", "duration_ps"
+    ).iter_rows():
+        told = arguments(args)
+        request, step = integer(told.get("request")), integer(told.get("step_num"))
+        if name == WARMUP and request is not None:
+            request = -1 - request  # captures number warm-ups from 0 too
+        found.append((host, name.removeprefix(MARKER_PREFIX), request, step, start, duration))
+    return pl.DataFrame(found, schema=frames.MARKERS, orient="row")
+
+
+def counter_rows(rows: pl.DataFrame, device_id: int | None) -> pl.DataFrame:
+    """A row for each number of a counter event; a counter of several series names each of them."""
+    found = []
+    for name, args, start in rows.select("name", "args", "start_ps").iter_rows():
+        told = {series: number(value) for series, value in arguments(args).items()}
+        for series, value in told.items():
+            named = name if len(told) == 1 else f"{name} {series}"
+            found.append((device_id, named, start, value))
+        if not told:
+            found.append((device_id, name, start, None))
+    return pl.DataFrame(found, schema=frames.COUNTERS, orient="row")
+
+
+def number(value: Any) -> float | None:
+    """A finite number, which exports may write as text; None where it is none."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if abs(found) < float("inf") else None
+
+
+def coverage_of(source: str, plane: str, rows: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
+    """Coverage of a process: each event once, whether it is a row or a half of one.
+
+    Args:
+        source: the file.
+        plane: what the process is called.
+        rows: thread, table_name, folded.
+        refused: thread.
+    """
+    events = rows.select("thread", "table_name", "folded")
+    if not (events["folded"] == 1).all():
+        events = events.select(pl.all().repeat_by("folded").explode())
+    return frames.coverage_rows(source, plane, events, refused)

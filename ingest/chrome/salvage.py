@@ -1,0 +1,149 @@
+"""Events of a damaged Chrome trace: decoded again from each place where one may begin, mended or counted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import product
+
+import msgspec
+
+from xlahouse.ingest.chrome.events import (
+    AFTER_ARRAY,
+    BETWEEN,
+    BOUNDARY,
+    FAILURES,
+    Event,
+    array_end,
+    exact_events,
+)
+from xlahouse.ingest.chrome.mend import by_fields, clean, first_whole
+
+_LAST = re.compile(rb"\}\s*,?\s*\]")
+_PHASE = re.compile(rb'"ph"\s*:')
+_ANY_KEY = re.compile(rb'"(?:ph|ts|dur|pid|tid)"\s*:')
+_SPACES = bytes.maketrans(b"\t\n\r", b"   ")
+_MOST_PARTS = 8  # boundaries that may stand inside of one event's values
+_GROUP = 512
+
+
+@dataclass
+class Salvage:
+    """What could be had of damaged text.
+
+    events: whole ones. repaired: how many of them lack a name or arguments, or have them changed. lost:
+    events that are not there. after: what follows the array's end; None where the array does not end.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    repaired: int = 0
+    lost: int = 0
+    after: bytes | None = None
+    is_open: bool = False  # the last piece was a damaged event, whose values may go on in the next
+
+
+def salvage(chunk: bytes) -> Salvage:
+    """Events of damaged text: decoded again from each place where one may begin.
+
+    Args:
+        chunk: comma-separated events, and perhaps the array's end and what follows it.
+    """
+    found = Salvage()
+    chunk = chunk.rstrip(BETWEEN)
+    cleaned = clean(chunk)
+    if cleaned != chunk:
+        try:
+            found.events = exact_events(b"[" + cleaned + b"]")
+        except FAILURES:
+            pass
+        else:
+            pieces = zip(BOUNDARY.split(chunk), BOUNDARY.split(cleaned), strict=True)
+            found.repaired = sum(old.translate(_SPACES) != new for old, new in pieces) or 1
+            return found
+    bounds = [match.span() for match in BOUNDARY.finditer(chunk)]
+    starts = [0, *(end for _, end in bounds)]
+    ends = [*(start + 1 for start, _ in bounds), len(chunk)]
+    at = 0
+    while at < len(starts) and found.after is None:
+        at = _group(chunk, starts, ends, at, min(at + _GROUP, len(starts)), found)
+    return found
+
+
+def _group(
+    chunk: bytes, starts: list[int], ends: list[int], first: int, stop: int, found: Salvage
+) -> int:
+    """Take the pieces from first to stop; halve where they do not decode. Returns the next piece."""
+    try:
+        found.events += exact_events(b"[" + chunk[starts[first] : ends[stop - 1]] + b"]")
+    except FAILURES:
+        if stop - first == 1:
+            return _piece(chunk, starts, ends, first, found)
+    else:
+        return stop
+    middle = (first + stop) // 2
+    at = _group(chunk, starts, ends, first, middle, found)
+    while at < stop and found.after is None:
+        at = _group(chunk, starts, ends, at, stop, found)
+    return at
+
+
+def _piece(chunk: bytes, starts: list[int], ends: list[int], at: int, found: Salvage) -> int:
+    """Take one piece that does not decode by itself. Returns the next piece."""
+    last = min(at + _MOST_PARTS, len(starts))
+    for mended, stop in product((False, True), range(at + 1, last + 1)):
+        piece = chunk[starts[at] : ends[stop - 1]]
+        text = b"[" + (clean(piece) if mended else piece) + b"]"
+        try:
+            events = exact_events(text)
+        except FAILURES as error:
+            ended = array_end(error, text)
+            if ended is None:
+                continue
+            events, found.after = ended[0], text[ended[1] + 1 : -1]
+            stop = len(starts)
+        found.events += events
+        found.repaired += mended
+        return stop
+    _mend(chunk[starts[at] : ends[at]], found)
+    return at + 1
+
+
+def _mend(piece: bytes, found: Salvage) -> None:
+    """Take what can be had of one damaged event, or of several that damage has run together."""
+    rest = piece
+    while (next_one := first_whole(rest)) is not None:
+        event, before, rest, mended = next_one
+        found.is_open = False
+        found.lost += _events_in(before)
+        found.repaired += mended
+        found.events.append(event)
+    rest = rest.strip(BETWEEN)
+    if rest.startswith(b"]") and AFTER_ARRAY.match(rest):
+        found.after, rest = rest[1:], b""
+    for match in _LAST.finditer(rest):
+        if _ends_document(rest[match.end() :]):
+            found.after, rest = rest[match.end() :], rest[: match.start() + 1]
+            break
+    if not rest or rest == b"{}":
+        return
+    guessed = by_fields(rest)
+    if guessed is not None:
+        found.events.append(guessed)
+        found.repaired += 1
+    elif not found.is_open or _ANY_KEY.search(rest):
+        found.lost += _events_in(rest)
+    found.is_open = True
+
+
+def _events_in(damaged: bytes) -> int:
+    """How many events text was that none can be had from: each has a phase."""
+    return max(len(_PHASE.findall(damaged)), bool(damaged.strip(BETWEEN)))
+
+
+def _ends_document(text: bytes) -> bool:
+    """Whether text is what may follow the array of events: the rest of an object, or nothing."""
+    try:
+        msgspec.json.decode(b'{"":0' + (text.strip() or b"}"), type=dict[str, msgspec.Raw])
+    except FAILURES:
+        return False
+    return True

@@ -1,0 +1,125 @@
+"""Kernels of a GPU as ops and launches: the same for an xplane and for a Chrome trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.nccl import KERNEL, kind_of
+
+# Lines that a profiler derives from the streams: the same time, told again.
+DERIVED = (
+    "XLA Modules",
+    "XLA Ops",
+    "Async XLA Ops",
+    "Steps",
+    "Framework Ops",
+    "Framework Name Scope",
+    "TensorFlow Ops",
+    "TensorFlow Name Scope",
+    "Launch Stats",
+    "Source code",
+    "Host Offload Ops",
+)
+_COPY = r"(?i)^memcpy|^__amd_rocclr_copy|^copy(?:Host|Device)To"
+_WITH_HOST = r"(?i)h(?:ost)?\s?(?:to|2)\s?d|d(?:evice)?\s?(?:to|2)\s?h"
+
+
+def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
+    """An execution on a device: from its first kernel's start to its last one's end.
+
+    Args:
+        kernels: kernel (what ran), thread, lane, start_ps, duration_ps, hlo_op, hlo_module, program_id,
+            memcpy_details, and call, execution and enqueue_ps of gpu_host.HostCalls.
+    """
+    executed = kernels.filter(pl.col("execution").is_not_null())
+    return (
+        executed.group_by(launch_key="execution")
+        .agg(
+            program_id=pl.col("program_id").drop_nulls().first(),
+            module=pl.col("hlo_module").drop_nulls().first(),
+            until=(pl.col("start_ps") + pl.col("duration_ps")).max(),
+            start_ps=pl.col("start_ps").min(),
+            enqueue_ps=pl.col("enqueue_ps").min(),
+        )
+        .with_columns(duration_ps=pl.col("until") - pl.col("start_ps"))
+        .filter(pl.col("module").is_not_null())  # else it launched no op of a program
+        .sort("start_ps")
+    )
+
+
+def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """frames.OPS without device_id, of kernels as launches_of takes them."""
+    of_launch = launches.select(
+        execution="launch_key", program_of_launch="program_id", module_of_launch="module"
+    )
+    placed = kernels.join(of_launch, on="execution", how="left", maintain_order="left")
+    copies = pl.col("kernel").str.contains(_COPY)
+    words = pl.concat_str("kernel", "memcpy_details", "call", separator=" ", ignore_nulls=True)
+    copied = pl.when(words.str.contains(_WITH_HOST)).then(pl.lit("host_transfer"))
+    kinds = _kinds_by_name(placed["kernel"])
+    kind = pl.col("kernel").replace_strict(kinds, default=None, return_dtype=pl.String)
+    # What names no op of a program, and of which not even the kind is told, is a collective all the same.
+    moving = pl.col("kernel").is_in(list(kinds)) & pl.col("hlo_op").is_null() & kind.is_null()
+    return placed.select(
+        "start_ps",
+        "duration_ps",
+        "kernel",
+        op=pl.coalesce("hlo_op", "kernel"),
+        program_id=pl.coalesce("program_id", "program_of_launch"),
+        module=pl.coalesce("hlo_module", "module_of_launch"),
+        hlo_category=kind,
+        line="thread",
+        lane="lane",
+        on_async_line=False,
+        traced_category=pl.when(copies)
+        .then(copied.otherwise(pl.lit("copy")))
+        .when(moving)
+        .then(pl.lit("collective")),
+        launch_key=pl.when(pl.col("module_of_launch").is_not_null()).then("execution"),
+    ).pipe(frames.conform, frames.OPS)
+
+
+def _kinds_by_name(kernels: pl.Series) -> dict[str, str | None]:
+    """Kind of each kernel that NCCL or RCCL names, where nothing but its name tells; None for one that
+    may be part of any kind: of one that sends and receives, or has all in it, that is all there is."""
+    names = kernels.unique().drop_nulls()  # few, and the pattern is slow
+    return {name: kind_of(name) for name in names.filter(names.str.contains(KERNEL))}
+
+
+def findings(
+    plane: str, kernels: pl.DataFrame, derived: Mapping[str, int], source: str
+) -> list[Issue]:
+    """What is to be said of kernels, and of events on DERIVED lines (line -> how many)."""
+    anonymous = kernels.filter(pl.col("hlo_op").is_null())
+    kinds = _kinds_by_name(anonymous["kernel"])
+    told = [name for name, kind in kinds.items() if kind is not None]
+    untold = [name for name, kind in kinds.items() if kind is None]
+    found = (
+        (
+            anonymous.height,
+            "kernel_without_op",
+            f"{plane}: kernels that name no HLO op: they are ops by their own name, without layer",
+        ),
+        (
+            anonymous.filter(pl.col("kernel").is_in(told)).height,
+            "kind_inferred",
+            f"{plane}: collectives known by their kernel's name alone: no payload, no group",
+        ),
+        (
+            anonymous.filter(pl.col("kernel").is_in(untold)).height,
+            "collective_kind_unknown",
+            f"{plane}: NCCL kernels of no kind that is told apart: one that sends and receives may be "
+            "part of any",
+        ),
+        (
+            sum(derived.values()),
+            "derived_lines",
+            f"{plane}: events on lines that a profiler derived from the streams "
+            f"({', '.join(sorted(derived))}) are in host_events, not counted as ops",
+        ),
+    )
+    return [Issue("info", code, message, source, count) for count, code, message in found if count]

@@ -1,0 +1,112 @@
+"""Says what a file is that cannot be read as a trace: what copying did to it, or what it is instead."""
+
+from __future__ import annotations
+
+import re
+
+from xlahouse.ingest.events.containers import GZIP, ZSTD, unpack, unpacked_start
+from xlahouse.ingest.events.trace_bytes import TraceBytes
+
+# What a text codec leaves where it met a byte that is no UTF-8.
+REPLACEMENT = b"\xef\xbf\xbd"
+_SEEN = 1 << 20  # bytes of a file that tell
+_LEAST = 1000  # bytes of a binary from which on it would hold bytes of every kind
+_AGAIN = "copy the original again, in binary mode"
+# First bytes -> what such a file is, and what to do.
+_KINDS = {
+    b"version https://git-lfs": "a pointer of Git LFS and not the file itself; run `git lfs pull`",
+    b"PK\x03\x04": "a zip archive; unpack it",
+    b"BZh": "bzip2 data; unpack it",
+    b"\xfd7zXZ\x00": "xz data; unpack it",
+    b"SQLite format 3\x00": "an SQLite database; export an xplane or a Chrome trace from its profiler",
+    b"\x83\xafp\xd1\x0d\x88J?": "a Riegeli file; export an xplane or a Chrome trace from its profiler",
+    b"PAR1": "a Parquet file, which is no trace",
+    b"HloModule ": "HLO text; give its folder with --hlo-dump, beside the trace that it belongs to",
+}
+_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
+_BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+=*\s*")
+
+
+def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
+    """What a file is that was refused, and what to do; None where nothing tells more than its refusal.
+
+    Args:
+        raw: the whole file, which may be packed.
+        named: as which kind of trace its name has it: `xplane` or `chrome`.
+    """
+    if not len(raw):
+        return "the file is empty: the profiler wrote nothing; capture again"
+    if not bytes(raw[:_SEEN]).strip(b"\0"):
+        return "it holds zeros alone: its contents were lost in writing or copying; copy it again"
+    codec = text_codec(raw)
+    if codec is not None:
+        return codec
+    head = bytes(raw[:_SEEN])
+    if head.startswith((GZIP, ZSTD)):
+        head = unpacked_start(head, _SEEN)[:_SEEN]
+        if not head:
+            damage = unpack(bytes(raw[:_SEEN]))[1]
+            if damage is not None:
+                return f"{damage}, and nothing before that can be had; copy it again"
+            return "nothing is packed in it: the profiler wrote nothing; capture again"
+        if head.startswith((GZIP, ZSTD)):
+            return "packed twice; unpack it once"
+    return _contents(head, named)
+
+
+def text_codec(raw: TraceBytes) -> str | None:
+    """What a text codec did to a binary file, by what it left; None where none was at work."""
+    head = bytes(raw[:_SEEN])
+    replaced = len(re.findall(REPLACEMENT, raw))
+    if replaced * 100 > len(raw):
+        return f"a text codec destroyed it: {replaced:,} times U+FFFD stands where bytes were; {_AGAIN}"
+    if len(raw) < _LEAST or not re.search(rb"[\x00-\x08\x0e-\x1a]", head):
+        return None
+    if head.isascii():
+        return f"a text codec destroyed it: all bytes beyond ASCII are gone; {_AGAIN}"
+    if _is_latin1_as_utf8(head):
+        return (
+            "a text codec took its bytes for Latin-1 and wrote them as UTF-8; "
+            f"`iconv -f utf-8 -t latin1` undoes that, or {_AGAIN}"
+        )
+    ends = head.count(b"\n")
+    if ends >= 10 and ends == head.count(b"\r\n"):
+        return f"a text mode turned its line ends into CR LF; {_AGAIN}"
+    return None
+
+
+def _is_latin1_as_utf8(head: bytes) -> bool:
+    """Whether all is UTF-8 of characters up to U+00FF: no binary is by chance."""
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 1:  # not the half of a character that the head ends in
+            return False
+        text = head[: error.start].decode("utf-8")
+    return max(text) <= "\xff"
+
+
+def _contents(head: bytes, named: str) -> str | None:
+    for first, what in _KINDS.items():
+        if head.lstrip().startswith(first):
+            return f"it is {what}"
+    if head[257:262] == b"ustar":
+        return "it is a tar archive; unpack it"
+    if _PAGE.match(head):
+        return "it is a web page, perhaps one that asks to log in; download the file itself"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "it is text in UTF-16; write it as UTF-8"
+    if len(head) >= _LEAST and _BASE64.fullmatch(head):
+        return "it is base64 text; decode it"
+    if head.lstrip()[:1] in (b"{", b"["):
+        if named == "chrome":
+            return None
+        return "it is JSON; where it is a Chrome trace, let its name end in .trace.json"
+    if head.startswith(b"\n") and re.search(rb"\x12[\x01-\x7f]/(?:host|device):", head[:4096]):
+        if named == "xplane":
+            return (
+                "cut off or damaged within its first plane, so that nothing of it is whole; copy it again, "
+                "or capture again"
+            )
+        return "it is an xplane; let its name end in .xplane.pb"
+    return None

@@ -1,0 +1,231 @@
+"""HLO that a compiler dumped beside a trace: found, matched to the run's programs, and read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+
+from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest.events.files import open_fs
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.hlo.module_text import is_module_text, read_module_text
+from xlahouse.ingest.hlo.names import launched_modules, missing_hlo
+from xlahouse.ingest.hlo.program import FINGERPRINT, Program, parse_program
+from xlahouse.ingest.hlo.same_name import choose
+from xlahouse.ingest.hlo.shared_programs import lend
+
+# A proto says which device runs what, text does not.
+_KINDS = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
+_HEAD = re.compile(rb"HloModule ([^\s,]+)")
+# Of a name that may hold `before_` itself, as `jit_before_step`: what the compiler adds is after a dot.
+_OTHER_STAGE = re.compile(r"(?:\.|optimizations_)before_|\.after_(?!optimizations)|\.\d{4}\.")
+_MODULE_NUMBER = re.compile(r"module_\d+")
+_LARGEST_HEAD = 1 << 16
+_SHOWN = 5  # names in a message
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A file that holds a module's HLO.
+
+    compilation: what the files of one compilation share. rank: of these, the lowest is read.
+    program_id: where the file's name tells it.
+    """
+
+    path: str
+    compilation: str
+    rank: tuple[int, int]
+    program_id: int | None = None
+
+
+def list_dumps(folder: str, below: bool = True) -> list[Dump]:
+    """Files of optimized HLO in a folder and below it; other stages of the compiler are passed over.
+
+    Args:
+        folder: a folder, a file, or the URL of one.
+        below: whether to look in the folder's own folders too.
+
+    Raises:
+        XlahouseError: there is no such folder or file.
+    """
+    fs, root = open_fs(folder)
+    if not fs.exists(root):
+        raise XlahouseError(f"{folder}: no such file or folder")
+    files = sorted(fs.find(root, maxdepth=None if below else 1)) if fs.isdir(root) else [root]
+    return [dump for file in files if (dump := _dump(fs.unstrip_protocol(file))) is not None]
+
+
+def _dump(path: str) -> Dump | None:
+    name = path.rpartition("/")[2]
+    kind = next((n for n, suffix in enumerate(_KINDS) if name.endswith(suffix)), None)
+    if kind is None or _OTHER_STAGE.search(name):
+        return None
+    stem = name.removesuffix(_KINDS[kind])
+    number, fingerprint = _MODULE_NUMBER.search(stem), FINGERPRINT.search(stem)
+    stage = 0 if stem.endswith("after_optimizations") or _KINDS[kind] == ".hlo_proto.pb" else 1
+    return Dump(
+        path,
+        number[0] if number else stem,
+        (stage, kind),
+        int(fingerprint[1]) if fingerprint else None,
+    )
+
+
+def fingerprint_of(dumps: list[Dump]) -> str:
+    """12 hex digits that change when a dump is added, removed or rewritten."""
+    digest = hashlib.sha256()
+    for dump in dumps:
+        fs, path = open_fs(dump.path)
+        digest.update(f"{path.rpartition('/')[2]} {fs.size(path)}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def match_dumps(
+    dumps: list[Dump], needed: dict[int, str], source: str, known: dict[int, Program]
+) -> tuple[list[Program], list[Issue]]:
+    """Programs of a run that dumps hold.
+
+    By the program id in the file's name, else by that in the proto, else by the module's name where
+    no more than one of the dumps that bear it can be the program's.
+
+    Args:
+        dumps: the files.
+        needed: module name of each program id that is wanted.
+        source: the run, for issues.
+        known: what the trace tells of programs.
+    """
+    found: dict[int, Program] = {}
+    issues: list[Issue] = []
+    by_name: dict[str, list[Program]] = {}
+    for dump in _best(dumps):
+        program = _read(dump, set(needed.values()), issues)
+        if program is None:
+            continue
+        own = dump.program_id if dump.program_id is not None else program.program_id
+        if own in needed and (dump.program_id is not None or needed[own] == program.module):
+            found[own] = replace(program, program_id=own)
+        elif dump.program_id is None:
+            by_name.setdefault(program.module, []).append(program)
+    for name, programs in by_name.items():
+        wanting = [number for number, module in needed.items() if module == name]
+        wanting = [number for number in wanting if number not in found]
+        of_name = {number: each for number, each in known.items() if each.module == name}
+        chosen = choose(programs, wanting, of_name)
+        found |= {number: replace(each, program_id=number) for number, each in chosen.items()}
+        if missed := len(wanting) - len(chosen):
+            message = (
+                f"{len(programs)} dumps are called {name} as are programs that ran, and neither an id nor "
+                f"the names and shapes of ops tell which is of {missed} of these: none is used for them"
+            )
+            issues.append(Issue("warning", "hlo_dump_ambiguous", message, source, missed))
+    return list(found.values()), issues
+
+
+def _best(dumps: list[Dump]) -> list[Dump]:
+    """One file a compilation."""
+    best: dict[tuple[str, str], Dump] = {}
+    for dump in dumps:
+        key = (dump.path.rpartition("/")[0], dump.compilation)
+        if key not in best or dump.rank < best[key].rank:
+            best[key] = dump
+    return list(best.values())
+
+
+def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
+    """The program in a dump; None where it is none that is wanted, or cannot be read."""
+    fs, path = open_fs(dump.path)
+    try:
+        with fs.open(path, "rb") as file:
+            head = file.read(_LARGEST_HEAD)
+        named = _HEAD.match(head.lstrip())
+        if named is None and dump.path.endswith((".txt", ".hlo")):
+            return None  # a compiler dumps other texts too
+        called = None if named is None else named[1].decode("utf-8", "replace")
+        if called is not None and called not in names and dump.program_id is None:
+            return None
+        return _parse(dump, fs.cat_file(path), issues)
+    except (OSError, ValueError) as error:
+        issues.append(Issue("warning", "damaged_hlo", f"{dump.path}: {error}", dump.path))
+        return None
+
+
+def _parse(dump: Dump, raw: bytes, issues: list[Issue]) -> Program:
+    if not is_module_text(raw):
+        return parse_program(raw, None, dump.path.rpartition("/")[2])
+    read = read_module_text(raw.decode("utf-8", "replace"), None, dump.path)
+    issues += read.issues(dump.path)
+    return read.program
+
+
+def beside(paths: list[str]) -> list[Dump]:
+    """Dumps in the folders of these files."""
+    folders = dict.fromkeys(path.rpartition("/")[0] or "." for path in paths)
+    return [dump for folder in folders for dump in list_dumps(folder, below=False)]
+
+
+def attach(files: list[FileEvents], dumps: list[Dump], source: str) -> list[Issue]:
+    """Give the files of a run the programs that dumps hold, where the traces lack them.
+
+    Args:
+        files: those of the run; their `programs` are added to.
+        dumps: where to look.
+        source: the run, for issues.
+    """
+    issues: list[Issue] = []
+    for file in files:
+        needed = _needed(file)
+        if not needed:
+            continue
+        programs, found = match_dumps(dumps, needed, source, file.programs)
+        file.programs.update({program.program_id: program for program in programs})
+        issues += found
+    return issues
+
+
+def _needed(file: FileEvents) -> dict[int, str]:
+    """Module name of each program that ran and whose HLO is not known, or by the names of its ops alone."""
+    return {
+        number: module
+        for number, module in launched_modules(file.planes).items()
+        if number not in file.programs or file.programs[number].loose
+    }
+
+
+def _unknown(file: FileEvents) -> set[int]:
+    """Programs without HLO: those that ran, and those of which a trace has ops' names."""
+    return {*_needed(file), *(n for n, program in file.programs.items() if program.loose)}
+
+
+def _unused(dumps: list[Dump], wanted: set[str], source: str) -> Issue:
+    """The finding that a user's dumps are of other programs than the run's."""
+    if not dumps:
+        message = f"no HLO dump lies there: no optimized one whose name ends in {', '.join(_KINDS)}"
+        return Issue("warning", "hlo_dump_unused", message, source)
+    names = ", ".join(sorted(wanted)[:_SHOWN]) + (", …" if len(wanted) > _SHOWN else "")
+    message = (
+        f"none of the {len(dumps)} HLO dumps that were given is of a program that ran ({names}): they "
+        "are matched by program id, else by the module's name"
+    )
+    return Issue("warning", "hlo_dump_unused", message, source, len(dumps))
+
+
+def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> list[Issue]:
+    """Give a run's files all HLO that can be had, and say where it is wanting.
+
+    Args:
+        files: those of the run; their `programs` are added to.
+        dumps: what the user pointed at; None: look beside the traces.
+        source: the run, for issues.
+    """
+    lend(files)
+    lacking = [(file, needed) for file in files if (needed := _needed(file))]
+    if not lacking:
+        return []
+    found = beside([file.path for file, _ in lacking]) if dumps is None else dumps
+    issues = attach([file for file, _ in lacking], found, source)
+    if dumps is not None and not issues and all(_needed(file) == was for file, was in lacking):
+        wanted = {module for _, needed in lacking for module in needed.values()}
+        issues.append(_unused(dumps, wanted, source))
+    return issues + missing_hlo(sum(len(_unknown(file)) for file in files), source)

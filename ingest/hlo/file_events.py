@@ -1,0 +1,30 @@
+"""Everything that a reader makes of one trace file: its planes and its programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.hlo.names import OpTexts
+from xlahouse.ingest.hlo.program import Program
+
+
+@dataclass
+class FileEvents:
+    """Everything read from one file."""
+
+    path: str
+    host: str
+    planes: list[PlaneEvents] = field(default_factory=list)
+    programs: dict[int, Program] = field(default_factory=dict)
+    op_texts: OpTexts = field(default_factory=OpTexts)
+    issues: list[Issue] = field(default_factory=list)
+    profile_start_ns: int | None = None
+    format: str = "xplane"  # or "chrome"
+    rank_of: tuple[int, int] | None = None  # rank and number of ranks, of PyTorch's profiler
+
+    def forget_decoded(self) -> None:
+        """Let go of what was decoded ahead of its use, which is decoded again."""
+        for plane in self.planes:
+            if plane.host_pieces is not None:
+                plane.host_pieces.decoded.clear()

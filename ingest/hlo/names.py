@@ -1,0 +1,71 @@
+"""Programs from the names of a TPU plane's ops, which are HLO text: for traces that carry no HLO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.hlo.module_text import program_of_instructions
+from xlahouse.ingest.hlo.program import Program
+
+InstructionTexts: TypeAlias = list[tuple[int | None, str]]
+
+
+@dataclass
+class OpTexts:
+    """Instruction texts by program id; under None those whose program the trace does not name."""
+
+    by_program: dict[int | None, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, texts: InstructionTexts) -> None:
+        """Take up the texts of a plane."""
+        for program_id, text in texts:
+            self.by_program[program_id][text] = None
+
+    def programs(
+        self, modules: dict[int, str], known: dict[int, Program], source: str
+    ) -> tuple[list[Program], list[Issue]]:
+        """Programs of the launches that have no HLO, as far as their ops' names tell.
+
+        Args:
+            modules: name of each program that was launched.
+            known: programs whose HLO the trace holds.
+            source: the file, for issues.
+        """
+        texts = dict(self.by_program)
+        unnamed = texts.pop(None, {})
+        if len(modules) == 1:  # then there is no doubt whose they are
+            texts.setdefault(next(iter(modules)), {}).update(unnamed)
+        found, issues = [], []
+        for program_id, instructions in texts.items():
+            if program_id is None or program_id in known:
+                continue
+            name = modules.get(program_id, f"program {program_id}")
+            read = program_of_instructions(instructions, program_id, name, source)
+            found.append(read.program)
+            issues += read.issues(source)
+        return found, issues
+
+
+def launched_modules(planes: list[PlaneEvents]) -> dict[int, str]:
+    """Name of each program that launches name by id."""
+    return {
+        number: module
+        for plane in planes
+        for number, module in plane.launches.select("program_id", "module").unique().rows()
+        if number is not None and module is not None
+    }
+
+
+def missing_hlo(count: int, source: str) -> list[Issue]:
+    """The finding that stands for so many programs that are known by their ops' names alone, or not even
+    by those."""
+    if not count:
+        return []
+    message = (
+        "programs without HLO in the trace: kinds, sizes and groups are those in the names of their "
+        "ops, and what a fusion does is unknown; give the compiler's dump with --hlo-dump"
+    )
+    return [Issue("warning", "no_hlo", message, source, count)]

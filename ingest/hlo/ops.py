@@ -1,0 +1,125 @@
+"""What an HLO instruction is: its category, and for a collective its transfer and partner.
+
+The called computation decides for wrappers (METRICS, "Category of an op").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.program import Program
+from xlahouse.ingest.hlo.transfer import (
+    Transfer,
+    find_transfer,
+    kind_of,
+    payload_leaves,
+    split_role,
+    start_of,
+)
+
+CONTROL = ("while", "call", "conditional")
+# Instructions that compute nothing: what a slice or a copy may be wrapped with.
+_FREE = ("parameter", "bitcast", "tuple", "get-tuple-element", "constant", "reshape", "transpose")
+_COPIES = ("copy", "slice", "dynamic-slice", "dynamic-update-slice", "copy-start", "copy-done")
+HOST_MEMORY = 5
+
+
+@dataclass(frozen=True)
+class OpFacts:
+    """What the HLO says of an op.
+
+    role: `sync`, or `start`, `update` or `done` of an async pair. start_op: on a done or an update, its
+    start; None where that cannot be found; on a start that a loop's done may end, the loop's own start.
+    collective: the instruction that transfers, here or in a called computation; kind, dtype and
+    payload_bytes (METRICS, Bytes) are those of the transfer.
+    """
+
+    op: str
+    opcode: str
+    category: str
+    role: str
+    start_op: str | None = None
+    collective: Any = None
+    kind: str | None = None
+    dtype: str | None = None
+    payload_bytes: int | None = None
+
+
+def op_facts(program: Program, instruction: Any) -> OpFacts:
+    """Category of an instruction, and its transfer if it is a collective."""
+    name = instruction.name.decode("utf-8", "replace")
+    opcode = _opcode(instruction)
+    base, role = split_role(opcode)
+    transfer = find_transfer(program, instruction)
+    role = role if transfer is None else transfer.role
+    waits = role in ("done", "update")
+    start = start_of(program, instruction) if waits else instruction
+    start_op = start.name.decode("utf-8", "replace") if waits and start is not None else None
+    if waits and start is not None:
+        transfer = find_transfer(program, start) or transfer
+    if transfer is None:
+        return OpFacts(name, opcode, _category(program, start, base), role, start_op)
+    kind = kind_of(program, transfer)
+    dtype, payload = _payload(program, transfer, kind)
+    return OpFacts(
+        op=name,
+        opcode=opcode,
+        category="collective",
+        role=role,
+        start_op=start_op,
+        collective=transfer.instructions[0] if transfer.instructions else None,
+        kind=kind,
+        dtype=dtype,
+        payload_bytes=payload,
+    )
+
+
+def _payload(program: Program, transfer: Transfer, kind: str) -> tuple[str | None, int | None]:
+    """(element type, bytes) over all instructions of a transfer; None where unknown."""
+    if not transfer.instructions:
+        return None, None
+    leaves = [
+        leaf for each in transfer.instructions for leaf in payload_leaves(program, each, kind)
+    ]
+    sizes = [shapes.logical_bytes(leaf) for leaf in leaves]
+    known = None if None in sizes else sum(size for size in sizes if size is not None)
+    return shapes.dtype(leaves[0]) if leaves else None, known
+
+
+def _category(program: Program, instruction: Any, base: str) -> str:
+    if base in CONTROL:
+        return "control"
+    if base in ("send", "recv", "infeed", "outfeed"):
+        return "host_transfer"
+    if instruction is None:
+        return "copy" if base == "copy" else "compute"
+    copies = base == "async" and _only_copies(program, instruction)
+    # Text writes an async-start that calls a slice as `slice-start`.
+    copies = copies or (base in _COPIES and split_role(_opcode(instruction))[1] == "start")
+    if base != "copy" and not copies:
+        return "compute"
+    if _touches_host(program, instruction):
+        return "host_transfer"
+    return "compute" if instruction.opcode == b"copy" else "copy"
+
+
+def _opcode(instruction: Any) -> str:
+    return str(instruction.opcode.decode("utf-8", "replace"))
+
+
+def _only_copies(program: Program, instruction: Any) -> bool:
+    opcodes = {
+        inner.opcode.decode("utf-8", "replace")
+        for computation in program.called(instruction)
+        for inner in computation.instructions
+    }
+    return bool(opcodes & set(_COPIES)) and opcodes <= set(_COPIES + _FREE)
+
+
+def _touches_host(program: Program, instruction: Any) -> bool:
+    sides = [instruction.shape, *(operand.shape for operand in program.operands(instruction))]
+    return any(
+        leaf.layout.memory_space == HOST_MEMORY for side in sides for leaf in shapes.leaves(side)
+    )

@@ -1,0 +1,189 @@
+"""Reads HLO protos: an indexed module, and the rows of the `instructions` table."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.groups import Assignment
+from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
+from xlahouse.ingest.hlo.stack_frames import source_of
+
+FINGERPRINT = re.compile(r"\((\d+)\)$")  # `jit_f(12190760917235803885)`
+_UINT64 = 2**64
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program: an HloModule with its instructions by id.
+
+    assignment_assumed: whether its device assignment is the usual one, for want of a stated one.
+    unseen: instructions that others name, of which no more than the name and the shape is known.
+    opaque: ids of instructions that call computations which are not known.
+    unread: ids of instructions whose text has groups or pairs that cannot be read.
+    loose: whether no more of it is known than the texts by which a trace names its ops.
+    names_ranks: whether its groups name devices, and no partitions or replicas.
+    digest: of the bytes that it was read from, so that equal ones need not be compared; empty: unknown.
+    elsewhere: device assignments of other processes that run the same program on devices of their own.
+    """
+
+    program_id: int
+    module: str
+    proto: Any
+    assignment_assumed: bool = False
+    unseen: tuple[Any, ...] = ()
+    opaque: frozenset[int] = frozenset()
+    unread: frozenset[int] = frozenset()
+    loose: bool = False
+    names_ranks: bool = False
+    digest: bytes = b""
+    elsewhere: tuple[Assignment, ...] = ()
+
+    @cached_property
+    def assignment(self) -> Assignment | None:
+        """Which device runs which replica and partition."""
+        return Assignment.of(self.proto)
+
+    @property
+    def assignments(self) -> list[Assignment | None]:
+        """Its own assignment, which may not be known, and those of other processes."""
+        return [self.assignment, *self.elsewhere]
+
+    @cached_property
+    def computations(self) -> dict[int, Any]:
+        """Computations by id."""
+        return {computation.id: computation for computation in self.proto.computations}
+
+    @cached_property
+    def by_id(self) -> dict[int, Any]:
+        """Instructions by id, over all computations."""
+        seen = {instruction.id: instruction for _, instruction in self.instructions()}
+        return seen | {instruction.id: instruction for instruction in self.unseen}
+
+    @cached_property
+    def _holders(self) -> dict[int, Any]:
+        return {instruction.id: computation for computation, instruction in self.instructions()}
+
+    @cached_property
+    def loops(self) -> list[Any]:
+        """Its while instructions."""
+        return [each for _, each in self.instructions() if each.opcode == b"while"]
+
+    @cached_property
+    def loop_bodies(self) -> dict[int, Any]:
+        """What a loop carries from one round to the next: the tuple at the root of its body, by the body's
+        id. A condition's root is no tuple."""
+        called = [computation for loop in self.loops for computation in self.called(loop)]
+        roots = {computation.id: self.by_id.get(computation.root_id) for computation in called}
+        return {number: root for number, root in roots.items() if root and root.opcode == b"tuple"}
+
+    def computation_of(self, instruction: Any) -> Any:
+        """The computation that holds an instruction."""
+        return self._holders[instruction.id]
+
+    def instructions(self) -> Iterator[tuple[Any, Any]]:
+        """(computation, instruction) of every instruction."""
+        for computation in self.proto.computations:
+            for instruction in computation.instructions:
+                yield computation, instruction
+
+    def operands(self, instruction: Any) -> list[Any]:
+        """The instructions whose values it takes; unknown ids are left out."""
+        found = (self.by_id.get(number) for number in instruction.operand_ids)
+        return [operand for operand in found if operand is not None]
+
+    def called(self, instruction: Any) -> list[Any]:
+        """The computations that it calls."""
+        found = (self.computations.get(number) for number in instruction.called_computation_ids)
+        return [computation for computation in found if computation is not None]
+
+    def framework_op(self, instruction: Any) -> str:
+        """Its op_name; where it has none, that of the root of what it calls."""
+        if instruction.metadata.op_name:
+            return _text(instruction.metadata.op_name)
+        for computation in self.called(instruction):
+            root = self.by_id.get(computation.root_id)
+            if root is not None and root.metadata.op_name:
+                return _text(root.metadata.op_name)
+        return ""
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def parse_program(raw: bytes, program_id: int | None, name: str) -> Program:
+    """Parse a serialized HloProto.
+
+    Args:
+        raw: the bytes.
+        program_id: the id by which events name the program; None: the module's own.
+        name: what the trace calls it.
+
+    Raises:
+        ValueError: the bytes are no HloProto.
+    """
+    proto = message_class("HloProto")()
+    try:
+        proto.ParseFromString(raw)
+    except DecodeError as error:
+        raise ValueError(f"the HLO of {name} is damaged: {error}") from error
+    module = proto.hlo_module
+    own = module.id if program_id is None else program_id
+    digest = hashlib.sha256(raw).digest()
+    return Program(own % _UINT64, _text(module.name) or name, module, digest=digest)
+
+
+def instruction_rows(program: Program) -> list[dict[str, Any]]:
+    """Rows of the `instructions` table, without run_id."""
+    names = {number: _text(other.name) for number, other in program.by_id.items()}
+    rows = []
+    for computation, instruction in program.instructions():
+        framework_op = program.framework_op(instruction)
+        source_file, source_line = source_of(program.proto, instruction.metadata)
+        rows.append(
+            {
+                "program_id": program.program_id,
+                "module": program.module,
+                "computation": _text(computation.name),
+                "op": _text(instruction.name),
+                "opcode": _text(instruction.opcode),
+                "called": _joined(_text(c.name) for c in program.called(instruction)),
+                "operands": _joined(names.get(n, f"#{n}") for n in instruction.operand_ids),
+                "framework_op": _text(instruction.metadata.op_name) or None,
+                "source_file": source_file,
+                "source_line": source_line,
+                "layer": layer_of(framework_op),
+                "component": component_of(framework_op),
+                "tick": tick_of(framework_op),
+                **_shape_columns(instruction.shape),
+            }
+        )
+    return rows
+
+
+def _joined(names: Iterator[str]) -> str | None:
+    return ",".join(names) or None
+
+
+def _shape_columns(shape: Any) -> dict[str, Any]:
+    is_array = bool(shapes.leaves(shape)) and shape.element_type != shapes.TUPLE
+    space = shape.layout.memory_space
+    return {
+        "shape": shapes.shape_text(shape),
+        "dtype": shapes.dtype(shape),
+        "dims": shapes.dims(shape) if is_array else None,
+        "layout": list(shape.layout.minor_to_major) if is_array else None,
+        "tiling": shapes.tiling(shape),
+        "memory_space": space if is_array and space != shapes.UNKNOWN_SPACE else None,
+        "logical_bytes": shapes.logical_bytes(shape),
+        "padded_bytes": shapes.padded_bytes(shape),
+    }

@@ -1,0 +1,203 @@
+"""What a run's programs say of their ops, as columns: joined to the events by (program_id, op)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.hlo.groups import GroupError, connected, device_groups, device_pairs
+from xlahouse.ingest.hlo.ops import OpFacts, op_facts
+from xlahouse.ingest.hlo.program import Program, instruction_rows
+from xlahouse.ingest.hlo.transfer import begun_before_loops
+from xlahouse.ingest.hlo.wrapped_text import wrapped
+
+FACTS: dict[str, Any] = {
+    "program_id": pl.UInt64,
+    "op": pl.String,
+    "module": pl.String,
+    "opcode": pl.String,
+    "category": pl.String,
+    "role": pl.String,
+    "start_op": pl.String,
+    "kind": pl.String,
+    "dtype": pl.String,
+    "payload_bytes": pl.Int64,
+    "operand_bytes": pl.Int64,  # of wrappers whose computation is not known (wrapped_text.Wrapped)
+    "result_bytes": pl.Int64,
+    "transfer_op": pl.String,  # the instruction that transfers: the op itself, or one that it wraps
+    "layer": pl.Int64,
+    "component": pl.String,
+    "tick": pl.Int64,
+}
+_SCOPE = ("layer", "component", "tick")
+GROUPS: dict[str, Any] = {
+    "program_id": pl.UInt64,
+    "op": pl.String,
+    "group_index": pl.Int64,
+    "position": pl.Int64,
+    "logical_id": pl.Int64,
+}
+PAIRS: dict[str, Any] = {
+    "program_id": pl.UInt64,
+    "op": pl.String,
+    "source_device_id": pl.Int64,
+    "target_device_id": pl.Int64,
+}
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """Of all programs: facts of each op, groups and pairs of the collectives, instructions, devices."""
+
+    ops: pl.DataFrame
+    groups: pl.DataFrame
+    pairs: pl.DataFrame
+    instructions: list[dict[str, Any]]
+    logical_ids: set[int]
+    issues: list[Issue]
+
+
+@dataclass
+class _Rows:
+    """Rows under construction, of one program or of many."""
+
+    ops: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    pairs: list[dict[str, Any]] = field(default_factory=list)
+    instructions: list[dict[str, Any]] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+
+    def extend(self, other: _Rows) -> None:
+        for name, rows in vars(self).items():
+            rows.extend(getattr(other, name))
+
+
+def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
+    """Facts of the programs; what cannot be had of an op, or of a program, costs that alone."""
+    rows = _Rows()
+    logical_ids: set[int] = set()
+    for program in programs:
+        try:
+            found = _of_program(program, source)
+        except Exception as error:  # damage can have any shape; what it breaks is this program
+            message = f"the HLO of {program.module} makes no sense: {type(error).__name__}: {error}"
+            rows.issues.append(Issue("warning", "damaged_hlo", message, source))
+            continue
+        rows.extend(found)
+        rows.issues += _assignment_issues(program, found, source)
+        rows.issues += _wrapper_issues(program, found, source)
+        rows.issues += _size_issues(program, found, source)
+        for place in program.assignments:
+            if place is not None:
+                logical_ids.update(device for row in place.devices for device in row)
+    logical_ids.update(row["logical_id"] for row in rows.groups)
+    return ProgramFacts(
+        ops=pl.DataFrame(rows.ops, schema=FACTS).unique(["program_id", "op"], keep="first"),
+        groups=pl.DataFrame(rows.groups, schema=GROUPS),
+        pairs=pl.DataFrame(rows.pairs, schema=PAIRS),
+        instructions=rows.instructions,
+        logical_ids=logical_ids,
+        issues=rows.issues,
+    )
+
+
+def _of_program(program: Program, source: str) -> _Rows:
+    rows = _Rows(instructions=instruction_rows(program))
+    begun = begun_before_loops(program)
+    for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
+        if instruction.id in program.opaque:  # what it does stands where it is not known
+            rows.ops.append(_opaque_row(program, instruction, row))
+            continue
+        facts = op_facts(program, instruction)
+        if instruction.id in begun:
+            facts = replace(facts, start_op=begun[instruction.id])
+        rows.ops.append(_fact_row(facts, row))
+        if facts.collective is None:
+            continue
+        key = {"program_id": program.program_id, "op": facts.op}
+        try:
+            members, exchanged = _participants(program, facts)
+        except GroupError as error:
+            message = f"{program.module} {facts.op}: {error}; its groups are unknown"
+            rows.issues.append(Issue("warning", "bad_replica_groups", message, source))
+            continue
+        rows.groups += _group_rows(key, members)
+        rows.pairs += [key | {"source_device_id": s, "target_device_id": t} for s, t in exchanged]
+    return rows
+
+
+def _opaque_row(program: Program, instruction: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """What the text of a wrapper tells; its category is left to what else is known of the op."""
+    taken = {name: row[name] for name in ("program_id", "module", "op", "opcode", *_SCOPE)}
+    return dict.fromkeys(FACTS) | taken | vars(wrapped(program, instruction))
+
+
+def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+    """Transfers whose kind stands in no HLO."""
+    count = sum(row["kind"] is not None and row["category"] is None for row in rows.ops)
+    if not count:
+        return []
+    message = (
+        f"{program.module}: ops that wrap a transfer which the trace does not hold: its kind and size "
+        "are those that name and shapes of the wrapper tell"
+    )
+    return [Issue("warning", "kind_inferred", message, source, count)]
+
+
+def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+    """What groups rest on where nothing says which device runs which partition."""
+    is_known = program.names_ranks or program.assignment is not None
+    if not rows.groups or (is_known and not program.assignment_assumed):
+        return []
+    message = (
+        f"{program.module}: its HLO does not say which device runs which partition; groups name the "
+        "devices by the numbers of the partitions"
+    )
+    return [Issue("info", "device_assignment_unknown", message, source)]
+
+
+def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+    """Values whose sizes nobody knows before the program runs."""
+    count = sum("?" in row["shape"] for row in rows.instructions)
+    if not count or program.names_ranks:  # of a rank's own sizes its trace may tell
+        return []
+    message = f"{program.module}: shapes with a dimension that has no size; their bytes are unknown"
+    return [Issue("info", "size_unknown", message, source, count)]
+
+
+def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
+    taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE)}
+    found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
+    taken["transfer_op"] = found
+    told = {name: getattr(facts, name, None) for name in FACTS if name not in taken}
+    return taken | told
+
+
+def _participants(
+    program: Program, facts: OpFacts
+) -> tuple[list[list[int]], list[tuple[int, int]]]:
+    """(groups, pairs) of a collective as logical device numbers, in each of the processes that run it;
+    pairs only of a permute."""
+    if facts.collective.id in program.unread:
+        raise GroupError("the text of its groups or pairs cannot be read")
+    if facts.kind in ("collective-permute", "send-recv"):
+        found = [device_pairs(facts.collective, place) for place in program.assignments]
+        exchanged = list(dict.fromkeys(pair for pairs in found for pair in pairs))
+        return connected(exchanged), exchanged
+    groups = [device_groups(facts.collective, place) for place in program.assignments]
+    distinct = list(dict.fromkeys(tuple(group) for of_place in groups for group in of_place))
+    if len({member for group in distinct for member in group}) < sum(map(len, distinct)):
+        raise GroupError("processes that share devices give them different groups")
+    return [list(group) for group in distinct], []
+
+
+def _group_rows(key: dict[str, Any], groups: list[list[int]]) -> list[dict[str, Any]]:
+    return [
+        key | {"group_index": index, "position": position, "logical_id": member}
+        for index, group in enumerate(groups)
+        for position, member in enumerate(group)
+    ]

@@ -1,0 +1,98 @@
+"""Programs of several files that bear one id: one where they are the same code, told apart where not.
+
+A TPU's ids are fingerprints of the code; other compilers number programs by process, so that one id may
+stand for two. The same code may run in two processes on devices of their own: then each has its groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.hlo.module_text import program_of_instructions
+from xlahouse.ingest.hlo.program import Program
+
+
+def is_same_code(one: Program, other: Program) -> bool:
+    """Whether two programs hold the same instructions, on whatever devices."""
+    if one is other or one.digest == other.digest != b"" or one.proto == other.proto:
+        return True
+    return _instructions(one) == _instructions(other)
+
+
+def _instructions(program: Program) -> set[bytes]:
+    """Name, opcode, shape and groups of each instruction, serialized."""
+    found = set()
+    for _, instruction in program.instructions():
+        bare = type(instruction)(
+            name=instruction.name,
+            opcode=instruction.opcode,
+            shape=instruction.shape,
+            channel_id=instruction.channel_id,
+            replica_groups=instruction.replica_groups,
+            collective_device_list=instruction.collective_device_list,
+            source_target_pairs=instruction.source_target_pairs,
+        )
+        found.add(bare.SerializeToString(deterministic=True))
+    return found
+
+
+def whole_programs(file: FileEvents) -> dict[int, Program]:
+    """The programs whose HLO a file has, by id."""
+    return {number: program for number, program in file.programs.items() if not program.loose}
+
+
+def clash(known: dict[int, Program], other: dict[int, Program]) -> bool:
+    """Whether different programs are called by one id in two mappings."""
+    shared = known.keys() & other.keys()
+    return any(not is_same_code(known[number], other[number]) for number in shared)
+
+
+def lend(files: list[FileEvents]) -> None:
+    """Give files that know a program by its ops' names alone the HLO that another file has of it."""
+    whole: dict[int, Program] = {}
+    unclear = set()
+    for number, program in _all(files):
+        if not program.loose and not is_same_code(whole.setdefault(number, program), program):
+            unclear.add(number)
+    for file in files:
+        for number, program in file.programs.items():
+            found = None if number in unclear else whole.get(number)
+            if program.loose and found is not None and found.module == program.module:
+                file.programs[number] = found
+
+
+def join_programs(files: Iterable[FileEvents]) -> dict[int, Program]:
+    """The programs of a world's files, by id; none of which clash."""
+    by_id: dict[int, list[Program]] = {}
+    files = list(files)
+    for number, program in _all(files):
+        by_id.setdefault(number, []).append(program)
+    return {number: _joined(number, programs, files) for number, programs in by_id.items()}
+
+
+def _all(files: Iterable[FileEvents]) -> list[tuple[int, Program]]:
+    return [pair for file in files for pair in file.programs.items()]
+
+
+def _joined(number: int, programs: list[Program], files: list[FileEvents]) -> Program:
+    whole = [program for program in programs if not program.loose]
+    if not whole:
+        return programs[0] if len(programs) == 1 else _of_all_texts(number, programs, files)
+    first, *others = whole
+    places = dict.fromkeys(each.assignment for each in others if each.assignment is not None)
+    elsewhere = tuple(place for place in places if place != first.assignment)
+    return replace(first, elsewhere=elsewhere) if elsewhere else first
+
+
+def _of_all_texts(number: int, programs: list[Program], files: list[FileEvents]) -> Program:
+    """A program from the names that its ops have in any of the files."""
+    texts: dict[str, Any] = {}
+    for file in files:
+        texts |= file.op_texts.by_program.get(number, {})
+    if not texts:  # a Chrome trace's
+        return max(programs, key=lambda program: len(list(program.instructions())))
+    first = programs[0]
+    return program_of_instructions(texts, number, first.module, "").program

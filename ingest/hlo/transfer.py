@@ -1,0 +1,236 @@
+"""Finds the transfer that an instruction is or wraps: its role in a pair, its kind, its payload."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.groups import GroupError, device_groups
+from xlahouse.ingest.hlo.program import Program
+
+KINDS = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "ragged-all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+# What these do stands in the computation that they call.
+WRAPPERS = ("fusion", "async", "call")
+_ROLES = {"-start": "start", "-update": "update", "-done": "done"}
+# What a pair's value may pass through between its start and its done.
+_CARRIERS = ("bitcast", "copy", "optimization-barrier", "async-update")
+_VIEWS = (b"bitcast", b"copy", b"reshape", b"get-tuple-element")
+_DEEPEST = 16  # wrappers within wrappers; damaged HLO may call itself
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer.
+
+    role: `sync`, or `start`, `update` or `done` of an async pair. instructions: the collectives that
+    transfer, several where they are combined by fusion; empty on a done, whose start holds them.
+    fused: whether a fusion holds them.
+    """
+
+    role: str
+    kind: str
+    instructions: tuple[Any, ...]
+    fused: bool = False
+
+
+def split_role(opcode: str) -> tuple[str, str]:
+    """`all-reduce-start` -> (`all-reduce`, `start`); send and recv start what their -done ends."""
+    for suffix, role in _ROLES.items():
+        if opcode.endswith(suffix):
+            return opcode.removesuffix(suffix), role
+    return opcode, "start" if opcode in ("send", "recv") else "sync"
+
+
+def find_transfer(program: Program, instruction: Any, depth: int = 0) -> Transfer | None:
+    """The transfer that an instruction is, or that the computation it calls holds."""
+    base, role = split_role(instruction.opcode.decode("utf-8", "replace"))
+    if base in KINDS:
+        return Transfer(role, base, (instruction,) if role in ("sync", "start") else ())
+    if base in ("send", "recv"):
+        if instruction.is_host_transfer:
+            return None
+        return Transfer(role, "send-recv", (instruction,) if role == "start" else ())
+    # Text writes an async-start that calls a fusion as `fusion-start`, one that calls a call as `call-start`.
+    starts = base == "async" or (base in ("fusion", "call") and role != "sync")
+    # A call is control, and what it calls shows up by itself, unless it stands in a wrapper.
+    if base != "fusion" and not starts and not (base == "call" and depth):
+        return None
+    inner = [
+        found
+        for computation in program.called(instruction)
+        for each in computation.instructions
+        if depth < _DEEPEST and (found := find_transfer(program, each, depth + 1)) is not None
+    ]
+    if not inner:
+        return None
+    moving = [each for each in inner if each.instructions] or inner
+    kind = moving[0].kind
+    fused = base == "fusion" or any(each.fused for each in moving)
+    if starts:
+        carried = () if role in ("update", "done") else _held(moving)
+        return Transfer(role, kind, carried, fused)
+    return Transfer(_role_of_wrapper(inner), kind, _held(moving), fused)
+
+
+def _held(transfers: list[Transfer]) -> tuple[Any, ...]:
+    return tuple(each for transfer in transfers for each in transfer.instructions)
+
+
+def _role_of_wrapper(inner: list[Transfer]) -> str:
+    """A fusion that holds only starts is a start, only dones a done; else it does the whole transfer."""
+    roles = {each.role for each in inner}
+    return roles.pop() if len(roles) == 1 else "sync"
+
+
+def start_of(program: Program, done: Any) -> Any:
+    """The start whose value a done (or an update) takes; see start_behind."""
+    operands = program.operands(done)
+    return start_behind(program, operands[0]) if operands else None
+
+
+def start_behind(program: Program, value: Any) -> Any:
+    """The start whose value a done (or an update) takes; None where the chain leaves the computation, but
+    for loops: what a round began, the next one or what follows the loop ends."""
+    current = value
+    for _ in range(1000):
+        opcode = current.opcode.decode("utf-8", "replace")
+        operands = program.operands(current)
+        if opcode == "get-tuple-element" and operands:
+            carried = _tuple_behind(program, operands[0])
+            parts = operands if carried is None else program.operands(carried)
+            place = 0 if carried is None else current.tuple_index
+            if not 0 <= place < len(parts):  # below 0: an index that could not be read
+                return None
+            current = parts[place]
+            continue
+        found = find_transfer(program, current)
+        role = found.role if found is not None else split_role(opcode)[1]
+        if role == "start":
+            return current
+        if not operands or (opcode not in _CARRIERS and role != "update"):
+            return None
+        current = operands[0]
+    return None
+
+
+def _tuple_behind(program: Program, value: Any) -> Any:
+    """The tuple that a value is: itself, or what a loop carries, be it seen within or behind the loop."""
+    if value.opcode == b"tuple":
+        return value
+    if value.opcode == b"while":
+        bodies = [each for each in program.called(value) if each.id in program.loop_bodies]
+        return program.loop_bodies[bodies[0].id] if bodies else None
+    if value.opcode == b"parameter":
+        return program.loop_bodies.get(program.computation_of(value).id)
+    return None
+
+
+def begun_before_loops(program: Program) -> dict[int, str]:
+    """Starts whose transfer the first round of a loop ends: their id, and the name of the start that
+    each round has for the one after it. To a done these are one."""
+    found = {}
+    for loop in program.loops:
+        carried, given = _tuple_behind(program, loop), program.operands(loop)
+        if carried is None or not given or given[0].opcode != b"tuple":
+            continue
+        pairs = zip(program.operands(given[0]), program.operands(carried), strict=False)
+        for before, within in pairs:
+            first = start_behind(program, before)
+            later = None if first is None else start_behind(program, within)
+            if later is not None and first.id != later.id:
+                found[first.id] = later.name.decode("utf-8", "replace")
+    return found
+
+
+def kind_of(program: Program, transfer: Transfer) -> str:
+    """METRICS, Kind: a fused all-reduce that is only sliced per device is a reduce-scatter."""
+    if transfer.kind != "all-reduce" or not transfer.fused or not transfer.instructions:
+        return transfer.kind
+    sliced = all(
+        _only_sliced(program, each, _group_size(program, each)) for each in transfer.instructions
+    )
+    return "reduce-scatter" if sliced else "all-reduce"
+
+
+def _group_size(program: Program, reduced: Any) -> int | None:
+    """Members of each of its groups; None where they are not known or differ in size."""
+    try:
+        sizes = {len(group) for group in device_groups(reduced, program.assignment)}
+    except GroupError:
+        return None
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _is_share(whole: Any, part: Any, members: int | None) -> bool:
+    """Whether a slice of an array is the part of it that falls to one of so many members.
+
+    Another slice, such as one that a loop takes, is no scattering; the last member's may be padded.
+    """
+    if members is None or not (shapes.is_known(whole) and shapes.is_known(part)):
+        return True
+    dims = zip(whole.dimensions, part.dimensions, strict=False)
+    changed = [(old, new) for old, new in dims if old != new]
+    if len(changed) == 1:
+        ((old, new),) = changed
+        return bool(new == -(-old // members))
+    return bool(math.prod(whole.dimensions) == members * math.prod(part.dimensions))
+
+
+def _only_sliced(program: Program, reduced: Any, members: int | None) -> bool:
+    """Whether each use of a fused all-reduce takes a member's share of it, at a place that is computed."""
+    holder = program.computation_of(reduced)
+    pending, sliced = [reduced], False
+    while pending:
+        value = pending.pop()
+        for user in holder.instructions:
+            if value.id not in user.operand_ids:
+                continue
+            if user.opcode == b"dynamic-slice" and user.operand_ids[0] == value.id:
+                sliced = _is_share(value.shape, user.shape, members)
+                if not sliced:
+                    return False
+            elif user.opcode in _VIEWS:
+                pending.append(user)
+            else:
+                return False
+    return sliced
+
+
+def payload_leaves(program: Program, inner: Any, kind: str) -> list[Any]:
+    """The arrays whose bytes are the payload S of one collective instruction (METRICS, Bytes)."""
+    if inner.opcode == b"recv":
+        return []
+    operands = [operand.shape for operand in program.operands(inner)]
+    if kind == "all-gather":
+        result = inner.shape
+        if inner.opcode.endswith(b"-start") and len(result.tuple_shapes) > 1:
+            result = result.tuple_shapes[1]
+        return shapes.leaves(result)
+    data = [leaf for shape in operands for leaf in shapes.leaves(shape)]
+    if kind in ("all-reduce", "reduce-scatter", "all-to-all"):
+        # torch_xla threads a scalar through its collectives as the last operand.
+        last_is_scalar = data and shapes.is_known(data[-1]) and not data[-1].dimensions
+        appended = last_is_scalar and any(leaf.dimensions for leaf in data)
+        return data[:-1] if appended else data
+    if kind == "collective-permute" and not _in_place(operands):
+        return data
+    return shapes.leaves(operands[0]) if operands else []
+
+
+def _in_place(operands: list[Any]) -> bool:
+    """An in-place permute takes (input, output, input offsets, output offsets)."""
+    return len(operands) == 4 and all(
+        not leaf.dimensions and shapes.dtype(leaf) in ("s32", "u32", "s64", "u64")
+        for shape in operands[2:]
+        for leaf in shapes.leaves(shape)
+    )

@@ -1,0 +1,114 @@
+"""Tables about a run itself: its row, its devices, its phases."""
+
+from __future__ import annotations
+
+from xlahouse.ingest.table import Table, columns_of
+
+# The marker that an event falls under; every step grain is (run_id, device_id, request, step).
+_STEP = """
+phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
+request int number of the request; warm-ups count down from -1; NULL without a marker
+step int forward pass: 0 is prefill, k the k-th decode; without markers the launch instance
+"""
+
+_SPAN = """
+start_ps int start
+duration_ps int duration
+"""
+
+RUNS = (
+    Table(
+        "runs",
+        "run",
+        columns_of("""
+run_id str hash of the trace files' contents and the manifest
+name str what the run is called: the manifest's name, else the trace's
+captured_at time when profiling started
+framework str torch_xla, jax, …
+framework_versions str JSON object of package versions
+model str model
+model_family str architecture, such as qwen3
+setup str hash of all that was chosen but the repeat
+layers int layers of the model
+hidden_size int width of the residual stream
+dtype str type of weights and activations
+batch_size int sequences in a batch, over all devices
+microbatches int microbatches that a batch is split into
+prompt_tokens int tokens of a prompt
+output_tokens int tokens generated for a sequence, the first included
+parallelism str label, such as tp2.pp2
+mesh mesh axes of the device mesh, major to minor
+mesh_device_ids ints device ids in mesh order; NULL: ascending
+device_kind str such as TPU v6 Lite or cpu
+device_count int devices traced
+expected_device_count int devices that the manifest or the programs name
+host_count int hosts traced
+source str xplane or chrome
+source_files source_files what was read
+epoch_ns int UNIX time of time zero, ns; NULL where unknown
+duration_ps int from the first to the end of the last event
+status str complete, partial or no_device_events
+measured_ttft_s float host clock, mean over requests
+measured_tpot_s float host clock, mean over requests
+ingest_version int version of the ingest that wrote the run
+ingested_at time when
+options str JSON object of the ingest options that shaped the tables
+manifest str the manifest, whole, as JSON
+files files the run's Parquet files, relative to the warehouse: nothing else belongs to the run
+parameters int weights of the model
+active_parameters int of these, the ones a token passes through; NULL where the experts are not known
+weight_bytes int bytes of all weights, each counted once
+kv_bytes_per_token int bytes of keys and values of one token of one sequence
+attention_pair_flops float FLOPs of attention for one token and one token of its context, over all layers
+vocab_size int tokens of the vocabulary
+expert_layers int layers whose feed-forward network is experts; 0: the model has none
+experts int experts of such a layer, the shared ones left out
+experts_per_token int of these, the ones that a token is sent to
+capacity_factor float places of an expert over its fair share; experts / experts_per_token: none is dropped
+stage_layers int layers that a stage of a stacked pipeline holds; NULL without one
+tensor_weights int weights of matrices that a tensor axis splits, but the experts'; a tied head counts again
+whole_weights int weights of matrices that no tensor axis splits; vectors and routers left out
+expert_weights int weights of experts
+weight_matrices int matrices that these are in, all experts' gate with up being one, and their down
+workload str training, inference or serving: as the workload card says; a capture's is inference
+iterations int forward passes that were profiled, or what a workload card counts as iterations
+card str the workload card that facts were taken from, as JSON; NULL without one
+"""),
+    ),
+    Table(
+        "devices",
+        "device that the run names, traced or only a member of a replica group",
+        columns_of("""
+run_id str run
+device_id int device, unique across hosts and processes
+world int processes whose programs share device numbers
+logical_id int number by which replica groups name it in its world
+traced bool whether the trace has its events
+host str host
+process int process on the host
+plane str plane that it was read from
+local_ordinal int number within the host
+kind str such as TPU v6 Lite or cpu
+core str tensorcore, sparsecore, gpu or cpu
+chip_id int global number of its chip
+coords ints coordinates of its chip, which the manifest alone tells: traces hold none
+peak_flops float peak FLOP/s
+peak_hbm_bytes_per_s float peak HBM bandwidth
+peak_ici_bytes_per_s float peak bandwidth of one ICI link, one way
+peaks_source str trace or table
+inferred bool identity was deduced, as on CPU
+"""),
+        ("device_id",),
+    ),
+    Table(
+        "phases",
+        "marked interval",
+        columns_of(f"""
+run_id str run
+host str host
+{_STEP}{_SPAN}
+source str marker, module or manifest
+"""),
+        ("start_ps",),
+    ),
+)

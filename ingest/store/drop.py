@@ -1,0 +1,51 @@
+"""Takes a run out of a warehouse: its row at once, its files when nobody can be reading them any more."""
+
+from __future__ import annotations
+
+import uuid
+
+from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.store.run_index import dropped_path, row_path
+from xlahouse.ingest.store.settings import settings_path
+from xlahouse.ingest.store.store import Store
+
+
+def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
+    """Remove a run, its settings with it; the number of files that go.
+
+    Its files stay for readers who opened the warehouse before, and go with the next ingest, compact
+    or drop once their lease has run out. A run whose row is damaged goes as well as any other.
+
+    Args:
+        store: the warehouse.
+        run_id: the run's id, whole.
+        at_once: remove the files now; a query that is reading them fails.
+    """
+    paths = _files_of(store, run_id)
+    goes = paths | {row_path(run_id), dropped_path(run_id)}
+    # The lease comes first: killed in between, the run is still there, and the lease harms nothing.
+    token = uuid.uuid4().hex
+    store.lease(token, run_id, sorted(goes))
+    store.drop_row(run_id)
+    store.remove({settings_path("", run_id).lstrip("/")})
+    if at_once:
+        store.remove({row_path(run_id)})
+        store.remove(goes | {f"leases/{token}.json"})
+    return len(paths)
+
+
+def _files_of(store: Store, run_id: str) -> set[str]:
+    """Every file in the run's folders, but those that an ingest of the run is writing now."""
+    writing = {
+        path
+        for token, lease in store.leases().items()
+        if lease.run_id == run_id and not lease.paths
+        for path in store.files_of_attempt(run_id, token)
+    }
+    found = {
+        path
+        for table in BY_NAME
+        if table != "runs"
+        for path in store.files_in(f"tables/{table}/run_id={run_id}")
+    }
+    return found - writing

@@ -1,0 +1,135 @@
+"""Keeps the rows of many runs in one file, so that a warehouse of thousands opens by reading one.
+
+The runs' own rows stay what counts: an entry of the index holds only while the row's file has the
+stamp (size, and time or tag of its last change) that it had when the index was written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any
+
+INDEX = "index/runs.parquet"
+STAMP = "row_stamp"
+# Fewer rows than these are read one by one as quickly; and what grows is not written anew each time.
+LEAST_NEW, LEAST_NEW_SHARE = 32, 0.1
+TAGS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
+
+
+def stamped_rows(root: str) -> dict[str, str | None]:
+    """run_id -> stamp of its row's file, None where the store tells nothing that changes with it."""
+    if "://" in root:
+        from xlahouse.ingest.events.files import open_fs
+
+        system, path = open_fs(root)
+        folder = f"{path.rstrip('/')}/tables/runs"
+        system.invalidate_cache()
+        found = system.ls(folder, detail=True) if system.isdir(folder) else []
+        named = {str(info["name"]).rpartition("/")[2]: _stamp(info) for info in found}
+    else:
+        folder = f"{root}/tables/runs"
+        named = {}
+        if os.path.isdir(folder):
+            for entry in os.scandir(folder):
+                facts = entry.stat()
+                named[entry.name] = f"{facts.st_size}-{facts.st_mtime_ns}"
+    return {run_id: named[f"{run_id}.parquet"] for run_id in present_runs(named)}
+
+
+def row_path(run_id: str) -> str:
+    """Where a run's row is, relative to the warehouse."""
+    return f"tables/runs/{run_id}.parquet"
+
+
+def dropped_path(run_id: str) -> str:
+    """What says that the row beside it counts no more, relative to the warehouse."""
+    return f"tables/runs/{run_id}.dropped"
+
+
+def present_runs(names: Collection[str]) -> list[str]:
+    """Ids of the runs that were not dropped, sorted, from the names of the files in tables/runs."""
+    rows = sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+    return [run_id for run_id in rows if f"{run_id}.dropped" not in names]
+
+
+def _stamp(info: dict[str, Any]) -> str | None:
+    tag = next((info[name] for name in TAGS if info.get(name)), None)
+    return None if tag is None else f"{info.get('size')}-{tag}"
+
+
+def write_index(root: str, always: bool = False) -> int:
+    """Write the index anew where many runs are not in it; the number of runs that it then holds.
+
+    With `always` it is written where any run is not in it, or one that is was dropped.
+    Rows that cannot be read are left out: whoever opens the warehouse says what is wrong with them.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from xlahouse.ingest.events.files import open_fs, write_whole
+
+    system, path = open_fs(root)
+    base = path.rstrip("/")
+    stamps = stamped_rows(root)
+    kept = _read_index(system, f"{base}/{INDEX}")
+    indexed = len(kept)
+    kept = {
+        run_id: row for run_id, row in kept.items() if row[STAMP][0].as_py() == stamps.get(run_id)
+    }
+    new = [run_id for run_id, stamp in stamps.items() if stamp is not None and run_id not in kept]
+    few = 1 if always else max(LEAST_NEW, LEAST_NEW_SHARE * len(kept))
+    if len(new) < few and not (always and len(kept) < indexed):
+        return len(kept)
+    for run_id in new:
+        row = _read_row(system, f"{base}/{row_path(run_id)}", run_id)
+        if row is not None:
+            kept[run_id] = row.append_column(STAMP, pa.array([stamps[run_id]]))
+    if not kept:
+        if system.exists(f"{base}/{INDEX}"):
+            system.rm_file(f"{base}/{INDEX}")
+        return 0
+    sink = pa.BufferOutputStream()
+    table = pa.concat_tables([kept[run_id] for run_id in sorted(kept)])
+    pq.write_table(table, sink, compression="zstd")
+    write_whole(system, f"{base}/{INDEX}", sink.getvalue().to_pybytes())
+    return len(kept)
+
+
+def _read_index(system: Any, path: str) -> dict[str, Any]:
+    """run_id -> its row of the index; none where it is missing, damaged or of other columns."""
+    import pyarrow as pa
+
+    from xlahouse.ingest.events.files import read_parquet
+    from xlahouse.ingest.schema import BY_NAME
+
+    try:
+        table = read_parquet(system, path)
+    except (OSError, pa.ArrowException):
+        return {}
+    if table.schema.names != [*BY_NAME["runs"].schema.names, STAMP]:
+        return {}
+    return {run_id: table.slice(at, 1) for at, run_id in enumerate(table["run_id"].to_pylist())}
+
+
+def _read_row(system: Any, path: str, run_id: str) -> Any:
+    """The one row of a run as the schema has it; None where it is damaged."""
+    import pyarrow as pa
+
+    from xlahouse.ingest.events.files import read_parquet
+    from xlahouse.ingest.schema import BY_NAME
+
+    schema = BY_NAME["runs"].schema
+    try:
+        row = read_parquet(system, path)
+        present = [field for field in schema if field.name in row.column_names]
+        if any(row.schema.field(field.name).type != field.type for field in present):
+            return None
+        if row["run_id"].to_pylist() != [run_id]:
+            return None
+    except (OSError, pa.ArrowException, KeyError, ValueError):
+        return None
+    for field in schema:
+        if field not in present:
+            row = row.append_column(field, pa.nulls(1, field.type))
+    return row.select(schema.names)

@@ -1,0 +1,118 @@
+"""Writes one run's tables, file by file, so that no more of a run than a piece need be in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.store.parquet_sink import open_sink, open_writer
+from xlahouse.ingest.tables.pieces import ROW_GROUP, pieces_of
+
+if TYPE_CHECKING:
+    from xlahouse.ingest.store.store import Store
+
+RENEW_S = 600  # a lease lasts much longer
+
+
+@dataclass
+class RunWriter:
+    """An attempt at a run: its files count from the moment that `commit` writes the run's row.
+
+    Files may be written by several threads at once.
+    """
+
+    store: Store
+    run_id: str
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    files: dict[str, tuple[str, int]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    leased_at: float = float("-inf")
+
+    def write(self, table: str, frame: pl.DataFrame, part: int = 0, in_order: bool = False) -> None:
+        """Write a frame without run_id as a file of a table, sorted as the table asks; nothing if empty.
+
+        Args:
+            table: the table.
+            frame: its rows; texts may be categorical.
+            part: number of the file among the table's.
+            in_order: whether the frame is sorted already.
+        """
+        if not frame.is_empty():
+            pieces = pieces_of(frame, BY_NAME[table], self.run_id, in_order)
+            self.write_pieces(table, pieces, part)
+
+    def write_pieces(self, table: str, pieces: Iterable[pa.Table], part: int = 0) -> None:
+        """Write pieces of a table as one file of it; nothing if there are none.
+
+        Args:
+            table: the table.
+            pieces: its rows, with run_id; texts may be dictionaries.
+            part: number of the file among the table's.
+        """
+        pieces = iter(pieces)
+        first = next(pieces, None)
+        if first is None:
+            return
+        self._renew()
+        path = f"tables/{table}/run_id={self.run_id}/{self.token}-{part:04}.parquet"
+        full = f"{self.store.base}/{path}"
+        self.store.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+        rows = 0
+        with open_sink(self.store.fs, full) as file, open_writer(file, first.schema) as writer:
+            for piece in _chain(first, pieces):
+                writer.write_table(piece, row_group_size=ROW_GROUP)
+                rows += piece.num_rows
+        with self.lock:
+            self.files[path] = (table, rows)
+
+    def rows(self) -> dict[str, int]:
+        """Rows written so far, by table."""
+        counts: dict[str, int] = {}
+        for table, rows in self.files.values():
+            counts[table] = counts.get(table, 0) + rows
+        return counts
+
+    def commit(self, row: dict[str, Any], kept: Iterable[dict[str, Any]] = ()) -> None:
+        """Make what was written the run.
+
+        Args:
+            row: the runs row; its `files`, if any, count no more.
+            kept: entries of `files`, of an earlier attempt, that stay part of the run.
+        """
+        replaced = self.store.run_row(self.run_id)
+        files = [
+            {"table": table, "path": path, "rows": rows}
+            for path, (table, rows) in sorted(self.files.items())
+        ] + list(kept)
+        self._renew()
+        if replaced is not None:  # before the row: killed after it, nobody would know of them
+            old = [file["path"] for file in replaced["files"]]
+            self.store.lease(uuid.uuid4().hex, self.run_id, old)
+        self.store.write_row(row | {"files": files})
+        self.store.remove({f"leases/{self.token}.json"})
+
+    def abandon(self) -> None:
+        """Take back what was written; what cannot be removed now goes with its lease."""
+        with suppress(Exception):
+            self.store.remove(self.store.files_of_attempt(self.run_id, self.token))
+            self.store.remove({f"leases/{self.token}.json"})
+
+    def _renew(self) -> None:
+        with self.lock:
+            if time.monotonic() - self.leased_at > RENEW_S:
+                self.store.lease(self.token, self.run_id, [])
+                self.leased_at = time.monotonic()
+
+
+def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from rest

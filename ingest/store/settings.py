@@ -1,0 +1,119 @@
+"""What users set for a run: one small JSON file a run in the warehouse, never in its tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import fsspec
+import msgspec
+
+from xlahouse.capture.errors import ManifestError, WarehouseError
+from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.events.files import open_fs, write_whole
+
+MOST_AXES = 8  # as many as the views join
+
+
+Peak = Annotated[float, msgspec.Meta(gt=0, le=1e24)]  # beyond that a number is a mistake
+
+
+class Peaks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Peaks that a user knows better: of a chip, and of one ICI link, one way."""
+
+    bf16_flops: Peak | None = None
+    hbm_bytes_per_s: Peak | None = None
+    ici_bytes_per_s: Peak | None = None
+
+    def given(self) -> list[tuple[str, float]]:
+        """(name, value) of those that are set."""
+        pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return [(name, value) for name, value in pairs if value is not None]
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run's settings; None means that the run's own facts count."""
+
+    mesh: list[MeshAxis] | None = None
+    device_kind: str | None = None
+    peaks: Peaks | None = None
+
+
+def settings_path(root: str, run_id: str) -> str:
+    """Where a run's settings are kept in the warehouse at `root` (a path or an fsspec URL)."""
+    return f"{root.rstrip('/')}/settings/{run_id}.json"
+
+
+def read_settings(root: str, run_id: str) -> RunSettings:
+    """A run's settings; all None where nothing was set.
+
+    Raises:
+        WarehouseError: the file is not valid.
+    """
+    path = settings_path(root, run_id)
+    try:
+        with fsspec.open(path, "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return RunSettings()
+    try:
+        return msgspec.json.decode(raw, type=RunSettings)
+    except msgspec.DecodeError as error:
+        raise WarehouseError(f"{path}: {error}; mend or remove the file") from error
+
+
+def write_settings(root: str, run_id: str, settings: RunSettings) -> None:
+    """Replace a run's settings.
+
+    Raises:
+        OSError: they cannot be written; what was there stays.
+    """
+    raw = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
+    system, path = open_fs(settings_path(root, run_id))
+    write_whole(system, path, raw)
+
+
+def check_mesh(axes: list[MeshAxis], devices: int) -> None:
+    """A mesh has as many places as the run has devices, and at most MOST_AXES axes of different names.
+
+    Raises:
+        ManifestError: it has not.
+    """
+    text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes)
+    if len({axis.axis for axis in axes}) < len(axes):
+        raise ManifestError(f"mesh {text}: an axis stands twice")
+    if not 0 < len(axes) <= MOST_AXES:
+        raise ManifestError(f"mesh {text}: {len(axes)} axes; give 1 to {MOST_AXES}")
+    places = math.prod(axis.size for axis in axes)
+    if places != devices:
+        raise ManifestError(
+            f"mesh {text} has {places} places, but the run names {devices} devices; "
+            "give axes whose product is the number of devices"
+        )
+
+
+def parse_peaks(text: str) -> Peaks:
+    """`bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12` -> peaks.
+
+    Raises:
+        ManifestError: the text is not of that form, or a number cannot be a peak.
+    """
+    names = Peaks.__struct_fields__
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.partition("="))
+        if name not in names or name in found:
+            raise ManifestError(
+                f"peaks {text!r}: write NAME=NUMBER, each once, of {', '.join(names)}, "
+                "such as bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12"
+            )
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise ManifestError(
+                f"peaks {text!r}: {number!r} is no number; write it as 1.6e12"
+            ) from None
+    try:
+        return msgspec.convert(found, Peaks)
+    except msgspec.ValidationError as error:
+        raise ManifestError(f"peaks {text!r}: {error}") from None

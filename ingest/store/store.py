@@ -1,0 +1,187 @@
+"""Writes runs into a warehouse so that a reader finds the old state or the new one, never a mixture.
+
+Every file of an attempt carries the attempt's token in its name and is listed in a lease beside the
+tables. The run's row is written last and lists the files that count; the lease then goes. What a killed
+attempt left is cleared by a later ingest once the lease has run out; files of a replaced run get a lease
+too, so that readers who opened the run before can finish.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.events.files import open_fs, read_parquet, write_whole
+from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
+from xlahouse.ingest.store.run_index import dropped_path, present_runs, row_path
+from xlahouse.ingest.store.run_writer import RunWriter
+
+LEASE_S = 3600
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who may still use files that no run's row lists, and until when (UNIX seconds)."""
+
+    who: str
+    until: float
+    run_id: str
+    paths: list[str]
+
+
+@dataclass
+class Store:
+    """A warehouse's folder, on any file system that fsspec knows."""
+
+    root: str
+    fs: Any = field(init=False)
+    base: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fs, self.base = open_fs(self.root)
+
+    def create(self, version: str) -> None:
+        """Make the folder and its warehouse.json, unless they are there.
+
+        Raises:
+            WarehouseError: it is there, and of a newer layout.
+        """
+        path = f"{self.base}/warehouse.json"
+        if not self.fs.exists(path):
+            facts = {"layout_version": LAYOUT_VERSION, "xlahouse_version": version}
+            write_whole(self.fs, path, msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
+            return
+        try:
+            found = int(msgspec.json.decode(self.fs.cat_file(path))["layout_version"])
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+            raise WarehouseError(f"{path}: not a warehouse's description; restore it") from None
+        if found > LAYOUT_VERSION:
+            raise WarehouseError(
+                f"{self.root}: layout {found} is newer than this xlahouse knows ({LAYOUT_VERSION}); "
+                "update xlahouse"
+            )
+
+    def run_row(self, run_id: str) -> dict[str, Any] | None:
+        """The run's row; None where there is no such run, or its row cannot be read."""
+        path = f"{self.base}/{row_path(run_id)}"
+        if not self.fs.exists(path) or self.fs.exists(f"{self.base}/{dropped_path(run_id)}"):
+            return None
+        try:
+            rows: list[dict[str, Any]] = read_parquet(self.fs, path).to_pylist()
+        except (pa.ArrowException, OSError, ValueError):
+            return None  # damaged: the run is written anew
+        return rows[0] if rows and set(BY_NAME["runs"].schema.names) <= set(rows[0]) else None
+
+    def is_whole(self, row: dict[str, Any]) -> bool:
+        """Whether every file that a run's row lists is there, with as many rows as it says."""
+        try:
+            return all(self._rows_in(file["path"]) == file["rows"] for file in row["files"])
+        except (pa.ArrowException, OSError):
+            return False
+
+    def _rows_in(self, path: str) -> int:
+        with self.fs.open(f"{self.base}/{path}", "rb") as file:
+            return int(pq.ParquetFile(file).metadata.num_rows)
+
+    def rename_run(self, row: dict[str, Any], name: str) -> None:
+        """Give a run another name; its tables stay."""
+        self.write_row(row | {"name": name})
+
+    def begin(self, run_id: str) -> RunWriter:
+        """Start to write a run's tables."""
+        return RunWriter(self, run_id)
+
+    def write_row(self, row: dict[str, Any]) -> None:
+        """Write a run's row: from now on readers find the files that it lists, even if it was dropped."""
+        runs = pa.Table.from_pylist([row], schema=BY_NAME["runs"].schema)
+        sink = pa.BufferOutputStream()
+        pq.write_table(runs, sink, compression="zstd")
+        write_whole(self.fs, f"{self.base}/{row_path(row['run_id'])}", sink.getvalue().to_pybytes())
+        self.remove({dropped_path(row["run_id"])})
+
+    def run_ids(self) -> list[str]:
+        """Ids of the runs there are, those with damaged rows among them."""
+        names = {path.rpartition("/")[2] for path in self.files_in("tables/runs")}
+        return present_runs(names)
+
+    def drop_row(self, run_id: str) -> None:
+        """Let new readers find the run no more; its row stays for those who opened before."""
+        write_whole(self.fs, f"{self.base}/{dropped_path(run_id)}", b"")
+
+    def clear_leftovers(self) -> int:
+        """Remove files whose lease has run out and that no run lists; how many."""
+        removed = 0
+        for token, lease in self.leases().items():
+            if lease.until > time.time():
+                continue
+            row = self.run_row(lease.run_id)
+            # A dropped run's row goes with its files, unless the run is back.
+            listed = (
+                {file["path"] for file in row["files"]} | {row_path(lease.run_id)} if row else set()
+            )
+            removed += self.remove(self.files_of_attempt(lease.run_id, token) - listed)
+            removed += self.remove(set(lease.paths) - listed)
+            self.remove({f"leases/{token}.json"})
+        return removed
+
+    def leases(self) -> dict[str, Lease]:
+        """Token -> lease; those that are being written, or were cleared meanwhile, are left out."""
+        found = {}
+        for path in self.files_in("leases"):
+            if not path.endswith(".json"):
+                continue
+            try:
+                lease = msgspec.json.decode(self.fs.cat_file(f"{self.base}/{path}"), type=Lease)
+            except (FileNotFoundError, msgspec.DecodeError):
+                continue
+            found[path.rpartition("/")[2].removesuffix(".json")] = lease
+        return found
+
+    def files_of_attempt(self, run_id: str, token: str) -> set[str]:
+        """Paths of an attempt's files, relative to the warehouse."""
+        return {
+            path
+            for table in BY_NAME
+            for path in self.files_in(f"tables/{table}/run_id={run_id}")
+            if path.rpartition("/")[2].startswith(token)
+        }
+
+    def remove(self, paths: set[str]) -> int:
+        """Remove those of the files that are there; how many."""
+        removed = 0
+        for path in paths:
+            with suppress(FileNotFoundError):  # another process may be clearing up, too
+                self.fs.rm_file(f"{self.base}/{path}")
+                removed += 1
+        return removed
+
+    def lease(self, token: str, run_id: str, paths: list[str]) -> str:
+        """Say that files are in use, for LEASE_S from now; the lease's own path.
+
+        Args:
+            token: name of the lease; files of the run whose names begin with it are in use.
+            run_id: the run that they are, or were, part of.
+            paths: other files in use, relative to the warehouse.
+        """
+        path = f"{self.base}/leases/{token}.json"
+        who = f"{socket.gethostname()}:{os.getpid()}"
+        write_whole(
+            self.fs, path, msgspec.json.encode(Lease(who, time.time() + LEASE_S, run_id, paths))
+        )
+        return path
+
+    def files_in(self, folder: str) -> list[str]:
+        """Files in a folder of the warehouse, which need not be there; relative to the warehouse."""
+        try:
+            found = self.fs.ls(f"{self.base}/{folder}", detail=False, refresh=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [f"{folder}/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]

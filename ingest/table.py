@@ -1,0 +1,65 @@
+"""What a table is: its columns, their types in Arrow, and how its files are sorted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@lru_cache(maxsize=1)
+def types() -> dict[str, pa.DataType]:
+    """A column's type -> Arrow's; Arrow loads here, since a query's first row would wait for it."""
+    import pyarrow as pa
+
+    return {
+        "str": pa.string(),
+        "bool": pa.bool_(),
+        "int": pa.int64(),
+        "uint": pa.uint64(),
+        "float": pa.float64(),
+        "time": pa.timestamp("us", tz="UTC"),
+        "ints": pa.list_(pa.int64()),
+        "mesh": pa.list_(pa.struct([("axis", pa.string()), ("size", pa.int64())])),
+        "source_files": pa.list_(
+            pa.struct([("path", pa.string()), ("bytes", pa.int64()), ("sha256", pa.string())])
+        ),
+        "files": pa.list_(
+            pa.struct([("table", pa.string()), ("path", pa.string()), ("rows", pa.int64())])
+        ),
+    }
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, a key of types(), and what it means."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: what a row is, its columns, and how its files are sorted."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+    sort: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, the same for an empty, an all-NULL and a full table."""
+        import pyarrow as pa
+
+        return pa.schema([(column.name, types()[column.type]) for column in self.columns])
+
+
+def columns_of(text: str) -> tuple[Column, ...]:
+    """Lines of `name type meaning` -> columns."""
+    lines = [line.split(None, 2) for line in text.splitlines() if line]
+    return tuple(Column(name, kind, meaning) for name, kind, meaning in lines)

@@ -1,0 +1,244 @@
+"""Puts a run together: finds its worlds, and what all devices of a world share, before any op is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.shift import shift
+from xlahouse.ingest.hlo import program_facts
+from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.hlo.program_facts import ProgramFacts
+from xlahouse.ingest.hlo.shared_programs import join_programs
+from xlahouse.ingest.tables.launches import KEYS_OF_A_FILE, finish_launches, phase_rows
+from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
+from xlahouse.ingest.tables.pipeline import Schedule
+from xlahouse.ingest.tables.rows import device_rows, typed
+from xlahouse.ingest.tables.worlds import (
+    World,
+    move_steps,
+    processes,
+    program_conflicts,
+    repeated_devices,
+    split_worlds,
+)
+
+NO_PIPELINE = Schedule()
+
+
+@dataclass(frozen=True)
+class WorldParts:
+    """A world before its ops are read.
+
+    planes: on the run's clock. launches: finished, ordered by device and start. tables: the small ones.
+    All have the world's own device numbers. device_offset: what is added to those to make them the
+    run's. comparable: whether times of its hosts are of one clock. inferred: whether its devices are.
+    """
+
+    planes: list[PlaneEvents]
+    launches: pl.DataFrame
+    facts: ProgramFacts
+    schedule: Schedule
+    tables: dict[str, pl.DataFrame]
+    device_offset: int
+    comparable: bool
+    inferred: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run before its ops are read. devices_named: devices that planes or programs name, traced or not."""
+
+    source: str
+    worlds: list[WorldParts]
+    issues: list[Issue]
+    devices: list[Device]
+    devices_named: int
+    epoch_ns: int | None
+    hosts: list[str]
+
+
+def assemble(
+    files: list[FileEvents],
+    source: str,
+    named_ids: Sequence[int] = (),
+    schedule: Schedule = NO_PIPELINE,
+    coords: Sequence[list[int]] = (),
+) -> Run:
+    """Put a run together from its files.
+
+    Args:
+        files: what was read.
+        source: the run, for issues.
+        named_ids: logical ids that the manifest's mesh names; they belong to the first world.
+        schedule: the run's pipeline, of the first world.
+        coords: of each device's chip, by logical id, of the first world.
+    """
+    issues: list[Issue] = [issue for file in files for issue in file.issues]
+    epoch = _epoch(files, source, issues)
+    number_of = processes(files)
+    worlds: list[WorldParts] = []
+    devices_named = launches = 0
+    split = split_worlds(files)
+    issues += program_conflicts(split, source) + repeated_devices(split, source)
+    for world in split:
+        first = world.number == 0
+        planes = _planes_on_one_clock(world, epoch, issues)
+        marked = markers_by_process(world, planes)
+        shared = _shared(world, planes, marked, source, schedule if first else NO_PIPELINE)
+        logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
+        known = move_steps(shared.launches, launches)
+        launches += _count(shared.launches)
+        tables = _small_tables(world, planes, shared.facts, known)
+        process, places = _processes_of(world, number_of), coords if first else ()
+        devices = [device for plane in planes for device in plane.devices]
+        tables["devices"] = device_rows(devices, logical_ids, world.number, process, places)
+        worlds.append(
+            replace(
+                shared,
+                launches=known,
+                tables=tables,
+                device_offset=devices_named,
+                comparable=epoch is not None or len(world.files) == 1,
+            )
+        )
+        issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
+        issues += marker_issues(marked[0], source)
+        devices_named += max(logical_ids, default=-1) + 1
+    return Run(
+        source=source,
+        worlds=worlds,
+        issues=issues,
+        devices=[d for world in worlds for plane in world.planes for d in plane.devices],
+        devices_named=sum(world.tables["devices"].height for world in worlds),
+        epoch_ns=epoch,
+        hosts=sorted({file.host for file in files}),
+    )
+
+
+def _count(launches: pl.DataFrame) -> int:
+    """Launch instances, which are numbered from 0."""
+    return int(launches.select((pl.col("launch_instance").max() + 1).fill_null(0)).item())
+
+
+def _epoch(files: list[FileEvents], source: str, issues: list[Issue]) -> int | None:
+    """UNIX time of time zero, ns: the earliest profile's start; None where a file does not tell."""
+    starts = [file.profile_start_ns for file in files if file.profile_start_ns is not None]
+    if len(starts) == len(files):
+        return min(starts)
+    if len(files) > 1:
+        message = (
+            "a file lacks its profile start time: times of different files cannot be compared, and launches "
+            "and transfers of theirs are matched as if all profiles had begun at once"
+        )
+        issues.append(Issue("warning", "clocks_unknown", message, source, len(files)))
+    return None
+
+
+def _planes_on_one_clock(world: World, epoch: int | None, issues: list[Issue]) -> list[PlaneEvents]:
+    """A world's planes; where two planes of one file claim a device number, the later is left out."""
+    planes = []
+    for number, file in enumerate(world.files):
+        start = file.profile_start_ns
+        delta = 0 if epoch is None or start is None else (start - epoch) * 1000
+        taken: dict[int, str] = {}
+        for plane in file.planes:
+            if any(device.device_id in taken for device in plane.devices):
+                planes.append(_left_out(plane, taken, file.path, issues))
+                continue
+            taken |= {device.device_id: device.plane for device in plane.devices}
+            planes.append(shift(plane, delta, number * KEYS_OF_A_FILE))
+    return planes
+
+
+def _left_out(
+    plane: PlaneEvents, taken: dict[int, str], path: str, issues: list[Issue]
+) -> PlaneEvents:
+    """A plane whose events all count as rejected."""
+    device = plane.devices[0]
+    message = (
+        f"{device.plane} and {taken[device.device_id]} both are device {device.device_id}; "
+        "the former is left out"
+    )
+    issues.append(Issue("error", "device_collision", message, path))
+    later = plane.rest
+    return PlaneEvents(
+        coverage=_rejected(plane.coverage),
+        issues=plane.issues,
+        rest=None if later is None else lambda: PlaneEvents(coverage=_rejected(later().coverage)),
+    )
+
+
+def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:
+    return coverage.with_columns(
+        table_name=pl.lit(None, pl.String),
+        rows_written=pl.lit(0, pl.Int64),
+        events_rejected="events_read",
+    )
+
+
+def _shared(
+    world: World,
+    planes: list[PlaneEvents],
+    marked: tuple[pl.DataFrame, pl.DataFrame],
+    source: str,
+    schedule: Schedule,
+) -> WorldParts:
+    """Launches in their steps, and what the programs say. marked: as markers_by_process gives them."""
+    programs = join_programs(world.files)
+    devices = [device for plane in planes for device in plane.devices]
+    launches = finish_launches(_taken_launches(world, planes), *marked)
+    return WorldParts(
+        planes=planes,
+        launches=frames.by_start(launches).rechunk(),
+        facts=program_facts.gather(programs.values(), source),
+        schedule=schedule,
+        tables={},
+        device_offset=0,
+        comparable=True,
+        inferred=any(device.inferred for device in devices),
+    )
+
+
+def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:
+    """Launches of all planes, which have none from now on: many devices' would be in memory twice."""
+    launches = _stacked(planes, "launches", frames.LAUNCHES)
+    for some in (planes, *(file.planes for file in world.files)):
+        some[:] = [replace(plane, launches=launches.clear()) for plane in some]
+    return launches.drop("link", "link_type")
+
+
+def _processes_of(world: World, number_of: dict[str, int]) -> dict[int, int]:
+    """Process of each traced device. number_of: process of each file."""
+    return {
+        device.device_id: number_of[file.path]
+        for file in world.files
+        for plane in file.planes
+        for device in plane.devices
+    }
+
+
+def _small_tables(
+    world: World,
+    planes: list[PlaneEvents],
+    facts: ProgramFacts,
+    launches: pl.DataFrame,
+) -> dict[str, pl.DataFrame]:
+    """All but the devices."""
+    in_world = pl.lit(world.number, pl.Int64).alias("world")
+    return {
+        "phases": phase_rows(_stacked(planes, "markers", frames.MARKERS), launches),
+        "launches": launches,
+        "replica_groups": facts.groups.with_columns(in_world, device_id="logical_id"),
+        "permute_pairs": facts.pairs.with_columns(in_world),
+        "instructions": typed("instructions", facts.instructions).with_columns(in_world),
+    }
+
+
+def _stacked(planes: Iterable[PlaneEvents], name: str, columns: dict[str, Any]) -> pl.DataFrame:
+    return frames.stack([getattr(plane, name) for plane in planes], columns)

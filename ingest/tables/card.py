@@ -1,0 +1,194 @@
+"""Fills what a trace lacks from the workload card beside it, and says what of it contradicts the trace."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import fsspec
+import msgspec
+
+from xlahouse.capture.card import Card, Parallelization, stated
+from xlahouse.capture.card_file import checked_card, read_card
+from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.events.frames import Issue
+
+# Major to minor, as frameworks nest their meshes: a card does not tell the order.
+_AXES = {"pp": "pp", "dp_replicate": "dp", "dp_shard": "fsdp", "cp": "cp", "ep": "ep", "tp": "tp"}
+_DTYPES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "int8": "int8", "fp8": "fp8"}
+_FRAMEWORKS = {"torchxla": "torch_xla", "torch-xla": "torch_xla"}
+_NO_SETUP = ("description", "hf_url", "trace_url", "contributor", "contact", "collection_notes")
+# A kind that says no more than that it is a TPU.
+_BARE_KINDS = ("TPU", "GPU")
+
+
+@dataclass(frozen=True)
+class FoundCard:
+    """A card, where it lies, and what is wrong with it. sha256: of its bytes."""
+
+    path: str
+    card: Card
+    sha256: str
+    issues: list[Issue] = field(default_factory=list)
+
+
+def read_given(path: str) -> FoundCard:
+    """The card that a user names.
+
+    Raises:
+        ManifestError: there is none, or a value in it is wrong.
+    """
+    raw = _bytes(path)
+    return FoundCard(path, checked_card(_text(raw, path), path), hashlib.sha256(raw).hexdigest())
+
+
+def read_beside(path: str) -> FoundCard:
+    """The card that lies beside a trace: a field at fault costs that field, a card that is none itself."""
+    raw = _bytes(path)
+    digest = hashlib.sha256(raw).hexdigest()
+    try:
+        card, problems = read_card(_text(raw, path), path)
+    except ManifestError as error:
+        return FoundCard(
+            path, Card(), digest, [Issue("warning", "card_unreadable", str(error), path)]
+        )
+    issues = [
+        Issue("info" if problem.foreign else "warning", "card_field", str(problem), path)
+        for problem in problems
+    ]
+    return FoundCard(path, card, digest, issues)
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with fsspec.open(path, "rb") as file:
+            return bytes(file.read())
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror or error}; name a workload card") from error
+
+
+def _text(raw: bytes, path: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path}: not UTF-8 text; name a workload card") from error
+
+
+def fill(row: dict[str, Any], found: FoundCard) -> tuple[dict[str, Any], list[Issue]]:
+    """(the columns of `runs` that the card gives, findings). What trace and manifest tell stays.
+
+    Args:
+        row: of the run, without the card.
+        found: its card.
+    """
+    told, issues = _facts(found.card), list(found.issues)
+    kind = told.pop("device_kind", None)
+    if kind and (row.get("device_kind") in (None, *_BARE_KINDS)):
+        told["device_kind"], row = kind, row | {"device_kind": None}
+    mesh, problem = _mesh(found.card.executor.model_plan_parallelization, row)
+    filled = {
+        name: value
+        for name, value in (told | mesh).items()
+        if value is not None and row.get(name) is None
+    }
+    contradicting = [
+        f"{name}: {row[name]} in the trace or manifest, {value} in the card"
+        for name, value in told.items()
+        if value is not None and row.get(name) is not None and not _agree(row[name], value)
+    ]
+    if problem:
+        contradicting.append(problem)
+    text = ", ".join(filled) or "nothing"
+    issues.append(Issue("info", "card_filled", f"from the workload card: {text}", found.path))
+    issues += [Issue("warning", "card_contradicts", line, found.path) for line in contradicting]
+    card = msgspec.json.encode(stated(found.card)).decode()
+    return filled | {"card": card} | _setup(row, found.card), issues
+
+
+def _facts(card: Card) -> dict[str, Any]:
+    """Columns of `runs`, by what the card calls them; None where it does not say."""
+    model, data = card.workload.model, card.workload.data
+    framework, xpu = card.executor.framework, card.workload.hardware.xpu_spec
+    arch = model.model_arch
+    name = (framework.name or "").lower() or None
+    known = _FRAMEWORKS.get(name, name) if name else None
+    return {
+        "model": _model_name(card),
+        "model_family": model.model_family,
+        "framework": known,
+        "framework_versions": (
+            msgspec.json.encode({known: framework.version}).decode()
+            if known and framework.version
+            else None
+        ),
+        "dtype": _DTYPES.get(model.precision or ""),
+        "batch_size": data.batch_size,
+        "prompt_tokens": data.input_len,
+        "output_tokens": data.output_len,
+        "layers": arch.num_layers,
+        "parameters": arch.num_params,
+        "active_parameters": arch.num_params_active
+        or (arch.num_params if model.moe is False else None),
+        "expert_layers": 0 if model.moe is False else None,
+        "device_kind": _device_kind(xpu.model),
+        "expected_device_count": xpu.total_count,
+        "workload": model.phase,
+        "iterations": model.iteration,
+    }
+
+
+def _model_name(card: Card) -> str | None:
+    """The model's name on the hub, else its family."""
+    url = (card.hf_url or "").rstrip("/")
+    name = url.rpartition("/")[2] if "huggingface.co/" in url else ""
+    return name or card.workload.model.model_family
+
+
+def _device_kind(model: str | None) -> str | None:
+    """`tpu_v6e` -> `TPU v6e`; other names as they are."""
+    if model is None or not model.lower().startswith("tpu"):
+        return model
+    return f"TPU {model[3:].strip('_- ')}".strip()
+
+
+def _mesh(plan: Parallelization, row: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """(mesh and parallelism, None); ({}, what is wrong with it).
+
+    Experts lie on devices of the other axes in many frameworks: where the product is too large with
+    `ep`, it is left out.
+    """
+    sizes = {axis: getattr(plan, name) for name, axis in _AXES.items() if getattr(plan, name)}
+    if not sizes or row.get("mesh"):
+        return {}, None
+    devices = row.get("expected_device_count")
+    several = {axis: size for axis, size in sizes.items() if size > 1}
+    if devices and math.prod(several.values()) != devices:
+        without = {axis: size for axis, size in several.items() if axis != "ep"}
+        if math.prod(without.values()) != devices:
+            text = " x ".join(f"{axis}={size}" for axis, size in several.items()) or "1"
+            return {}, f"mesh: {text} in the card, but the run names {devices} devices"
+        several = without
+    axes = [MeshAxis(axis, size) for axis, size in (several or {"tp": 1}).items()]
+    return {
+        "mesh": [{"axis": axis.axis, "size": axis.size} for axis in axes],
+        "parallelism": ".".join(f"{axis.axis}{axis.size}" for axis in axes),
+    }, None
+
+
+def _setup(row: dict[str, Any], card: Card) -> dict[str, str]:
+    """Runs whose cards choose the same are repeats of one setup."""
+    if row.get("setup") is not None:
+        return {}
+    chosen = {name: value for name, value in stated(card).items() if name not in _NO_SETUP}
+    raw = msgspec.json.encode(chosen, order="deterministic")
+    return {"setup": hashlib.sha256(raw).hexdigest()[:12]}
+
+
+def _agree(known: Any, value: Any) -> bool:
+    """Whether two words or numbers mean the same."""
+    if isinstance(known, str) and isinstance(value, str):
+        return known.lower().replace("-", "_") == value.lower().replace("-", "_")
+    return bool(known == value)

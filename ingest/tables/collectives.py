@@ -1,0 +1,182 @@
+"""Collectives: transfers placed in their groups, and gathered into instances over all devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.tables.instances import number_by_start
+from xlahouse.ingest.tables.transfers import KINDS, STEPS, Transfers, whole_rows
+
+SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart cannot be compared
+_OP = ["program_id", "op"]
+
+Integers = NDArray[np.int64]
+At = tuple[Integers, Integers]  # of each event: number of its op, and its device
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """Collectives of all devices of a world, and what was found on the way.
+
+    events: transfers.EVENTS by device and start, with group_index, group_size and instance, and `silent`
+    where nothing is sent. kinds, steps: what many of them share.
+    """
+
+    events: pl.DataFrame
+    kinds: pl.DataFrame
+    steps: pl.DataFrame
+    issues: list[Issue]
+
+    @property
+    def instances(self) -> int:
+        """How many instances there are; they are numbered from 0."""
+        return int(self.events.select((pl.col("instance").max() + 1).fill_null(0)).item())
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The collectives table without run_id."""
+        found = list(self.pieces(max(self.events.height, 1)))
+        empty = frames.empty({**dict(self.events.schema), **KINDS, **STEPS}).drop("silent")
+        return found[0] if found else empty
+
+    def pieces(self, most: int) -> Iterator[pl.DataFrame]:
+        """The same, at most so many rows at a time."""
+        payload = pl.when("silent").then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
+        for piece in whole_rows(self.events, self.kinds, self.steps, most):
+            yield piece.with_columns(payload_bytes=payload).drop("silent")
+
+
+def find_collectives(
+    transfers: Transfers, groups: pl.DataFrame, pairs: pl.DataFrame, source: str
+) -> Collectives:
+    """Collectives of all devices of a world.
+
+    Args:
+        transfers: of all its devices.
+        groups: replica_groups rows, with device_id.
+        pairs: permute_pairs rows.
+        source: the run, for issues.
+    """
+    kinds, events = transfers.kinds, transfers.events
+    ops = kinds.select(_OP).unique().sort(_OP).with_row_index("number")
+    numbers = kinds.join(ops, on=_OP, how="left", nulls_equal=True, maintain_order="left")["number"]
+    at = (
+        numbers.to_numpy().astype(np.int64)[_array(events, "of_kind")],
+        _array(events, "device_id"),
+    )
+    known = pairs.select(_OP).unique().join(ops, on=_OP)["number"].to_numpy()
+    paired = pl.Series(np.isin(at[0], known))
+    events = events.hstack(_groups_of(at, ops, groups))
+    events = events.with_columns(
+        silent=paired & ~_sends(at, ops, pairs), instance=_instances(at, events)
+    )
+    issues = _issues(events, kinds, paired, transfers.unpaired, source)
+    return Collectives(events, kinds, transfers.steps, issues)
+
+
+def _groups_of(at: At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """group_index and group_size of each event; NULL where no group is known."""
+    size = pl.len().over("program_id", "op", "group_index").cast(pl.Int64)
+    member = groups.with_columns(group_size=size).unique([*_OP, "device_id"], keep="first")
+    member = member.join(ops, on=_OP).drop_nulls("device_id")
+    places = _places_in(member, at)
+    return pl.DataFrame(
+        {
+            name: pl.Series(member[name].to_numpy()[places] if len(member) else places)
+            for name in ("group_index", "group_size")
+        }
+    ).select(pl.when(pl.Series(places >= 0)).then(pl.all()))
+
+
+def _sends(at: At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
+    """Whether a device sends to another in a permute or send: else its payload, the operand, is 0."""
+    senders = (
+        pairs.filter(pl.col("source_device_id") != pl.col("target_device_id"))
+        .join(ops, on=_OP)
+        .select("number", device_id="source_device_id")
+        .unique()
+    )
+    return pl.Series(_places_in(senders, at) >= 0)
+
+
+def _places_in(rows: pl.DataFrame, at: At) -> Integers:
+    """Row of each (number, device_id), of which none is there twice; -1 where there is none."""
+    number, device = at
+    if rows.is_empty():
+        return np.full(len(number), -1)
+    own = _array(rows, "device_id")
+    devices = np.unique(own)
+    codes = _array(rows, "number") * len(devices) + np.searchsorted(devices, own)
+    order = np.argsort(codes)
+    place = np.minimum(np.searchsorted(devices, device), len(devices) - 1)
+    wanted = number * len(devices) + place
+    found = order[np.minimum(np.searchsorted(codes, wanted, sorter=order), len(codes) - 1)]
+    hit = (codes[found] == wanted) & (devices[place] == device)
+    return np.where(hit, found, -1)
+
+
+def _instances(at: At, events: pl.DataFrame) -> pl.Series:
+    """Number of each event's instance; NULL where its group is not known."""
+    inside = events["group_index"].is_not_null().to_numpy()
+    group = events["group_index"].fill_null(0).to_numpy()
+    start, length = _array(events, "start_ps"), _array(events, "duration_ps")
+    key = at[0] * (1 + int(group.max(initial=0))) + group
+    if inside.all():
+        return pl.Series(number_by_start(key, at[1], start, start + length))
+    found = np.full(events.height, -1)
+    start = start[inside]
+    found[inside] = number_by_start(key[inside], at[1][inside], start, start + length[inside])
+    return pl.Series(found).replace(-1, None)
+
+
+def _array(rows: pl.DataFrame, name: str) -> Integers:
+    return rows[name].to_numpy().astype(np.int64, copy=False)
+
+
+def _issues(
+    events: pl.DataFrame, kinds: pl.DataFrame, paired: pl.Series, unpaired: int, source: str
+) -> list[Issue]:
+    outside = events["group_index"].is_null() & ~paired
+    unsized = kinds["payload_bytes"].is_null().gather(events["of_kind"]) & ~events["silent"]
+    found = (
+        (
+            unpaired,
+            "async_unpaired",
+            "start or done ops of collectives without their partner are left out "
+            "(profiling starts and ends in mid-flight)",
+        ),
+        (
+            int(outside.sum()),
+            "collective_without_group",
+            "collectives whose replica group is unknown: no axis, wire or instance",
+        ),
+        (
+            int(unsized.sum()),
+            "collective_without_payload",
+            "collectives of unknown size: neither their program's HLO nor the event itself says it",
+        ),
+    )
+    return [
+        Issue("warning", code, message, source, count) for count, code, message in found if count
+    ]
+
+
+def uneven_ends(found: Collectives) -> int:
+    """Synchronous instances whose ends lie more than SAME_END_PS apart: their clocks disagree."""
+    end = pl.col("start_ps") + pl.col("duration_ps")
+    is_async = found.kinds["is_async"].gather(found.events["of_kind"])
+    spread = (
+        found.events.select("instance", end=end)
+        .filter(~is_async)
+        .drop_nulls("instance")
+        .group_by("instance")
+        .agg(spread=pl.col("end").max() - pl.col("end").min())
+    )
+    return spread.filter(pl.col("spread") > SAME_END_PS).height

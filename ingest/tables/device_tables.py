@@ -1,0 +1,182 @@
+"""From planes to tables, some devices at a time: the pass over a run in which its ops are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.op_events import OpEvents, join_kinds
+from xlahouse.ingest.events.spans import joined_span
+from xlahouse.ingest.tables.busy import busy_intervals
+from xlahouse.ingest.tables.device_steps import launch_spans, split_steps
+from xlahouse.ingest.tables.host_table import write_host_events
+from xlahouse.ingest.tables.launches import of_devices
+from xlahouse.ingest.tables.op_table import op_pieces
+from xlahouse.ingest.tables.ops import finish_ops
+from xlahouse.ingest.tables.pieces import TableWriter
+from xlahouse.ingest.tables.pipeline import Schedule
+from xlahouse.ingest.tables.placed_ops import PlacedOps
+from xlahouse.ingest.tables.stretches import busy_stretches
+from xlahouse.ingest.tables.transfer_pairs import BARRIER, find_transfers
+from xlahouse.ingest.tables.transfers import Transfers
+from xlahouse.ingest.xplane.decode import DecodeError
+
+BATCH_BYTES = 8 << 20  # small planes share a pass and a file
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all devices of a world have in common.
+
+    launches: finished, ordered by device and start. facts: program_facts.FACTS. device_offset: what is
+    added to a device's number to make it the run's own.
+    """
+
+    launches: pl.DataFrame
+    facts: pl.DataFrame
+    schedule: Schedule
+    device_offset: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is kept of a batch of planes once its large tables are written.
+
+    shown: program_id, op of the collectives that ran. span: from the first event to the end of the
+    last. inferred, outside: how many ops had no HLO, and no launch.
+    """
+
+    transfers: Transfers
+    shown: pl.DataFrame
+    coverage: pl.DataFrame
+    issues: list[Issue] = field(default_factory=list)
+    span: tuple[int, int] | None = None
+    inferred: int = 0
+    outside: int = 0
+
+
+def batches(planes: Sequence[PlaneEvents]) -> Iterator[list[PlaneEvents]]:
+    """Planes by their devices, small ones together; at least one batch, and none of two large ones.
+
+    So no file's devices lie between another's, whatever the order of hosts by name, and compaction has
+    nothing to sort.
+    """
+    batch: list[PlaneEvents] = []
+    held = 0
+    for plane in sorted(planes, key=_first_device):
+        if batch and held + plane.bytes > BATCH_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(plane)
+        held += plane.bytes
+    yield batch
+
+
+def _first_device(plane: PlaneEvents) -> int:
+    return min((device.device_id for device in plane.devices), default=-1)
+
+
+def finish_planes(
+    planes: Sequence[PlaneEvents], shared: Shared, writer: TableWriter, part: int
+) -> Finished:
+    """Write ops, busy intervals and stretches, device steps, host events and counters of some planes.
+
+    What is done with goes at once: a plane's ops are most of what an ingest has in memory.
+
+    Args:
+        planes: the planes, shifted to the run's time zero.
+        shared: of their world.
+        writer: where to.
+        part: number of the files.
+    """
+    issues: list[Issue] = []
+    whole = [piece for plane in planes for piece in _read_whole(plane, shared.source, issues)]
+    span = write_host_events(whole, writer, part)
+    counters = frames.stack([plane.counters for plane in whole], frames.COUNTERS)
+    moved = counters.with_columns(pl.col("device_id") + shared.device_offset)
+    writer.write("counters", moved, part)
+    coverage = frames.stack([plane.coverage for plane in whole], frames.COVERAGE)
+    events = join_kinds([ops for plane in whole for ops in _ops_of(plane)])
+    del whole
+    launches = of_devices(shared.launches, events.events["device_id"].to_numpy())
+    ops = finish_ops(events, launches, shared.facts, shared.schedule)
+    del events
+    writer.write_pieces("ops", op_pieces(ops, writer.run_id, shared.device_offset), part)
+    is_transfer = pl.col("category") == "collective"
+    candidates = ops.rows(ops.of_kinds(is_transfer & ~pl.col("on_async_line")))
+    transfers, unpaired = find_transfers(candidates, *_working_and_barriers(ops))
+    del candidates
+    busy, spans = busy_intervals(ops, transfers), launch_spans(ops)
+    finished = Finished(
+        Transfers.of_rows(transfers, unpaired),
+        ops.kinds.filter(is_transfer).select("program_id", "op").unique(),
+        coverage,
+        issues,
+        joined_span([span, _span_of_ops(ops)]),
+        int(ops.of_kinds(pl.col("inferred_category")).sum()),
+        ops.outside,
+    )
+    del ops, transfers
+    for name, table in _busy_tables(busy, spans, launches):
+        moved = table.with_columns(pl.col("device_id") + shared.device_offset)
+        writer.write(name, moved, part, in_order=True)
+    return finished
+
+
+def _busy_tables(
+    busy: pl.DataFrame, spans: pl.DataFrame, launches: pl.DataFrame
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """(name, table) of busy_intervals and what is made of them, one after the other: they are large."""
+    split, steps, merged = split_steps(spans, busy)
+    yield "busy_intervals", busy
+    del busy
+    yield "device_steps", split
+    yield "busy_stretches", busy_stretches(steps, merged, launches)
+
+
+def _read_whole(plane: PlaneEvents, source: str, issues: list[Issue]) -> Iterator[PlaneEvents]:
+    """What was read of a plane, and what was put off."""
+    yield plane
+    if plane.rest is None:
+        return
+    names = ", ".join(device.plane for device in plane.devices) or "a plane of the host"
+    try:
+        rest = plane.rest()
+    except DecodeError as error:
+        message = f"{names} is damaged: its events are left out: {error}"
+        issues.append(Issue("error", "damaged_plane", message, source))
+        return
+    except Exception as error:  # damage can have any shape; what it breaks is this plane
+        message = f"{names} makes no sense and is left out: {type(error).__name__}: {error}"
+        issues.append(Issue("error", "damaged_plane", message, source))
+        return
+    issues += rest.issues
+    yield rest
+
+
+def _ops_of(plane: PlaneEvents) -> Iterator[OpEvents]:
+    if plane.op_events is not None:
+        yield plane.op_events
+    if not plane.ops.is_empty():
+        yield OpEvents.of_rows(plane.ops)
+
+
+def _working_and_barriers(ops: PlacedOps) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """device_id, launch, start_ps of the ops that are work, and of the barriers."""
+    barriers = ops.of_kinds(pl.col("op") == BARRIER)
+    idle = pl.col("category").is_in(["wait", "control"])
+    working = ops.of_kinds(~pl.col("on_async_line") & ~idle)
+    if not barriers.any():
+        working &= False
+    return ops.places(working), ops.places(barriers)
+
+
+def _span_of_ops(ops: PlacedOps) -> tuple[int, int] | None:
+    if not len(ops.start_ps):
+        return None
+    return int(ops.start_ps.min()), int((ops.start_ps + ops.duration_ps).max())

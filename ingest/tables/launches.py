@@ -1,0 +1,145 @@
+"""Launches and the steps that they belong to: numbers, instances, enqueue times, markers."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from xlahouse.ingest.events.frames import by_start
+from xlahouse.ingest.events.spans import starts_of_runs
+from xlahouse.ingest.tables.instances import Integers, by_first_start, number_instances
+
+KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, which never reach this
+STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")
+STEP = ("phase", "request", "step")
+
+
+def finish_launches(
+    launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame
+) -> pl.DataFrame:
+    """Number launches, find their instances, and place them in steps.
+
+    Args:
+        launches: frames.LAUNCHES of all devices, without their links.
+        markers: frames.MARKERS of all hosts.
+        hosts: device_id, host.
+
+    Returns:
+        The launches table without run_id, and `launch_key`.
+    """
+    ordered = by_start(launches).with_columns(launch=pl.int_range(pl.len()).over("device_id"))
+    known = pl.struct("instance_key", "program_id").rank("dense").cast(pl.Int64) - 1
+    if _is_known(ordered["instance_key"]):
+        instance = ordered.select(known.alias("instance"))["instance"]
+    else:
+        instance = number_instances(ordered, ["program_id", "module"])
+    numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
+    return _with_step(numbered, markers, hosts)
+
+
+def _is_known(instance_keys: pl.Series) -> bool:
+    """Whether readers know the instances: what is one in several files, none of them does."""
+    one_file = (instance_keys // KEYS_OF_A_FILE).n_unique() <= 1
+    return one_file and instance_keys.null_count() == 0
+
+
+def of_devices(launches: pl.DataFrame, device_ids: Integers) -> pl.DataFrame:
+    """The launches of some devices, by device and start, as all of them are ordered: there can be many
+    more, so they are not looked through.
+
+    Args:
+        launches: all of them.
+        device_ids: of anything, in any order, repeated.
+    """
+    ordered = launches["device_id"].to_numpy()
+    wanted = np.unique(device_ids[starts_of_runs(device_ids)])
+    bounds = zip(
+        *(np.searchsorted(ordered, wanted, side) for side in ("left", "right")), strict=True
+    )
+    parts = [launches.slice(first, last - first) for first, last in bounds]
+    return pl.concat(parts) if parts else launches.clear()
+
+
+def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+    steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
+    if steps.is_empty():
+        return launches.with_columns(
+            phase=pl.lit("step"), request=pl.lit(None, pl.Int64), step="launch_instance"
+        )
+    opened = _innermost(steps.with_columns(pl.col("host").fill_null("")))
+    hosted = launches.join(hosts, on="device_id", how="left").with_columns(
+        pl.col("host").fill_null(""), when=pl.coalesce("enqueue_ps", "start_ps")
+    )
+    joined = hosted.sort("when").join_asof(opened, on="when", by="host", check_sortedness=False)
+    marked = pl.col("host").is_in(opened["host"].unique().implode())
+    placed = _as_elsewhere(joined.with_columns(marked=marked))
+    return placed.drop("when", "host", "marked").sort("device_id", "launch")
+
+
+def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
+    """Launches of hosts that mark no steps at all are of the step that their instance is of on others."""
+    if launches["marked"].all():
+        return launches
+    step = pl.struct(STEP)
+    known = launches.filter("marked").group_by("launch_instance").agg(step=step.unique())
+    alike = known.filter(pl.col("step").list.len() == 1).explode("step")
+    told = launches.select("launch_instance").join(
+        alike.select("launch_instance", told="step"),
+        on="launch_instance",
+        how="left",
+        maintain_order="left",
+    )["told"]
+    return launches.with_columns(
+        pl.when("marked").then(name).otherwise(told.struct.field(name)).alias(name) for name in STEP
+    )
+
+
+def _innermost(steps: pl.DataFrame) -> pl.DataFrame:
+    """host, when, phase, request, step: the innermost marker that is open from `when` on, NULL for none."""
+    rows = steps.sort("host", "start_ps", "duration_ps", descending=[False, False, True]).to_dicts()
+    found: list[dict[str, Any]] = []
+    for host, group in groupby(rows, key=lambda row: row["host"]):
+        of_host, is_open = list(group), []
+        bounds = {row["start_ps"] for row in of_host} | {_end(row) for row in of_host}
+        waiting = iter([*of_host, None])
+        following = next(waiting)
+        for when in sorted(bounds):
+            while following is not None and following["start_ps"] <= when:
+                is_open.append(following)
+                following = next(waiting)
+            is_open = [row for row in is_open if _end(row) > when]
+            inner = is_open[-1] if is_open else None
+            found.append({"host": host, "when": when} | {n: inner and inner[n] for n in STEP})
+    schema = {"host": pl.String, "when": pl.Int64} | {name: steps.schema[name] for name in STEP}
+    return pl.DataFrame(found, schema=schema).sort("when", maintain_order=True)
+
+
+def _end(marker: dict[str, Any]) -> int:
+    return int(marker["start_ps"] + marker["duration_ps"])
+
+
+def phase_rows(markers: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """The phases table without run_id: markers, or launch instances where no marker is."""
+    marked = markers.with_columns(source=pl.lit("marker"))
+    if markers["phase"].is_in(STEP_MARKERS).any():
+        return marked
+    end = (pl.col("start_ps") + pl.col("duration_ps")).max()
+    modules = launches.group_by("launch_instance").agg(
+        start_ps=pl.col("start_ps").min(), duration_ps=end - pl.col("start_ps").min()
+    )
+    return pl.concat(
+        [
+            marked,
+            modules.select(
+                pl.lit("step").alias("phase"),
+                pl.col("launch_instance").alias("step"),
+                "start_ps",
+                "duration_ps",
+                pl.lit("module").alias("source"),
+            ),
+        ],
+        how="diagonal",
+    )

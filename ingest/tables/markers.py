@@ -1,0 +1,90 @@
+"""Step markers of each process that ran launches, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.tables.launches import STEP_MARKERS
+from xlahouse.ingest.tables.worlds import World
+
+
+def markers_by_process(
+    world: World, planes: Sequence[PlaneEvents]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(frames.MARKERS; device_id, host) of a world, where host is what tells whose markers are whose.
+
+    That is the host where one process of it marks steps, as mostly; where several do, which are not at
+    the same step at one time, it is the process.
+
+    Args:
+        world: its files.
+        planes: of these files, one after the other.
+    """
+    marking: dict[str, int] = {}
+    for file in world.files:
+        marking[file.host] = marking.get(file.host, 0) + _marks(file)
+    of_plane = [
+        f"{file.host} {file.path}" if marking[file.host] > 1 else file.host
+        for file in world.files
+        for _ in file.planes
+    ]
+    markers, hosts = [], []
+    for plane, name in zip(planes, of_plane, strict=True):
+        markers.append(plane.markers.with_columns(host=pl.lit(name)))
+        hosts += [(device.device_id, name) for device in plane.devices]
+    schema = {"device_id": pl.Int64, "host": pl.String}
+    return frames.stack(markers, frames.MARKERS), pl.DataFrame(hosts, schema, orient="row")
+
+
+def _marks(file: FileEvents) -> bool:
+    return any(plane.markers["phase"].is_in(STEP_MARKERS).any() for plane in file.planes)
+
+
+def marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
+    """What is wrong with step markers.
+
+    Args:
+        markers: frames.MARKERS as markers_by_process gives them.
+        source: the run.
+    """
+    steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
+    numbered = steps.drop_nulls(["request", "step"])
+    found = (
+        (
+            steps.height - numbered.height,
+            "marker_incomplete",
+            "step markers without the numbers `request` and `step_num`: their requests have no latency",
+        ),
+        (
+            _beyond(numbered, ["host", "request", "step"], pl.col("start_ps") >= pl.col("until")),
+            "marker_repeated",
+            "step markers with the request and step of an earlier one: both are one step, from the first's "
+            "beginning to the last's end; number the requests of a capture differently",
+        ),
+        (
+            _beyond(steps, ["host"], (pl.col("start_ps") < pl.col("until")) & ~_within()),
+            "markers_cross",
+            "step markers that begin within another one and outlast it: launches that are enqueued while "
+            "both are open are of the one that began last",
+        ),
+    )
+    return [
+        Issue("warning", code, message, source, count) for count, code, message in found if count
+    ]
+
+
+def _within() -> pl.Expr:
+    return pl.col("start_ps") + pl.col("duration_ps") <= pl.col("until")
+
+
+def _beyond(markers: pl.DataFrame, key: list[str], wrong: pl.Expr) -> int:
+    """How many markers are wrong beside those of the same key before them, which last until `until`."""
+    end = pl.col("start_ps") + pl.col("duration_ps")
+    ordered = markers.sort("start_ps", "duration_ps", descending=[False, True])
+    ordered = ordered.with_columns(until=end.cum_max().shift(1).over(key))
+    return ordered.filter(wrong).height

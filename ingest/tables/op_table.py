@@ -1,0 +1,94 @@
+"""Writes finished ops as rows of the ops table, with their texts as dictionaries all the way to Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events.arrow_arrays import constant, gathered
+from xlahouse.ingest.events.spans import filled
+from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.tables.pieces import ROW_GROUP
+from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps
+
+_ARRAYS = ("device_id", "start_ps", "duration_ps", "self_ps")
+
+
+def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Table]:
+    """The ops table of some devices, piece by piece.
+
+    Args:
+        ops: the ops.
+        run_id: the run.
+        device_offset: what is added to a device's number.
+    """
+    schema = BY_NAME["ops"].schema
+    sources = {name: (ops.launches[name], ops.launch) for name in OF_LAUNCH} | {
+        name: (ops.kinds[name], ops.kind) for name in ops.kinds.columns if name not in _ARRAYS
+    }
+    columns = {
+        name: (_Values.of(values, schema.field(name).type), rows)
+        for name, (values, rows) in sources.items()
+        if name in schema.names
+    }
+    for start in range(0, len(ops.kind), ROW_GROUP):
+        piece = slice(start, start + ROW_GROUP)
+        count = len(ops.kind[piece])
+        arrays = []
+        for field in schema:
+            if field.name in _ARRAYS:
+                numbers = getattr(ops, field.name)[piece]
+                offset = device_offset if field.name == "device_id" else 0
+                array = pa.array(numbers + offset if offset else numbers)
+            elif field.name in columns:
+                values, rows = columns[field.name]
+                array = values.at(rows[piece])
+            elif field.name == "run_id":
+                array = constant(run_id, count)
+            else:
+                array = pa.nulls(count, field.type)
+            arrays.append(array)
+        yield pa.table(arrays, names=schema.names)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The few values that a column's rows point at.
+
+    numbers: the values; of texts, their places in `words`. missing: which are NULL; None for none.
+    """
+
+    kind: pa.DataType
+    numbers: NDArray[Any]
+    missing: NDArray[np.bool_] | None
+    words: pa.Array | None = None
+
+    @classmethod
+    def of(cls, values: pl.Series, kind: pa.DataType) -> _Values:
+        missing = values.is_null().to_numpy() if values.null_count() else None
+        if missing is not None and missing.all():
+            return cls(kind, np.zeros(0, np.bool_), missing)
+        if pa.types.is_string(kind):
+            texts = values.cast(pl.String)
+            words = texts.unique(maintain_order=True).drop_nulls()
+            places = texts.cast(pl.Enum(words)).to_physical().cast(pl.Int32)
+            return cls(kind, filled(places, 0), missing, pa.array(words.to_list(), kind))
+        if pa.types.is_boolean(kind):
+            return cls(kind, filled(values.cast(pl.Boolean), False), missing)
+        numbers = filled(values, 0)
+        return cls(kind, numbers.astype(kind.to_pandas_dtype(), copy=False), missing)
+
+    def at(self, rows: NDArray[np.int64]) -> pa.Array:
+        """The values of rows, texts as a dictionary."""
+        if self.missing is not None and self.missing.all():
+            return pa.nulls(len(rows), self.kind)
+        if self.words is None:
+            return gathered(self.numbers, rows, self.missing, self.kind)
+        places = gathered(self.numbers, rows, self.missing, pa.int32())
+        return pa.DictionaryArray.from_arrays(places, self.words, safe=False)

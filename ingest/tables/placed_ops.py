@@ -1,0 +1,80 @@
+"""Finished ops as the pipeline hands them on: kinds, events and launches, joined where rows are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events.spans import starts_of_runs
+from xlahouse.ingest.tables.launches import STEP
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+OF_LAUNCH = ("launch", "launch_instance", *STEP)
+
+
+@dataclass(frozen=True)
+class PlacedOps:
+    """Ops of some devices, ordered by device and start.
+
+    kinds: columns that all events of a kind share. launches: OF_LAUNCH, a row for each launch, and one
+    of NULLs at the end for none. The arrays hold a value an event: device_id, kind (row of kinds),
+    launch (row of launches), start_ps, duration_ps, self_ps.
+    """
+
+    kinds: pl.DataFrame
+    launches: pl.DataFrame
+    device_id: Integers
+    kind: Integers
+    launch: Integers
+    start_ps: Integers
+    duration_ps: Integers
+    self_ps: Integers
+
+    def of_kinds(self, chosen: pl.Expr) -> Mask:
+        """Which events are of the kinds that an expression over the kinds is true for."""
+        mask: Mask = (
+            self.kinds.select(chosen.fill_null(False)).to_series().to_numpy().take(self.kind)
+        )
+        return mask
+
+    def rows(self, mask: Mask) -> pl.DataFrame:
+        """The chosen events, each with all columns."""
+        at = np.flatnonzero(mask)
+        events = pl.DataFrame(
+            {
+                "device_id": self.device_id.take(at),
+                "start_ps": self.start_ps.take(at),
+                "duration_ps": self.duration_ps.take(at),
+                "self_ps": self.self_ps.take(at),
+            }
+        )
+        of_launch = self.launches[self.launch.take(at)]
+        return pl.concat(
+            [events, self.kinds.drop("device_id")[self.kind.take(at)], of_launch], how="horizontal"
+        )
+
+    def places(self, mask: Mask) -> pl.DataFrame:
+        """device_id, launch and start_ps of the chosen events."""
+        at = np.flatnonzero(mask)
+        return pl.DataFrame(
+            {
+                "device_id": self.device_id.take(at),
+                "launch": self.launches["launch"].gather(self.launch.take(at)),
+                "start_ps": self.start_ps.take(at),
+            }
+        )
+
+    def devices(self) -> tuple[Integers, Integers]:
+        """(the devices, ascending; of each event its device's place among them)."""
+        first = starts_of_runs(self.device_id)
+        counts = np.diff(first, append=len(self.device_id))
+        return self.device_id[first], np.repeat(np.arange(len(first)), counts)
+
+    @property
+    def outside(self) -> int:
+        """How many events are in no launch."""
+        return int((self.launch == self.launches.height - 1).sum())

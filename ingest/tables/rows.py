@@ -1,0 +1,73 @@
+"""Rows that come as Python objects, as frames with their table's types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from xlahouse.ingest.events.frames import Device, Issue
+from xlahouse.ingest.schema import BY_NAME
+
+_OF_DEVICE = (
+    "host",
+    "plane",
+    "local_ordinal",
+    "kind",
+    "core",
+    "chip_id",
+    "peak_flops",
+    "peak_hbm_bytes_per_s",
+)
+
+
+def typed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Rows as a frame with the table's types, without run_id."""
+    empty = pl.DataFrame(pl.from_arrow(BY_NAME[table].schema.empty_table())).drop("run_id")
+    names = set(rows[0]) if rows else set(empty.columns)
+    schema = {name: dtype for name, dtype in empty.schema.items() if name in names}
+    return pl.DataFrame(rows, schema=schema)
+
+
+def device_rows(
+    devices: list[Device],
+    logical_ids: set[int],
+    world: int,
+    processes: dict[int, int],
+    coords: Sequence[list[int]] = (),
+) -> pl.DataFrame:
+    """Devices of a world, by logical id: traced ones with what their plane says, others named only.
+
+    Args:
+        devices: the traced ones.
+        logical_ids: all that planes or programs name.
+        world: the world's number.
+        processes: process of each traced device.
+        coords: of each device's chip, by logical id, where the manifest tells: no trace does.
+    """
+    traced = {device.device_id: device for device in devices}
+    all_inferred = bool(devices) and all(device.inferred for device in devices)
+    rows = []
+    place_of = dict(enumerate(coords))
+    for number in sorted(logical_ids):
+        device = traced.get(number)
+        logical_id = None if getattr(device, "core", None) == "sparsecore" else number
+        row: dict[str, Any] = {
+            "device_id": number,
+            "world": world,
+            "logical_id": logical_id,
+            "coords": None if logical_id is None else place_of.get(logical_id),
+            "traced": device is not None,
+            "process": processes.get(number),
+            "peaks_source": "trace" if device is not None and device.peak_flops else None,
+            "inferred": all_inferred if device is None else device.inferred,
+        }
+        rows.append(row | {name: getattr(device, name, None) for name in _OF_DEVICE})
+    return typed("devices", rows)
+
+
+def issue_rows(issues: list[Issue]) -> pl.DataFrame:
+    """The issues table without run_id."""
+    names = ("source", "severity", "code", "message", "count")
+    return typed("issues", [{name: getattr(issue, name) for name in names} for issue in issues])

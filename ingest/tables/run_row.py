@@ -1,0 +1,123 @@
+"""The row of the `runs` table: what the manifest says, and what the trace shows."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from typing import Any
+
+import msgspec
+
+from xlahouse.capture.manifest import Manifest
+from xlahouse.ingest.events.run_files import SourceFile
+from xlahouse.ingest.schema import INGEST_VERSION
+from xlahouse.ingest.tables.model_facts import model_facts
+from xlahouse.ingest.tables.run_tables import RunTables
+
+# Facts of the manifest that are columns under the same name.
+_SAME = (
+    "framework",
+    "model",
+    "model_family",
+    "layers",
+    "hidden_size",
+    "dtype",
+    "batch_size",
+    "microbatches",
+    "prompt_tokens",
+    "output_tokens",
+    "parallelism",
+    "mesh_device_ids",
+    "measured_ttft_s",
+    "measured_tpot_s",
+)
+# What tells repeats of one setup apart, or is measured and not chosen.
+_NOT_CHOSEN = (
+    "name",
+    "captured_at",
+    "repeat",
+    "requests",
+    "tokens",
+    "tokens_match_unsharded",
+    "plan_entry",  # the plan's own words for what the other fields say; holds name and repeat
+    "warnings",
+)
+
+
+def run_row(
+    run_id: str,
+    name: str,
+    sources: list[SourceFile],
+    manifest: Manifest | None,
+    raw_manifest: bytes,
+    built: RunTables,
+    damaged: bool,
+) -> dict[str, Any]:
+    """The row without `files`; what neither manifest nor trace tells is NULL.
+
+    damaged: whether some of the run's files could not be read at all.
+    """
+    programmed = [device for device in built.devices if device.core != "sparsecore"]
+    traced = len(programmed)
+    named = built.devices_named - (len(built.devices) - traced)
+    named = max(named, manifest.device_count if manifest else 0)
+    kinds = sorted({device.kind for device in programmed})
+    row: dict[str, Any] = {
+        "run_id": run_id,
+        "name": name,
+        "captured_at": _captured_at(manifest, built.epoch_ns),
+        "device_kind": kinds[0] if kinds else (manifest.device_kind if manifest else None),
+        "device_count": traced,
+        "expected_device_count": named or None,
+        "host_count": len(built.hosts),
+        "source": "xplane",
+        "source_files": [
+            {"path": source.path, "bytes": source.bytes, "sha256": source.sha256}
+            for source in sources
+        ],
+        "epoch_ns": built.epoch_ns,
+        "duration_ps": built.duration_ps,
+        "status": _status(traced, named, damaged or _has_errors(built)),
+        "ingest_version": INGEST_VERSION,
+        "ingested_at": datetime.datetime.now(datetime.UTC),
+        "options": "{}",
+    }
+    if manifest is None:
+        return row
+    return (
+        row
+        | {column: getattr(manifest, column) for column in _SAME}
+        | model_facts(manifest)
+        | {
+            "framework_versions": msgspec.json.encode(manifest.framework_versions).decode(),
+            "mesh": [{"axis": axis.axis, "size": axis.size} for axis in manifest.mesh],
+            "setup": setup_of(manifest),
+            "workload": "inference",
+            "iterations": len(manifest.requests) * manifest.output_tokens or None,
+            "manifest": raw_manifest.decode(),
+        }
+    )
+
+
+def setup_of(manifest: Manifest) -> str:
+    """12 hex digits that repeats of the same setup share."""
+    facts = msgspec.to_builtins(manifest)
+    for field in _NOT_CHOSEN:
+        del facts[field]
+    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:12]
+
+
+def _captured_at(manifest: Manifest | None, epoch_ns: int | None) -> datetime.datetime | None:
+    if epoch_ns is not None:
+        return datetime.datetime.fromtimestamp(epoch_ns / 1e9, datetime.UTC)
+    return datetime.datetime.fromisoformat(manifest.captured_at) if manifest else None
+
+
+def _has_errors(built: RunTables) -> bool:
+    return any(issue.severity == "error" for issue in built.issues)
+
+
+def _status(traced: int, named: int, damaged: bool) -> str:
+    if not traced:
+        return "no_device_events"
+    return "partial" if traced < named or damaged else "complete"

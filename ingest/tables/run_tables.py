@@ -1,0 +1,133 @@
+"""Turns an assembled run into tables: the ops of some devices at a time, then what needs all devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pyarrow as pa
+
+from xlahouse.ingest.events.cores import threads_for
+from xlahouse.ingest.events.frames import Device, Issue
+from xlahouse.ingest.events.spans import joined_span, span_of
+from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.tables.assemble import Run, WorldParts
+from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
+from xlahouse.ingest.tables.device_tables import Finished, Shared, batches, finish_planes
+from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
+from xlahouse.ingest.tables.transfers import join_transfers
+from xlahouse.ingest.tables.unseen import unseen_collectives
+from xlahouse.ingest.tables.worlds import move_devices
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """Facts that a run's row needs, once its tables are written. coverage: of all lines."""
+
+    devices: list[Device]
+    devices_named: int
+    epoch_ns: int | None
+    duration_ps: int | None
+    hosts: list[str]
+    issues: list[Issue]
+    coverage: pl.DataFrame
+
+
+def write_tables(run: Run, writer: TableWriter, threads: int) -> RunTables:
+    """Write every table of a run but `runs`, `issues` and `coverage`, with so many threads at most."""
+    issues = list(run.issues)
+    coverage: list[pl.DataFrame] = []
+    spans: list[tuple[int, int] | None] = []
+    small: dict[str, list[pl.DataFrame]] = {}
+    parts = instances = 0
+    for number, world in enumerate(run.worlds):
+        finished = _finish_devices(world, run.source, writer, parts, threads)
+        parts += len(finished)
+        transfers, found = _collectives(world, finished, run.source)
+        pieces = _collective_pieces(transfers, writer.run_id, world.device_offset, instances)
+        writer.write_pieces("collectives", pieces, number)
+        instances += transfers.instances
+        for name, table in world.tables.items():
+            small.setdefault(name, []).append(move_devices(table, world.device_offset))
+        issues += [issue for batch in finished for issue in batch.issues] + found
+        coverage += [batch.coverage for batch in finished]
+        spans += [span_of(world.launches), *(batch.span for batch in finished)]
+    for name, tables in small.items():
+        writer.write(name, pl.concat(tables, how="diagonal"))
+    span = joined_span(spans)
+    return RunTables(
+        devices=run.devices,
+        devices_named=run.devices_named,
+        epoch_ns=run.epoch_ns,
+        duration_ps=None if span is None else span[1] - span[0],
+        hosts=run.hosts,
+        issues=issues,
+        coverage=pl.concat(coverage),
+    )
+
+
+def _finish_devices(
+    world: WorldParts, source: str, writer: TableWriter, first_part: int, threads: int
+) -> list[Finished]:
+    """All devices of a world, some batches at once, and none waits in memory."""
+    shared = Shared(world.launches, world.facts.ops, world.schedule, world.device_offset, source)
+    todo = list(batches(world.planes))
+    sizes = (sum(plane.bytes for plane in planes) for planes in todo)
+    with ThreadPoolExecutor(threads_for(sizes, threads)) as pool:
+        futures = [
+            pool.submit(finish_planes, planes, shared, writer, first_part + number)
+            for number, planes in enumerate(todo)
+        ]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def _collectives(
+    world: WorldParts, finished: list[Finished], source: str
+) -> tuple[Collectives, list[Issue]]:
+    """(collectives with the world's own device numbers, findings about its ops)."""
+    transfers = join_transfers([batch.transfers for batch in finished])
+    found = find_collectives(transfers, world.tables["replica_groups"], world.facts.pairs, source)
+    issues = found.issues + _op_issues(finished, source)
+    issues += unseen_collectives(
+        world.facts, world.launches, pl.concat([batch.shown for batch in finished]), source
+    )
+    uneven = 0 if world.inferred else uneven_ends(found)
+    if uneven:
+        message = "synchronous collectives whose ends lie over 1 us apart: their skew is unknown"
+        issues.append(Issue("warning", "uneven_ends", message, source, uneven))
+    if not world.comparable:  # arrivals on different hosts have no common clock
+        unknown = found.events.with_columns(arrival_ps=pl.lit(None, pl.Int64))
+        found = replace(found, events=unknown)
+    return found, issues
+
+
+def _collective_pieces(
+    found: Collectives, run_id: str, device_offset: int, first_instance: int
+) -> Iterator[pa.Table]:
+    """The collectives table of a world, piece by piece."""
+    for piece in found.pieces(ROW_GROUP):
+        moved = move_devices(piece, device_offset).with_columns(pl.col("instance") + first_instance)
+        yield from pieces_of(moved, BY_NAME["collectives"], run_id, in_order=True)
+
+
+def _op_issues(finished: list[Finished], source: str) -> list[Issue]:
+    found = (
+        (
+            sum(batch.inferred for batch in finished),
+            "category_inferred",
+            "ops without HLO: their category is deduced from the name or opcode text",
+        ),
+        (
+            sum(batch.outside for batch in finished),
+            "op_outside_launch",
+            "ops outside every launch: no step, no phase",
+        ),
+    )
+    return [Issue("info", code, message, source, count) for count, code, message in found if count]

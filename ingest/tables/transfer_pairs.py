@@ -1,0 +1,135 @@
+"""Pairs the start and done ops of collectives into transfers, and finds when each device arrived."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from xlahouse.ingest.events.spans import in_order
+from xlahouse.ingest.xplane.tpu_ops import WAITS
+
+BARRIER = WAITS[0]
+_PLACE = ("device_id", "launch", "start_ps")
+_PAIR = ["device_id", "launch", "program_id", "start_op", "turn"]
+
+
+def find_transfers(
+    candidates: pl.DataFrame, working: pl.DataFrame, barriers: pl.DataFrame
+) -> tuple[pl.DataFrame, int]:
+    """Pair the starts and dones of some devices' collectives, and find when each device arrived.
+
+    Args:
+        candidates: finished ops of category collective that are on no async line.
+        working: device_id, launch, start_ps of every op that is on no async line, no wait and no control.
+        barriers: the same of every BARRIER.
+
+    Returns:
+        one row a transfer, and how many ops are left without their partner.
+    """
+    paired, unpaired = _paired(candidates)
+    return _with_arrival(paired, working, barriers), unpaired
+
+
+def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """(one row a transfer, how many ops are left without their partner)."""
+    role = pl.col("role").fill_null("sync")
+    # What begins before a loop and within it is ended by the same done, one after the other.
+    named = pl.when(role == "start").then(pl.coalesce("start_op", "op")).otherwise("start_op")
+    counted = _with_turn(
+        candidates.filter(role.is_in(["start", "done"])).with_columns(start_op=named)
+    )
+    starts = counted.filter(pl.col("role") == "start")
+    dones = counted.filter(pl.col("role") == "done")
+    ends = dones.select(
+        *_PAIR,
+        wait_ps="duration_ps",
+        done_end=pl.col("start_ps") + pl.col("duration_ps"),
+    ).drop_nulls(["start_op", "turn"])
+    both = starts.join(ends, on=_PAIR, how="inner", nulls_equal=True).with_columns(
+        is_async=pl.lit(True),
+        issue_ps="duration_ps",
+        duration_ps=pl.col("done_end") - pl.col("start_ps"),
+    )
+    alone = [
+        starts.join(ends, on=_PAIR, how="anti", nulls_equal=True),
+        dones.join(both, on=_PAIR, how="anti", nulls_equal=True),
+    ]
+    sync = candidates.filter(role == "sync").with_columns(is_async=pl.lit(False))
+    return pl.concat([sync, both], how="diagonal"), sum(left.height for left in alone)
+
+
+def _with_turn(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Add `turn`: which start of its name in the launch an op is, or ends; NULL on a done without one.
+
+    A done takes the earliest start that is open. Profiling that starts in mid-launch leaves dones whose
+    start was missed: there have then been more dones than starts, and each new excess is one of those.
+    """
+    key = _PAIR[:-1]
+    ends = pl.col("role") == "done"
+    counted = pairs.sort(*key, "start_ps", ends).with_columns(
+        starts=(~ends).cast(pl.Int64).cum_sum().over(key),
+        dones=ends.cast(pl.Int64).cum_sum().over(key),
+    )
+    excess = (pl.col("dones") - pl.col("starts")).cum_max().clip(0).over(key)
+    counted = counted.with_columns(missed=excess)
+    is_missed = ends & (pl.col("missed") > pl.col("missed").shift(1).over(key).fill_null(0))
+    turn = pl.when(~ends).then("starts").when(~is_missed).then(pl.col("dones") - pl.col("missed"))
+    return counted.with_columns(turn=turn)
+
+
+def _with_arrival(
+    rows: pl.DataFrame, working: pl.DataFrame, barriers: pl.DataFrame
+) -> pl.DataFrame:
+    """Arrival: the start of the barrier that no other op separates from this one, else its own start."""
+    if barriers.is_empty():
+        return rows.with_columns(arrival_ps="start_ps")
+    launch = pl.col("launch").fill_null(-1)  # profiling may start or end in mid-launch
+    entered = _next_start(barriers.with_columns(launch=launch), working.with_columns(launch=launch))
+    latest = entered.group_by("device_id", "launch", "next_start").agg(
+        barrier_ps=pl.col("start_ps").max()
+    )
+    joined = rows.with_columns(launch_or_none=launch).join(
+        latest.rename({"launch": "launch_or_none", "next_start": "start_ps"}),
+        on=["device_id", "launch_or_none", "start_ps"],
+        how="left",
+        maintain_order="left",
+    )
+    return joined.with_columns(arrival_ps=pl.coalesce("barrier_ps", "start_ps"))
+
+
+def _next_start(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
+    """Add `next_start`: start of the op that follows each barrier in its launch."""
+    device, launch, start = in_order(*(working[name].to_numpy() for name in _PLACE))
+    of_device, of_launch, barrier = (barriers[name].to_numpy() for name in _PLACE)
+    following = np.full(len(barrier), len(start))
+    for number in np.unique(of_device):
+        mine = of_device == number
+        first, last = (np.searchsorted(device, number, side) for side in ("left", "right"))
+        found = first + np.searchsorted(start[first:last], barrier[mine])
+        following[mine] = np.where(found < last, found, len(start))
+    # Launches hardly overlap on a device: mostly what follows there is of the same launch.
+    near = following < len(start)
+    near[near] = launch[following[near]] == of_launch[near]
+    far = barriers.filter(~near)
+    of_far = np.isin(launch, far["launch"].to_numpy())
+    others = pl.DataFrame(
+        {name: values[of_far] for name, values in zip(_PLACE, (device, launch, start), strict=True)}
+    )
+    return pl.concat(
+        [
+            barriers.filter(near).with_columns(next_start=pl.Series(start[following[near]])),
+            _next_of_launch(far, others),
+        ]
+    )
+
+
+def _next_of_launch(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
+    """The same, by looking through each launch alone."""
+    return barriers.sort("start_ps").join_asof(
+        working.rename({"start_ps": "next_start"}).sort("next_start"),
+        left_on="start_ps",
+        right_on="next_start",
+        by=["device_id", "launch"],
+        strategy="forward",
+        check_sortedness=False,
+    )

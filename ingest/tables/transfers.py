@@ -1,0 +1,115 @@
+"""Transfers as they wait for those of other devices: few kinds, steps and texts, many rows of numbers.
+
+A collective's instance is known once all devices were read, so the transfers of a whole run are in memory
+at once: 64 bytes each, where rows with all columns took a kilobyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from xlahouse.ingest.events import frames
+
+KINDS: dict[str, Any] = {
+    "program_id": pl.UInt64,
+    "module": pl.String,
+    "op": pl.String,
+    "kind": pl.String,
+    "dtype": pl.String,
+    "payload_bytes": pl.Int64,
+    "is_async": pl.Boolean,
+    "layer": pl.Int64,
+    "component": pl.String,
+}
+STEPS: dict[str, Any] = {"phase": pl.String, "request": pl.Int64, "step": pl.Int64}
+EVENTS: dict[str, Any] = {
+    "device_id": pl.Int64,
+    "launch": pl.Int64,
+    "start_ps": pl.Int64,
+    "duration_ps": pl.Int64,
+    "issue_ps": pl.Int64,
+    "wait_ps": pl.Int64,
+    "arrival_ps": pl.Int64,
+    "of_kind": pl.UInt32,
+    "of_step": pl.UInt32,
+}
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Collectives of some devices, without their groups.
+
+    kinds: KINDS, a row for all transfers that share it. steps: STEPS, likewise. events: EVENTS by device
+    and start. unpaired: ops left without their partner.
+    """
+
+    kinds: pl.DataFrame
+    steps: pl.DataFrame
+    events: pl.DataFrame
+    unpaired: int
+
+    @classmethod
+    def of_rows(cls, rows: pl.DataFrame, unpaired: int) -> Transfers:
+        """From one row a transfer with all columns; those that are missing are NULL."""
+        events = frames.conform(rows, {**EVENTS, **KINDS, **STEPS}).sort("device_id", "start_ps")
+        kinds, of_kind = _shared(events, KINDS)
+        steps, of_step = _shared(events, STEPS)
+        placed = events.with_columns(of_kind=of_kind, of_step=of_step).select(list(EVENTS))
+        return cls(kinds, steps, placed, unpaired)
+
+
+def join_transfers(parts: Sequence[Transfers]) -> Transfers:
+    """The transfers of all devices as one, by device and start; what is in `parts` is not copied."""
+    events, kinds, steps = [], 0, 0
+    for part in parts:
+        of_kind, of_step = pl.col("of_kind") + kinds, pl.col("of_step") + steps
+        events.append(part.events.with_columns(of_kind.cast(pl.UInt32), of_step.cast(pl.UInt32)))
+        kinds, steps = kinds + part.kinds.height, steps + part.steps.height
+    return Transfers(
+        frames.stack([part.kinds for part in parts], KINDS),
+        frames.stack([part.steps for part in parts], STEPS),
+        _in_order([frame for frame in events if frame.height]),
+        sum(part.unpaired for part in parts),
+    )
+
+
+def whole_rows(
+    events: pl.DataFrame, kinds: pl.DataFrame, steps: pl.DataFrame, most: int
+) -> Iterator[pl.DataFrame]:
+    """Events with the columns of their kinds and steps, so many at a time."""
+    for start in range(0, events.height, most):
+        piece = events.slice(start, most)
+        parts = [piece.drop("of_kind", "of_step"), kinds[piece["of_kind"]], steps[piece["of_step"]]]
+        yield pl.concat(parts, how="horizontal")
+
+
+def _shared(rows: pl.DataFrame, columns: dict[str, Any]) -> tuple[pl.DataFrame, pl.Series]:
+    """(the distinct values of some columns; of each row, its place among them)."""
+    names = list(columns)
+    distinct = rows.select(names).unique(maintain_order=True)
+    places = rows.select(names).join(
+        distinct.with_row_index("place"),
+        on=names,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return distinct, places["place"].cast(pl.UInt32)
+
+
+def _in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Frames that are ordered by device and start as one; most hold devices of their own."""
+    if not parts:
+        return frames.empty(EVENTS)
+    parts = sorted(parts, key=lambda part: part.row(0)[:1])
+    firsts = [part["device_id"][0] for part in parts[1:]]
+    lasts = [part["device_id"][-1] for part in parts[:-1]]
+    joined = pl.concat(parts)
+    if all(np.array(lasts) < np.array(firsts)):
+        return joined
+    return joined.sort("device_id", "start_ps")

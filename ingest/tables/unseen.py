@@ -1,0 +1,35 @@
+"""Finds collectives that a program has and its executions never showed."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.hlo.program_facts import ProgramFacts
+
+
+def unseen_collectives(
+    facts: ProgramFacts, launches: pl.DataFrame, shown: pl.DataFrame, source: str
+) -> list[Issue]:
+    """The finding that stands for collectives in the HLO of programs that ran, without an event.
+
+    Args:
+        facts: of all programs of a world.
+        launches: its launches.
+        shown: program_id, op of the collectives on its timelines.
+        source: the run, for the issue.
+    """
+    key = ["program_id", "transfer_op"]
+    ran = launches.select("program_id").unique()
+    has = facts.ops.drop_nulls("transfer_op").join(ran, on="program_id", how="semi")
+    # A wrapper stands on the timeline for the instruction that transfers.
+    seen = has.join(shown, on=["program_id", "op"], how="semi").select(key).unique()
+    lost = has.select(key).unique().join(seen, on=key, how="anti").sort(key)
+    if lost.is_empty():
+        return []
+    names = lost["transfer_op"].head(3).to_list() + ["…"] * (lost.height > 3)
+    message = (
+        f"collectives of programs that ran show up on no timeline: {', '.join(names)}; their traffic is "
+        "missing (a branch that was not taken, or events that the profiler dropped)"
+    )
+    return [Issue("warning", "collective_unseen", message, source, lost.height)]

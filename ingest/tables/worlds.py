@@ -1,0 +1,130 @@
+"""Worlds: processes whose programs share device numbers. A run mostly has one.
+
+Two processes that both number their devices from 0 (tpu-inference#2738) share none: their programs, groups
+and instances have nothing to do with each other, so each world is put together by itself. So are two that
+call different programs by one id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.hlo.program import Program
+from xlahouse.ingest.hlo.program_facts import ProgramFacts
+from xlahouse.ingest.hlo.shared_programs import clash, whole_programs
+
+_NAMED = 3  # files that a finding names
+
+
+@dataclass(frozen=True)
+class World:
+    """Files whose devices have different numbers, and which mean the same by a program's id."""
+
+    number: int
+    files: tuple[FileEvents, ...]
+
+    def logical_ids(self, facts: ProgramFacts) -> set[int]:
+        """Numbers of all devices, traced or named by a program."""
+        return facts.logical_ids | set(_numbers(self.files))
+
+
+def split_worlds(files: list[FileEvents]) -> list[World]:
+    """Put each file, by host and path, into the first world in which its device numbers are free and
+    its programs are known by no other's ids."""
+    worlds: list[tuple[set[int], dict[int, Program], list[FileEvents]]] = []
+    for file in sorted(files, key=lambda file: (file.host, file.path)):
+        numbers, programs = set(_numbers((file,))), whole_programs(file)
+        for taken, known, members in worlds:
+            if not taken & numbers and not clash(known, programs):
+                taken |= numbers
+                known |= programs
+                members.append(file)
+                break
+        else:
+            worlds.append((numbers, programs, [file]))
+    return [World(number, tuple(members)) for number, (*_, members) in enumerate(worlds)]
+
+
+def program_conflicts(worlds: list[World], source: str) -> list[Issue]:
+    """The finding that files were put into worlds of their own for what they call their programs.
+
+    Args:
+        worlds: those of the run, as split_worlds gives them.
+        source: the run, for the issue.
+    """
+    numbers = [set(_numbers(world.files)) for world in worlds]
+    count = sum(
+        any(own.isdisjoint(other) for other in numbers[:place]) for place, own in enumerate(numbers)
+    )
+    if not count:
+        return []
+    message = (
+        "files call different programs by one id: their processes number programs by themselves. They "
+        "are kept apart, each with its own programs, and no transfer between them is recognised as one"
+    )
+    return [Issue("warning", "program_conflict", message, source, count)]
+
+
+def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
+    """The finding that files number their devices as others do, and so are worlds of their own.
+
+    Args:
+        worlds: those of the run, as split_worlds gives them.
+        source: the run, for the issue.
+    """
+    first = {number for world in worlds[:1] for number in _numbers(world.files)}
+    later = [file for world in worlds[1:] for file in world.files]
+    again = [file for file in later if not first.isdisjoint(_numbers((file,)))]
+    if not again:
+        return []
+    ranked = [file for file in again if file.rank_of is not None]
+    what = (
+        f"of ranks that others are of ({_ranks(ranked)})"
+        if ranked
+        else "that number devices as others do"
+    )
+    message = (
+        f"files {what}: {', '.join(file.path for file in again[:_NAMED])}"
+        f"{', and others' if len(again) > _NAMED else ''}; they are devices of their own beside those of "
+        "the others, and meet in no transfer. Where they are of the same devices at another time, or read "
+        "from another kind of trace, ingest them as runs of their own"
+    )
+    severity = "warning" if ranked else "info"
+    return [Issue(severity, "devices_repeated", message, source, len(again))]
+
+
+def _ranks(files: list[FileEvents]) -> str:
+    return ", ".join(map(str, sorted({file.rank_of[0] for file in files if file.rank_of})))
+
+
+def _numbers(files: tuple[FileEvents, ...]) -> list[int]:
+    return [device.device_id for file in files for plane in file.planes for device in plane.devices]
+
+
+def processes(files: list[FileEvents]) -> dict[str, int]:
+    """Number of each file's process on its host, from 0 in order of the paths: one file a process."""
+    seen: dict[str, int] = {}
+    numbers = {}
+    for file in sorted(files, key=lambda file: (file.host, file.path)):
+        numbers[file.path] = seen.get(file.host, 0)
+        seen[file.host] = numbers[file.path] + 1
+    return numbers
+
+
+def move_steps(launches: pl.DataFrame, offset: int) -> pl.DataFrame:
+    """Number launch instances from an offset on; a step that is a launch instance moves with them."""
+    unmarked = pl.col("request").is_null() & pl.col("step").is_not_null()
+    return launches.with_columns(
+        launch_instance=pl.col("launch_instance") + offset,
+        step=pl.when(unmarked).then(pl.col("step") + offset).otherwise("step"),
+    )
+
+
+def move_devices(table: pl.DataFrame, offset: int) -> pl.DataFrame:
+    """A world's own device numbers become the run's."""
+    names = ("device_id", "source_device_id", "target_device_id")
+    return table.with_columns(pl.col(name) + offset for name in names if name in table.columns)

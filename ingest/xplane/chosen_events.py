@@ -1,0 +1,80 @@
+"""Puts chosen events of a plane together, with the few of their stats that a reader wants, as one frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events.frames import lanes, no_row
+from xlahouse.ingest.xplane.event_chunks import EventChunk, Integers, Mask
+from xlahouse.ingest.xplane.xspace import Plane
+
+Found = tuple[Integers, Any]  # places of events in a chunk, and the value of each
+
+
+@dataclass
+class ChosenEvents:
+    """Events as they are taken, chunk by chunk.
+
+    stats: column -> dtype of the stats that are wanted. rows: event, line, start_ps, duration_ps, place of
+    the kind. values: column -> events that have it, and the value of each.
+    """
+
+    plane: Plane
+    stats: Mapping[str, Any]
+    rows: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
+    values: dict[str, list[Found]] = field(default_factory=dict)
+
+    def add(self, chunk: EventChunk, chosen: Mask, found: Mapping[str, Found]) -> None:
+        """Take events of a chunk.
+
+        Args:
+            chunk: the chunk.
+            chosen: which of its events.
+            found: a column of `stats` -> what EventChunk.integers or texts found.
+        """
+        core, rows = chunk.core, np.flatnonzero(chosen)
+        columns = (core.line, core.start_ps, core.duration_ps, chunk.place)
+        self.rows.append((rows + chunk.first, *(column[rows] for column in columns)))
+        for column, (owners, values) in found.items():
+            kept = np.flatnonzero(chosen[owners])
+            if len(kept):
+                pair = (owners[kept] + chunk.first, values[kept])
+                self.values.setdefault(column, []).append(pair)
+
+    def frame(self) -> pl.DataFrame:
+        """event (number in the plane), line, thread, lane, name, display_name, metadata_id, start_ps,
+        duration_ps and the stats of all of them, in file order; NULL where an event has none."""
+        nothing = (np.zeros(0, np.int64),) * 5
+        columns = zip(*(self.rows or [nothing]), strict=True)
+        event, line, start, duration, place = map(np.concatenate, columns)
+        kinds, lines = self.plane.metadata.sort("metadata_id"), self.plane.lines.sort("line")
+        at = np.searchsorted(lines["line"].to_numpy(), line)
+        times = {
+            "event": event,
+            "line": line.astype(np.int64),
+            "start_ps": start,
+            "duration_ps": duration,
+        }
+        events = pl.concat(
+            [pl.DataFrame(times), pl.concat([kinds, no_row(kinds)])[place]], how="horizontal"
+        ).with_columns(thread=lines["name"].gather(at), lane=lanes(lines, ["name"]).gather(at))
+        stats = [
+            self._values(column, dtype, event).alias(column) for column, dtype in self.stats.items()
+        ]
+        return events.hstack(stats)
+
+    def _values(self, column: str, dtype: Any, events: Integers) -> pl.Series:
+        """A stat of all of the events, which ascend, NULL where one has none."""
+        if column not in self.values:
+            return pl.Series([None], dtype=dtype).new_from_index(0, len(events))
+        owners, values = zip(*self.values[column], strict=True)
+        found = pl.concat([pl.Series(column, value, dtype) for value in values])
+        places = np.full(len(events), len(found), np.uint32)  # of none
+        places[np.searchsorted(events, np.concatenate(owners))] = np.arange(len(found))
+        return pl.concat([found, pl.Series(column, [None], dtype)]).gather(places)

@@ -1,0 +1,185 @@
+"""Decodes events as arrays and leaves their stats as bytes, of which few are ever read.
+
+Most events of a device are ops, and what is known of an op stands at its kind, not at its events: the
+stats of events are most of a trace's bytes, and mostly a second clock's times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xlahouse.ingest.xplane.decode import decode
+from xlahouse.ingest.xplane.stats import Stats
+from xlahouse.ingest.xplane.wire import ABSOLUTE_NS
+from xlahouse.ingest.xplane.xspace import Plane
+
+Integers = NDArray[np.int64]
+_ID_TAG = 1 << 3  # XStat.metadata_id, a varint
+UNREADABLE = -1  # a stat whose id does not stand first in its bytes
+
+
+@dataclass(frozen=True)
+class CoreEvents:
+    """Events of a plane's lines, in file order.
+
+    line: the line's position in Plane.lines. start_ps: since the profile's start; -1 where no number can
+    hold it, or there is none. stats: stats of all events, serialized; stat_ends: where each event's end
+    among them.
+    """
+
+    line: Integers
+    metadata_id: Integers
+    start_ps: Integers
+    duration_ps: Integers
+    stats: Any
+    stat_ends: Integers
+
+    def stats_of_ids(self, wanted: Integers) -> tuple[list[bytes], Integers]:
+        """(serialized stats of these ids, or whose id does not stand first in them; their events' places)."""
+        rows = stats_of_ids(self.stats, wanted)
+        # Mostly there are none, and to take even none would load all of Arrow's functions first.
+        found = self.stats.take(pa.array(rows)).to_pylist() if len(rows) else []
+        return found, np.searchsorted(self.stat_ends, rows, side="right")
+
+
+@dataclass(frozen=True)
+class SlimEvents:
+    """The same without the stats that nobody asked for. stats: the owner is an event's place."""
+
+    line: Integers
+    metadata_id: Integers
+    start_ps: Integers
+    duration_ps: Integers
+    stats: Stats
+
+
+def decode_core(plane: Plane) -> CoreEvents:
+    """Events of all lines of a plane.
+
+    Raises:
+        DecodeError: a line is damaged.
+    """
+    batch = decode("XLineCore", plane.payloads)
+    events = batch.column("events")
+    counts = np.diff(_numbers(events.offsets))
+    line = np.repeat(plane.lines["line"].to_numpy().astype(np.int64), counts)
+    stamps = plane.lines["timestamp_ns"].to_numpy()
+    fields = events.values
+    stats = fields.field("stats")
+    since = np.where(stamps >= ABSOLUTE_NS, stamps - plane.start_ns, stamps)
+    held = np.repeat(np.abs(since) <= ABSOLUTE_NS, counts)
+    offset = _numbers(fields.field("offset_ps"))
+    held[_aggregated(plane, counts, offset)] = False
+    start = np.repeat(since, counts) * 1000 + offset
+    return CoreEvents(
+        line=line,
+        metadata_id=_numbers(fields.field("metadata_id")),
+        start_ps=np.where(held, start, -1),
+        duration_ps=_numbers(fields.field("duration_ps")),
+        stats=stats.values,
+        stat_ends=_numbers(stats.offsets)[1:],
+    )
+
+
+def _aggregated(plane: Plane, counts: Integers, offset: Integers) -> Integers:
+    """Places of events that stand for several of their kind and have no time of their own.
+
+    Args:
+        plane: the plane.
+        counts: events of each of its lines.
+        offset: of all of them, 0 where there is none; few have it, so only their lines are decoded again.
+    """
+    absent = np.flatnonzero(offset == 0)
+    if not len(absent):
+        return absent
+    ends = np.cumsum(counts)
+    of_line = np.unique(np.searchsorted(ends, absent, side="right"))
+    lines = decode("XLineOften", [plane.payloads[number] for number in of_line])
+    often = _numbers(lines.column("events").values.field("num_occurrences"))
+    places = np.concatenate([np.arange(ends[n] - counts[n], ends[n]) for n in of_line])
+    found: Integers = places[(often > 0) & (offset[places] == 0)]
+    return found
+
+
+def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
+    """Events of all lines of a plane, a line at a time: all of its stats are much of what a plane
+    takes, and go before the next one is decoded.
+
+    Args:
+        plane: the plane.
+        names: of their stats, which are kept.
+
+    Raises:
+        DecodeError: a line is damaged.
+    """
+    wanted = plane.stat_names.filter(pl.col("name").is_in(list(names)))["stat_id"].to_numpy()
+    parts, stats, owners, before = [_no_events()], [], [np.zeros(0, np.int64)], 0
+    for number, payload in enumerate(plane.payloads):
+        alone = replace(plane, lines=plane.lines[number : number + 1], payloads=[payload])
+        core = decode_core(alone)
+        found, places = core.stats_of_ids(wanted)
+        stats += found
+        owners.append(places + before)
+        before += len(core.line)
+        parts.append((core.line, core.metadata_id, core.start_ps, core.duration_ps))
+    rows = pl.DataFrame(pl.from_arrow(decode("XStat", stats)))
+    kept = rows.with_columns(owner=pl.Series(np.concatenate(owners), dtype=pl.Int64))
+    line, metadata_id, start, duration = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return SlimEvents(line, metadata_id, start, duration, Stats(kept, plane.stat_names))
+
+
+def _no_events() -> tuple[Integers, Integers, Integers, Integers]:
+    nothing = np.zeros(0, np.int64)
+    return nothing, nothing, nothing, nothing
+
+
+def stats_of_ids(stats: Any, wanted: Integers) -> Integers:
+    """Places of the stats whose metadata_id is wanted, or does not stand first in them.
+
+    Args:
+        stats: serialized XStats, an Arrow binary array.
+        wanted: the ids.
+    """
+    _, offsets, data = stats.buffers()
+    if not len(stats) or data is None:
+        return np.zeros(0, np.int64)
+    kind = np.int64 if pa.types.is_large_binary(stats.type) else np.int32
+    bounds = np.frombuffer(offsets, kind)[stats.offset : stats.offset + len(stats) + 1]
+    raw = np.frombuffer(data, np.uint8)
+    if int(np.diff(bounds).min()) > 1:  # none is too short for what is looked at first
+        tags, first = raw[bounds[:-1]], raw[bounds[:-1] + 1]
+        counts = np.bincount(first, minlength=256)
+        one_byte = (tags == _ID_TAG).all() and not counts[0x80:].any()
+        if one_byte and not counts[wanted[(wanted >= 0) & (wanted < 0x80)]].any():
+            return np.zeros(0, np.int64)
+    found = _stat_ids(raw, bounds.astype(np.int64))
+    return np.flatnonzero(np.isin(found, wanted) | (found == UNREADABLE))
+
+
+def _stat_ids(raw: NDArray[np.uint8], bounds: Integers) -> Integers:
+    """metadata_id of serialized XStats, UNREADABLE where it does not stand first (or is 0)."""
+    at, ends = bounds[:-1], bounds[1:]
+    last = len(raw) - 1
+    found = raw[np.minimum(at + 1, last)].astype(np.int64)
+    good = (ends - at > 1) & (raw[np.minimum(at, last)] == _ID_TAG)
+    wide = good & (found >= 0x80)
+    if wide.any():  # a second byte; ids beyond two are left to the decoder
+        second = raw[np.minimum(at + 2, last)].astype(np.int64)
+        good &= ~wide | ((ends - at > 2) & (second < 0x80))
+        found = np.where(wide, (found & 0x7F) | (second << 7), found)
+    return np.where(good, found, UNREADABLE)
+
+
+def _numbers(array: Any) -> Integers:
+    """An Arrow array of integers as int64; a field that a message leaves out is 0."""
+    if array.null_count:
+        array = array.fill_null(0)
+    numbers: Integers = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return numbers

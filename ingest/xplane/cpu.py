@@ -1,0 +1,214 @@
+"""Reads virtual CPU devices out of a `/host:CPU` plane, where no device plane stands beside it.
+
+Device identity is deduced (cpu_chain.py, cpu_devices.py) and checked against the rendezvous of the
+collectives, so the devices are marked `inferred`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.hlo.program import Program
+from xlahouse.ingest.xplane.cpu_chain import place_acts
+from xlahouse.ingest.xplane.cpu_devices import Numbered, number_devices
+from xlahouse.ingest.xplane.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
+from xlahouse.ingest.xplane.decoded_lines import DecodedLines
+from xlahouse.ingest.xplane.host_pieces import HostPieces
+from xlahouse.ingest.xplane.xspace import Plane
+
+# Of planes that take no more in the file, what is decoded is kept for host_events: two to three times that.
+KEPT_BYTES = 256 << 20
+
+
+def read_cpu_plane(
+    plane: Plane,
+    source: str,
+    host: str | None,
+    programs: Mapping[int, Program],
+    seen: Callable[[], None] = lambda: None,
+) -> PlaneEvents | None:
+    """A host plane whose threads ran virtual devices: ops and launches, and how to read all else.
+
+    None where they ran none.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        programs: what the file holds of programs, which say on which devices they run.
+        seen: called when the plane's bytes have been read, before most memory is needed.
+    """
+    decoded: DecodedLines = {}
+    small = sum(map(len, plane.payloads)) <= KEPT_BYTES
+    events = read_cpu_events(plane, host, decoded if small else None)
+    seen()
+    if events is None:
+        return None
+    placement = place_acts(events)
+    numbered = number_devices(placement.acts, programs)
+    acts = numbered.acts
+    traced = _traced_ops(acts)
+    ops = _with_end(traced.drop_nulls("device_id"), acts)
+    # An op's end belongs to its row; so both count as written there.
+    folded = acts.join(ops.select(_c="_p"), on="_c", how="semi").filter(
+        pl.col("name").str.starts_with(END_PREFIX)
+    )
+    in_ops = acts.filter(
+        pl.col("event").is_in(pl.concat([ops["event"], folded["event"]]).implode())
+    )
+    ordinals = sorted(ops["device_id"].unique().to_list())
+    return PlaneEvents(
+        devices=[
+            Device(number, plane.name, "cpu", "cpu", local_ordinal=number, host=host, inferred=True)
+            for number in ordinals
+        ],
+        ops=ops.pipe(frames.conform, frames.OPS),
+        launches=_launches(ops),
+        host_pieces=HostPieces(plane, host, elsewhere=_by_line(events, in_ops), decoded=decoded),
+        markers=events.markers,
+        coverage=_coverage(events, in_ops["line"].to_numpy(), source),
+        issues=[
+            *events.counts.issues(source),
+            *_findings(source, traced.height - ops.height, placement.ambiguous, numbered, ops),
+        ],
+    )
+
+
+def _by_line(events: CpuEvents, chosen: pl.DataFrame) -> dict[int, NDArray[np.int64]]:
+    """Line -> places on it of chosen events."""
+    firsts = events.counts.firsts
+    return {
+        int(number): rows["event"].to_numpy() - firsts[number]
+        for (number,), rows in chosen.group_by("line")
+    }
+
+
+def _coverage(events: CpuEvents, lines: NDArray[np.int64], source: str) -> pl.DataFrame:
+    """Coverage of the plane. lines: of each event that became an op or the end of one."""
+    counts = events.counts
+    in_ops = np.bincount(lines, minlength=len(counts.kept))
+    return counts.coverage(source, {"ops": in_ops, "host_events": counts.kept - in_ops})
+
+
+def _traced_ops(acts: pl.DataFrame) -> pl.DataFrame:
+    """Events that name an HLO op."""
+    return acts.drop_nulls("op").with_columns(
+        launch_key=pl.col("execution"),
+        line="thread",
+        on_async_line=pl.lit(False),
+    )
+
+
+def _with_end(ops: pl.DataFrame, acts: pl.DataFrame) -> pl.DataFrame:
+    """An op that completes on another thread ends where its `end:` event stands, not where it returned."""
+    named = acts.filter(pl.col("name").str.starts_with(END_PREFIX)).drop_nulls("_c")
+    ends = named.select("_c", end_ps="start_ps")
+    if ends["_c"].n_unique() == ends.height:
+        joined = ops.join(ends, left_on="_p", right_on="_c", how="left", maintain_order="left")
+    else:  # ids are used again: of several ends, the next one is meant
+        joined = (
+            ops.with_row_index("row")
+            .sort("start_ps")
+            .join_asof(
+                ends.sort("end_ps"),
+                left_on="start_ps",
+                right_on="end_ps",
+                by_left="_p",
+                by_right="_c",
+                strategy="forward",
+                check_sortedness=False,
+            )
+            .sort("row")
+            .drop("row")
+        )
+    own_end = pl.col("start_ps") + pl.col("duration_ps")
+    end = pl.max_horizontal(own_end, "end_ps")
+    return joined.with_columns(duration_ps=end - pl.col("start_ps"))
+
+
+def _launches(ops: pl.DataFrame) -> pl.DataFrame:
+    """One launch a device of an execution, from its first op's start to its last op's end."""
+    end = (pl.col("start_ps") + pl.col("duration_ps")).max()
+    return (
+        ops.drop_nulls("execution")
+        .group_by("execution", "device_id", "program_id")
+        .agg(
+            pl.col("module").first(),
+            pl.col("enqueue_ps").first(),
+            start_ps=pl.col("start_ps").min(),
+            duration_ps=end - pl.col("start_ps").min(),
+        )
+        .with_columns(launch_key="execution", instance_key="execution")
+        .pipe(frames.conform, frames.LAUNCHES)
+    )
+
+
+def _findings(
+    source: str,
+    lost: int,
+    ambiguous: int,
+    numbered: Numbered,
+    ops: pl.DataFrame,
+) -> list[Issue]:
+    devices = ops["device_id"].n_unique()
+    conflicts = _rendezvous_conflicts(numbered.acts)
+    found = (
+        (
+            "warning",
+            "device_unknown",
+            lost,
+            "ops whose thread-pool chain leads to no execution: their device is unknown, so they are "
+            "in host_events (profiling started in mid-flight, or the chain is of an unknown form)",
+        ),
+        (
+            "info",
+            "device_inferred",
+            devices,
+            "virtual CPU devices: identity is deduced from the thread pool's records",
+        ),
+        (
+            "warning",
+            "device_ambiguous",
+            ambiguous,
+            "programs that started late, on a device chosen among those left over",
+        ),
+        (
+            "error",
+            "device_conflict",
+            conflicts,
+            "collectives ran on a deduced device that is not in their rendezvous group",
+        ),
+        (
+            "error",
+            "device_conflict",
+            numbered.split,
+            "executions of which ops that seem to be of one device name several",
+        ),
+        (
+            "warning",
+            "device_number_assumed",
+            numbered.assumed,
+            "virtual devices whose program runs on more devices than this process has: which of them are "
+            "its own is not told; they are taken for the first ones",
+        ),
+    )
+    return [
+        Issue(severity, code, message, source, count)
+        for severity, code, count, message in found
+        if count
+    ]
+
+
+def _rendezvous_conflicts(acts: pl.DataFrame) -> int:
+    """Rendezvous events on a device that their own list of devices lacks."""
+    meetings = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["device_id", "meeting"])
+    members = pl.col("meeting").str.extract(r"global_devices=\[([\d,\s]+)\]")
+    checked = meetings.with_columns(members=members.str.extract_all(r"\d+"))
+    absent = ~pl.col("members").list.contains(pl.col("device_id").cast(pl.String))
+    return checked.drop_nulls("members").filter(absent).height

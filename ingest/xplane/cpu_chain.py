@@ -1,0 +1,204 @@
+"""Which execution, and which of its devices, an event of a CPU run belongs to.
+
+Ops of virtual devices sit on pool threads that hop between devices. Where an op ran follows from the
+causal chain that the thread pool records: a closure is announced by `ThreadpoolListener::Record` (stat
+`_p`) on the thread that schedules it, and runs between `StartRegion` (stat `_c`, the same number) and
+`StopRegion` on another. `Execute` schedules one `ExecuteHelper` a device, in device order; the helper
+schedules the device's program, and everything that this schedules descends from it. With one device the
+helper runs inline.
+
+A program whose inputs are not ready is scheduled later, by whichever thread makes the last input ready.
+Such a late start leads back to an earlier execution: it is given to the earliest execution that lacks
+one, on the device it descends from where that is free, and otherwise on one that is left (ambiguous).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from xlahouse.ingest.xplane.cpu_events import EXECUTE, EXECUTE_HELPER, PROGRAM_WAIT, CpuEvents
+from xlahouse.ingest.xplane.cpu_regions import Regions, open_regions, open_spans
+
+SLOT = ("execution", "ordinal")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Acts with `execution` (event number of the Execute), `ordinal` (place of the device in its device
+    order) and `enqueue_ps`, all NULL where unknown; and how many late starts were ambiguous."""
+
+    acts: pl.DataFrame
+    ambiguous: int
+
+
+def place_acts(events: CpuEvents) -> Placement:
+    """Place the acts of a host plane."""
+    acts = events.acts
+    executes = acts.filter(pl.col("name").str.contains(EXECUTE))
+    helpers = acts.filter(pl.col("name").str.contains(EXECUTE_HELPER))
+    acts = acts.with_columns(
+        region=open_regions(events.edges, acts),
+        execute=open_spans(executes, acts),
+        helper=open_spans(helpers, acts),
+    )
+    regions = Regions.of(events, executes, helpers)
+    helper_slots = _helper_slots(acts, regions)
+    region_slots, ambiguous = _region_slots(acts, regions, helper_slots)
+    placed = (
+        acts.join(helper_slots, on="helper", how="left", maintain_order="left")
+        .with_columns(pl.coalesce(name, region_slots[name]) for name in SLOT)
+        .join(_enqueues(acts, regions), on="execution", how="left", maintain_order="left")
+    )
+    return Placement(placed.drop("execute", "helper", "region"), ambiguous)
+
+
+def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
+    """helper, execution, ordinal: inline in its Execute, or by the order of the Execute's Records.
+
+    All of these count, whether their helper is in the trace or not, unless an Execute has more of them
+    than any has helpers: then some are of something else, and those of the helpers count.
+    """
+    helpers = acts.filter(pl.col("event") == pl.col("helper"))
+    inline = helpers.filter(pl.col("execute").is_not_null()).select(
+        "helper", execution="execute", ordinal=pl.lit(0, pl.Int64)
+    )
+    outside = helpers.filter(pl.col("execute").is_null()).select("helper", "region")
+    scheduled = (
+        pl.concat([outside, regions.announced(outside["region"])], how="horizontal")
+        .drop_nulls("execute")
+        .join(regions.records_of_executes().drop("execute"), on="record", how="left")
+    )
+    seen = pl.len().over("execute").cast(pl.Int64)
+    among_seen = pl.col("record_ps").rank("ordinal").over("execute").cast(pl.Int64) - 1
+    scheduled = scheduled.select(
+        "helper",
+        execution="execute",
+        ordinal=pl.when(pl.col("of") <= seen.max()).then("place").otherwise(among_seen),
+    )
+    return pl.concat([inline, scheduled]).unique("helper")
+
+
+def _region_slots(
+    acts: pl.DataFrame, regions: Regions, helper_slots: pl.DataFrame
+) -> tuple[pl.DataFrame, int]:
+    """execution and ordinal of each act whose region descends from a program's start, else NULL."""
+    execution, ordinal = _announced_slots(regions, helper_slots)
+    late = np.zeros(len(regions.event), bool)
+    late[regions.rows(_program_starts(acts))] = True
+    late &= execution < 0
+    anchored = (execution >= 0) | late
+    owner = _owners(regions.parent, anchored)
+    ambiguous = 0
+    missing = _missing_slots(helper_slots, execution, ordinal, acts)
+    rows_late = np.flatnonzero(late)
+    in_time = np.lexsort((regions.event[rows_late], regions.start_ps[rows_late]))
+    waiting = iter(rows_late[in_time].tolist())
+    for number, free in missing:
+        rows = [row for _, row in zip(free, waiting, strict=False)]
+        above = ((row, regions.parent[row]) for row in rows)
+        origins = {row: owner[up] for row, up in above if up >= 0 and owner[up] >= 0}
+        inherited = {row: int(ordinal[origin]) for row, origin in origins.items()}
+        ambiguous += _assign(rows, inherited, free, ordinal)
+        execution[rows] = number
+    of_acts = np.append(owner, -1)[regions.places(acts["region"])]
+    execution, ordinal = (np.append(values, -1)[of_acts] for values in (execution, ordinal))
+    slots = pl.DataFrame({"execution": execution, "ordinal": ordinal})
+    return slots.select(pl.when(pl.col("execution") >= 0).then(pl.all())), ambiguous
+
+
+def _announced_slots(regions: Regions, helper_slots: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """(execution, ordinal) of the helper in which each region was announced, -1 for none."""
+    slots = helper_slots.sort("helper")
+    helper, *slot = (slots[name].to_numpy() for name in ("helper", *SLOT))
+    execution, ordinal = (np.full(len(regions.event), -1) for _ in SLOT)
+    found = np.flatnonzero(regions.helper >= 0)
+    place = np.searchsorted(helper, regions.helper[found])
+    known = place < len(helper)
+    known[known] = helper[place[known]] == regions.helper[found[known]]
+    for values, of_helper in zip((execution, ordinal), slot, strict=True):
+        values[found[known]] = of_helper[place[known]]
+    return execution, ordinal
+
+
+def _program_starts(acts: pl.DataFrame) -> pl.Series:
+    """Regions that start a program on a device.
+
+    The executor leaves an event where it has to wait for the program. Where it had not to, there are
+    fewer of those than programs started; then regions that run the op that most programs of their
+    kind start with count as well.
+    """
+    waits = acts.filter(pl.col("name") == PROGRAM_WAIT).select("region").drop_nulls().unique()
+    started = acts.filter(pl.col("event") == pl.col("helper")).height
+    if waits.height >= started:
+        return waits["region"]
+    ops = acts.drop_nulls(["region", "op"])
+    first = ops.join(waits, on="region", how="semi").group_by("region", maintain_order=True).first()
+    usual = first.group_by("program_id").agg(pl.col("op").mode().first())
+    alike = ops.join(usual, on=["program_id", "op"], how="semi").select("region")
+    return pl.concat([waits, alike])["region"].unique()
+
+
+def _missing_slots(
+    helper_slots: pl.DataFrame, execution: np.ndarray, ordinal: np.ndarray, acts: pl.DataFrame
+) -> Iterator[tuple[int, list[int]]]:
+    """(execution, ordinals) of the executions whose helpers announced no program, by time."""
+    known = execution >= 0
+    done = pl.DataFrame({"execution": execution[known], "ordinal": ordinal[known]})
+    lacking = (
+        helper_slots.join(done, on=SLOT, how="anti")
+        .join(acts.select("event", "start_ps"), left_on="execution", right_on="event")
+        .sort("start_ps", "execution", "ordinal")
+        .group_by("execution", maintain_order=True)
+        .agg("ordinal")
+    )
+    yield from lacking.iter_rows()
+
+
+def _assign(
+    rows: list[int], inherited: dict[int, int], free: list[int], ordinal: np.ndarray
+) -> int:
+    """Give each row one of the free ordinals, its inherited one if it can; how many could not."""
+    left = list(free)
+    waiting = []
+    for row in rows:
+        if inherited.get(row) in left:
+            ordinal[row] = inherited[row]
+            left.remove(inherited[row])
+        else:
+            waiting.append(row)
+    for row, number in zip(waiting, left, strict=False):
+        ordinal[row] = number
+    return len(waiting)
+
+
+def _owners(above: np.ndarray, anchored: np.ndarray) -> np.ndarray:
+    """Row of each region's nearest anchored ancestor, itself included; -1 where it has none.
+
+    above: row of each region's parent, -1 for none.
+    """
+    owner = np.where(anchored, np.arange(len(above)), -1)
+    above = above.copy()
+    rest = np.flatnonzero(~anchored & (above >= 0))
+    for _ in range(
+        len(above).bit_length()
+    ):  # each round looks twice as far up; none ends in a circle
+        up = above[rest]
+        owner[rest] = owner[up]
+        above[rest] = above[up]
+        rest = rest[(owner[rest] < 0) & (above[rest] >= 0)]
+        if not len(rest):
+            break
+    return owner
+
+
+def _enqueues(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
+    """execution, enqueue_ps: when the closure around the Execute was scheduled, else its own start."""
+    executes = acts.filter(pl.col("name").str.contains(EXECUTE))
+    announced = regions.announced(executes["region"])
+    return executes.select(
+        execution="event", enqueue_ps=pl.coalesce(announced["record_ps"], "start_ps")
+    )

@@ -1,0 +1,75 @@
+"""Which device each place in an execution's device order is: as events say, or as the program does.
+
+An execution's places count from 0, whatever devices its program runs on (ingest/xplane/cpu_chain.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.ingest.hlo.program import Program
+from xlahouse.ingest.xplane.cpu_chain import SLOT
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """acts: with `device_id`, NULL where it is unknown. split: places in executions of which events name
+    several devices. assumed: devices that are numbered by their place alone, though their program runs on
+    more devices than there are here."""
+
+    acts: pl.DataFrame
+    split: int = 0
+    assumed: int = 0
+
+
+def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> Numbered:
+    """The devices of acts.
+
+    An event's own device_ordinal wins; then that of the others at its place in the execution, the
+    program's device assignment, and the place itself.
+
+    Args:
+        acts: as cpu_chain.Placement has them.
+        programs: by id.
+    """
+    assigned = pl.DataFrame(
+        [(number, *placed) for number, each in programs.items() for placed in _assigned(each)],
+        schema={"program_id": pl.UInt64, "ordinal": pl.Int64, "assigned": pl.Int64, "of": pl.Int64},
+        orient="row",
+    )
+    silent = acts["device_ordinal"].null_count() == acts.height
+    here = acts.select((pl.col("ordinal").max() + 1).fill_null(0)).item()
+    usual = (assigned["ordinal"] == assigned["assigned"]).all() and (assigned["of"] <= here).all()
+    if silent and usual:
+        return Numbered(acts.with_columns(device_id="ordinal"))
+    told = pl.col("device_ordinal")
+    places = (
+        acts.drop_nulls(SLOT)
+        .group_by(SLOT)
+        .agg(pl.col("program_id").drop_nulls().first(), least=told.min(), most=told.max())
+        .with_columns(count=pl.col("ordinal").max().over("program_id") + 1)
+        .join(assigned, on=["program_id", "ordinal"], how="left")
+    )
+    is_one, all_here = pl.col("least") == pl.col("most"), pl.col("of") == pl.col("count")
+    assumed = places.filter(pl.col("of") > pl.col("count"), pl.col("least").is_null())
+    found = places.select(
+        *SLOT,
+        device_id=pl.coalesce(
+            pl.when(is_one).then("least"), pl.when(all_here).then("assigned"), "ordinal"
+        ),
+    )
+    numbered = acts.join(found, on=SLOT, how="left", maintain_order="left")
+    numbered = numbered.with_columns(device_id=pl.coalesce("device_ordinal", "device_id"))
+    return Numbered(numbered, places.filter(~is_one).height, assumed["ordinal"].n_unique())
+
+
+def _assigned(program: Program) -> Iterator[tuple[int, int, int]]:
+    """(place, device, number of places) of a program: partition after partition of each replica."""
+    rows = program.assignment.devices if program.assignment is not None else ()
+    order = [device for replica in zip(*rows, strict=False) for device in replica]
+    if min(order, default=-1) < 0 or len(set(order)) < len(order):
+        return iter(())  # damaged, and said so where groups go through it
+    return ((place, device, len(order)) for place, device in enumerate(order))

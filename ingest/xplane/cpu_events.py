@@ -1,0 +1,197 @@
+"""Reads from a host plane what tells where its ops ran: the thread pool's marks, and the few other events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.ahead import made_ahead
+from xlahouse.ingest.xplane.chosen_events import ChosenEvents, Found
+from xlahouse.ingest.xplane.decoded_lines import DecodedLines
+from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask, chunks, kinds_where
+from xlahouse.ingest.xplane.host import MARKER, marker_rows
+from xlahouse.ingest.xplane.line_counts import LineCounts
+from xlahouse.ingest.xplane.xspace import Plane
+
+Integers = NDArray[np.int64]
+RECORD, START, STOP = (
+    f"ThreadpoolListener::{name}" for name in ("Record", "StartRegion", "StopRegion")
+)
+EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute$"
+EXECUTE_HELPER = r"^\w*(?:PjRt|Tfrt)\w*::ExecuteHelper$"
+# A program's first closure waits here for the rest; nested executors leave no such event.
+PROGRAM_WAIT = "ThunkExecutor::Execute (wait for completion)"
+RENDEZVOUS = "Rendezvous"
+END_PREFIX = "end: "
+NO_CLOSURE = np.iinfo(np.int64).min
+_OTHER, _RECORD, _START, _STOP, _ACT = range(5)
+# Columns of acts that are stats of theirs: those of another name, and numbers.
+_TEXTS = {"module": "hlo_module", "meeting": "name"}
+_NUMBERS = {"program_id": pl.UInt64, "device_ordinal": pl.Int64}
+_STATS: dict[str, Any] = {
+    "op": pl.String,
+    "module": pl.String,
+    **_NUMBERS,
+    "_p": pl.Int64,
+    "_c": pl.Int64,
+    "meeting": pl.String,
+}
+ACTS = (
+    pl.col("name").str.contains(EXECUTE)
+    | pl.col("name").str.contains(EXECUTE_HELPER)
+    | pl.col("name").is_in([PROGRAM_WAIT, RENDEZVOUS])
+    | pl.col("name").str.starts_with(END_PREFIX)
+)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Marks of the thread pool, by line and start.
+
+    event: number in the plane. closure: which one is announced or opened, NO_CLOSURE where it does not
+    say. opens: whether a region starts.
+    """
+
+    event: Integers
+    line: Integers
+    start_ps: Integers
+    closure: Integers
+    opens: NDArray[np.bool_]
+
+    @classmethod
+    def joined(cls, parts: list[Marks]) -> Marks:
+        """Marks of lines that follow one another; the parts go, as they take as much memory again."""
+        marks = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _MARK))
+        parts.clear()
+        step = np.diff(marks.line)
+        if ((step > 0) | ((step == 0) & (np.diff(marks.start_ps) >= 0))).all():
+            return marks
+        return marks.at(np.lexsort((marks.event, marks.start_ps, marks.line)))
+
+    def at(self, rows: Any) -> Marks:
+        """Chosen marks."""
+        return Marks(*(getattr(self, name)[rows] for name in _MARK))
+
+
+_MARK = tuple(Marks.__annotations__)
+
+
+@dataclass(frozen=True)
+class CpuEvents:
+    """Events of a plane whose threads ran virtual devices.
+
+    records: where closures are announced. edges: where regions open and close. acts: executions, ops, their
+    ends, and what else tells devices, by start: event, line, thread, name, start_ps, duration_ps, op,
+    module, program_id, device_ordinal, _p, _c, meeting (what a rendezvous is called). markers: of steps.
+    """
+
+    records: Marks
+    edges: Marks
+    acts: pl.DataFrame
+    markers: pl.DataFrame
+    counts: LineCounts
+
+
+def read_cpu_events(
+    plane: Plane, host: str | None, keep: DecodedLines | None = None
+) -> CpuEvents | None:
+    """What tells where the ops of a plane ran; None where none of its events names an op.
+
+    Args:
+        plane: the plane; at least one line.
+        host: its host.
+        keep: where large lines go once they are decoded; None: nowhere.
+
+    Raises:
+        DecodeError: a line is damaged.
+    """
+    if "hlo_op" not in plane.stat_names["name"]:
+        return None
+    counts, acts = LineCounts.of(plane), ChosenEvents(plane, _STATS)
+    look = partial(_look_through, _kinds(plane), kinds_where(plane, MARKER), host)
+    records, edges, markers = [], [], []
+    for found in made_ahead(look, chunks(plane, keep)):
+        counts.add(found.chunk)
+        acts.add(found.chunk, found.chosen, found.stats)
+        records.append(found.records)
+        edges.append(found.edges)
+        markers.append(found.markers)
+    if "op" not in acts.values:
+        return None
+    return CpuEvents(
+        records=Marks.joined(records),
+        edges=Marks.joined(edges),
+        acts=acts.frame().sort("start_ps", "event"),
+        markers=frames.stack(markers, frames.MARKERS),
+        counts=counts,
+    )
+
+
+@dataclass(frozen=True)
+class _FoundInChunk:
+    """What tells of a chunk. chosen: events that are acts. stats: of all events, as ChosenEvents has them."""
+
+    chunk: EventChunk
+    records: Marks
+    edges: Marks
+    chosen: Mask
+    stats: dict[str, Found]
+    markers: pl.DataFrame
+
+
+def _look_through(
+    kinds: NDArray[np.int8], is_marker: Mask, host: str | None, chunk: EventChunk
+) -> _FoundInChunk:
+    kind = np.where(chunk.in_time, kinds[chunk.place], _OTHER)
+    announced, opened, ops = chunk.links("_p"), chunk.links("_c"), chunk.texts("hlo_op")
+    chosen = kind == _ACT
+    chosen[ops[0]] = True
+    stats: dict[str, Found] = {"op": ops, "_p": announced, "_c": opened}
+    stats |= {column: chunk.texts(stat) for column, stat in _TEXTS.items()}
+    stats |= {column: chunk.integers(column, dtype) for column, dtype in _NUMBERS.items()}
+    return _FoundInChunk(
+        chunk=chunk,
+        records=_marks(chunk, kind, kind == _RECORD, announced),
+        edges=_marks(chunk, kind, (kind == _START) | (kind == _STOP), opened),
+        chosen=chosen & chunk.in_time,
+        stats=stats,
+        markers=marker_rows(chunk, is_marker, host),
+    )
+
+
+def _kinds(plane: Plane) -> NDArray[np.int8]:
+    """What each kind of events is, in the order of their ids; one more for kinds that the plane lacks."""
+    kinds = np.full(plane.metadata.height + 1, _OTHER, np.int8)
+    for kind, chosen in (
+        (_RECORD, pl.col("name") == RECORD),
+        (_START, pl.col("name") == START),
+        (_STOP, pl.col("name") == STOP),
+        (_ACT, ACTS),
+    ):
+        kinds[kinds_where(plane, chosen)] = kind
+    return kinds
+
+
+def _marks(
+    chunk: EventChunk,
+    kind: NDArray[np.int8],
+    chosen: NDArray[np.bool_],
+    closures: tuple[Integers, Integers],
+) -> Marks:
+    """Chosen marks. closures: places of events and the closure that each has."""
+    rows = np.flatnonzero(chosen)
+    of_event = np.full(len(chosen), NO_CLOSURE)
+    of_event[closures[0]] = closures[1]
+    return Marks(
+        event=rows + chunk.first,
+        line=chunk.core.line[rows],
+        start_ps=chunk.core.start_ps[rows],
+        closure=of_event[rows],
+        opens=kind[rows] == _START,
+    )

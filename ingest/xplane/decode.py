@@ -1,0 +1,94 @@
+"""Decodes serialized messages into Arrow, and makes an error of whatever damage does to the decoder."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from xlahouse.ingest.events.proto import arrow_decoder
+
+
+class DecodeError(ValueError):
+    """The bytes are no such message."""
+
+
+def decode(message: str, payloads: Sequence[bytes | memoryview]) -> Any:
+    """Serialized messages of one kind -> Arrow record batch, one row each.
+
+    Args:
+        message: a key of proto.MESSAGES.
+        payloads: the messages.
+
+    Raises:
+        DecodeError: one of them is damaged.
+    """
+    try:
+        with _STDERR.quiet():
+            return _batch(arrow_decoder(message), payloads)
+    except BaseException as error:
+        # The decoder panics on some damage; a panic is no Exception, so that it is not swallowed
+        # by accident. Here it means the same as an error.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DecodeError(str(error)) from None
+
+
+def _batch(decoder: Any, payloads: Sequence[bytes | memoryview]) -> Any:
+    """A single message, which may be all of a plane's events, is not copied."""
+    ends = np.cumsum([0, *map(len, payloads)])
+    if ends[-1] > np.iinfo(np.int32).max:  # more than a column's offsets can count
+        return decoder.list_to_record_batch([bytes(payload) for payload in payloads])
+    whole = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(whole)]
+    column = pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
+    return decoder.array_to_record_batch(column)
+
+
+@dataclass
+class _Stderr:
+    """Keeps what native code prints on its way to a panic from the user's terminal.
+
+    The file descriptor is the process's: the first thread that comes turns it aside, the last one that
+    leaves turns it back.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    inside: int = 0
+    kept: int = -1
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        with self.lock:
+            self.inside += 1
+            if self.inside > 1:
+                return
+            sys.stderr.flush()
+            self.kept = os.dup(2)
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
+
+    def _leave(self) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                os.dup2(self.kept, 2)
+                os.close(self.kept)
+
+
+_STDERR = _Stderr()

@@ -1,0 +1,133 @@
+"""Reads a `/device:GPU:N` plane: kernels on streams become ops, executions become launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.gpu_calls import HostCalls
+from xlahouse.ingest.events.gpu_kernels import DERIVED, findings, launches_of, ops_of
+from xlahouse.ingest.events.op_events import OpEvents
+from xlahouse.ingest.hlo.program import Program
+from xlahouse.ingest.xplane.chosen_events import ChosenEvents, Found
+from xlahouse.ingest.xplane.event_chunks import Mask, chunks
+from xlahouse.ingest.xplane.host_pieces import HostPieces
+from xlahouse.ingest.xplane.line_counts import LineCounts
+from xlahouse.ingest.xplane.xspace import Plane
+
+PLANE = re.compile(r"^/device:GPU:(\d+)$")
+# Stats that link a kernel to its program and to the call that launched it.
+_STATS: dict[str, Any] = {
+    "hlo_op": pl.String,
+    "hlo_module": pl.String,
+    "program_id": pl.UInt64,
+    "correlation_id": pl.Int64,
+    "memcpy_details": pl.String,
+}
+
+
+def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls) -> PlaneEvents:
+    """All events of a GPU plane; what profilers derive from its streams goes to host_events.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        calls: what the host launched on GPUs.
+    """
+    counts, kernels = _read_kernels(plane, calls)
+    launches = launches_of(kernels)
+    device = _device(plane, host)
+    number = pl.lit(device.device_id, pl.Int64).alias("device_id")
+    derived = np.where(_on_derived_line(plane), counts.kept, 0)
+    return PlaneEvents(
+        devices=[device],
+        op_events=OpEvents.of_rows(ops_of(kernels, launches).with_columns(number)),
+        launches=launches.pipe(frames.conform, frames.LAUNCHES).with_columns(number),
+        host_pieces=HostPieces(plane.only(DERIVED), host, f"{plane.name}/"),
+        coverage=counts.coverage(source, {"ops": counts.kept - derived, "host_events": derived}),
+        issues=counts.issues(source)
+        + findings(plane.name, kernels, counts.by_name(derived), source),
+    )
+
+
+def _device(plane: Plane, host: str | None) -> Device:
+    match = PLANE.match(plane.name)
+    if match is None:
+        raise ValueError(f"{plane.name} is no GPU plane")
+    bandwidth = plane.stat("memory_bandwidth")
+    peak = plane.stat("peak_teraflops_per_second")
+    return Device(
+        device_id=int(match[1]),
+        plane=plane.name,
+        kind=_kind(plane),
+        core="gpu",
+        local_ordinal=int(match[1]),
+        host=host,
+        peak_flops=float(peak) * 1e12 if peak else None,
+        peak_hbm_bytes_per_s=float(bandwidth) if bandwidth else None,
+    )
+
+
+def assumed_numbers(planes: Iterable[str], programs: Iterable[Program], source: str) -> list[Issue]:
+    """The finding that programs run on more GPUs than a host has: which of them are its own, no plane says.
+
+    Args:
+        planes: names of a file's planes.
+        programs: what the file holds of programs.
+        source: the file.
+    """
+    own = {int(found[1]) for name in planes if (found := PLANE.match(name))}
+    places = [program.assignment for program in programs] if own else []
+    named = {number for place in places if place for row in place.devices for number in row}
+    if named <= own:
+        return []
+    message = (
+        f"programs name {len(named | own)} devices, and this host has {len(own)} GPUs: none says its "
+        "number among all; that on the host is taken for it, which is wrong on all hosts but the first"
+    )
+    return [Issue("warning", "device_number_assumed", message, source, len(own))]
+
+
+def _kind(plane: Plane) -> str:
+    """`AMD GPU 9.4, 304 cores, 2100 MHz`: planes name no product."""
+    stated = plane.stat("device_type_string")
+    if stated:
+        return stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
+    vendor = plane.stat("device_vendor") or b""
+    words = [vendor.decode("utf-8", "replace") if isinstance(vendor, bytes) else str(vendor), "GPU"]
+    major, minor = plane.stat("compute_cap_major"), plane.stat("compute_cap_minor")
+    if major is not None:
+        words.append(f"{major}.{minor or 0}")
+    name = " ".join(word for word in words if word)
+    cores, clock_khz = plane.stat("core_count"), plane.stat("clock_rate")
+    facts = [f"{cores} cores" if cores else "", f"{clock_khz // 1000} MHz" if clock_khz else ""]
+    return ", ".join([name, *(fact for fact in facts if fact)])
+
+
+def _on_derived_line(plane: Plane) -> Mask:
+    mask: Mask = plane.lines["name"].is_in(DERIVED).to_numpy()
+    return mask
+
+
+def _read_kernels(plane: Plane, calls: HostCalls) -> tuple[LineCounts, pl.DataFrame]:
+    """(how many events there are; those on streams, with the stats that link them to programs and to the
+    host)."""
+    counts, kernels = LineCounts.of(plane), ChosenEvents(plane, _STATS)
+    on_stream = ~_on_derived_line(plane)
+    for chunk in chunks(plane):
+        counts.add(chunk)
+        chunk.check_stats()
+        found: dict[str, Found] = {
+            name: chunk.texts(name) if kind == pl.String else chunk.integers(name, kind)
+            for name, kind in _STATS.items()
+        }
+        kernels.add(chunk, on_stream[chunk.core.line] & chunk.in_time, found)
+    linked = kernels.frame().rename({"name": "kernel"})
+    return counts, linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")

@@ -1,0 +1,92 @@
+"""Reads planes without device ops: host threads with their markers, and planes that nobody knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask, chunks, kinds_where
+from xlahouse.ingest.xplane.host_pieces import HostPieces
+from xlahouse.ingest.xplane.line_counts import LineCounts
+from xlahouse.ingest.xplane.xspace import Plane
+
+HOST_PLANE = "/host:CPU"
+MARKER = pl.col("name").str.starts_with(MARKER_PREFIX)
+
+
+def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
+    """Threads of a host: markers and enqueues, and how to read every event to host_events."""
+    counts, is_marker = LineCounts.of(plane), kinds_where(plane, MARKER)
+    markers, producers = [], []
+    for chunk in chunks(plane):
+        counts.add(chunk)
+        markers.append(marker_rows(chunk, is_marker, host))
+        producers.append(_producers(chunk))
+    return PlaneEvents(
+        markers=frames.stack(markers, frames.MARKERS),
+        producers=frames.stack(producers, frames.PRODUCERS),
+        host_pieces=HostPieces(plane, host),
+        coverage=counts.coverage(source, {"host_events": counts.kept}),
+        issues=counts.issues(source),
+    )
+
+
+def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
+    """A plane that has no reader: its events are kept in host_events, and an issue says so."""
+    counts = LineCounts.of(plane)
+    for chunk in chunks(plane):
+        chunk.check_stats()
+        counts.add(chunk)
+    kept, issues = int(counts.kept.sum()), counts.issues(source)
+    if kept:
+        message = f"plane {plane.name} has no reader of its own; its events are in host_events"
+        issues = [*issues, Issue("warning", "unknown_plane", message, source, kept)]
+    return PlaneEvents(
+        host_pieces=HostPieces(plane, host, f"{plane.name}/"),
+        coverage=counts.coverage(source, {"host_events": counts.kept}),
+        issues=issues,
+    )
+
+
+def marker_rows(chunk: EventChunk, is_marker: Mask, host: str | None) -> pl.DataFrame:
+    """Step traces named by the marker grammar, with their request and step.
+
+    Args:
+        chunk: events.
+        is_marker: kinds of events that are markers.
+        host: their host.
+    """
+    rows = np.flatnonzero(chunk.of_kinds(is_marker))
+    if not len(rows):
+        return frames.empty(frames.MARKERS)
+    marks = chunk.frame(rows)
+    for stat, column in (("request", "request"), ("step_num", "step")):
+        owners, values = chunk.integers(stat)
+        numbers = pl.DataFrame({"owner": owners, column: values})
+        marks = marks.join(numbers, on="owner", how="left", maintain_order="left")
+    marked = marks.with_columns(
+        host=pl.lit(host, pl.String), phase=pl.col("name").str.strip_prefix(MARKER_PREFIX)
+    ).pipe(frames.conform, frames.MARKERS)
+    # Captures number warm-ups from 0 too; a step's key must not be that of a measured request's.
+    warmup = MARKER_PREFIX + pl.col("phase") == WARMUP
+    return marked.with_columns(
+        request=pl.when(warmup).then(-1 - pl.col("request")).otherwise("request")
+    )
+
+
+def _producers(chunk: EventChunk) -> pl.DataFrame:
+    """Host events that enqueue something: producer id and start."""
+    (of_id, ids), (of_type, types) = chunk.links("_p"), chunk.integers("_pt")
+    rows, place, place_of_type = np.intersect1d(
+        of_id, of_type, assume_unique=True, return_indices=True
+    )
+    good = chunk.in_time[rows]
+    found = {
+        "link": ids[place],
+        "link_type": types[place_of_type],
+        "enqueue_ps": chunk.core.start_ps[rows],
+    }
+    return pl.DataFrame({name: values[good] for name, values in found.items()})

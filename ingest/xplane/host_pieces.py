@@ -1,0 +1,190 @@
+"""Gives the events of a plane as rows of host_events, some lines at a time and in the table's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.ahead import made_ahead
+from xlahouse.ingest.events.arrow_arrays import arrow_array
+from xlahouse.ingest.events.op_events import number_keys
+from xlahouse.ingest.xplane.decoded_lines import DecodedLines
+from xlahouse.ingest.xplane.event_args import ArgsWriter, StatNames
+from xlahouse.ingest.xplane.event_chunks import EventChunk, chunks
+from xlahouse.ingest.xplane.xspace import Plane
+
+Integers = NDArray[np.int64]
+ROWS = 1 << 17  # of a piece, and of a row group
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema(
+    [
+        ("host", _TEXT),
+        ("thread", _TEXT),
+        ("name", _TEXT),
+        ("start_ps", pa.int64()),
+        ("duration_ps", pa.int64()),
+        ("args", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class HostPieces:
+    """Events of a plane that are host events, read when they are asked for.
+
+    plane: the plane. host: its host. prefix: what stands before the name of a line. elsewhere:
+    line -> places on it of the events that are rows of other tables. later_ps: what is added to starts.
+    decoded: lines that need not be decoded, which go as they are read. done: called when all are read.
+    """
+
+    plane: Plane
+    host: str | None
+    prefix: str = ""
+    elsewhere: Mapping[int, Integers] = field(default_factory=dict)
+    later_ps: int = 0
+    decoded: DecodedLines = field(default_factory=dict)
+    done: Callable[[], None] = lambda: None
+
+    def shifted(self, delta_ps: int) -> HostPieces:
+        """The same, so much later."""
+        return replace(self, later_ps=self.later_ps + delta_ps)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Pieces of SCHEMA, at most ROWS long.
+
+        Raises:
+            DecodeError: a line is damaged.
+        """
+        plane = _by_thread(self.plane)
+        lines = plane.lines.sort("line")
+        reading = _Reading(
+            threads=_Texts.of(self.prefix + lines["name"]),
+            lines=lines["line"].to_numpy(),
+            names=_Texts.of(plane.metadata.sort("metadata_id")["name"]),
+            stat_names=StatNames.of(plane),
+            host=pa.array([self.host], pa.string()),
+            later_ps=self.later_ps,
+        )
+        seen = dict[int, int]()
+        chosen = ((chunk, self._rows(chunk, seen)) for chunk in chunks(plane, known=self.decoded))
+        for pieces in made_ahead(reading.pieces, chosen):
+            yield from pieces
+        self.done()
+
+    def frame(self) -> pl.DataFrame:
+        """All of them: frames.HOST_EVENTS."""
+        pieces = [pl.DataFrame(pl.from_arrow(piece)) for piece in self.tables()]
+        return frames.stack(pieces, frames.HOST_EVENTS)
+
+    def _rows(self, chunk: EventChunk, seen: dict[int, int]) -> Integers:
+        """Places of the events of a chunk that are host events.
+
+        Args:
+            chunk: the chunk.
+            seen: of each line how many of its events came before; then, with these.
+        """
+        kept, line = chunk.in_time.copy(), chunk.core.line
+        bounds = [*np.flatnonzero(np.diff(line, prepend=-1)).tolist(), len(line)]
+        for begin, end in pairwise(bounds):
+            number = int(line[begin])
+            if number in self.elsewhere:
+                places = self.elsewhere[number] - seen.get(number, 0)
+                kept[begin + places[(places >= 0) & (places < end - begin)]] = False
+            seen[number] = seen.get(number, 0) + end - begin
+        return np.flatnonzero(kept)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What all pieces of a plane share. lines: their numbers, ascending; threads: what these are called."""
+
+    threads: _Texts
+    lines: Integers
+    names: _Texts
+    stat_names: StatNames
+    host: Any
+    later_ps: int
+
+    def pieces(self, chosen: tuple[EventChunk, Integers]) -> list[pa.Table]:
+        """Chosen events of a chunk, in the table's order."""
+        chunk, rows = chosen
+        line = np.searchsorted(self.lines, chunk.core.line[rows])
+        start = chunk.core.start_ps[rows]
+        order = _order(self.threads.rank[line], start)
+        if order is not None:
+            rows, line, start = rows[order], line[order], start[order]
+        writer = ArgsWriter.of(chunk, self.stat_names)
+        return [
+            self._piece(writer, *(column[begin : begin + ROWS] for column in (rows, line, start)))
+            for begin in range(0, len(rows), ROWS)
+        ]
+
+    def _piece(
+        self, writer: ArgsWriter, rows: Integers, line: Integers, start: Integers
+    ) -> pa.Table:
+        chunk = writer.chunk
+        columns = [
+            _texts(self.host, np.zeros(len(rows), np.int64)),
+            self.threads.dictionary(line),
+            self.names.dictionary(chunk.place[rows]),
+            pa.array(start + self.later_ps),
+            pa.array(chunk.core.duration_ps[rows]),
+            arrow_array(writer.args(rows), pa.string()),
+        ]
+        return pa.table(columns, schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Texts by number. code: of each number its text's place among the different ones; one more at the
+    end, for none. rank: of each number its text's place in order."""
+
+    words: pl.Series
+    code: Integers
+    rank: Integers
+
+    @classmethod
+    def of(cls, texts: pl.Series) -> _Texts:
+        words = texts.drop_nulls().unique().sort()
+        codes = texts.replace_strict(
+            words, np.arange(len(words)), default=-1, return_dtype=pl.Int64
+        )
+        code = np.append(codes.to_numpy(), -1)
+        return cls(words, code, np.where(code < 0, len(words), code))
+
+    def dictionary(self, numbers: Integers) -> Any:
+        """The texts of those numbers, each text that occurs once."""
+        found, places = number_keys(self.code[numbers] + 1, len(self.words) + 1)
+        none = bool(len(found)) and found[0] == 0
+        words = self.words.gather(found[int(none) :] - 1)
+        return _texts(arrow_array(words, pa.string()), places - int(none))
+
+
+def _by_thread(plane: Plane) -> Plane:
+    """The plane with its lines by name."""
+    order = plane.lines["name"].arg_sort()
+    return replace(plane, lines=plane.lines[order], payloads=[plane.payloads[n] for n in order])
+
+
+def _texts(words: Any, places: Integers) -> Any:
+    """A dictionary array; places below 0 are NULL."""
+    absent = places < 0
+    return pa.DictionaryArray.from_arrays(
+        pa.array(places.astype(np.int32), mask=absent if absent.any() else None), words
+    )
+
+
+def _order(rank: Integers, start_ps: Integers) -> Integers | None:
+    """What sorts by thread and start; None where that is so already."""
+    step = np.diff(rank)
+    if ((step > 0) | ((step == 0) & (np.diff(start_ps) >= 0))).all():
+        return None
+    return np.lexsort((start_ps, rank))

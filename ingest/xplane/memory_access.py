@@ -1,0 +1,33 @@
+"""Reads the memory_access_breakdown of ops: how much of what an op moves goes to HBM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from google.protobuf.message import DecodeError
+
+from xlahouse.ingest.events.proto import message_class
+
+HBM = 1  # memory_space of MemoryAccessed (openxla/xla, op_metrics.proto); others are on the chip or the host
+
+
+def hbm_bytes(blobs: pl.DataFrame) -> pl.DataFrame:
+    """(owner, hbm_bytes) from (owner, memory_access_breakdown).
+
+    An empty breakdown is known to hold none; a damaged one is NULL.
+    """
+    found = [_of_blob(blob) for blob in blobs["memory_access_breakdown"]]
+    return blobs.select("owner", hbm_bytes=pl.Series(found, dtype=pl.Float64))
+
+
+def _of_blob(blob: bytes | None) -> float | None:
+    if blob is None:
+        return None
+    breakdown: Any = message_class("MemoryAccessBreakdown")()
+    try:
+        breakdown.ParseFromString(blob)
+    except DecodeError:
+        return None
+    parts = (part for part in breakdown.memory_accessed if part.memory_space == HBM)
+    return float(sum(part.bytes_accessed for part in parts))

@@ -1,0 +1,67 @@
+"""Opens the planes of a file, two at a time: most of a first pass is a walk over each plane's events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.events.ahead import made_ahead
+from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.hlo.names import InstructionTexts
+from xlahouse.ingest.xplane import tpu, xspace
+from xlahouse.ingest.xplane.programs import instruction_texts
+from xlahouse.ingest.xplane.wire import SpaceBytes
+from xlahouse.ingest.xplane.xspace import Plane
+
+
+@dataclass(frozen=True)
+class TpuPlane:
+    """What the first pass reads of a TPU plane."""
+
+    events: PlaneEvents
+    texts: InstructionTexts
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A plane, and what decodes it once more. tpu: of a TPU plane with events, what was read of it, or
+    the error that kept it from being read."""
+
+    plane: Plane
+    again: Callable[[], Plane]
+    tpu: TpuPlane | Exception | None = None
+
+
+def open_planes(
+    space: SpaceBytes, path: str, host: str, start_ns: int
+) -> Iterator[Opened | TraceFormatError]:
+    """The planes of a file, in order; a damaged plane comes as the error that says so.
+
+    Args:
+        space: the file.
+        path: its name.
+        host: its host.
+        start_ns: the profile's start, UNIX ns.
+    """
+
+    def opened(payload: memoryview) -> Opened | TraceFormatError:
+        plane = xspace.decode_plane_or_error(payload, path, start_ns)
+        if isinstance(plane, TraceFormatError):
+            return plane
+        again = partial(xspace.decode_plane, payload, start_ns, plane.lines)
+        if not tpu.PLANE.match(plane.name) or plane.is_empty:
+            return Opened(plane, again)
+        return Opened(plane, again, _read_tpu(plane, again, path, host))
+
+    return made_ahead(opened, space.planes)
+
+
+def _read_tpu(
+    plane: Plane, again: Callable[[], Plane], path: str, host: str
+) -> TpuPlane | Exception:
+    try:
+        return TpuPlane(tpu.read_tpu_plane(plane, path, host, again), instruction_texts(plane))
+    except Exception as error:  # damage can have any shape; it is told where the plane's turn comes
+        return error

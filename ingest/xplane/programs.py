@@ -1,0 +1,47 @@
+"""Programs that a plane holds: HLO protos in `/host:metadata`, and the HLO text in the names of its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from xlahouse.ingest.hlo.names import InstructionTexts
+from xlahouse.ingest.hlo.program import FINGERPRINT, Program, parse_program
+from xlahouse.ingest.xplane.xspace import Plane
+
+_INSTRUCTION = r"^%\S+ = "
+
+
+def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
+    """The programs in `/host:metadata`; a damaged one comes as the error that says so.
+
+    The id is the `program_id` stat (newer files), else the number in the name, else the key.
+    """
+    blobs = plane.metadata_stats.blobs("Hlo Proto").rename({"owner": "metadata_id"})
+    ids = plane.metadata_stats.numbers("program_id", pl.UInt64).rename({"owner": "metadata_id"})
+    rows = blobs.join(plane.metadata, on="metadata_id", how="left").join(
+        ids, on="metadata_id", how="left"
+    )
+    for row in rows.iter_rows(named=True):
+        name = row["name"] or ""
+        match = FINGERPRINT.search(name)
+        program_id = row["program_id"]
+        if program_id is None:
+            program_id = int(match[1]) if match else row["metadata_id"]
+        if row["Hlo Proto"] is None:
+            yield ValueError(f"the HLO of {name} is damaged: it is no bytes")
+            continue
+        try:
+            yield parse_program(row["Hlo Proto"], program_id, name)
+        except ValueError as error:
+            yield error
+
+
+def instruction_texts(plane: Plane) -> InstructionTexts:
+    """(program id, text) of the names in a plane's event metadata that are instructions."""
+    ids = plane.metadata_stats.numbers("program_id", pl.UInt64)
+    named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION)).join(
+        ids, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
+    )
+    return named.select("program_id", "name").rows()

@@ -1,0 +1,206 @@
+"""Reads one trace file: every plane goes to its reader, and to no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
+
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.containers import GZIP, ZSTD, unpack
+from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.gpu_calls import HostCalls
+from xlahouse.ingest.events.producers import linked
+from xlahouse.ingest.events.trace_bytes import TraceBytes, release
+from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.hlo.names import launched_modules
+from xlahouse.ingest.xplane import cpu, gpu, gpu_host, host, sparsecore, wire, xspace
+from xlahouse.ingest.xplane.decode import DecodeError
+from xlahouse.ingest.xplane.opened import Opened, open_planes
+from xlahouse.ingest.xplane.programs import programs_of_plane
+from xlahouse.ingest.xplane.unknown_fields import unknown_fields
+from xlahouse.ingest.xplane.wire import SpaceBytes
+from xlahouse.ingest.xplane.xspace import Plane
+
+METADATA_PLANE = "/host:metadata"
+ENVIRONMENT = "Task Environment"
+_DEVICE_PLANE = re.compile(r"^/device:(?!CUSTOM)")
+
+
+def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
+    """Read an xplane file.
+
+    Raises:
+        TraceFormatError: nothing can be had from it.
+    """
+    raw, damage = unpack(bytes(raw)) if raw[:4].startswith((GZIP, ZSTD)) else (raw, None)
+    space = wire.split_space(raw, path)
+    stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
+    read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
+    if damage is not None:
+        message = f"{damage}; what could be unpacked is kept"
+        read.issues.append(Issue("error", "truncated", message, path))
+    if space.damaged_at is not None:
+        message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
+        read.issues.append(Issue("error", "truncated", message, path))
+    unknown = space.unknown + unknown_fields(_one_by_one(space.planes, raw))
+    if unknown:
+        message = "parts of planes under field numbers that the format lacks: newer, or damaged"
+        read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))
+    space = replace(space, planes=sorted(space.planes, key=_turn))
+    names = [wire.plane_name(plane) for plane in space.planes]
+    if not space.hostnames and ENVIRONMENT not in names and space.damaged_at is None:
+        message = (
+            "neither names a host nor has the plane that profilers write last; it may be cut off"
+        )
+        read.issues.append(Issue("info", "end_unseen", message, path))
+    virtual = not any(_DEVICE_PLANE.match(name) for name in names)
+    read.profile_start_ns = _profile_start(space, names, path)
+    calls = _gpu_calls(space, names, read)
+    for opened in _opened(space, path, read):
+        release(raw)  # else the file would be in memory by the end
+        plane = opened.plane
+        try:
+            events = _read_plane(opened, read, virtual, calls, partial(release, raw))
+            if events is not None:
+                read.planes.append(_put_off(events, sum(map(len, plane.payloads)), raw))
+        except DecodeError as error:
+            message = f"{plane.name} is damaged and left out: {error}"
+            read.issues.append(Issue("error", "damaged_plane", message, path))
+        except Exception as error:  # damage can have any shape; what it breaks is this plane
+            message = (
+                f"{plane.name} makes no sense and is left out: {type(error).__name__}: {error}"
+            )
+            read.issues.append(Issue("error", "damaged_plane", message, path))
+    release(raw)
+    _link(read)
+    named, found = read.op_texts.programs(launched_modules(read.planes), read.programs, path)
+    read.programs.update({program.program_id: program for program in named})
+    read.issues += found + gpu.assumed_numbers(names, read.programs.values(), path)
+    return read
+
+
+def _turn(plane: memoryview) -> int:
+    """When a serialized plane is read: programs before what ran them, a SparseCore after the device that
+    it is a part of."""
+    name = wire.plane_name(plane)
+    return 0 if name == METADATA_PLANE else 2 if sparsecore.PLANE.match(name) else 1
+
+
+def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryview]:
+    """The planes, of which no more than one is kept in memory."""
+    for plane in planes:
+        yield plane
+        release(raw)
+
+
+def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
+    """A plane that keeps only what it is, and whose later readers let go of the file's memory."""
+    pieces = events.host_pieces
+    return replace(
+        events,
+        launches=frames.owned(events.launches),
+        markers=frames.owned(events.markers),
+        producers=frames.owned(events.producers),
+        bytes=size,
+        rest=_released(events.rest, raw),
+        host_pieces=None if pieces is None else replace(pieces, done=partial(release, raw)),
+    )
+
+
+def _released(
+    rest: Callable[[], PlaneEvents] | None, raw: TraceBytes
+) -> Callable[[], PlaneEvents] | None:
+    """What reads the rest of a plane, and lets go of the file's memory when it is done."""
+    if rest is None:
+        return None
+
+    def read_and_release() -> PlaneEvents:
+        try:
+            return rest()
+        finally:
+            release(raw)
+
+    return read_and_release
+
+
+def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None:
+    """When profiling started (or the first line did), UNIX ns; None where the file does not tell."""
+    alone = [plane for plane, name in zip(space.planes, names, strict=True) if name == ENVIRONMENT]
+    for plane in xspace.decode_planes(replace(space, planes=alone), path):
+        start = None if isinstance(plane, TraceFormatError) else plane.stat("profile_start_time")
+        if isinstance(start, int) and 0 < start < wire.LATEST_UNIX_NS:
+            return start
+    return wire.earliest_unix_ns(space)
+
+
+def _link(read: FileEvents) -> None:
+    """Give launches the time of their enqueue. Ids are a process's own, so they link within its file."""
+    producers = frames.stack([plane.producers for plane in read.planes], frames.PRODUCERS)
+    for number, plane in enumerate(read.planes):
+        if not plane.launches.is_empty():
+            read.planes[number] = replace(plane, launches=linked(plane.launches, producers))
+
+
+def _opened(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Opened]:
+    """The planes that can be decoded."""
+    for opened in open_planes(space, path, read.host, read.profile_start_ns or 0):
+        if isinstance(opened, TraceFormatError):
+            read.issues.append(Issue("error", "damaged_plane", opened.reason, path))
+        else:
+            yield opened
+
+
+def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCalls:
+    """What the host launched on GPUs: their planes need it, and stand before the host's in a file."""
+    if not any(gpu.PLANE.match(name) for name in names):
+        return HostCalls()
+    hosts = [
+        plane for plane, name in zip(space.planes, names, strict=True) if name == host.HOST_PLANE
+    ]
+    for plane in xspace.decode_planes(replace(space, planes=hosts), read.path):
+        if isinstance(plane, Plane):
+            try:
+                calls = gpu_host.host_calls(plane)
+            except DecodeError:  # said where the plane itself is read
+                return HostCalls()
+            read.issues += calls.issues(read.path)
+            return calls
+    return HostCalls()
+
+
+def _read_plane(
+    opened: Opened,
+    read: FileEvents,
+    virtual: bool,
+    calls: HostCalls,
+    seen: Callable[[], None],
+) -> PlaneEvents | None:
+    """What a plane holds; `seen` is called where its bytes are no longer needed, though it is not done."""
+    plane = opened.plane
+    if plane.name == METADATA_PLANE:
+        for program in programs_of_plane(plane):
+            if isinstance(program, ValueError):
+                read.issues.append(Issue("warning", "damaged_hlo", str(program), read.path))
+            else:
+                read.programs[program.program_id] = program
+    if plane.is_empty:
+        return None
+    if isinstance(opened.tpu, Exception):
+        raise opened.tpu
+    if opened.tpu is not None:
+        read.op_texts.add(opened.tpu.texts)
+        return opened.tpu.events
+    if sparsecore.PLANE.match(plane.name):
+        owners = {device.plane: device for done in read.planes for device in done.devices}
+        return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners)
+    if gpu.PLANE.match(plane.name):
+        return gpu.read_gpu_plane(plane, read.path, read.host, calls)
+    if plane.name != host.HOST_PLANE:
+        return host.read_unknown_plane(plane, read.path, read.host)
+    told = read.programs
+    ran = cpu.read_cpu_plane(plane, read.path, read.host, told, seen) if virtual else None
+    return ran or host.read_host_plane(plane, read.path, read.host)

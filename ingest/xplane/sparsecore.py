@@ -1,0 +1,112 @@
+"""Reads a `/device:TPU:N SparseCore M` plane: what a TensorCore has offloaded, never counted with its own."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import polars as pl
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.op_events import OpEvents
+from xlahouse.ingest.xplane.chosen_events import ChosenEvents
+from xlahouse.ingest.xplane.event_chunks import chunks
+from xlahouse.ingest.xplane.host_pieces import HostPieces
+from xlahouse.ingest.xplane.line_counts import LineCounts
+from xlahouse.ingest.xplane.xspace import Plane
+
+PLANE = re.compile(r"^(/device:TPU:(\d+)) SparseCore (\d+)$")
+OPS = ("Sparse Core Ops", "XLA Ops")
+# Replica groups name no SparseCore; their numbers lie beyond those of all other devices.
+FIRST_NUMBER = 1 << 20
+_CORES_OF_A_DEVICE = 16
+
+
+def read_sparsecore_plane(
+    plane: Plane,
+    source: str,
+    host: str | None,
+    owners: dict[str, Device],
+) -> PlaneEvents:
+    """Ops of a SparseCore; its modules and steps go to host_events.
+
+    A transfer that is offloaded is also a start and a done on the TensorCore, which are the collective;
+    the SparseCore's op is kept as an op that runs beside (`is_async`) and is no collective of its own.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        owners: the TensorCores read before, by plane.
+    """
+    device, issues = _device(plane, source, host, owners)
+    counts, chosen = LineCounts.of(plane), ChosenEvents(plane, {})
+    has_ops = plane.lines["name"].is_in(OPS).to_numpy()
+    for chunk in chunks(plane):
+        counts.add(chunk)
+        chunk.check_stats()
+        chosen.add(chunk, has_ops[chunk.core.line] & chunk.in_time, {})
+    in_ops = np.where(has_ops, counts.kept, 0)
+    number = pl.lit(device.device_id, pl.Int64)
+    if in_ops.any():
+        message = (
+            f"{plane.name}: ops of a SparseCore stand in ops alone, outside launches and steps"
+        )
+        issues.append(Issue("info", "sparsecore_ops", message, source, int(in_ops.sum())))
+    return PlaneEvents(
+        devices=[device],
+        op_events=OpEvents.of_rows(_ops(plane, chosen.frame()).with_columns(device_id=number)),
+        host_pieces=HostPieces(plane.only(OPS, invert=True), host, f"{plane.name}/"),
+        coverage=counts.coverage(source, {"ops": in_ops, "host_events": counts.kept - in_ops}),
+        issues=issues + counts.issues(source),
+    )
+
+
+def _device(
+    plane: Plane, source: str, host: str | None, owners: dict[str, Device]
+) -> tuple[Device, list[Issue]]:
+    match = PLANE.match(plane.name)
+    if match is None:
+        raise ValueError(f"{plane.name} is no SparseCore plane")
+    owner = owners.get(match[1])
+    issues = []
+    if owner is None:
+        message = (
+            f"{plane.name}: its TensorCore has no events; its number is made from the plane's, and is "
+            "wrong on all hosts but the first"
+        )
+        issues.append(Issue("warning", "device_number_assumed", message, source))
+    number = int(match[2]) if owner is None else owner.device_id
+    return Device(
+        device_id=FIRST_NUMBER + number * _CORES_OF_A_DEVICE + int(match[3]),
+        plane=plane.name,
+        kind="SparseCore" if owner is None else f"{owner.kind} SparseCore",
+        core="sparsecore",
+        local_ordinal=int(match[2]),
+        chip_id=None if owner is None else owner.chip_id,
+        host=host,
+    ), issues
+
+
+def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
+    facts = plane.metadata.select("metadata_id")
+    for stat in (
+        plane.metadata_stats.numbers("program_id", pl.UInt64),
+        plane.metadata_stats.texts("hlo_category"),
+        plane.metadata_stats.numbers("flops", pl.Float64),
+        plane.metadata_stats.numbers("bytes_accessed", pl.Float64),
+    ):
+        facts = facts.join(stat, left_on="metadata_id", right_on="owner", how="left")
+    stem = pl.col("name").str.extract(r"^%?([^\s=]+)")
+    shown = pl.when(pl.col("display_name").str.len_bytes() > 0).then("display_name")
+    return (
+        events.join(facts, on="metadata_id", how="left", maintain_order="left")
+        .with_columns(
+            op=pl.coalesce(shown, stem),
+            opcode_text=pl.col("name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\("),
+            line="thread",
+            on_async_line=True,
+        )
+        .pipe(frames.conform, frames.OPS)
+    )

@@ -1,0 +1,173 @@
+"""Reads a `/device:TPU:N` plane: modules become launches; later, ops and waits become ops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import polars as pl
+from google.protobuf.message import DecodeError
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.xplane.tpu_ops import ASYNC_OPS, OPS, STEPS, TRACE_ME, WAITS, read_op_lines
+from xlahouse.ingest.xplane.xspace import Plane
+
+PLANE = re.compile(r"^/device:TPU:(\d+)$")
+MODULES, COUNTERS = "XLA Modules", "_counters_"
+
+
+def read_tpu_plane(
+    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
+) -> PlaneEvents:
+    """A TPU device plane: its device and launches, and how to read the rest.
+
+    Args:
+        plane: the plane.
+        source: its file.
+        host: its host.
+        again: gives the plane once more, so that it need not be kept until its ops are wanted.
+    """
+    device, issues = _device(plane, source, host)
+    modules = plane.only((MODULES,))
+    events, refused = frames.split_bad_times(modules.named_events)
+    launches = _launches(modules, events)
+    number = pl.lit(device.device_id, pl.Int64)
+    return PlaneEvents(
+        devices=[device],
+        launches=launches.with_columns(device_id=number),
+        coverage=frames.coverage_rows(
+            source, plane.name, events.with_columns(table_name=pl.lit("launches")), refused
+        ),
+        issues=[*issues, *frames.time_issues(refused, source)],
+        rest=partial(_read_rest, again, device.device_id, source, host),
+    )
+
+
+def _read_rest(
+    again: Callable[[], Plane], device_id: int, source: str, host: str | None
+) -> PlaneEvents:
+    """Ops and counters; what has no table of its own goes to host_events."""
+    plane = again()
+    ops = read_op_lines(plane.only((OPS, ASYNC_OPS, TRACE_ME, STEPS)), source, device_id)
+    others = plane.only((MODULES, OPS, ASYNC_OPS, STEPS), invert=True)
+    is_wait = (pl.col("thread") == TRACE_ME) & pl.col("name").is_in(WAITS)
+    events, refused = frames.split_bad_times(others.named_events.filter(~is_wait.fill_null(False)))
+    sampled = pl.col("thread") == COUNTERS
+    table = pl.when(sampled).then(pl.lit("counters")).otherwise(pl.lit("host_events"))
+    counters = _counters(others, events.filter(sampled))
+    coverage = frames.coverage_rows(
+        source, plane.name, events.with_columns(table_name=table), refused
+    )
+    return PlaneEvents(
+        op_events=ops.op_events,
+        counters=counters.with_columns(device_id=pl.lit(device_id, pl.Int64)),
+        host_events=_others(others, events.filter(~sampled), host),
+        coverage=pl.concat([ops.coverage, coverage]),
+        issues=[*ops.issues, *frames.time_issues(refused, source)],
+    )
+
+
+def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[Issue]]:
+    match = PLANE.match(plane.name)
+    if match is None:
+        raise ValueError(f"{plane.name} is no TPU plane")
+    local, issues = int(match[1]), []
+    details = _core_details(plane)
+    if details is None:
+        issues.append(
+            Issue(
+                "warning",
+                "device_number_assumed",
+                f"{plane.name} has no readable core_details; its number in replica groups is taken to "
+                f"be {local}, which is wrong on all hosts but the first",
+                source,
+            )
+        )
+        number, chip = local, None
+    else:
+        number, chip = details.global_core_id, details.global_chip_id
+    kind = plane.stat("device_type_string")
+    return Device(
+        device_id=number,
+        plane=plane.name,
+        kind=kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind or "TPU"),
+        core="tensorcore",
+        local_ordinal=local,
+        chip_id=chip,
+        host=host,
+        peak_flops=_scaled(plane.stat("peak_teraflops_per_second"), 1e12),
+        peak_hbm_bytes_per_s=_scaled(plane.stat("peak_hbm_bw_gigabytes_per_second"), 1e9),
+    ), issues
+
+
+def _core_details(plane: Plane) -> Any:
+    """The CoreDetails message of a plane; None where it has none that can be read."""
+    raw = plane.stat("core_details")
+    try:
+        return message_class("CoreDetails").FromString(raw) if isinstance(raw, bytes) else None
+    except DecodeError:
+        return None
+
+
+def _scaled(value: Any, factor: float) -> float | None:
+    return None if value is None or value == 0 else float(value) * factor
+
+
+def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
+    # Ids are any 64 bits, written as signed numbers or as unsigned ones: two readings of the same.
+    ids = plane.event_stats.numbers("_c", pl.UInt64)
+    ids = ids.with_columns(ids["_c"].reinterpret(signed=True))
+    link = ids.join(plane.event_stats.numbers("_ct"), on="owner")
+    link = link.rename({"_c": "link", "_ct": "link_type"})
+    own = plane.event_stats.numbers("program_id", pl.UInt64)
+    modules = (
+        events.select("name")
+        .unique()
+        .select(
+            "name",
+            fingerprint=pl.col("name").str.extract(r"\((\d+)\)$").cast(pl.UInt64, strict=False),
+            module=pl.col("name").str.replace(r"\(\d+\)$", ""),
+        )
+    )
+    return (
+        events.join(modules, on="name", how="left", nulls_equal=True, maintain_order="left")
+        .join(link, left_on="event", right_on="owner", how="left", maintain_order="left")
+        .join(own, left_on="event", right_on="owner", how="left", maintain_order="left")
+        .select(
+            "start_ps",
+            "duration_ps",
+            "link",
+            "link_type",
+            "module",
+            program_id=pl.coalesce("program_id", "fingerprint"),
+        )
+        .pipe(frames.conform, frames.LAUNCHES)
+    )
+
+
+def _counters(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
+    """A counter sample's value is its first numeric stat."""
+    values = plane.event_stats.rows.select(
+        event="owner",
+        value=pl.coalesce(
+            "double_value",
+            pl.col("uint64_value").cast(pl.Float64),
+            pl.col("int64_value").cast(pl.Float64),
+        ),
+    ).unique("event", keep="first")
+    return events.join(values, on="event", how="left").pipe(frames.conform, frames.COUNTERS)
+
+
+def _others(plane: Plane, events: pl.DataFrame, host: str | None) -> pl.DataFrame:
+    args = plane.event_stats.as_json(events["event"]).rename({"owner": "event"})
+    return (
+        events.join(args, on="event", how="left", maintain_order="left")
+        .with_columns(
+            host=pl.lit(host, pl.String), thread=pl.lit(f"{plane.name}/") + pl.col("thread")
+        )
+        .pipe(frames.conform, frames.HOST_EVENTS)
+    )

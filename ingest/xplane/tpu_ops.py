@@ -1,0 +1,169 @@
+"""Reads the lines of a TPU plane that hold ops: what is known of an op is worked out once a kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.op_events import EVENTS, KINDS, OpEvents, number_keys
+from xlahouse.ingest.events.spans import starts_of_runs
+from xlahouse.ingest.xplane.core_events import SlimEvents, decode_by_line
+from xlahouse.ingest.xplane.memory_access import hbm_bytes
+from xlahouse.ingest.xplane.stats import Stats
+from xlahouse.ingest.xplane.xspace import Plane
+
+OPS, ASYNC_OPS, TRACE_ME, STEPS = "XLA Ops", "Async XLA Ops", "XLA TraceMe", "Steps"
+# The TraceMe names that are waiting; other names there are scopes (METRICS, Category of an op).
+WAITS = ["barrier-cores", "dependency-wait"]
+_FLOATS = ("flops", "model_flops", "bytes_accessed")
+
+
+@dataclass(frozen=True)
+class OpLines:
+    """Ops of a plane, the coverage of their lines, and what was found."""
+
+    op_events: OpEvents
+    coverage: pl.DataFrame
+    issues: list[Issue]
+
+
+def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:
+    """Ops of a plane.
+
+    Args:
+        plane: with the lines OPS, ASYNC_OPS, TRACE_ME and STEPS alone. Of TRACE_ME, only waits are ops.
+        source: its file.
+        device_id: its device.
+    """
+    core = decode_by_line(plane, _FLOATS)
+    kinds, kind = _kinds(plane, core)
+    is_op = ~((kinds["line"] == TRACE_ME) & ~kinds["name"].is_in(WAITS).fill_null(False)).to_numpy()
+    mine = is_op.take(kind)
+    good = mine & _in_time(core.start_ps) & _in_time(core.duration_ps)
+    start, duration = core.start_ps, core.duration_ps
+    if not good.all():
+        rows = np.flatnonzero(good)
+        kind, start, duration = (each.take(rows) for each in (kind, start, duration))
+    events = pl.DataFrame(
+        {"kind": kind.astype(np.uint32), "start_ps": start, "duration_ps": duration}
+    ).with_columns(device_id=pl.lit(device_id, pl.Int64))
+    ops = OpEvents(frames.conform(_facts(plane, kinds), KINDS), frames.conform(events, EVENTS))
+    ops = _with_own_estimates(core.stats, ops, np.flatnonzero(good))
+    refused = int(mine.sum() - good.sum())
+    return OpLines(
+        ops,
+        _coverage(plane, core, source, good, mine & ~good),
+        frames.bad_time_issues(refused, source),
+    )
+
+
+def _in_time(times: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return (times >= 0) & (times <= frames.LATEST_PS)
+
+
+def _kinds(plane: Plane, core: SlimEvents) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    """(line, and metadata_id, name and display_name, of each pair of line and event metadata that
+    occurs; of each event its row there)."""
+    metadata = plane.metadata.sort("metadata_id")
+    place = _places(metadata["metadata_id"].to_numpy(), core.metadata_id)
+    lines = plane.lines.sort("line")
+    first = starts_of_runs(core.line)
+    line = np.searchsorted(lines["line"].to_numpy(), core.line[first])
+    width = metadata.height + 1
+    place += np.repeat(line * width, np.diff(first, append=len(core.line)))
+    distinct, kind = number_keys(place, max(lines.height, 1) * width)
+    rows = pl.concat([metadata, frames.no_row(metadata)])[distinct % width]
+    of_line = distinct // width
+    lanes = frames.lanes(lines, ["name"])
+    return rows.with_columns(line=lines["name"].gather(of_line), lane=lanes.gather(of_line)), kind
+
+
+def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Place of each wanted id among ids, which ascend; their count where it is not among them."""
+    absent, least = len(ids), int(ids.min(initial=0))
+    bound = int(ids.max(initial=0)) + 1 - least
+    if bound <= 4 * len(ids) + (1 << 20):
+        table = np.full(bound + 1, absent)
+        table[ids - least] = np.arange(absent)
+        near = (wanted >= least) & (wanted < least + bound)
+        return table.take(wanted - least if near.all() else np.where(near, wanted - least, bound))
+    place = np.searchsorted(ids, wanted)
+    known = place < absent
+    known[known] = ids[place[known]] == wanted[known]
+    return np.where(known, place, absent)
+
+
+def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
+    """KINDS of each kind, from its metadata."""
+    facts = kinds
+    for stat in (
+        plane.metadata_stats.numbers("program_id", pl.UInt64),
+        plane.metadata_stats.texts("hlo_category"),
+        *(plane.metadata_stats.numbers(name, pl.Float64) for name in _FLOATS),
+        hbm_bytes(plane.metadata_stats.blobs("memory_access_breakdown")),
+    ):
+        facts = facts.join(
+            stat, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
+        )
+    on_async_line = pl.col("line") == ASYNC_OPS
+    # An async line's display_name is `async-copy`; its instruction text names the op.
+    stem = pl.col("name").str.extract(r"^%?([^\s=]+)")
+    shown = pl.when(pl.col("display_name").str.len_bytes() > 0).then("display_name")
+    return facts.with_columns(
+        op=pl.when(on_async_line).then(stem).otherwise(pl.coalesce(shown, stem)),
+        opcode_text=pl.col("name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\("),
+        operand_text=pl.col("name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)"),
+        on_async_line=on_async_line,
+        traced_category=pl.when(pl.col("line") == TRACE_ME)
+        .then(pl.lit("wait"))
+        .when(pl.col("line") == STEPS)
+        .then(pl.lit("control")),
+    )
+
+
+def _with_own_estimates(stats: Stats, ops: OpEvents, places: NDArray[np.int64]) -> OpEvents:
+    """Newer files put FLOPs and bytes on the event, which then wins: such events are kinds of their own.
+
+    Args:
+        stats: of the plane's events.
+        ops: the ops among them.
+        places: of each of the ops' events, its place in the plane.
+    """
+    if stats.rows.is_empty():
+        return ops
+    rows: Any = pl.DataFrame({"owner": places, "kind": ops.events["kind"]})
+    for name in _FLOATS:
+        own = stats.numbers(name, pl.Float64)
+        rows = rows.join(own, on="owner", how="left", maintain_order="left")
+    key = ["kind", *_FLOATS]
+    distinct = rows.select(key).unique(maintain_order=True).with_row_index("new")
+    new = rows.join(distinct, on=key, how="left", nulls_equal=True, maintain_order="left")["new"]
+    old = ops.kinds[distinct["kind"].cast(pl.Int64)]
+    kinds = old.with_columns(distinct[name].fill_null(old[name]) for name in _FLOATS)
+    return OpEvents(kinds, ops.events.with_columns(kind=new))
+
+
+def _coverage(
+    plane: Plane,
+    core: SlimEvents,
+    source: str,
+    written: NDArray[np.bool_],
+    refused: NDArray[np.bool_],
+) -> pl.DataFrame:
+    size = int(plane.lines["line"].max() or 0) + 1  # type: ignore[arg-type]
+    counts = [
+        np.bincount(core.line.take(np.flatnonzero(chosen)), minlength=size)
+        for chosen in (written, refused)
+    ]
+    rows = []
+    for line, name in plane.lines.select("line", "name").rows():
+        for table, count in zip(("ops", None), counts, strict=True):
+            if count[line]:
+                rows.append((name, table, int(count[line])))
+    return frames.counted_coverage(source, plane.name, rows)

@@ -1,0 +1,204 @@
+"""Decodes an XSpace into columns: a plane at a time, and of a plane the lines that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.xplane import wire
+from xlahouse.ingest.xplane.decode import decode
+from xlahouse.ingest.xplane.stats import Stats, as_text, stats_of, text
+from xlahouse.ingest.xplane.wire import ABSOLUTE_NS, SpaceBytes
+
+_EVENT_FIELDS = ("metadata_id", "offset_ps", "duration_ps", "num_occurrences")
+_TOGETHER = 1 << 20  # bytes of lines that are decoded at once
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A plane; its events are decoded when they are asked for. Times are ps since the profile's start.
+
+    lines: line (position), name, timestamp_ns. metadata: metadata_id, name, display_name. stat_names:
+    stat_id, name. payloads: the serialized lines, in the order of `lines`. start_ns: the profile's start,
+    UNIX ns, from which lines whose times are UNIX time are counted.
+    """
+
+    name: str
+    lines: pl.DataFrame
+    metadata: pl.DataFrame
+    metadata_stats: Stats
+    plane_stats: Stats
+    stat_names: pl.DataFrame
+    payloads: list[memoryview]
+    start_ns: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line has an event; nothing is decoded to find out."""
+        return not any(wire.has_events(line) for line in self.payloads)
+
+    def only(self, names: Container[str], invert: bool = False) -> Plane:
+        """The plane with those lines alone whose names are (or, inverted, are not) among `names`."""
+        kept = [(name in names) is not invert for name in self.lines["name"].to_list()]
+        lines = self.lines[np.flatnonzero(kept)]
+        return replace(self, lines=lines, payloads=list(compress(self.payloads, kept)))
+
+    @cached_property
+    def _events(self) -> pa.ListArray:
+        """The XEvents of each line."""
+        return decode("XLine", self.payloads).column("events")
+
+    @cached_property
+    def events(self) -> pl.DataFrame:
+        """event (number in file order), line, metadata_id, start_ps, duration_ps.
+
+        start_ps is NULL where no number can hold it, and where the event stands for several of its kind.
+        """
+        counts = np.diff(self._events.offsets.to_numpy())
+        lines = self.lines.with_columns(since=_relative(pl.col("timestamp_ns"), self.start_ns))
+        rows = lines.select("line", "since")[np.repeat(np.arange(len(counts)), counts)]
+        fields = self._events.values
+        columns = {name: pl.from_arrow(fields.field(name)) for name in _EVENT_FIELDS}
+        return rows.hstack(
+            [pl.Series(values).alias(name) for name, values in columns.items()]
+        ).select(
+            pl.int_range(pl.len()).alias("event"),
+            "line",
+            "metadata_id",
+            start_ps=pl.when((pl.col("offset_ps") != 0) | (pl.col("num_occurrences") <= 0)).then(
+                pl.col("since") * 1000 + pl.col("offset_ps")
+            ),
+            duration_ps="duration_ps",
+        )
+
+    @cached_property
+    def event_stats(self) -> Stats:
+        """Stats of the events, by event."""
+        stats = self._events.values.field("stats")
+        return stats_of(np.arange(len(stats)), stats, self.stat_names)
+
+    @cached_property
+    def named_events(self) -> pl.DataFrame:
+        """Events with their line's name as `thread`, and their own `name` and `display_name`."""
+        return self.events.join(
+            self.lines.select("line", thread="name"), on="line", how="left", maintain_order="left"
+        ).join(self.metadata, on="metadata_id", how="left", maintain_order="left")
+
+    def stat(self, name: str) -> Any:
+        """A stat of the plane itself, as Python value; None where it is absent."""
+        return self.plane_stats.value(name)
+
+
+def decode_planes(
+    space: SpaceBytes, path: str, start_ns: int = 0
+) -> Iterator[Plane | TraceFormatError]:
+    """Decode planes one by one; a damaged plane comes as the error that says so.
+
+    Args:
+        space: the file.
+        path: its name, for errors.
+        start_ns: the profile's start, UNIX ns; lines whose times are UNIX time are counted from it.
+    """
+    return (decode_plane_or_error(payload, path, start_ns) for payload in space.planes)
+
+
+def decode_plane_or_error(
+    payload: memoryview, path: str, start_ns: int = 0
+) -> Plane | TraceFormatError:
+    """Decode a serialized plane, but for its events; or the error that says that it is damaged."""
+    try:
+        return decode_plane(payload, start_ns)
+    except Exception as error:  # damage can have any shape
+        return TraceFormatError(path, f"a plane is damaged and left out: {error}")
+
+
+def decode_plane(
+    payload: memoryview, start_ns: int = 0, known_lines: pl.DataFrame | None = None
+) -> Plane:
+    """Decode a serialized plane, but for its events.
+
+    Args:
+        payload: the plane.
+        start_ns: the profile's start, UNIX ns.
+        known_lines: its `lines`, where it was decoded before: to find them takes going through its events.
+
+    Raises:
+        Exception: it is damaged, in whichever way.
+    """
+    lines, rest = wire.split_plane(payload)
+    row = decode("XPlane", [rest])
+    stat_ids, of_stats = _entries(row.column("stat_metadata"))
+    names = pl.DataFrame({"stat_id": stat_ids, "name": _texts(of_stats["name"])})
+    ids, of_events = _entries(row.column("event_metadata"))
+    return Plane(
+        name=row.column("name")[0].as_py().decode("utf-8", "replace"),
+        lines=_lines(lines) if known_lines is None else known_lines,
+        metadata=pl.DataFrame(
+            {
+                "metadata_id": ids,
+                "name": _texts(of_events["name"]),
+                "display_name": _texts(of_events["display_name"]),
+            }
+        ),
+        metadata_stats=stats_of(ids, of_events["stats"], names),
+        plane_stats=stats_of(np.zeros(1, np.int64), row.column("stats"), names),
+        stat_names=names,
+        payloads=lines,
+        start_ns=start_ns,
+    )
+
+
+def _entries(column: pa.ListArray) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
+    """(keys; fields of their values) of a map; where a key repeats, its last value is meant."""
+    entries = column.values
+    keys = entries.field("key").to_numpy()
+    if (np.diff(keys) <= 0).any():
+        _, from_end = np.unique(keys[::-1], return_index=True)
+        entries = entries.take(pa.array(np.sort(len(keys) - 1 - from_end)))
+        keys = entries.field("key").to_numpy()
+    values = entries.field("value")
+    names = [field.name for field in values.type]
+    return keys, dict(zip(names, values.flatten(), strict=True))
+
+
+def _texts(raw: pa.Array) -> pl.Series:
+    return as_text(pl.Series(pl.from_arrow(raw)))
+
+
+def _lines(payloads: list[memoryview]) -> pl.DataFrame:
+    heads = pl.concat([_heads(some) for some in _small_together(payloads)])
+    shown = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
+    return heads.with_row_index("line").select("line", "timestamp_ns", name=text(shown))
+
+
+def _heads(payloads: list[memoryview]) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(decode("XLineHead", payloads)))
+
+
+def _small_together(payloads: list[memoryview]) -> Iterator[list[memoryview]]:
+    """Lines in order: small ones, which the decoder gets as a copy, together, large ones by themselves."""
+    some: list[memoryview] = []
+    held = 0
+    for line in payloads:
+        if some and held + len(line) > _TOGETHER:
+            yield some
+            some, held = [], 0
+        some.append(line)
+        held += len(line)
+    yield some
+
+
+def _relative(timestamp_ns: pl.Expr, start_ns: int) -> pl.Expr:
+    """A line's time since the profile's start; NULL where no number can hold it in ps."""
+    absolute = timestamp_ns >= ABSOLUTE_NS
+    since = pl.when(absolute).then(timestamp_ns - start_ns).otherwise(timestamp_ns)
+    return pl.when(since.is_between(-ABSOLUTE_NS, ABSOLUTE_NS)).then(since)

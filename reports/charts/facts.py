@@ -1,0 +1,127 @@
+"""What a page knows about a run before its charts: setup, coverage, and why numbers are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from xlahouse.reports.charts.units import plural
+
+VIRTUAL = "virtual devices: structure valid, times not"
+
+FACTS_SQL = """
+with device_facts as (
+    select
+        run_id,
+        count(*) as named_devices,
+        count(*) filter (where traced) as traced_devices,
+        coalesce(bool_or(inferred), false) as inferred
+    from devices
+    group by run_id
+), marker_facts as (
+    select
+        run_id,
+        count(*) filter (where source = 'marker' and request is not null) as markers
+    from phases
+    group by run_id
+), mesh_axes as (
+    select distinct run_id, axis_index, axis, size
+    from run_mesh_v1
+), mesh_facts as (
+    select run_id, string_agg(axis || ' ' || size, ' x ' order by axis_index) as mesh_text
+    from mesh_axes
+    group by run_id
+), issue_facts as (
+    select
+        run_id,
+        count(*) filter (where severity = 'error') as errors,
+        count(*) filter (where severity = 'warning') as warnings,
+        count(*) filter (where severity = 'info') as infos
+    from issues
+    group by run_id
+), event_facts as (
+    select
+        run_id,
+        cast(sum(events_read) as bigint) as events_read,
+        cast(sum(events_rejected) as bigint) as events_rejected
+    from coverage
+    group by run_id
+), collective_facts as (
+    select run_id, count(*) as collectives
+    from collectives
+    group by run_id
+)
+select
+    runs.* exclude (captured_at, ingested_at),
+    -- as text: a year may be beyond Python's
+    regexp_replace(cast(captured_at at time zone 'UTC' as varchar), '\\.[0-9]+$', '') || ' UTC'
+        as captured_text,
+    mesh_text,
+    coalesce(named_devices, 0) as named_devices,
+    coalesce(traced_devices, 0) as traced_devices,
+    coalesce(inferred, false) as inferred,
+    coalesce(markers, 0) as markers,
+    coalesce(errors, 0) as errors,
+    coalesce(warnings, 0) as warnings,
+    coalesce(infos, 0) as infos,
+    coalesce(events_read, 0) as events_read,
+    coalesce(events_rejected, 0) as events_rejected,
+    coalesce(collectives, 0) as collectives
+from runs
+left join device_facts using (run_id)
+left join marker_facts using (run_id)
+left join mesh_facts using (run_id)
+left join issue_facts using (run_id)
+left join event_facts using (run_id)
+left join collective_facts using (run_id)
+order by name, captured_at, run_id
+"""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run's row of `runs`, counts over its other tables, and its headline values."""
+
+    run_id: str
+    name: str
+    row: Mapping[str, Any]
+
+    @property
+    def inferred(self) -> bool:
+        """Whether any device's identity was deduced, as on CPU: then times are not an accelerator's."""
+        return bool(self.row["inferred"])
+
+    @property
+    def marked(self) -> bool:
+        """Whether the trace has markers of requests and steps."""
+        return bool(self.row["markers"])
+
+    @property
+    def mesh(self) -> str | None:
+        """The mesh that the views use, as `dp 2 x tp 2`, major to minor."""
+        text: str | None = self.row["mesh_text"]
+        return text
+
+    def covered(self) -> str:
+        """How much of the run is in the warehouse at all, for the end of a coverage sentence."""
+        row = self.row
+        devices = f"{row['traced_devices']:,} of {plural(row['named_devices'], 'device')} traced"
+        events = f"{row['events_rejected']:,} of {plural(row['events_read'], 'event')} rejected"
+        status = (
+            ""
+            if row["status"] == "complete"
+            else f"; the run is {row['status'] or 'of unknown status'}"
+        )
+        return f"{devices}; {events}{status}."
+
+
+def read_facts(rows: pl.DataFrame, summary: pl.DataFrame) -> list[RunFacts]:
+    """Rows of FACTS_SQL, each with its row of SUMMARY_SQL, -> facts, in the order of `rows`."""
+    headlines = {row["run_id"]: row for row in summary.to_dicts()}
+    return [
+        RunFacts(row["run_id"], row["name"] or row["run_id"], {**row, **headlines[row["run_id"]]})
+        for row in rows.to_dicts()
+    ]

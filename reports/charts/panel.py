@@ -1,0 +1,212 @@
+"""The parts of a page as data: a panel is one question, its SQL, charts, numbers and coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import altair as alt
+import polars as pl
+from altair.utils.schemapi import debug_mode
+
+from xlahouse.reports.charts.theme import MAX_MARKS
+from xlahouse.reports.charts.units import show_text
+
+# What a panel knows beside its rows: a run's facts, or those of all runs of a site.
+F = TypeVar("F")
+
+
+class Rows(Protocol):
+    """What a query returns, as far as pages need it."""
+
+    def pl(self) -> pl.DataFrame:
+        """The rows as a Polars frame."""
+        ...
+
+
+class Source(Protocol):
+    """A warehouse, as far as pages need it: something that answers SQL."""
+
+    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> Rows:
+        """Run one SELECT with `$name` parameters."""
+        ...
+
+    def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Source]:
+        """The same for queries about one run, where views in `kept` are computed once."""
+        ...
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a page's table: where its value is, its heading, and how it reads."""
+
+    name: str
+    heading: str
+    show: Callable[[Any], str] = show_text
+    exact: Callable[[Any], str] | None = None  # what hovering over the cell tells
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its title; `note` says how to read it."""
+
+    title: str
+    chart: alt.Chart
+    note: str = ""
+    shape: str = "half"  # of the page: `half`, `wide` (the whole row) or `square`
+
+
+@dataclass(frozen=True)
+class Panel(Generic[F]):
+    """One question about a run, or about several.
+
+    Attributes:
+        key: anchor on the page.
+        title: the subject.
+        lede: one sentence on what is shown and how it is defined.
+        sql: the query, with `$run` or `$runs`; it pins versions of views.
+        columns: the table beside the charts.
+        figures: rows -> charts.
+        coverage: rows and facts -> a sentence that says how much of the run the rows cover.
+        why_empty: facts -> the sentence that stands in place of the charts where there are no rows.
+        notes: rows and facts -> sentences on what is NULL and why.
+        columns_of: rows -> the table's columns, where they are known only then.
+    """
+
+    key: str
+    title: str
+    lede: str
+    sql: str
+    columns: tuple[Column, ...]
+    figures: Callable[[pl.DataFrame, F], list[Figure]]
+    coverage: Callable[[pl.DataFrame, F], str]
+    why_empty: Callable[[F], str]
+    notes: Callable[[pl.DataFrame, F], list[str]] = field(default=lambda rows, facts: [])
+    columns_of: Callable[[pl.DataFrame], tuple[Column, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, what hovering tells, and whether it lines up to the right."""
+
+    text: str
+    hint: str = ""
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure ready for the page: its specification, or the reason why there is none."""
+
+    id: str
+    title: str
+    note: str
+    shape: str
+    spec: dict[str, Any] | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A panel with its rows filled in, ready for the template."""
+
+    key: str
+    title: str
+    lede: str
+    sql: str
+    figures: list[Drawn]
+    empty: str
+    coverage: str
+    notes: list[str]
+    headings: list[Cell]
+    cells: list[list[Cell]]
+    rows_left_out: int
+    rows: int  # of the query
+    csv: str = ""  # file with all of them, beside the page
+
+
+# A page is read by people; whoever wants every row has the SQL.
+MAX_TABLE_ROWS = 200
+
+
+def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Section:
+    """Draw a panel's charts and format its table; `csv` names the file that has all rows."""
+    rows = finite(rows)
+    columns = panel.columns_of(rows) if panel.columns_of else panel.columns
+    empty = panel.why_empty(facts) if rows.is_empty() else ""
+    with debug_mode(False):  # Altair checks each part and each row of data; tests check our charts
+        figures = [] if empty else panel.figures(rows, facts)
+    return Section(
+        key=panel.key,
+        title=panel.title,
+        lede=panel.lede,
+        sql=panel.sql.strip(),
+        figures=[draw(figure, f"{panel.key}-{k}") for k, figure in enumerate(figures)],
+        empty=empty,
+        coverage="" if empty else panel.coverage(rows, facts),
+        notes=[] if empty else panel.notes(rows, facts),
+        headings=[Cell(column.heading, numeric=column.numeric) for column in columns],
+        cells=format_rows(columns, rows.head(MAX_TABLE_ROWS)),
+        rows_left_out=max(0, len(rows) - MAX_TABLE_ROWS),
+        rows=len(rows),
+        csv="" if rows.is_empty() else csv,
+    )
+
+
+def draw(figure: Figure, id: str) -> Drawn:
+    """Turn a figure into Vega-Lite, unless it holds more marks than a page can bear."""
+    with alt.data_transformers.enable("default", max_rows=MAX_MARKS):
+        # Validation is three quarters of the time, and tests validate what panels make.
+        spec = figure.chart.to_dict(validate=False)
+    marks = count_marks(spec)
+    if marks > MAX_MARKS:
+        problem = f"Not drawn: {marks:,} marks, and a page holds at most {MAX_MARKS:,}."
+        return Drawn(id, figure.title, figure.note, figure.shape, None, problem)
+    return Drawn(id, figure.title, figure.note, figure.shape, spec)
+
+
+def count_marks(spec: dict[str, Any]) -> int:
+    """Rows that each layer and view draws, added up."""
+    return _marks(spec, spec.get("datasets", {}), {})
+
+
+def _marks(part: dict[str, Any], datasets: dict[str, list[Any]], above: dict[str, Any]) -> int:
+    data = part.get("data", above)
+    inner = [each for name in _COMPOSED for each in part.get(name, ())]
+    if isinstance(part.get("spec"), dict):  # of facets and repetitions
+        inner.append(part["spec"])
+    if inner:
+        return sum(_marks(each, datasets, data) for each in inner)
+    return len(data["values"] if "values" in data else datasets.get(data.get("name", ""), ()))
+
+
+_COMPOSED = ("layer", "hconcat", "vconcat", "concat")
+
+
+def format_rows(columns: Sequence[Column], rows: pl.DataFrame) -> list[list[Cell]]:
+    """Rows -> cells, one list a row."""
+    return [[_cell(column, row[column.name]) for column in columns] for row in rows.to_dicts()]
+
+
+def finite(rows: pl.DataFrame) -> pl.DataFrame:
+    """Infinite and NaN values as NULL: neither is a number that a page could show, nor is it JSON."""
+    known = [
+        pl.when(pl.col(name).is_finite()).then(pl.col(name))
+        for name, kind in rows.schema.items()
+        if kind.is_float()
+    ]
+    return rows.with_columns(known)
+
+
+def inline(rows: pl.DataFrame) -> alt.InlineData:
+    """Rows as data inside the specification; column order and row order are kept."""
+    return alt.InlineData(values=rows.to_dicts())
+
+
+def _cell(column: Column, value: Any) -> Cell:
+    text = column.show(value)
+    hint = column.exact(value) if column.exact is not None and value is not None else ""
+    return Cell(text, "" if hint == text else hint, column.numeric)

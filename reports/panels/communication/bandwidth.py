@@ -1,0 +1,196 @@
+"""How fast collectives of each size run on each axis."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.log_axes import size_log
+from xlahouse.reports.charts.palette import axis_colours, kind_shapes
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import INK, colour, finish, shape
+from xlahouse.reports.charts.units import (
+    BANDWIDTH,
+    plural,
+    show_bandwidth,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_ps,
+    show_ratio,
+    suit,
+)
+
+# quantile_disc(x, p) is the value of row ceil(p n): the percentile of every view. An instance whose
+# transfer may have ended earlier than its done op saw bounds a bandwidth and does not measure it.
+SQL = """
+with instances as (
+    select
+        *,
+        case when not is_bound then transfer_ps end as time_ps,
+        case when not is_bound then busbw_bytes_per_s end as busbw,
+        case when not is_bound then algbw_bytes_per_s end as algbw,
+        case when not is_bound then utilization_ratio end as utilization
+    from collective_bandwidth_v1
+    where run_id = $run
+)
+select
+    axis,
+    kind,
+    payload_bytes,
+    group_size,
+    count(*) as instances,
+    count(busbw) as measured,
+    count(*) filter (where is_bound is distinct from false) as bounded,
+    quantile_disc(time_ps, 0.5) as p50_transfer_ps,
+    quantile_disc(busbw, 0.05) as p05_busbw_bytes_per_s,
+    quantile_disc(busbw, 0.5) as p50_busbw_bytes_per_s,
+    quantile_disc(busbw, 0.95) as p95_busbw_bytes_per_s,
+    quantile_disc(algbw, 0.05) as p05_algbw_bytes_per_s,
+    quantile_disc(algbw, 0.5) as p50_algbw_bytes_per_s,
+    quantile_disc(algbw, 0.95) as p95_algbw_bytes_per_s,
+    quantile_disc(utilization, 0.5) as p50_utilization_ratio,
+    max(busbw / nullif(utilization, 0)) as peak_bytes_per_s
+from instances
+group by axis, kind, payload_bytes, group_size
+order by axis, kind, payload_bytes, group_size
+"""
+
+COLUMNS = (
+    Column("axis", "Axis", numeric=False),
+    Column("kind", "Kind", numeric=False),
+    Column("payload_bytes", "Payload", show_bytes, show_exact),
+    Column("group_size", "Group of", show_count),
+    Column("instances", "Instances", show_count),
+    Column("measured", "Measured", show_count),
+    Column("p50_transfer_ps", "Transfer p50", show_ps, show_exact),
+    Column("p05_busbw_bytes_per_s", "Bus bandwidth p5", show_bandwidth, show_exact),
+    Column("p50_busbw_bytes_per_s", "p50", show_bandwidth, show_exact),
+    Column("p95_busbw_bytes_per_s", "p95", show_bandwidth, show_exact),
+    Column("p50_algbw_bytes_per_s", "Algorithm bandwidth p50", show_bandwidth, show_exact),
+    Column("p50_utilization_ratio", "Of peak p50", show_ratio, show_exact),
+)
+# What is drawn: the column's stem, and what it is called.
+MEASURES = {"busbw": "Bus bandwidth", "algbw": "Algorithm bandwidth"}
+
+
+def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
+    """Median bandwidth against payload, with a bar from the 5th to the 95th percentile.
+
+    Args:
+        rows: rows of SQL with a median and a payload above 0.
+        measure: one of MEASURES. Only bus bandwidth stands against the links' peak.
+    """
+    name = MEASURES[measure]
+    peak = rows["peak_bytes_per_s"].drop_nulls().head(1).to_list() if measure == "busbw" else []
+    speed = suit([*rows[f"p50_{measure}_bytes_per_s"], *peak], BANDWIDTH)
+    data = rows.with_columns(
+        (pl.col(f"{p}_{measure}_bytes_per_s") / speed.factor).alias(p)
+        for p in ("p05", "p50", "p95")
+    )
+    x = alt.X("payload_bytes:Q", **size_log(data["payload_bytes"], "Payload"))
+    y = alt.Y("p50:Q", title=f"{name} ({speed.symbol})", scale=alt.Scale(zero=True))
+    color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
+    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160)
+    base = alt.Chart(inline(data))
+    spread = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
+        x=x, y=alt.Y("p05:Q"), y2="p95", color=color
+    )
+    points = base.mark_point(filled=True, size=90, opacity=0.9).encode(
+        x=x, y=y, color=color, shape=shapes, tooltip=_tooltip(measure)
+    )
+    layers = [spread, points]
+    if peak:
+        line = alt.Chart(inline(pl.DataFrame({"peak": [peak[0] / speed.factor]})))
+        layers.append(line.mark_rule(color=INK, strokeDash=[4, 3]).encode(y="peak:Q"))
+    return finish(alt.layer(*layers), f"{name} against payload", 260)
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """Bus and algorithm bandwidth, of the sizes whose bandwidth is known."""
+    known = rows.drop_nulls("p50_busbw_bytes_per_s").filter(pl.col("payload_bytes") > 0)
+    if known.is_empty():
+        return []
+    note = "Point: median over instances of one size; line through it: 5th to 95th percentile."
+    peak = known["peak_bytes_per_s"].drop_nulls().to_list()
+    drawn = dict.fromkeys(MEASURES, note)
+    if peak:
+        drawn["busbw"] += f" Dashed: one link's peak, one way, {show_bandwidth(peak[0])}."
+    return [
+        Figure(f"{MEASURES[measure]} against payload", bandwidth_chart(known, measure), text)
+        for measure, text in drawn.items()
+    ]
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many instances have a bandwidth."""
+    measured, instances = total(rows, "measured"), total(rows, "instances")
+    return (
+        f"Bandwidth is known for {measured:,} of {plural(instances, 'instance')}; {facts.covered()}"
+    )
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Why bandwidth or its share of the peak is missing."""
+    found = []
+    bounded = total(rows, "bounded")
+    if bounded:
+        count = plural(bounded, "instance")
+        found.append(
+            f"{count} left out: no done op waited, so the transfer ended earlier than the trace shows."
+        )
+    if total(rows, "measured") == 0:
+        found.append(
+            "No bandwidth is known: no instance has both its bytes and the time of its transfer."
+        )
+    if facts.inferred:
+        found.append(
+            "On virtual devices a transfer is a copy in memory: its speed says nothing of links."
+        )
+    if rows["p50_utilization_ratio"].null_count() == len(rows):
+        found.append(f"The share of the links' peak is not known: {_no_peak(facts)}.")
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why there is nothing to measure."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so there is no transfer to time."
+    return "The trace holds no collectives, so there is no bandwidth to measure."
+
+
+def _no_peak(facts: RunFacts) -> str:
+    if facts.inferred:
+        return "these devices are virtual and have no links"
+    return "no peak is known for the links between these devices"
+
+
+def _tooltip(measure: str) -> list[alt.Tooltip]:
+    exact, name = ",.9~g", MEASURES[measure].lower()
+    return [
+        alt.Tooltip("axis:N", title="axis"),
+        alt.Tooltip("kind:N", title="kind"),
+        alt.Tooltip("group_size:Q", title="group of"),
+        alt.Tooltip("payload_bytes:Q", title="payload, bytes", format=","),
+        alt.Tooltip("instances:Q", title="instances", format=","),
+        alt.Tooltip(f"p50_{measure}_bytes_per_s:Q", title=f"{name} p50, B/s", format=exact),
+        alt.Tooltip(f"p05_{measure}_bytes_per_s:Q", title="p5, B/s", format=exact),
+        alt.Tooltip(f"p95_{measure}_bytes_per_s:Q", title="p95, B/s", format=exact),
+        alt.Tooltip("p50_utilization_ratio:Q", title="of a link's peak p50", format=".4~%"),
+    ]
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="bandwidth",
+    title="Bandwidth of collectives",
+    lede="Bus bandwidth is what the busiest participant sends, algorithm bandwidth the payload, each divided "
+    "by the time of the transfer itself: waiting for late devices is taken out.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

@@ -1,0 +1,164 @@
+"""How long collectives of each size take, from start to done, and how often they run."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.log_axes import size_log, time_log
+from xlahouse.reports.charts.palette import axis_colours, kind_shapes
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import colour, finish, shape
+from xlahouse.reports.charts.units import (
+    plural,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_factor,
+    show_ps,
+)
+
+# The view has percentiles of each device, which do not add up: the median device's p50 and the slowest
+# one's p99 do not depend on how many devices were traced.
+SQL = """
+with sizes as (
+    select * replace (coalesce(phase, 'outside markers') as phase)
+    from collective_latency_summary_v1
+    where run_id = $run
+)
+select
+    phase,
+    axis,
+    kind,
+    size_bucket_bytes as size_bytes,
+    count(*) as devices,
+    cast(sum(count) as bigint) as count,
+    avg(collectives_per_step) as collectives_per_step,
+    avg(collectives_per_s) as collectives_per_s,
+    min(p50_ps) as fastest_p50_ps,
+    quantile_disc(p50_ps, 0.5) as p50_ps,
+    max(p50_ps) as slowest_p50_ps,
+    max(p95_ps) as p95_ps,
+    max(p99_ps) as p99_ps
+from sizes
+group by phase, axis, kind, size_bucket_bytes
+order by
+    case phase when 'prefill' then 0 when 'decode' then 1 else 2 end,
+    phase,
+    axis,
+    kind,
+    size_bucket_bytes
+"""
+
+COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("axis", "Axis", numeric=False),
+    Column("kind", "Kind", numeric=False),
+    Column("size_bytes", "Payload from", show_bytes, show_exact),
+    Column("devices", "Devices", show_count),
+    Column("count", "Collectives", show_count),
+    Column("collectives_per_step", "A step", show_factor, show_exact),
+    Column("collectives_per_s", "A second", show_factor, show_exact),
+    Column("fastest_p50_ps", "p50, fastest device", show_ps, show_exact),
+    Column("p50_ps", "p50, median device", show_ps, show_exact),
+    Column("slowest_p50_ps", "p50, slowest device", show_ps, show_exact),
+    Column("p95_ps", "p95, slowest device", show_ps, show_exact),
+    Column("p99_ps", "p99, slowest device", show_ps, show_exact),
+)
+
+
+def duration_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Time in flight against payload, log-log.
+
+    Args:
+        rows: rows of SQL of one phase, sizes and times above 0.
+    """
+    data = rows.with_columns((pl.col(f"{p}_ps") / 1e12).alias(f"{p}_s") for p in ("p50", "p99"))
+    x = alt.X("size_bytes:Q", **size_log(data["size_bytes"], "Payload"))
+    times = time_log([*data["p50_s"], *data["p99_s"]], "Time in flight")
+    y = alt.Y("p50_s:Q", **times)
+    color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
+    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160)
+    base = alt.Chart(inline(data))
+    tail = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
+        x=x, y=alt.Y("p50_s:Q", **times), y2="p99_s", color=color
+    )
+    points = base.mark_point(filled=True, size=90, opacity=0.9).encode(
+        x=x, y=y, color=color, shape=shapes, tooltip=_tooltip()
+    )
+    return finish(alt.layer(tail, points), "Time in flight against payload", 260)
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """A chart of each phase."""
+    known = rows.filter((pl.col("size_bytes") > 0) & (pl.col("p50_ps") > 0))
+    note = "Point: p50 of the median device; line up from it: to p99 of the slowest device."
+    drawn = []
+    for phase in known["phase"].unique(maintain_order=True):
+        title = f"{phase.capitalize()}: time in flight against payload"
+        drawn.append(Figure(title, duration_chart(known.filter(pl.col("phase") == phase)), note))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many collectives are timed."""
+    traced = plural(facts.row["collectives"], "collective")
+    return f"{total(rows, 'count'):,} of {traced} in the trace; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """What these times hold, and what is not drawn."""
+    found = [
+        "Time in flight holds the wait for devices that arrive late: bandwidth, below, does not."
+    ]
+    unknown = total(rows.filter(pl.col("size_bytes").is_null()), "count")
+    if unknown:
+        found.append(f"{plural(unknown, 'collective')} of unknown size: in the table only.")
+    off = rows.filter((pl.col("size_bytes") == 0) | (pl.col("p50_ps") <= 0))
+    if not off.is_empty():
+        found.append(
+            f"{plural(total(off, 'count'), 'collective')} without bytes or time: in the table only."
+        )
+    if facts.inferred:
+        found.append(
+            "On virtual devices a transfer is a copy in memory: its time says nothing of links."
+        )
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why nothing is timed."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so there is no transfer to time."
+    return "The trace holds no collectives, so there is no transfer to time."
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    exact = ",.9~g"
+    return [
+        alt.Tooltip("axis:N", title="axis"),
+        alt.Tooltip("kind:N", title="kind"),
+        alt.Tooltip("size_bytes:Q", title="payload, bytes, from (to twice that)", format=","),
+        alt.Tooltip("count:Q", title="collectives", format=","),
+        alt.Tooltip("devices:Q", title="devices", format=","),
+        alt.Tooltip("collectives_per_step:Q", title="a step", format=exact),
+        alt.Tooltip("p50_ps:Q", title="p50 of the median device, ps", format=","),
+        alt.Tooltip("p95_ps:Q", title="p95 of the slowest, ps", format=","),
+        alt.Tooltip("p99_ps:Q", title="p99 of the slowest, ps", format=","),
+    ]
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="durations",
+    title="Duration of collectives",
+    lede="From the start of a collective (of its start op, where it is asynchronous) to its end, by payload: "
+    "a size holds the payloads from a power of two up to the next.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

@@ -1,0 +1,215 @@
+"""What the model's layout lets a run send, against what it sent: a compiler that differs is a finding."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import axis_colours
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import INK, colour, finish, rows_height
+from xlahouse.reports.charts.units import (
+    BYTES,
+    plural,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_factor,
+    suit,
+)
+
+SQL = """
+select
+    coalesce(phase, 'outside markers') as phase,
+    axis,
+    kind,
+    expected_count,
+    measured_count,
+    expected_payload_bytes,
+    measured_payload_bytes,
+    ratio,
+    measured_dtype,
+    expected_problem
+from expected_traffic_v1
+where run_id = $run
+order by case phase when 'prefill' then 0 when 'decode' then 1 else 2 end, phase, axis, kind
+"""
+
+COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("axis", "Axis", numeric=False),
+    Column("kind", "Kind", numeric=False),
+    Column("expected_payload_bytes", "Expected", show_bytes, show_exact),
+    Column("measured_payload_bytes", "Measured", show_bytes, show_exact),
+    Column(
+        "ratio", "Measured / expected", lambda r: "-" if r is None else show_factor(r), show_exact
+    ),
+    Column("expected_count", "Collectives expected", show_count),
+    Column("measured_count", "Measured", show_count),
+    Column("measured_dtype", "Type", lambda name: name or "-", numeric=False),
+    Column("expected_problem", "Why not expected", lambda reason: reason or "-", numeric=False),
+)
+# A ratio this near to 1 is 1: counts of bytes differ by whole elements or not at all.
+TOLERANCE = 1e-6
+# A label in two lines leaves room for the bar on a phone.
+_LINES = alt.Axis(labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
+_ROW = 42
+
+
+def ratio_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Measured over expected payload by phase, axis and kind, and a rule where both are equal."""
+    data = _labelled(rows).with_columns(
+        pl.col("ratio").map_elements(show_factor, return_dtype=pl.String).alias("text")
+    )
+    top = max(1.0, *rows["ratio"].to_list())
+    y = alt.Y("label:N", title=None, sort=None, axis=_LINES)
+    x = alt.X(
+        "ratio:Q",
+        title="Measured / expected payload (ratio)",
+        scale=alt.Scale(domain=[0, top * 1.3], nice=False),
+        axis=alt.Axis(tickCount=5),
+    )
+    base = alt.Chart(inline(data))
+    bars = base.mark_bar(cornerRadius=1).encode(
+        x=x,
+        y=y,
+        color=colour("axis", axis_colours(data["axis"]), "Axis", 110),
+        tooltip=_tooltip(),
+    )
+    texts = base.mark_text(align="left", dx=5).encode(x=x, y=y, text="text:N")
+    rule = alt.Chart(inline(pl.DataFrame({"ratio": [1.0]})))
+    same = rule.mark_rule(color=INK, strokeWidth=1.5, strokeDash=[4, 3]).encode(x=x)
+    return finish(
+        alt.layer(bars, same, texts), "Measured over expected payload", rows_height(len(data), _ROW)
+    )
+
+
+def surplus_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Payload that was measured and that nothing in the layout asks for."""
+    unit = suit(rows["measured_payload_bytes"], BYTES)
+    data = _labelled(rows).with_columns(
+        (pl.col("measured_payload_bytes") / unit.factor).alias("amount")
+    )
+    chart = (
+        alt.Chart(inline(data))
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("amount:Q", title=f"Payload ({unit.symbol})", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("label:N", title=None, sort=None, axis=_LINES),
+            color=colour("axis", axis_colours(data["axis"]), "Axis", 110),
+            tooltip=_tooltip(),
+        )
+    )
+    return finish(chart, "Payload that was not expected", rows_height(len(data), _ROW))
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """Ratios where something is expected, and what is measured where nothing is."""
+    drawn = []
+    known = rows.drop_nulls("ratio")
+    if not known.is_empty():
+        note = "Dashed: as much as expected."
+        drawn.append(Figure("Measured against expected payload", ratio_chart(known), note))
+    surplus = _surplus(rows).drop_nulls("measured_payload_bytes")
+    if not surplus.is_empty():
+        note = "This model on this mesh needs none of these."
+        drawn.append(Figure("Not expected, yet measured", surplus_chart(surplus), note))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """For how many of the collectives there is something to expect."""
+    judged = rows.filter(pl.col("expected_problem").is_null())
+    return (
+        f"{total(judged, 'measured_count'):,} of "
+        f"{plural(total(rows, 'measured_count'), 'measured collective')} compared; {facts.covered()}"
+    )
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """The finding in words: as expected, or what differs and by how much; and why rows are not judged."""
+    found = []
+    judged = rows.drop_nulls("ratio")
+    differing = judged.filter((pl.col("ratio") - 1).abs() > TOLERANCE)
+    if not judged.is_empty() and differing.is_empty():
+        found.append("Everything that is expected was sent, to the byte.")
+    for row in differing.to_dicts():
+        expected, sent = row["expected_payload_bytes"], row["measured_payload_bytes"]
+        found.append(
+            f"{_label(row)}: {show_bytes(sent)} measured for {show_bytes(expected)} expected, "
+            f"{show_factor(row['ratio'])} times as much."
+        )
+    surplus = _surplus(rows)
+    if not judged.is_empty() and surplus.is_empty():
+        found.append("Nothing was sent that is not expected.")
+    for row in surplus.to_dicts():
+        what = plural(row["measured_count"], "collective")
+        found.append(f"{_label(row)}: {what}, none expected.")
+    for reason in rows["expected_problem"].drop_nulls().unique(maintain_order=True):
+        part = rows.filter(pl.col("expected_problem") == reason)
+        which = "any collective" if len(part) == len(rows) else _listed(part)
+        found.append(f"Nothing to compare with for {which}: {reason}.")
+    unknown = rows.filter(pl.col("measured_payload_bytes").is_null())
+    if not unknown.is_empty():
+        found.append(f"Measured bytes are not known for {_listed(unknown)}.")
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why there is neither."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so nothing was measured."
+    return "Nothing was sent, and this model on this mesh needs to send nothing."
+
+
+def _surplus(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of which nothing is expected, though what to expect is known, and something was measured."""
+    return rows.filter(
+        pl.col("expected_problem").is_null()
+        & (pl.col("expected_payload_bytes") == 0)
+        & (pl.col("measured_count") > 0)
+    )
+
+
+def _listed(rows: pl.DataFrame) -> str:
+    """The first of the rows in words, and how many more there are."""
+    more = f"; and {len(rows) - 6:,} more" if len(rows) > 6 else ""
+    return "; ".join(_label(row) for row in rows.head(6).to_dicts()) + more
+
+
+def _label(row: dict[str, object]) -> str:
+    return f"{row['phase']}, {row['axis']}, {row['kind']}"
+
+
+def _labelled(rows: pl.DataFrame) -> pl.DataFrame:
+    label = pl.concat_str("phase", pl.lit(", "), "axis", pl.lit("\n"), "kind").alias("label")
+    return rows.with_columns(label)
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("phase:N", title="phase"),
+        alt.Tooltip("axis:N", title="axis"),
+        alt.Tooltip("kind:N", title="kind"),
+        alt.Tooltip("measured_payload_bytes:Q", title="measured payload, bytes", format=","),
+        alt.Tooltip("expected_payload_bytes:Q", title="expected payload, bytes", format=","),
+        alt.Tooltip("ratio:Q", title="measured / expected", format=".9~g"),
+        alt.Tooltip("measured_count:Q", title="collectives measured", format=","),
+        alt.Tooltip("expected_count:Q", title="collectives expected", format=","),
+    ]
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="expected",
+    title="Expected against measured traffic",
+    lede="What the model, the mesh, the batch and the lengths alone let a run send, beside what was "
+    "measured. A ratio other than 1 is a compiler or a program that moves something else.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

@@ -1,0 +1,248 @@
+"""Which links of the torus carry how much, dimension by dimension, as heat maps."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import HEAT_INK, HEAT_RANGE, UNKNOWN_COLOUR
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import greatest, known_total
+from xlahouse.reports.charts.theme import INK, finish, rows_height
+from xlahouse.reports.charts.torus import across, line_count, line_name, shape_name, sizes_of
+from xlahouse.reports.charts.units import (
+    BYTES,
+    Unit,
+    plural,
+    show_bandwidth,
+    show_bytes,
+    show_exact,
+    show_ratio,
+    suit,
+)
+
+# Phases are added up; a link's bandwidth and share of its peak are those of its busiest phase. A link leads
+# forward where it raises the coordinate, or leads around from the last chip to the first.
+SQL = """
+with found as (
+    select
+        *,
+        coalesce(phase, 'outside markers') as phase_name,
+        cast(string_split(topology, 'x') as bigint[]) as sizes,
+        cast(string_split(trim(source_place, '()'), ',') as bigint[]) as here,
+        cast(string_split(trim(target_place, '()'), ',') as bigint[]) as there
+    from link_traffic_v1
+    where run_id = $run and algorithm = 'ring'
+), turned as (
+    select
+        *,
+        case
+            when here[1] <> there[1] then 1
+            when here[2] <> there[2] then 2
+            when here[3] <> there[3] then 3
+        end as d
+    from found
+), directed as (
+    select
+        *,
+        case d when 1 then 'x' when 2 then 'y' when 3 then 'z' end as dimension,
+        there[d] = here[d] + 1 or there[d] = 0 and here[d] = sizes[d] - 1 and sizes[d] > 2 as is_forward,
+        case d
+            when 1 then coalesce(here[3], 0) * sizes[2] + here[2]
+            when 2 then coalesce(here[3], 0) * sizes[1] + here[1]
+            when 3 then here[2] * sizes[1] + here[1]
+        end as line
+    from turned
+)
+select
+    topology,
+    dimension,
+    is_forward,
+    here[d] as source,
+    there[d] as target,
+    line,
+    source_place,
+    target_place,
+    case when count(bytes) = count(*) then sum(bytes) end as bytes,
+    max(sources_seen) as sources_seen,
+    max(link_bytes_per_s) as link_bytes_per_s,
+    max(utilization_ratio) as utilization_ratio,
+    arg_max(phase_name, utilization_ratio) as busiest_phase,
+    topology_problem
+from directed
+group by all
+order by dimension, line, is_forward desc, source, topology_problem
+"""
+
+COLUMNS = (
+    Column("dimension", "Along", numeric=False),
+    Column("source_place", "From chip", lambda place: place or "-", numeric=False),
+    Column("target_place", "To chip", lambda place: place or "-", numeric=False),
+    Column("bytes", "Bytes, all phases", show_bytes, show_exact),
+    Column("link_bytes_per_s", "Bandwidth, busiest phase", show_bandwidth, show_exact),
+    Column("utilization_ratio", "Of peak, busiest phase", show_ratio, show_exact),
+    Column("busiest_phase", "Busiest phase", lambda phase: phase or "-", numeric=False),
+    Column("sources_seen", "Devices that send over it", numeric=True),
+)
+# Wider maps on a phone have cells narrower than their number.
+MAX_LABELLED = 8
+
+
+def link_chart(rows: pl.DataFrame, dimension: str, unit: Unit, top: float) -> alt.Chart:
+    """Bytes of each link along a dimension: a column a step along it, a row a line of chips.
+
+    Args:
+        rows: rows of SQL of the dimension.
+        dimension: x, y or z.
+        unit: of the bytes; the same for all dimensions, as is `top`, so that colours compare.
+        top: the greatest number of bytes.
+    """
+    sizes = sizes_of(_topology(rows))
+    data = rows.with_columns(
+        (pl.col("bytes") / unit.factor).alias("amount"),
+        pl.concat_str("source", pl.lit("→"), "target").alias("step"),
+        pl.Series("place", [line_name(line, dimension, sizes) for line in rows["line"]]),
+    )
+    ways = data.sort("is_forward", "source", descending=[True, False], maintain_order=True)
+    steps = ways["step"].unique(maintain_order=True).to_list()
+    places = [line_name(line, dimension, sizes) for line in range(line_count(dimension, sizes))]
+    crowded = len(steps) > MAX_LABELLED
+    x = alt.X(
+        "step:N",
+        title=f"Link along {dimension} (coordinate of source → target)",
+        scale=alt.Scale(domain=steps, padding=0.04),
+        axis=alt.Axis(orient="top", labelAngle=-90 if crowded else 0, labelOverlap=True),
+    )
+    y = alt.Y(
+        "place:N",
+        title=f"Line of chips ({across(dimension, sizes)})",
+        scale=alt.Scale(domain=places, padding=0.04),
+        axis=alt.Axis(labelOverlap=True),
+    )
+    layers = [_cells(data, unit, top / unit.factor, crowded).encode(x=x, y=y)]
+    if not crowded:
+        ink = alt.condition(
+            f"datum.amount > {top / unit.factor / 2!r}",
+            alt.value(HEAT_INK[1]),
+            alt.value(HEAT_INK[0]),
+        )
+        text = alt.Chart(inline(data.drop_nulls("amount"))).mark_text(fontSize=11)
+        number = alt.Text("amount:Q", format=".3~g")
+        layers.append(text.encode(x=x, y=y, text=number, color=ink))
+    step = min(40, max(9, 320 // len(places)))
+    title = f"Bytes on the links along {dimension}"
+    return finish(alt.layer(*layers), title, rows_height(len(places), step))
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """A heat map of each dimension along which there are links with traffic."""
+    linked = rows.drop_nulls("topology")
+    if linked["bytes"].null_count() == len(linked):
+        return []
+    top = greatest(linked, "bytes")
+    unit = suit([top], BYTES)
+    return [
+        Figure(
+            f"Links along {dimension} of the {shape_name(_topology(linked))} torus",
+            link_chart(linked.filter(pl.col("dimension") == dimension), dimension, unit, top),
+        )
+        for dimension in linked["dimension"].unique(maintain_order=True)
+    ]
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many links carry how much."""
+    linked = rows.drop_nulls("topology")
+    if linked.is_empty():
+        return f"No link is known; {facts.covered()}"
+    sent = known_total(linked, "bytes")
+    carried = "an unknown number of bytes" if sent is None else show_bytes(sent)
+    return (
+        f"{plural(len(linked), 'link')} carry {carried}, a transfer counted on each link of its way; "
+        f"{facts.covered()}"
+    )
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """The busiest link, what empty cells mean, and why links are not known."""
+    found = []
+    linked = rows.drop_nulls("topology")
+    if not linked.is_empty():
+        found.append(_busiest(linked))
+        found.append(
+            "An empty cell: no traced device's bytes cross that link. Devices that were not traced may send "
+            "over any of them."
+        )
+    if linked["bytes"].has_nulls():
+        found.append("A grey cell: a collective of unknown size is among what crosses that link.")
+    known = linked.drop_nulls("utilization_ratio")
+    if not linked.is_empty() and known.is_empty():
+        found.append(
+            "The share of the links' peak is not known: the table of peaks lacks the chip."
+        )
+    reasons = rows["topology_problem"].drop_nulls().unique(maintain_order=True)
+    return found + [f"Links are not known: {reason}." for reason in reasons]
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why there is no link with traffic."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so what its links carried is not known."
+    return "No collective sends anything to another device, so no link carries anything."
+
+
+def _busiest(linked: pl.DataFrame) -> str:
+    row = linked.sort("bytes", descending=True, nulls_last=True, maintain_order=True).to_dicts()[0]
+    text = f"Most bytes: {show_bytes(row['bytes'])} from chip {row['source_place']} to {row['target_place']}"
+    if row["utilization_ratio"] is None:
+        return f"{text}."
+    share = show_ratio(row["utilization_ratio"])
+    return (
+        f"{text}; in its busiest phase ({row['busiest_phase']}) {share} of a link's peak, one way."
+    )
+
+
+def _topology(rows: pl.DataFrame) -> str:
+    """Such as `4x2`; a run has one."""
+    return str(rows["topology"].to_list()[0])
+
+
+def _cells(data: pl.DataFrame, unit: Unit, top: float, crowded: bool) -> alt.Chart:
+    legend = alt.Legend(
+        title=f"Bytes, all phases ({unit.symbol})",
+        orient="bottom",
+        direction="horizontal",
+        gradientLength=160,
+        format=".3~g",
+    )
+    scale = alt.Scale(domain=[0, top], range=list(HEAT_RANGE))
+    hue = alt.Color("amount:Q", scale=scale, legend=legend)
+    color = alt.condition("!isValid(datum.amount)", alt.value(UNKNOWN_COLOUR), hue)
+    tooltip = [
+        alt.Tooltip("source_place:N", title="from chip"),
+        alt.Tooltip("target_place:N", title="to chip"),
+        alt.Tooltip("bytes:Q", title="bytes", format=",.15~g"),
+        alt.Tooltip("link_bytes_per_s:Q", title="B/s, busiest phase", format=",.9~g"),
+        alt.Tooltip("utilization_ratio:Q", title="of a link's peak", format=".4~%"),
+        alt.Tooltip("sources_seen:Q", title="devices that send over it", format=","),
+    ]
+    return (
+        alt.Chart(inline(data))
+        .mark_rect(cornerRadius=0 if crowded else 2, stroke=INK, strokeOpacity=0.25, invalid="show")
+        .encode(color=color, tooltip=tooltip)
+    )
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="links",
+    title="Traffic on the links",
+    lede="The traffic matrix, sent through the torus of chips: along x, then y, then z, each the shorter "
+    "way. Each dimension is a map: a row is a line of chips, a column a link from one to the next.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

@@ -1,0 +1,250 @@
+"""Which device sends to which: the traffic matrix as heat maps, whole, by axis and by phase."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import HEAT_RANGE, UNKNOWN_COLOUR
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import greatest, known_total
+from xlahouse.reports.charts.theme import INK, finish, rows_height
+from xlahouse.reports.charts.units import BYTES, Unit, plural, show_bytes, show_exact, suit
+
+# Every named device has a row, whether it sends or not: a device that sends nothing (0) differs from one
+# that was not traced (NULL). SparseCores that send nothing are left out. Past 64 devices neighbours share
+# a cell, so that a map has at most 4,096 of them.
+SQL = """
+with traffic as (
+    select coalesce(phase, 'outside markers') as phase, axis, source_device_id, target_device_id, bytes
+    from traffic_matrix_v1
+    where run_id = $run and algorithm = 'ring'
+), numbered as (
+    select
+        device_id,
+        traced,
+        row_number() over (partition by run_id order by device_id) - 1 as place,
+        count(*) over (partition by run_id) as named
+    from devices
+    where run_id = $run and (
+        core is distinct from 'sparsecore' or device_id in (select source_device_id from traffic)
+    )
+), placed as (
+    select device_id, traced, cast(floor(place / ceil(named / 64.0)) as bigint) as block
+    from numbered
+), blocks as (
+    select
+        block,
+        case
+            when count(*) = 1 then cast(min(device_id) as varchar)
+            else cast(min(device_id) as varchar) || '-' || cast(max(device_id) as varchar)
+        end as label,
+        bool_or(traced) as traced
+    from placed
+    group by block
+), cells as (
+    select
+        phase,
+        axis,
+        sender.block as source_block,
+        receiver.block as target_block,
+        case when count(bytes) = count(*) then cast(sum(bytes) as double) end as bytes
+    from traffic
+    inner join placed as sender on sender.device_id = source_device_id
+    left join placed as receiver on receiver.device_id = target_device_id
+    group by phase, axis, sender.block, receiver.block
+)
+select
+    sender.label as source,
+    sender.traced as source_traced,
+    receiver.label as target,
+    phase,
+    axis,
+    case when cells.source_block is null and sender.traced then 0 else cells.bytes end as bytes
+from blocks as sender
+left join cells on cells.source_block = sender.block
+left join blocks as receiver on receiver.block = cells.target_block
+order by
+    sender.block,
+    receiver.block,
+    axis,
+    case phase when 'prefill' then 0 when 'decode' then 1 else 2 end,
+    phase
+"""
+
+COLUMNS = (
+    Column("source", "Source device", numeric=False),
+    Column("target", "Target device", lambda label: label or "-", numeric=False),
+    Column("axis", "Axis", lambda axis: axis or "-", numeric=False),
+    Column("phase", "Phase", lambda phase: phase or "-", numeric=False),
+    Column("bytes", "Bytes", show_bytes, show_exact),
+)
+# Wider maps on a phone have cells narrower than their number.
+MAX_LABELLED = 8
+MAX_MAPS = 6
+# Larger maps take half the page's width, where cells are still seen.
+MAX_SQUARE = 16
+_ON_LIGHT, _ON_DARK = "#0b2036", "#ffffff"
+
+
+def matrix_chart(rows: pl.DataFrame, devices: list[str], untraced: list[str]) -> alt.Chart:
+    """Heat map of bytes, source by target.
+
+    Args:
+        rows: source, target (labels), bytes: one row a cell.
+        devices: labels of all named devices, in order: the domain of both sides.
+        untraced: sources of which nothing is known; drawn grey, not empty.
+    """
+    unit = suit(rows["bytes"], BYTES)
+    data = rows.with_columns((pl.col("bytes") / unit.factor).alias("amount"))
+    source = alt.Y(
+        "source:N",
+        title="Source device",
+        scale=alt.Scale(domain=devices, padding=0.04),
+        axis=alt.Axis(labelOverlap=True),
+    )
+    target = alt.X(
+        "target:N",
+        title="Target device",
+        scale=alt.Scale(domain=devices, padding=0.04),
+        axis=alt.Axis(orient="top", labelAngle=0, labelOverlap=True),
+    )
+    layers: list[alt.Chart] = []
+    if untraced:
+        grey = alt.Chart(inline(pl.DataFrame({"source": untraced}))).mark_rect(opacity=0.25)
+        tip = alt.value("not traced: not known")
+        layers.append(grey.encode(y=source, color=alt.value(UNKNOWN_COLOUR), tooltip=tip))
+    layers.append(_cells(data, unit, len(devices) > MAX_SQUARE).encode(y=source, x=target))
+    if len(devices) <= MAX_LABELLED:
+        layers.append(_labels(data).encode(y=source, x=target))
+    step = min(64, max(7, 400 // len(devices)))
+    return finish(
+        alt.layer(*layers), "Bytes from source to target device", rows_height(len(devices), step)
+    )
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """The whole traffic, then its parts by axis and by phase, where there are several, most bytes first."""
+    devices = rows["source"].unique(maintain_order=True).to_list()
+    hidden = untraced_sources(rows)
+    sent = rows.drop_nulls(
+        "target"
+    )  # unknown bytes stay, and make the sum that they are in unknown
+    if sent.is_empty():
+        return []
+    drawn = [_map("All traffic", sent, devices, hidden)]
+    for column, form in (("axis", "Traffic of axis {}"), ("phase", "Traffic, {}")):
+        sums = sent.group_by(column, maintain_order=True).agg(pl.col("bytes").sum())
+        names = sums.sort("bytes", descending=True, maintain_order=True)[column].to_list()
+        if len(names) == 1 and column == "axis":
+            drawn[0] = _map(f"All traffic (axis {names[0]})", sent, devices, hidden)
+        for name in names if len(names) > 1 else ():
+            title = form.format(name)
+            drawn.append(_map(title, sent.filter(pl.col(column) == name), devices, hidden))
+    return drawn[:MAX_MAPS]
+
+
+def _map(title: str, part: pl.DataFrame, devices: list[str], hidden: list[str]) -> Figure:
+    cells = part.group_by("source", "target", maintain_order=True).agg(_known_sum("bytes"))
+    shape = "square" if len(devices) <= MAX_SQUARE else "half"
+    return Figure(title, matrix_chart(cells, devices, hidden), shape=shape)
+
+
+def untraced_sources(rows: pl.DataFrame) -> list[str]:
+    """Labels of devices of which nothing is known, in order."""
+    return rows.filter(~pl.col("source_traced"))["source"].unique(maintain_order=True).to_list()
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many bytes are drawn, from how many sources."""
+    drawn = rows.drop_nulls("target")
+    shared = rows["source"].str.contains("-").any()
+    senders = drawn["source"].n_unique()
+    sources = f"{senders:,} groups of sources" if shared else plural(senders, "source")
+    return f"Draws {show_bytes(known_total(drawn, 'bytes'))} from {sources}; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """What grey and empty cells mean."""
+    found = []
+    hidden = untraced_sources(rows)
+    if hidden:
+        shown = ", ".join(hidden[:16]) + (", …" if len(hidden) > 16 else "")
+        found.append(
+            f"The trace has no events of device {shown}: what it sent is not known (grey, not empty)."
+        )
+    lost = rows.filter(pl.col("axis").is_not_null() & pl.col("target").is_null())
+    if not lost.is_empty():
+        sent = show_bytes(known_total(lost, "bytes"))
+        found.append(f"Not drawn: traffic to devices that are not known ({sent}).")
+    if rows.filter(pl.col("axis").is_not_null())["bytes"].has_nulls():
+        found.append(
+            "Cells of unknown bytes are grey: a collective among them has an unknown size."
+        )
+    if rows["target"].null_count() == len(rows):
+        found.append("No traced device is known to have sent anything to another device.")
+    if rows["source"].str.contains("-").any():
+        found.append("Neighbouring devices share a cell: the run has more than 64 devices.")
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why there is no matrix."""
+    return "The run names no devices, so nobody is known to send or receive."
+
+
+def _known_sum(column: str) -> pl.Expr:
+    """The sum, or NULL where a part is."""
+    whole = pl.col(column)
+    return pl.when(whole.null_count() == 0).then(whole.sum()).alias(column)
+
+
+def _cells(data: pl.DataFrame, unit: Unit, crowded: bool) -> alt.Chart:
+    top = greatest(data, "amount") or 1.0
+    legend = alt.Legend(
+        title=f"Bytes sent ({unit.symbol})",
+        orient="bottom",
+        direction="horizontal",
+        gradientLength=160,
+        format=".3~g",
+    )
+    scale = alt.Scale(domain=[0, top], range=list(HEAT_RANGE))
+    tooltip = [
+        alt.Tooltip("source:N", title="source device"),
+        alt.Tooltip("target:N", title="target device"),
+        alt.Tooltip("bytes:Q", title="bytes", format=",.15~g"),
+    ]
+    hue = alt.Color("amount:Q", scale=scale, legend=legend)
+    color = alt.condition("!isValid(datum.amount)", alt.value(UNKNOWN_COLOUR), hue)
+    return (
+        alt.Chart(inline(data))
+        .mark_rect(cornerRadius=0 if crowded else 2, stroke=INK, strokeOpacity=0.25, invalid="show")
+        .encode(color=color, tooltip=tooltip)
+    )
+
+
+def _labels(data: pl.DataFrame) -> alt.Chart:
+    top = greatest(data, "amount") or 1.0
+    ink = alt.condition(f"datum.amount > {top / 2!r}", alt.value(_ON_DARK), alt.value(_ON_LIGHT))
+    text = alt.Text("amount:Q", format=".3~g")
+    return (
+        alt.Chart(inline(data.drop_nulls("amount")))
+        .mark_text(fontSize=11)
+        .encode(text=text, color=ink)
+    )
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="matrix",
+    title="Traffic matrix",
+    lede="Bytes from source to target if every collective runs as a ring: each member sends to its successor "
+    "in the group; an all-to-all goes to every member and a permute along its "
+    "pairs. A cell's number is in the unit of its scale.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

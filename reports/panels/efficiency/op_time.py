@@ -1,0 +1,283 @@
+"""Which compiled programs and which of their ops take the time."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import amount, named_bars
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import category_colours
+from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import colour
+from xlahouse.reports.charts.units import (
+    PICOSECONDS,
+    plural,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_ps,
+    show_ratio,
+    show_text,
+    suit,
+)
+from xlahouse.reports.panels.efficiency.roofline import show_flops
+
+MAX_OPS = 100
+MAX_BARS = 20
+
+OPS_SQL = f"""
+with summed as (
+    select
+        program_id,
+        op,
+        min(module) as module,
+        string_agg(distinct {PHASE}, ' and ' order by {PHASE} desc) as phase,
+        min(opcode) as opcode,
+        min(category) as category,
+        min(layer) as layer,
+        min(component) as component,
+        min(framework_op) as framework_op,
+        min(source_file || ':' || cast(source_line as varchar)) as source,
+        cast(sum(executions) as bigint) as executions,
+        cast(sum(self_ps) as bigint) as self_ps,
+        case when count(flops) = count(*) then sum(flops) end as flops,
+        case when count(accessed_bytes) = count(*) then sum(accessed_bytes) end as accessed_bytes
+    from op_profile_v1
+    where run_id = $run and {MEASURED}
+    group by program_id, op
+)
+select
+    *,
+    count(*) over () as all_ops,
+    self_ps / nullif(sum(self_ps) over (), 0) as ratio
+from summed
+order by self_ps desc, module, op
+limit {MAX_OPS}
+"""
+
+OPS_COLUMNS = (
+    Column("op", "Op", numeric=False),
+    Column("module", "Program", show_text, numeric=False),
+    Column("category", "Category", numeric=False),
+    Column("layer", "Layer", show_count),
+    Column("component", "Component", show_text, numeric=False),
+    Column("executions", "Executions", show_count),
+    Column("self_ps", "Self time", show_ps, show_exact),
+    Column("ratio", "Of all ops", show_ratio, show_exact),
+    Column("flops", "FLOPs", show_flops, show_exact),
+    Column("accessed_bytes", "Bytes accessed", show_bytes, show_exact),
+    Column("source", "Source line", show_text, numeric=False),
+)
+
+MODULES_SQL = f"""
+with programs as (
+    select *, {PHASE} as phase_name
+    from module_breakdown_v1
+    where run_id = $run and {MEASURED}
+)
+select
+    phase_name as phase,
+    coalesce(module, 'outside every launch') as module,
+    program_id,
+    devices,
+    launches,
+    launch_ps,
+    compute_ps,
+    collective_ps,
+    copy_ps,
+    wait_ps,
+    control_ps,
+    compute_ps + collective_ps + copy_ps + wait_ps + control_ps as self_ps
+from programs
+order by {phase_order("phase_name")}, self_ps desc, module, program_id
+"""
+
+MODULES_COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("module", "Program", numeric=False),
+    Column("devices", "Devices", show_count),
+    Column("launches", "Launches", show_count),
+    Column("launch_ps", "In launches", show_ps, show_exact),
+    Column("compute_ps", "Compute", show_ps, show_exact),
+    Column("collective_ps", "Collectives", show_ps, show_exact),
+    Column("copy_ps", "Copies", show_ps, show_exact),
+    Column("wait_ps", "Waits", show_ps, show_exact),
+    Column("control_ps", "Control", show_ps, show_exact),
+)
+
+PARTS = {
+    "compute_ps": "compute",
+    "collective_ps": "collective",
+    "copy_ps": "copy",
+    "wait_ps": "wait",
+    "control_ps": "control",
+}
+
+
+def ops_chart(rows: pl.DataFrame) -> alt.Chart:
+    """The ops of most time.
+
+    Args:
+        rows: rows of OPS_SQL.
+    """
+    unit = suit(rows["self_ps"], PICOSECONDS)
+    data = _named(rows, "op").with_columns(
+        (pl.col("self_ps") / unit.factor).alias("amount"),
+        pl.col("category").replace("host_transfer", "copy"),
+    ).drop("program_id", "all_ops")  # fmt: skip
+    return named_bars(
+        data,
+        "name",
+        amount("amount", f"Self time, all devices and executions ({unit.symbol})"),
+        colour("category", category_colours(data["category"]), column_width=110),
+        [
+            alt.Tooltip("op:N", title="op"),
+            alt.Tooltip("module:N", title="program"),
+            alt.Tooltip("component:N", title="component"),
+            alt.Tooltip("layer:N", title="layer"),
+            alt.Tooltip("framework_op:N", title="framework"),
+            alt.Tooltip("source:N", title="source"),
+            alt.Tooltip("executions:Q", title="executions", format=","),
+            alt.Tooltip("self_ps:Q", title="self time, ps", format=","),
+            alt.Tooltip("ratio:Q", title="of all ops", format=".3%"),
+        ],
+        "The ops that take most time",
+    )
+
+
+def modules_chart(rows: pl.DataFrame) -> alt.Chart:
+    """The programs of most time, stacked by what their ops do.
+
+    Args:
+        rows: rows of MODULES_SQL, one a phase and program.
+    """
+    named = _named(
+        rows.with_columns((pl.col("module") + ", " + pl.col("phase")).alias("label")), "label"
+    )
+    unit = suit(named["self_ps"], PICOSECONDS)
+    place = {name: k for k, name in enumerate(PARTS.values())}
+    data = (
+        named.unpivot(
+            list(PARTS),
+            index=["name", "launches", "devices"],
+            variable_name="part",
+            value_name="ps",
+        )
+        .filter(pl.col("ps") > 0)
+        .with_columns(
+            pl.col("part").replace_strict(PARTS, return_dtype=pl.String),
+            (pl.col("ps") / unit.factor).alias("amount"),
+        )
+        .with_columns(pl.col("part").replace_strict(place, return_dtype=pl.Int64).alias("place"))
+    )
+    # Bars stand in the order of their first rows.
+    data = named.select("name").join(data, on="name", how="inner", maintain_order="left_right")
+    return named_bars(
+        data,
+        "name",
+        amount("amount", f"Self time of its ops, all devices ({unit.symbol})"),
+        colour("part", category_colours(data["part"]), column_width=110),
+        [
+            alt.Tooltip("name:N", title="program, phase"),
+            alt.Tooltip("part:N", title="category"),
+            alt.Tooltip("ps:Q", title="self time, ps", format=","),
+            alt.Tooltip("launches:Q", title="launches", format=","),
+            alt.Tooltip("devices:Q", title="devices", format=","),
+        ],
+        "The programs that take most time",
+    )
+
+
+def ops_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart over the ops of most time."""
+    top = rows.filter(pl.col("self_ps") > 0).head(MAX_BARS)
+    if top.is_empty():
+        return []
+    note = f"The {len(top)} of {plural(total(rows.head(1), 'all_ops'), 'op')} with most time of their own."
+    return [Figure("Ops by self time", ops_chart(top), note, shape="wide")]
+
+
+def modules_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart over the programs of most time."""
+    running = rows.filter(pl.col("self_ps") > 0).sort(
+        "self_ps", descending=True, maintain_order=True
+    )
+    if running.is_empty():
+        return []
+    note = f"The {MAX_BARS} that take most." if len(running) > MAX_BARS else ""
+    return [
+        Figure("Programs by self time", modules_chart(running.head(MAX_BARS)), note, shape="wide")
+    ]
+
+
+def ops_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many ops are listed, and how much of the time is theirs."""
+    listed = f"{len(rows):,} of {plural(total(rows.head(1), 'all_ops'), 'op')}"
+    return f"{listed} with {show_ratio(float(rows['ratio'].sum()))} of the time; {facts.covered()}"
+
+
+def modules_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many programs and launches are listed."""
+    programs = plural(rows["program_id"].drop_nulls().n_unique(), "program")
+    launches = plural(int(rows["launches"].sum()), "launch")
+    return (
+        f"{programs}, {launches.replace('launchs', 'launches')} outside warm-up; {facts.covered()}"
+    )
+
+
+def virtual_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """What times are worth."""
+    if facts.inferred:
+        return [
+            "Virtual devices share the cores of one machine: which ops take most is not what an "
+            "accelerator shows."
+        ]
+    return []
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why nothing took time."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so no op has a time."
+    return "No op ran outside warm-up."
+
+
+def _named(rows: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Adds `name`: the column's text; equal ones with their program, its phases or its number."""
+    names = rows[column].to_list()
+    number = pl.col("program_id").cast(pl.String)
+    for more in (pl.col("module"), pl.col("phase"), number) if column == "op" else (number,):
+        added = rows.select(more.fill_null("no program")).to_series()
+        names = [
+            name if names.count(name) == 1 else f"{name}, {text}"
+            for name, text in zip(names, added, strict=True)
+        ]
+    return rows.with_columns(pl.Series("name", names, dtype=pl.String))
+
+
+OPS: Panel[RunFacts] = Panel(
+    key="ops",
+    title="Op profile",
+    lede="Time of each op less what is nested in it, over all devices, executions and phases "
+    "outside warm-up.",
+    sql=OPS_SQL,
+    columns=OPS_COLUMNS,
+    figures=ops_figures,
+    coverage=ops_coverage,
+    why_empty=why_empty,
+    notes=virtual_notes,
+)
+MODULES: Panel[RunFacts] = Panel(
+    key="programs",
+    title="Compiled programs",
+    lede="What each compiled program (module) takes, by what its ops do.",
+    sql=MODULES_SQL,
+    columns=MODULES_COLUMNS,
+    figures=modules_figures,
+    coverage=modules_coverage,
+    why_empty=why_empty,
+    notes=virtual_notes,
+)

@@ -1,0 +1,184 @@
+"""What tiles waste: bytes of results that hold nothing, because a layout rounds dimensions up."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import amount, named_bars
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import KIND_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import colour
+from xlahouse.reports.charts.units import (
+    BYTES,
+    plural,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_factor,
+    show_text,
+    suit,
+)
+
+MAX_SHAPES = 200
+MAX_BARS = 15
+
+# Results of executed instructions; equal shapes of one opcode, as in each layer, are one row.
+SQL = f"""
+with executed as (
+    select distinct program_id, op
+    from ops
+    where run_id = $run
+), results as (
+    select l.*
+    from layout_v1 as l
+    inner join executed as e on e.program_id = l.program_id and e.op = l.op
+    where l.run_id = $run and dtype is distinct from 'tuple'
+), shapes as (
+    select
+        shape,
+        opcode,
+        memory,
+        count(*) as instructions,
+        count(waste_bytes) as known,
+        cast(sum(logical_bytes) as double) as logical_bytes,
+        cast(sum(padded_bytes) as double) as padded_bytes,
+        cast(sum(waste_bytes) as double) as waste_bytes
+    from results
+    group by shape, opcode, memory
+)
+select
+    *,
+    padded_bytes / nullif(logical_bytes, 0) as padding_ratio,
+    cast(sum(instructions) over () as bigint) as all_instructions,
+    cast(sum(known) over () as bigint) as all_known,
+    sum(logical_bytes) over () as all_logical_bytes,
+    sum(padded_bytes) over () as all_padded_bytes
+from shapes
+order by waste_bytes desc nulls last, shape, opcode
+limit {MAX_SHAPES}
+"""
+
+COLUMNS = (
+    Column("shape", "Shape and layout", numeric=False),
+    Column("opcode", "Opcode", show_text, numeric=False),
+    Column("memory", "Memory", show_text, numeric=False),
+    Column("instructions", "Instructions", show_count),
+    Column("logical_bytes", "Logical", show_bytes, show_exact),
+    Column("padded_bytes", "Padded", show_bytes, show_exact),
+    Column("waste_bytes", "Wasted", show_bytes, show_exact),
+    Column("padding_ratio", "Padded / logical", show_factor, show_exact),
+)
+
+PART_COLOURS = {"data": KIND_COLOURS["all-reduce"], "padding": KIND_COLOURS["all-to-all"]}
+
+
+def waste_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Bytes of results by shape: what holds data, and what is padding.
+
+    Args:
+        rows: rows of SQL that waste something.
+    """
+    unit = suit(rows["padded_bytes"], BYTES)
+    data = (
+        rows.with_columns(
+            (pl.col("opcode").fill_null("?") + "  " + pl.col("shape")).alias("name"),
+            data=pl.col("logical_bytes"),
+            padding=pl.col("waste_bytes"),
+        )
+        .unique("name", keep="first", maintain_order=True)
+        .unpivot(
+            list(PART_COLOURS),
+            index=["name", "instructions", "padding_ratio"],
+            variable_name="part",
+            value_name="bytes",
+        )
+        .with_columns(
+            (pl.col("bytes") / unit.factor).alias("amount"),
+            (pl.col("part") == "padding").cast(pl.Int64).alias("place"),
+        )
+    )
+    return named_bars(
+        data,
+        "name",
+        amount("amount", f"Bytes of all results of this shape ({unit.symbol})"),
+        colour("part", PART_COLOURS, column_width=110),
+        [
+            alt.Tooltip("name:N", title="opcode, shape"),
+            alt.Tooltip("part:N", title="part"),
+            alt.Tooltip("bytes:Q", title="bytes", format=",.15~g"),
+            alt.Tooltip("padding_ratio:Q", title="padded / logical", format=".4~g"),
+            alt.Tooltip("instructions:Q", title="instructions", format=","),
+        ],
+        "Bytes of results that hold nothing, by shape",
+    )
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart over the shapes that waste most."""
+    wasting = rows.filter(pl.col("waste_bytes") > 0)
+    if wasting.is_empty():
+        return []
+    note = ""
+    if len(wasting) > MAX_BARS:
+        note = f"The {MAX_BARS} shapes that waste most."
+    return [
+        Figure(
+            "Padding of results by shape", waste_chart(wasting.head(MAX_BARS)), note, shape="wide"
+        )
+    ]
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many executed instructions have a size."""
+    first = rows.head(1)  # of no row, too
+    executed = plural(total(first, "all_instructions"), "executed instruction")
+    known = f"{total(first, 'all_known'):,} of {executed}"
+    return f"Padding is known of {known}; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """The whole waste, and that there is none."""
+    first = rows.row(0, named=True)
+    logical, padded = first["all_logical_bytes"], first["all_padded_bytes"]
+    found = []
+    if not first["all_known"]:
+        found.append(
+            "Padding is not known: the trace's HLO has no layouts, or sizes of its results are dynamic."
+        )
+    elif padded == logical:
+        found.append("No layout of an executed instruction pads its result: nothing is wasted.")
+    elif logical:
+        found.append(
+            f"All executed instructions together: {show_bytes(padded)} for {show_bytes(logical)} of data, "
+            f"{show_factor(padded / logical)} times as much. Each instruction counts once, "
+            "however often it ran."
+        )
+    if len(rows) == MAX_SHAPES:
+        found.append(
+            f"The table has the {MAX_SHAPES} shapes that waste most; the query gives the rest."
+        )
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why no layout is known."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so no instruction is known to have run."
+    return "The trace holds no HLO of the programs that ran, so the layouts of their results are not known."
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="layout",
+    title="Layout waste",
+    lede="A tiled layout rounds the minor dimensions of a result up to whole tiles; what is added occupies "
+    "memory and bandwidth and holds nothing.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

@@ -1,0 +1,159 @@
+"""How much of the devices' peaks a run uses: MFU by the compiler's count and by the model's, and MBU."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import percent
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import KIND_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
+from xlahouse.reports.charts.units import plural, show_count, show_exact, show_ratio
+
+SQL = f"""
+with uses as (
+    select
+        {PHASE} as phase, 1 as place, 'MFU, compiled ops' as metric, mfu_ratio as ratio,
+        device_steps as n, model_flops as used, available_flops as available, flops_known_ratio
+    from mfu_v1
+    where run_id = $run and {MEASURED}
+    union all
+    select
+        {PHASE}, 2, 'MFU, from the model', mfu_analytic_ratio,
+        device_steps, analytic_flops, available_flops, null
+    from mfu_v1
+    where run_id = $run and {MEASURED}
+    union all
+    select
+        phase, 3, 'MBU', mbu_ratio,
+        tpot_count, weight_bytes + kv_bytes, tpot_s * peak_hbm_bytes_per_s, null
+    from mbu_v1
+    where run_id = $run
+)
+select phase, metric, ratio, n, used, available, flops_known_ratio
+from uses
+order by {phase_order()}, place
+"""
+
+COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("metric", "Metric", numeric=False),
+    Column("ratio", "Of the peak", show_ratio, show_exact),
+    Column("n", "Device steps (MBU: requests)", show_count),
+    Column("used", "FLOPs (MBU: bytes a step)", show_exact),
+    Column("available", "At the peaks", show_exact),
+    Column("flops_known_ratio", "FLOPs known", show_ratio, show_exact),
+)
+
+METRIC_COLOURS = {
+    "MFU, compiled ops": KIND_COLOURS["all-reduce"],
+    "MFU, from the model": KIND_COLOURS["all-gather"],
+    "MBU": KIND_COLOURS["reduce-scatter"],
+}
+
+
+def use_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Share of the peak by phase and metric.
+
+    Args:
+        rows: rows of SQL whose ratio is known.
+    """
+    present = set(rows["metric"])
+    shown = {name: hue for name, hue in METRIC_COLOURS.items() if name in present}
+    chart = (
+        alt.Chart(inline(rows))
+        .mark_bar(cornerRadius=1)
+        .encode(
+            y=alt.Y("phase:N", title=None, sort=None),
+            yOffset=alt.YOffset("metric:N", sort=list(shown)),
+            x=percent("ratio", "Share of the devices' peak (%)"),
+            color=colour("metric", shown, column_width=190),
+            tooltip=[
+                alt.Tooltip("phase:N", title="phase"),
+                alt.Tooltip("metric:N", title="metric"),
+                alt.Tooltip("ratio:Q", title="of the peak", format=".3%"),
+                alt.Tooltip("used:Q", title="FLOPs, or bytes a step", format=",.9~g"),
+                alt.Tooltip("available:Q", title="at the peaks", format=",.9~g"),
+                alt.Tooltip("n:Q", title="device steps, or requests", format=","),
+            ],
+        )
+    )
+    height = rows_height(rows["phase"].n_unique(), BAR_STEP * max(len(shown), 1))
+    return finish(chart, "Share of the peaks by phase", height)
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart over what is known."""
+    known = rows.drop_nulls("ratio")
+    if known.is_empty():
+        return []
+    note = "MFU counts idle time as time in which the devices could have computed."
+    return [Figure("Share of the peaks by phase", use_chart(known), note, shape="wide")]
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many of the values are known."""
+    known = len(rows.drop_nulls("ratio"))
+    return f"{known:,} of {plural(len(rows), 'value')} known; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Why a value is not known."""
+    if facts.inferred:
+        return ["MFU and MBU are not known: virtual devices have no peaks to compare with."]
+    missing = rows.filter(pl.col("ratio").is_null())
+    found = []
+    for metric, why in _WHY.items():
+        part = missing.filter(pl.col("metric") == metric)
+        if not part.is_empty():
+            phases = ", ".join(part["phase"].unique(maintain_order=True))
+            found.append(f"{metric} is not known ({phases}): {_reason(part, why)}.")
+    if "MBU" in set(rows.drop_nulls("ratio")["metric"]):
+        found.append(
+            "MBU takes every weight to be read in every step; with experts that is an upper bound."
+        )
+    return found
+
+
+_WHY = {
+    "MFU, compiled ops": "the peak FLOP/s of a device, or the FLOPs of its ops, are not known",
+    "MFU, from the model": "it takes the model's sizes from a manifest, every device traced in every pass, "
+    "and known peaks",
+    "MBU": "it takes the model's sizes from a manifest, TPOT, and a known peak of HBM bandwidth",
+}
+
+
+def _reason(part: pl.DataFrame, why: str) -> str:
+    shares = part["flops_known_ratio"].drop_nulls()
+    if len(shares) == len(part) and all(share < 0.95 for share in shares):
+        least = show_ratio(min(shares))
+        return (
+            "ops of unknown FLOPs, such as custom calls, take more than 5 % of the busy time "
+            f"(known: {least})"
+        )
+    return why
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why there is no use of a peak."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so MFU and MBU are not known."
+    return "No step outside warm-up holds an op, so MFU and MBU are not known."
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="peaks",
+    title="MFU and MBU",
+    lede="MFU is the FLOPs of a phase over what the devices could have done in its windows; MBU "
+    "the weights and "
+    "cached keys and values that a decode step reads over what HBM could have moved in a TPOT.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

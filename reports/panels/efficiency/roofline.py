@@ -1,0 +1,298 @@
+"""Whether each op is bound by arithmetic or by memory, and how far it is below what the device could do."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import AXIS_COLOURS, KIND_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import INK, colour, finish
+from xlahouse.reports.charts.units import (
+    Unit,
+    plural,
+    show,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_factor,
+    show_ps,
+    show_ratio,
+    show_text,
+)
+
+FLOPS = tuple(
+    Unit(10.0 ** (3 * k), f"{letter}FLOP")
+    for k, letter in enumerate(("", "k", "M", "G", "T", "P", "E"))
+)
+RATES = tuple(Unit(unit.factor, f"{unit.symbol}/s") for unit in FLOPS)
+MAX_OPS = 400
+
+# Compute ops with FLOPs and HBM bytes, those of most time first. Sums are over devices and executions, so
+# FLOPs / observed time is the rate of one device. Peaks are those of the run's least device.
+SQL = f"""
+with peaks as (
+    select min(peak_flops_per_s) as peak_flops_per_s, min(peak_hbm_bytes_per_s) as peak_hbm_bytes_per_s
+    from hardware_peaks_v1
+    where run_id = $run and device_id in (
+        select device_id from devices
+        where run_id = $run and traced and core is distinct from 'sparsecore'
+    )
+), ops as (
+    select
+        *,
+        count(*) over () as all_ops,
+        sum(observed_ps) over () as all_ps
+    from roofline_v1
+    where run_id = $run and category = 'compute'
+), placed as (
+    select *, flops > 0 and hbm_bytes > 0 and observed_ps > 0 as is_placed
+    from ops
+)
+select
+    op,
+    module,
+    program_id,
+    executions,
+    flops,
+    hbm_bytes,
+    hbm_source,
+    flops / hbm_bytes as intensity,
+    flops / (observed_ps / 1e12) as flops_per_s,
+    observed_ps,
+    predicted_ps,
+    case bound_by when 'math' then 'FLOPs' when 'hbm' then 'HBM' when 'ici' then 'links' end as bound_by,
+    efficiency_ratio,
+    peak_flops_per_s,
+    peak_hbm_bytes_per_s,
+    all_ops,
+    observed_ps / nullif(all_ps, 0) as ratio
+from placed
+cross join peaks
+where is_placed
+order by observed_ps desc, module, op
+limit {MAX_OPS}
+"""
+
+
+def show_flops(value: float | None) -> str:
+    """FLOPs -> `17.6 TFLOP`."""
+    return show(value, FLOPS)
+
+
+def show_rate(value: float | None) -> str:
+    """FLOP/s -> `187 TFLOP/s`."""
+    return show(value, RATES)
+
+
+COLUMNS = (
+    Column("op", "Op", numeric=False),
+    Column("module", "Program", numeric=False),
+    Column("executions", "Executions", show_count),
+    Column("flops", "FLOPs", show_flops, show_exact),
+    Column("hbm_bytes", "HBM bytes", show_bytes, show_exact),
+    Column("intensity", "FLOP/byte", show_factor, show_exact),
+    Column("flops_per_s", "FLOP/s", show_rate, show_exact),
+    Column("observed_ps", "Observed", show_ps, show_exact),
+    Column("predicted_ps", "Predicted", show_ps, show_exact),
+    Column("bound_by", "Bound by", show_text, numeric=False),
+    Column("efficiency_ratio", "Efficiency", show_ratio, show_exact),
+    Column("ratio", "Of the compute time", show_ratio, show_exact),
+)
+
+BOUND_COLOURS = {"FLOPs": KIND_COLOURS["all-reduce"], "HBM": KIND_COLOURS["all-gather"]}
+_INTENSITY = "Arithmetic intensity (FLOP/byte, log scale)"
+
+
+def scatter(rows: pl.DataFrame) -> alt.Chart:
+    """FLOP/s against FLOP/byte on log axes, under the roof of the device's peaks.
+
+    Args:
+        rows: rows of SQL with peaks.
+    """
+    peak, hbm = rows["peak_flops_per_s"][0], rows["peak_hbm_bytes_per_s"][0]
+    ridge = peak / hbm
+    low, high = min(*rows["intensity"], ridge) / 2, max(*rows["intensity"], ridge) * 2
+    roof = pl.DataFrame({"intensity": [low, ridge, high]}).with_columns(
+        pl.min_horizontal(pl.col("intensity") * hbm, pl.lit(peak)).alias("rate")
+    )
+    x = alt.X(
+        "intensity:Q",
+        title=_INTENSITY,
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy", labelSeparation=8),
+    )
+    y_axis = alt.Axis(format=".0s", tickCount=6, labelOverlap="greedy")
+    y_title = "Rate of a device (FLOP/s, log scale)"
+    rates = (*rows["flops_per_s"], *roof["rate"])
+    y_scale = alt.Scale(type="log", domain=[min(rates) / 2, max(rates) * 2], nice=False)
+    line = (
+        alt.Chart(inline(roof))
+        .mark_line(color=INK, strokeWidth=2, opacity=0.7)
+        .encode(
+            x=x,
+            y=alt.Y("rate:Q", title=y_title, scale=y_scale, axis=y_axis),
+            tooltip=[
+                alt.Tooltip("intensity:Q", title="FLOP/byte", format=",.5~g"),
+                alt.Tooltip("rate:Q", title="peak, FLOP/s", format=",.5~g"),
+            ],
+        )
+    )
+    data = rows.select(
+        "op",
+        "module",
+        "intensity",
+        "flops_per_s",
+        "bound_by",
+        "efficiency_ratio",
+        "observed_ps",
+        "ratio",
+    ).with_columns(pl.col("bound_by").fill_null("not known"))
+    bounds = set(data["bound_by"])
+    shown = {name: hue for name, hue in BOUND_COLOURS.items() if name in bounds}
+    shown |= dict.fromkeys(sorted(bounds - set(shown)), AXIS_COLOURS["mixed"])
+    points = (
+        alt.Chart(inline(data))
+        .mark_point(filled=True, opacity=0.75)
+        .encode(
+            x=x,
+            y=alt.Y("flops_per_s:Q", title=y_title, scale=y_scale, axis=y_axis),
+            size=alt.Size("ratio:Q", scale=alt.Scale(range=[30, 500], domainMin=0), legend=None),
+            color=colour("bound_by", shown, title="Bound by", column_width=100),
+            tooltip=[
+                alt.Tooltip("op:N", title="op"),
+                alt.Tooltip("module:N", title="program"),
+                alt.Tooltip("intensity:Q", title="FLOP/byte", format=",.5~g"),
+                alt.Tooltip("flops_per_s:Q", title="FLOP/s", format=",.5~g"),
+                alt.Tooltip("efficiency_ratio:Q", title="efficiency", format=".2%"),
+                alt.Tooltip("observed_ps:Q", title="observed, ps", format=","),
+                alt.Tooltip("ratio:Q", title="of the compute time", format=".2%"),
+            ],
+        )
+    )
+    return finish(alt.layer(line, points), "Roofline: rate of each op against its intensity", 340)
+
+
+def intensity_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Share of the FLOPs by intensity, four bins a power of ten: it holds where times do not."""
+    whole = float(rows["flops"].sum())
+    data = (
+        rows.with_columns((pl.col("intensity").log10() * 4 + 1e-9).floor().alias("bin"))
+        .group_by("bin")
+        .agg(pl.col("flops").sum(), pl.len().alias("ops"))
+        .sort("bin")
+        .select(
+            (10 ** (pl.col("bin") / 4)).alias("low"),
+            (10 ** ((pl.col("bin") + 1) / 4)).alias("high"),
+            (pl.col("flops") / whole).alias("ratio"),
+            "flops",
+            "ops",
+        )
+    )
+    # One bin alone would fill the chart, wherever it lies.
+    low, high = float(data["low"][0]), float(data["high"][-1])
+    chart = (
+        alt.Chart(inline(data))
+        .mark_bar(color=KIND_COLOURS["all-reduce"])
+        .encode(
+            x=alt.X(
+                "low:Q",
+                title=_INTENSITY,
+                scale=alt.Scale(type="log", domain=[min(0.1, low), max(1000, high)], nice=False),
+                axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy", labelSeparation=8),
+            ),
+            x2="high",
+            y=alt.Y(
+                "ratio:Q", title="Share of the FLOPs (%)", axis=alt.Axis(format="%", tickCount=5)
+            ),
+            y2=alt.datum(0),
+            tooltip=[
+                alt.Tooltip("low:Q", title="from FLOP/byte", format=",.4~g"),
+                alt.Tooltip("high:Q", title="to FLOP/byte", format=",.4~g"),
+                alt.Tooltip("ratio:Q", title="of the FLOPs", format=".2%"),
+                alt.Tooltip("flops:Q", title="FLOPs", format=",.6~g"),
+                alt.Tooltip("ops:Q", title="ops", format=","),
+            ],
+        )
+    )
+    return finish(chart, "Share of the FLOPs by arithmetic intensity", 220)
+
+
+def has_roof(rows: pl.DataFrame) -> bool:
+    """Whether the devices' peaks are known."""
+    return not (rows["peak_flops_per_s"].has_nulls() or rows["peak_hbm_bytes_per_s"].has_nulls())
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """The roofline where peaks are known, and the intensities in any case."""
+    drawn = []
+    if has_roof(rows):
+        peak, hbm = rows["peak_flops_per_s"][0], rows["peak_hbm_bytes_per_s"][0]
+        note = (
+            "A point is an op, its area its share of the compute time; the line is the roof: "
+            f"{show_rate(peak)} "
+            f"and {show_bytes(hbm)}/s, which meet at {show_factor(peak / hbm)} FLOP/byte."
+        )
+        drawn.append(Figure("Roofline", scatter(rows), note, shape="wide"))
+    note = "Of the ops in the table: few FLOPs a byte are bound by memory on any accelerator."
+    drawn.append(Figure("FLOPs by arithmetic intensity", intensity_chart(rows), note, shape="wide"))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many compute ops are placed, and how much of the time is theirs."""
+    ops = plural(total(rows.head(1), "all_ops"), "compute op")
+    share = show_ratio(float(rows["ratio"].sum()))
+    most = ", the ones of most time," if len(rows) == MAX_OPS else ""
+    return f"{len(rows):,} of {ops}{most} with {share} of their time; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Why there is no roof, and where bytes are an upper bound."""
+    found = []
+    if facts.inferred:
+        found.append(
+            "No roofline: virtual devices have no peaks, and their times are not an accelerator's."
+        )
+    elif not has_roof(rows):
+        found.append(
+            "No roofline: the peaks of the devices are not known; `xlahouse set peaks` or "
+            "`xlahouse set device-kind` tells them."
+        )
+    if "bytes_accessed" in set(rows["hbm_source"]):
+        found.append(
+            "For ops without a breakdown by memory all bytes accessed stand for HBM bytes: an upper bound, "
+            "so their intensity is a lower one."
+        )
+    found.append(
+        "Ops whose FLOPs or bytes are unknown or 0 (custom calls, data movement) have no place here."
+    )
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why no op has a place."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so no op has a time."
+    if facts.inferred:
+        return (
+            "Virtual devices have no peaks, so there is no roof, and no compute op of the trace has "
+            "both FLOPs and bytes to place it by."
+        )
+    return "No compute op of the trace has both FLOPs and bytes: the profiler gave no cost of ops."
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="roofline",
+    title="Roofline",
+    lede="An op cannot run faster than its FLOPs at the device's peak rate, nor than its bytes at the peak "
+    "bandwidth of HBM: the nearer to that roof, the better it uses the device.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

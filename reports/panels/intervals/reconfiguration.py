@@ -1,0 +1,117 @@
+"""Which windows between axes are long enough to set a network up anew in."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.distribution import styles
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.log_axes import time_log
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import finish
+from xlahouse.reports.charts.units import (
+    plural,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_ps,
+    show_ratio,
+)
+from xlahouse.reports.panels.intervals.transitions import (
+    arrow,
+    named,
+    transition_looks,
+    transition_notes,
+)
+from xlahouse.reports.panels.intervals.windows import SCOPES, why_empty
+
+SQL = """
+select scope, from_axis, to_axis, delay_ps, count, fitting_count, fit_ratio, fitting_bytes, next_bytes
+from reconfiguration_fit_v1
+where run_id = $run
+order by scope, from_axis, to_axis, delay_ps
+"""
+
+COLUMNS = (
+    Column("scope", "Scope", lambda scope: SCOPES[scope], numeric=False),
+    Column("from_axis", "From axis", numeric=False),
+    Column("to_axis", "To axis", numeric=False),
+    Column("delay_ps", "Setting up takes", show_ps, show_exact),
+    Column("count", "Windows", show_count),
+    Column("fitting_count", "Long enough", show_count),
+    Column("fit_ratio", "Share", show_ratio, show_exact),
+    Column("fitting_bytes", "Bytes after these", show_bytes, show_exact),
+    Column("next_bytes", "Bytes after all", show_bytes, show_exact),
+)
+
+
+def fit_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Share of windows at least as long as setting up takes, a line a transition."""
+    looks = transition_looks(rows.with_columns(pl.col("count").alias("total")))
+    names = {pair: arrow(*pair) for pair in looks}
+    data = named(rows, names).with_columns((pl.col("delay_ps") / 1e12).alias("delay_s"))
+    color, dash = styles("series", {names[pair]: look for pair, look in looks.items()}, 130)
+    x = alt.X("delay_s:Q", **time_log(data["delay_s"].to_list(), "Time that setting up takes"))
+    y = alt.Y(
+        "fit_ratio:Q",
+        title="Share of windows at least as long (%)",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%", tickCount=5),
+    )
+    base = alt.Chart(inline(data))
+    lines = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=color, strokeDash=dash)
+    points = base.mark_circle(size=60, opacity=1).encode(x=x, y=y, color=color, tooltip=_tooltip())
+    return finish(alt.layer(lines, points), "Share of windows that setting up fits into", 240)
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """A chart of each scope."""
+    drawn = []
+    for scope, where in SCOPES.items():
+        part = rows.filter(pl.col("scope") == scope)
+        if not part.is_empty():
+            none = part["fitting_count"].sum() == 0
+            note = (
+                f"No window is {show_ps(part['delay_ps'].to_list()[0])} or longer." if none else ""
+            )
+            drawn.append(Figure(f"Windows that fit, {where}", fit_chart(part), note))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many windows of each scope are judged."""
+    once = rows.unique(["scope", "from_axis", "to_axis"], maintain_order=True)
+    counts = [
+        f"{plural(total(once.filter(pl.col('scope') == scope), 'count'), 'window')} {where}"
+        for scope, where in SCOPES.items()
+    ]
+    return f"{' and '.join(counts)}, of all phases; {facts.covered()}"
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("from_axis:N", title="from axis"),
+        alt.Tooltip("to_axis:N", title="to axis"),
+        alt.Tooltip("delay_ps:Q", title="setting up takes, ps", format=","),
+        alt.Tooltip("fit_ratio:Q", title="share that is long enough", format=".4~%"),
+        alt.Tooltip("fitting_count:Q", title="windows long enough", format=","),
+        alt.Tooltip("count:Q", title="of windows", format=","),
+        alt.Tooltip("fitting_bytes:Q", title="bytes after these", format=",.15~g"),
+        alt.Tooltip("next_bytes:Q", title="of bytes", format=",.15~g"),
+    ]
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="reconfiguration",
+    title="Would a reconfigurable network fit?",
+    lede="If a network takes so long to be set up for another axis, this share of the windows between "
+    "the two axes is long enough to hide it. A line has the colour of the axis that follows.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=transition_notes,
+)

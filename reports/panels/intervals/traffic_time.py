@@ -1,0 +1,164 @@
+"""When traffic flows: bytes a second of each axis over the run, to zoom into."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import axis_colours
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import known_total
+from xlahouse.reports.charts.theme import ZOOM_NOTE, colour, finish, zoom_in_time
+from xlahouse.reports.charts.units import (
+    BANDWIDTH,
+    SECONDS,
+    plural,
+    show_bandwidth,
+    show_bytes,
+    show_exact,
+    show_ps,
+    suit,
+)
+
+# Bins without bytes take no mark. Every axis has each bin, so the least start is the run's first transfer.
+SQL = """
+with bins as (
+    select
+        axis,
+        start_ps,
+        start_ps - min(start_ps) over () as since_ps,
+        duration_ps,
+        bytes,
+        bytes * 1e12 / nullif(duration_ps, 0) as rate_bytes_per_s
+    from traffic_timeline_v1
+    where run_id = $run
+)
+select axis, start_ps, since_ps, duration_ps, bytes, rate_bytes_per_s
+from bins
+where bytes is distinct from 0
+order by since_ps, axis
+"""
+
+COLUMNS = (
+    Column("since_ps", "Since first transfer", show_ps, show_exact),
+    Column("duration_ps", "Bin", show_ps, show_exact),
+    Column("axis", "Axis", numeric=False),
+    Column("bytes", "Bytes sent", show_bytes, show_exact),
+    Column("rate_bytes_per_s", "Rate", show_bandwidth, show_exact),
+)
+
+
+def stacked(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of known bytes with the ends of their bars: axes stand on one another in the palette's order."""
+    known = rows.drop_nulls("rate_bytes_per_s")
+    order = {axis: place for place, axis in enumerate(axis_colours(known["axis"]))}
+    placed = known.with_columns(
+        pl.col("axis").replace_strict(order, return_dtype=pl.Int64).alias("place")
+    ).sort("since_ps", "place")
+    top = pl.col("rate_bytes_per_s").cum_sum().over("since_ps")
+    return placed.with_columns(top.alias("top")).with_columns(
+        (pl.col("top") - pl.col("rate_bytes_per_s")).alias("bottom")
+    )
+
+
+def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Bytes a second by bin, stacked by axis; dragging moves along time, the wheel with Ctrl zooms."""
+    data = stacked(rows)
+    ends = (data["since_ps"] + data["duration_ps"]) / 1e12
+    clock = suit(ends, SECONDS)
+    speed = suit(data["top"], BANDWIDTH)
+    drawn = data.select(
+        "axis",
+        "bytes",
+        "rate_bytes_per_s",
+        "since_ps",
+        "duration_ps",
+        (pl.col("since_ps") / 1e12 / clock.factor).alias("from"),
+        ((pl.col("since_ps") + pl.col("duration_ps")) / 1e12 / clock.factor).alias("to"),
+        (pl.col("bottom") / speed.factor).alias("bottom"),
+        (pl.col("top") / speed.factor).alias("top"),
+    )
+    span = alt.Scale(domain=[0, float(drawn["to"].to_list()[-1])], nice=False)
+    chart = (
+        alt.Chart(inline(drawn))
+        .mark_bar(clip=True, binSpacing=0)
+        .encode(
+            x=alt.X(
+                "from:Q",
+                title=f"Time since the run's first transfer ({clock.symbol})",
+                scale=span,
+                axis=alt.Axis(tickCount=8, labelOverlap=True),
+            ),
+            x2="to:Q",
+            y=alt.Y(
+                "bottom:Q",
+                title=f"Bytes sent a second, all devices ({speed.symbol})",
+                axis=alt.Axis(tickCount=5),
+            ),
+            y2="top:Q",
+            color=colour("axis", axis_colours(drawn["axis"]), "Axis", 110),
+            tooltip=_tooltip(),
+        )
+        .add_params(zoom_in_time())
+    )
+    return finish(chart, "Bytes sent a second over time, by axis", 260)
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart of the whole run."""
+    if rows["rate_bytes_per_s"].null_count() == len(rows):
+        return []
+    width = show_ps(rows["duration_ps"].to_list()[0])
+    note = f"A bar is {width}. {ZOOM_NOTE}"
+    return [Figure("Traffic over time, by axis", timeline_chart(rows), note, shape="wide")]
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many bytes are drawn."""
+    drawn = known_total(rows.drop_nulls("bytes"), "bytes")
+    return f"Draws {show_bytes(drawn)} on the wire; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """How bytes are spread, which are missing, what virtual devices do not tell."""
+    found = ["A transfer's bytes are spread evenly over its time in flight, also while it waits."]
+    unknown = rows["bytes"].null_count()
+    if unknown:
+        found.append(
+            f"{plural(unknown, 'bin')} of an axis left out: a transfer of unknown bytes is in flight."
+        )
+    if facts.inferred:
+        found.append("On virtual devices the bytes are real, the time that they take is not.")
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why nothing flows."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so when its transfers ran is not known."
+    return "The trace holds no collective that sends anything, so there is no traffic over time."
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("axis:N", title="axis"),
+        alt.Tooltip("since_ps:Q", title="since first transfer, ps", format=","),
+        alt.Tooltip("duration_ps:Q", title="bin, ps", format=","),
+        alt.Tooltip("bytes:Q", title="bytes sent", format=",.15~g"),
+        alt.Tooltip("rate_bytes_per_s:Q", title="B/s", format=",.9~g"),
+    ]
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="timeline",
+    title="Traffic over time",
+    lede="Bytes on the wire a second, of all traced devices together, stacked by axis of the mesh. All bins "
+    "together hold the bytes of the traffic by axis.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

@@ -1,0 +1,243 @@
+"""The index: all runs side by side, with what each sends and where its time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import TIME_COLOURS, axis_colours
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.theme import INK, colour, finish, rows_height
+from xlahouse.reports.charts.units import (
+    BYTES,
+    plural,
+    show_bytes,
+    show_count,
+    show_exact,
+    show_ps,
+    suit,
+)
+from xlahouse.reports.panels.time.time_split import long_shares
+
+# More bars than this are a table's job.
+MAX_RUNS = 30
+_LABEL = 46  # characters of a run's name above its bar, on a phone
+
+TRAFFIC_SQL = """
+select
+    runs.run_id,
+    coalesce(name, runs.run_id) as run,
+    axis,
+    count(distinct device_id) as devices,
+    cast(sum(collectives) as bigint) as collectives,
+    case when count(wire_bytes) = count(*) then cast(sum(wire_bytes) as double) end as wire_bytes
+from traffic_volume_v1
+inner join runs on runs.run_id = traffic_volume_v1.run_id
+where list_contains($runs, runs.run_id) and coalesce(phase, 'none') not in ('warmup', 'compile')
+group by runs.run_id, name, axis
+order by run, runs.run_id, axis
+"""
+
+TRAFFIC_COLUMNS = (
+    Column("run", "Run", numeric=False),
+    Column("axis", "Axis", numeric=False),
+    Column("devices", "Devices", show_count),
+    Column("collectives", "Collectives", show_count),
+    Column("wire_bytes", "Wire", show_bytes, show_exact),
+)
+
+TIME_SQL = """
+select
+    runs.run_id,
+    coalesce(name, runs.run_id) as run,
+    coalesce(phase, 'outside markers') as phase,
+    device_steps as steps,
+    window_ps,
+    compute_ps,
+    exposed_ps,
+    exposed_copy_ps,
+    sync_wait_ps,
+    idle_ps
+from comm_compute_v1
+inner join runs on runs.run_id = comm_compute_v1.run_id
+where list_contains($runs, runs.run_id) and coalesce(phase, 'none') not in ('warmup', 'compile')
+order by run, runs.run_id, phase
+"""
+
+TIME_COLUMNS = (
+    Column("run", "Run", numeric=False),
+    Column("phase", "Phase", numeric=False),
+    Column("steps", "Device steps", show_count),
+    Column("window_ps", "Window", show_ps, show_exact),
+    Column("compute_ps", "Compute", show_ps, show_exact),
+    Column("exposed_ps", "Exposed comm.", show_ps, show_exact),
+    Column("exposed_copy_ps", "Exposed copy", show_ps, show_exact),
+    Column("sync_wait_ps", "Sync wait", show_ps, show_exact),
+    Column("idle_ps", "Idle", show_ps, show_exact),
+)
+
+
+def traffic_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Wire bytes of each run, stacked by axis.
+
+    Args:
+        rows: run_id, run, axis, wire_bytes, collectives.
+    """
+    known = rows.drop_nulls("wire_bytes")
+    sums = known.group_by("run_id", maintain_order=True).agg(pl.col("wire_bytes").sum())
+    unit = suit(sums["wire_bytes"], BYTES)
+    amounts = {run_id: show_bytes(amount) for run_id, amount in sums.iter_rows()}
+    colours = axis_colours(known["axis"])
+    place = {axis: k for k, axis in enumerate(colours)}
+    data = known.with_columns(
+        (pl.col("wire_bytes") / unit.factor).alias("amount"),
+        pl.col("axis").replace_strict(place, return_dtype=pl.Int64).alias("place"),
+    )
+    bars = _bars(data).encode(
+        x=alt.X(
+            "amount:Q",
+            title=f"Wire bytes sent, all devices ({unit.symbol})",
+            axis=alt.Axis(tickCount=5),
+        ),
+        color=colour("axis", colours, column_width=110),
+        order=alt.Order("place:Q"),
+        tooltip=[
+            alt.Tooltip("run:N", title="run"),
+            alt.Tooltip("axis:N", title="axis"),
+            alt.Tooltip("wire_bytes:Q", title="wire bytes", format=",.15~g"),
+            alt.Tooltip("collectives:Q", title="collectives", format=","),
+        ],
+    )
+    return finish(
+        alt.layer(bars, _names(data, amounts)),
+        "Wire bytes by run and axis",
+        rows_height(data["run_id"].n_unique(), _STEP),
+    )
+
+
+def time_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Shares of the devices' windows in each run, all phases together.
+
+    Args:
+        rows: rows of TIME_SQL.
+    """
+    data = long_shares(rows, ["run_id", "run"])
+    present = {share: hue for share, hue in TIME_COLOURS.items() if share in set(data["share"])}
+    bars = _bars(data).encode(
+        x=alt.X(
+            "ratio:Q",
+            title="Share of the devices' windows (%)",
+            scale=alt.Scale(domain=[0, 1]),
+            axis=alt.Axis(format="%", tickCount=5),
+        ),
+        color=colour("share", present, column_width=170),
+        order=alt.Order("place:Q"),
+        tooltip=[
+            alt.Tooltip("run:N", title="run"),
+            alt.Tooltip("share:N", title="share"),
+            alt.Tooltip("ratio:Q", title="of the windows", format=".2%"),
+            alt.Tooltip("time_ps:Q", title="time, ps", format=","),
+            alt.Tooltip("steps:Q", title="device steps", format=","),
+        ],
+    )
+    return finish(
+        alt.layer(bars, _names(data)),
+        "Time split by run",
+        rows_height(data["run_id"].n_unique(), _STEP),
+    )
+
+
+_STEP = 46
+
+
+def _bars(data: pl.DataFrame) -> alt.Chart:
+    # The name stands above its bar: beside it, a phone would have no room left for the bar.
+    return (
+        alt.Chart(inline(data))
+        .mark_bar(cornerRadius=1, height=18, yOffset=9)
+        .encode(y=alt.Y("run_id:N", sort=None, title=None, axis=None))
+    )
+
+
+def _names(data: pl.DataFrame, amounts: dict[str, str] | None = None) -> alt.Chart:
+    """Each run's name above its bar, with its amount: beside a large run a small one has no bar."""
+    clipped = pl.when(pl.col("run").str.len_chars() > _LABEL).then(
+        pl.col("run").str.slice(0, _LABEL - 1) + "…"
+    )
+    names = data.select("run_id", "run").unique(maintain_order=True)
+    names = names.with_columns(clipped.otherwise(pl.col("run")).alias("label"))
+    if amounts is not None:
+        said = pl.col("run_id").replace_strict(amounts, return_dtype=pl.String)
+        names = names.with_columns(pl.concat_str("label", pl.lit(": "), said).alias("label"))
+    return (
+        alt.Chart(inline(names))
+        .mark_text(align="left", baseline="middle", dy=-12, color=INK)
+        .encode(
+            y=alt.Y("run_id:N", sort=None, axis=None),
+            x=alt.value(0),
+            text="label:N",
+            tooltip="run:N",
+        )
+    )
+
+
+def _first_runs(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    runs = rows["run_id"].unique(maintain_order=True)
+    note = f"The first {MAX_RUNS} of {plural(len(runs), 'run')}." if len(runs) > MAX_RUNS else ""
+    return rows.filter(pl.col("run_id").is_in(runs.head(MAX_RUNS).to_list())), note
+
+
+def traffic_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+    """One chart over runs."""
+    shown, note = _first_runs(rows)
+    if shown["wire_bytes"].is_null().all():
+        return []
+    return [Figure("What each run sends, by mesh axis", traffic_chart(shown), note, shape="wide")]
+
+
+def time_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+    """One chart over runs."""
+    shown, note = _first_runs(rows)
+    return [Figure("Where each run's time goes", time_chart(shown), note, shape="wide")]
+
+
+def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+    """How many of the runs have rows, and how much of them was traced."""
+    traced = sum(facts.row["traced_devices"] for facts in runs)
+    named = sum(facts.row["named_devices"] for facts in runs)
+    seen = f"{rows['run_id'].n_unique():,} of {plural(len(runs), 'run')}"
+    return f"{seen}; {traced:,} of {plural(named, 'device')} traced; warm-up left out."
+
+
+def traffic_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+    """What is missing."""
+    lost = rows.filter(pl.col("wire_bytes").is_null())
+    names = ", ".join(lost["run"].unique(maintain_order=True))
+    return [f"Not drawn: traffic of unknown size in {names}."] if names else []
+
+
+TRAFFIC: Panel[Sequence[RunFacts]] = Panel(
+    key="traffic",
+    title="Traffic by run",
+    lede="Wire bytes that all traced devices of a run send, by the mesh axis that their collectives span.",
+    sql=TRAFFIC_SQL,
+    columns=TRAFFIC_COLUMNS,
+    figures=traffic_figures,
+    coverage=coverage,
+    why_empty=lambda runs: "No run has a collective in its trace.",
+    notes=traffic_notes,
+)
+
+TIME: Panel[Sequence[RunFacts]] = Panel(
+    key="time",
+    title="Time by run",
+    lede="Shares of the windows of all device steps; exposed communication is what no compute op hides.",
+    sql=TIME_SQL,
+    columns=TIME_COLUMNS,
+    figures=time_figures,
+    coverage=coverage,
+    why_empty=lambda runs: "No run has device events in its trace.",
+)

@@ -1,0 +1,204 @@
+"""What more devices along one mesh axis give: speed-up and efficiency, beside the ideal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import axis_colours
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.theme import INK, colour, finish, legend_columns
+from xlahouse.reports.charts.units import plural, show_count, show_exact, show_factor, show_ratio
+from xlahouse.reports.panels.runs.setups import virtual_note
+
+SQL = """
+select
+    concat_ws(
+        ', ',
+        model,
+        'batch ' || coalesce(cast(batch_size as varchar), 'unknown'),
+        coalesce(cast(prompt_tokens as varchar), '?') || ' + '
+        || coalesce(cast(output_tokens as varchar), '?') || ' tokens',
+        dtype,
+        device_kind
+    ) as subject,
+    axis,
+    coalesce(
+        nullif(
+            concat_ws(
+                '.',
+                nullif(other_axes, ''),
+                case when microbatches > 1 then 'm' || cast(microbatches as varchar) end
+            ),
+            ''
+        ),
+        'none'
+    ) as other_axes,
+    size,
+    devices,
+    runs,
+    base_size,
+    size / nullif(base_size, 0) as times_devices,
+    output_tokens_per_s,
+    chip_tokens_per_s,
+    speedup_ratio,
+    efficiency_ratio
+from scaling_v1
+where list_contains($runs, run_id)
+order by subject, axis, other_axes, size
+"""
+
+COLUMNS = (
+    Column("subject", "Workload", numeric=False),
+    Column("axis", "Axis", numeric=False),
+    Column("other_axes", "Other axes, microbatches", numeric=False),
+    Column("size", "Size", show_count),
+    Column("devices", "Devices", show_count),
+    Column("runs", "Runs", show_count),
+    Column("output_tokens_per_s", "Output tokens/s", show_factor, show_exact),
+    Column("chip_tokens_per_s", "a chip", show_factor, show_exact),
+    Column("speedup_ratio", "Speed-up", show_factor, show_exact),
+    Column("efficiency_ratio", "Efficiency", show_ratio, show_exact),
+)
+
+MAX_SUBJECTS = 8
+_KEYS = ["axis", "other_axes"]
+
+
+def grown(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the series that have a rate at two sizes at least, with a name for each series."""
+    known = rows.drop_nulls(["speedup_ratio", "times_devices"])
+    several = pl.col("size").n_unique().over(["subject", *_KEYS]) > 1
+    alone = pl.col("other_axes") == "none"
+    series = pl.when(alone).then(pl.col("axis"))
+    return known.filter(several).with_columns(
+        series.otherwise(pl.format("{} beside {}", "axis", "other_axes")).alias("series")
+    )
+
+
+def speedup_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Speed-up against how many times the devices, both logarithmic, with the ideal dashed.
+
+    Args:
+        rows: rows of grown() of one subject.
+    """
+    top = max(rows["times_devices"].max(), 1)  # type: ignore[type-var]
+    ideal = pl.DataFrame({"times_devices": [1.0, float(top)], "speedup_ratio": [1.0, float(top)]})  # type: ignore[arg-type]
+    y = alt.Y(
+        "speedup_ratio:Q", title="Speed-up (times)", scale=alt.Scale(type="log", base=2, nice=False)
+    )
+    return _chart(rows, ideal, y, "Speed-up by devices")
+
+
+def efficiency_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Speed-up over how many times the devices, with the ideal 100 % dashed.
+
+    Args:
+        rows: rows of grown() of one subject.
+    """
+    top = float(max(rows["times_devices"].max(), 1))  # type: ignore[type-var, arg-type]
+    ideal = pl.DataFrame({"times_devices": [1.0, top], "efficiency_ratio": [1.0, 1.0]})
+    y = alt.Y(
+        "efficiency_ratio:Q",
+        title="Efficiency (%)",
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(format="%", tickCount=5),
+    )
+    return _chart(rows, ideal, y, "Efficiency by devices")
+
+
+def _chart(rows: pl.DataFrame, ideal: pl.DataFrame, y: alt.Y, title: str) -> alt.Chart:
+    colours = axis_colours(rows["axis"])
+    beside = sorted(set(rows["other_axes"]), key=lambda name: (name != "none", name))
+    sizes = sorted(set(rows["times_devices"]))
+    x = alt.X(
+        "times_devices:Q",
+        title="Devices along the axis (times the smallest)",
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(values=sizes, format="~g"),
+    )
+    lines = (
+        alt.Chart(inline(rows))
+        .mark_line(point=alt.OverlayMarkDef(size=70, filled=True))
+        .encode(
+            x=x,
+            y=y,
+            color=colour("axis", colours, title="Axis that grows", column_width=90),
+            strokeDash=alt.StrokeDash(
+                "other_axes:N",
+                sort=beside,
+                legend=alt.Legend(
+                    title="Other axes, microbatches",
+                    orient="bottom",
+                    columns=legend_columns(90),
+                    symbolType="stroke",
+                    symbolStrokeWidth=2,
+                ),
+            ),
+            detail="series:N",
+            tooltip=[
+                alt.Tooltip("series:N", title="axis"),
+                alt.Tooltip("size:Q", title="size", format=","),
+                alt.Tooltip("devices:Q", title="devices", format=","),
+                alt.Tooltip("speedup_ratio:Q", title="speed-up", format=",.4~g"),
+                alt.Tooltip("efficiency_ratio:Q", title="efficiency", format=".2%"),
+                alt.Tooltip("output_tokens_per_s:Q", title="output tokens/s", format=",.9~g"),
+                alt.Tooltip("runs:Q", title="runs", format=","),
+            ],
+        )
+    )
+    line = alt.Chart(inline(ideal)).mark_line(color=INK, opacity=0.5, strokeDash=[2, 4])
+    return finish(alt.layer(line.encode(x=x, y=y), lines), title, 300)
+
+
+def figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+    """Two charts a workload."""
+    known, found = grown(rows), []
+    for subject in known["subject"].unique(maintain_order=True).head(MAX_SUBJECTS):
+        part = known.filter(pl.col("subject") == subject)
+        note = "Dotted: the ideal, as many times the rate as devices."
+        found.append(Figure(f"Speed-up: {subject}", speedup_chart(part), note))
+        found.append(Figure(f"Efficiency: {subject}", efficiency_chart(part), "Dotted: the ideal."))
+    return found
+
+
+def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+    """How many of the series have a rate at two sizes."""
+    series = rows.select("subject", *_KEYS).n_unique()
+    drawn = grown(rows).select("subject", *_KEYS).n_unique()
+    return f"{drawn:,} of {series:,} series with a rate at two sizes; {plural(len(runs), 'run')}."
+
+
+def notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+    """What times are not, why series or columns are missing."""
+    found = virtual_note(runs)
+    known = grown(rows)
+    if known.is_empty():
+        found.append("Nothing is drawn: no axis has a rate at two sizes with all else the same.")
+    if rows["chip_tokens_per_s"].is_null().all():
+        found.append("A chip's rate is not known: nothing tells how many devices share one.")
+    if known["subject"].n_unique() > MAX_SUBJECTS:
+        count = known["subject"].n_unique()
+        found.append(f"The first {MAX_SUBJECTS} of {plural(count, 'workload')}; the CSV has all.")
+    if not known.is_empty() and known["runs"].min() == 1:
+        found.append("Some sizes have one run, so their spread over runs is not known.")
+    return found
+
+
+PANEL: Panel[Sequence[RunFacts]] = Panel(
+    key="scaling",
+    title="Speed-up and efficiency",
+    lede="One axis of the mesh grows, all else stays, the batch too (strong scaling). m4: 4 microbatches; a "
+    "run without a pipeline is the size 1 of any number of them. Speed-up: output tokens/s against the "
+    "smallest size that has a rate; efficiency: that over how many times the devices. Rates are medians "
+    "over the runs of a size.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=lambda runs: "No runs of a known model differ in the size of one mesh axis alone.",
+    notes=notes,
+)

@@ -1,0 +1,115 @@
+"""What pages over runs share: which setups are alike but for parallelism, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.units import plural
+
+# Runs with their setup, its label, and the subject under which setups are held side by side.
+MEMBERS_SQL = """
+with named as (
+    select
+        *,
+        coalesce(setup, run_id) as setup_key,
+        concat_ws(
+            ', ',
+            coalesce(model, 'unknown model'),
+            'batch ' || coalesce(cast(batch_size as varchar), 'unknown'),
+            coalesce(cast(prompt_tokens as varchar), '?') || ' + '
+            || coalesce(cast(output_tokens as varchar), '?') || ' tokens',
+            dtype,
+            device_kind
+        ) as subject,
+        coalesce(parallelism, 'unknown mesh')
+        || case when microbatches > 1 then ' m' || microbatches else '' end as plain_label
+    from runs
+    where list_contains($runs, run_id)
+), labelled as (
+    select
+        subject,
+        setup_key,
+        count(*) as runs,
+        min(coalesce(name, run_id)) as name,
+        min(plain_label) as plain_label
+    from named
+    group by subject, setup_key
+), members as (
+    select
+        named.run_id,
+        named.model,
+        named.batch_size,
+        named.subject,
+        named.setup_key,
+        labelled.runs,
+        labelled.plain_label || case
+            when count(*) over (partition by named.subject, labelled.plain_label) > labelled.runs
+                then ' (' || labelled.name || ')'
+            else ''
+        end as label
+    from named
+    inner join labelled using (subject, setup_key)
+)"""
+
+# More charts are for nobody; the table and its CSV have every setup.
+MAX_SUBJECTS = 6
+_LABEL = 30  # characters of a label beside its bar
+MAX_SETUPS = 30
+
+
+def subjects(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    """The first subjects with their rows, at most MAX_SETUPS setups each; those with most setups first."""
+    counts = (
+        rows.group_by("subject", maintain_order=True)
+        .agg(pl.col("setup_key").n_unique())
+        .sort("setup_key", descending=True, maintain_order=True)
+    )
+    return [
+        (name, first_setups(rows.filter(pl.col("subject") == name)))
+        for name in counts["subject"].head(MAX_SUBJECTS)
+    ]
+
+
+def first_setups(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the first MAX_SETUPS setups, with labels that fit beside a bar."""
+    kept = rows["setup_key"].unique(maintain_order=True).head(MAX_SETUPS)
+    # What tells two apart may stand at either end.
+    clipped = pl.col("label").str.head(_LABEL - 11) + "…" + pl.col("label").str.tail(10)
+    label = pl.when(pl.col("label").str.len_chars() > _LABEL).then(clipped)
+    return rows.filter(pl.col("setup_key").is_in(kept.to_list())).with_columns(
+        label.otherwise(pl.col("label")).alias("shown")
+    )
+
+
+def left_out(rows: pl.DataFrame) -> list[str]:
+    """Sentences on the subjects and setups that have no chart."""
+    found = []
+    count = rows["subject"].n_unique()
+    if count > MAX_SUBJECTS:
+        found.append(
+            f"Drawn: the {MAX_SUBJECTS} of {count:,} workloads with most setups; the CSV has all."
+        )
+    if rows.group_by("subject").agg(pl.col("setup_key").n_unique())["setup_key"].max() > MAX_SETUPS:  # type: ignore[operator]
+        found.append(f"A chart has at most {MAX_SETUPS} setups; the CSV has all.")
+    return found
+
+
+def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+    """How many setups and workloads the runs come to."""
+    setups, workloads = rows["setup_key"].n_unique(), rows["subject"].n_unique()
+    return (
+        f"{plural(len(runs), 'run')}, {plural(setups, 'setup')} of {plural(workloads, 'workload')}."
+    )
+
+
+def virtual_note(runs: Sequence[RunFacts]) -> list[str]:
+    """What times of virtual devices are not."""
+    if not any(facts.inferred for facts in runs):
+        return []
+    return [
+        "Virtual devices share the cores of one machine: which setup is quicker there says nothing about an "
+        "accelerator; bytes and counts hold."
+    ]

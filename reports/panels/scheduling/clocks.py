@@ -1,0 +1,188 @@
+"""How far the hosts' clocks are apart, and whether skews across hosts mean anything."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import bars_height
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import CLOCK_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import colour, finish
+from xlahouse.reports.charts.units import PICOSECONDS, plural, show_count, show_exact, show_ps, suit
+
+SQL = """
+select
+    coalesce(host, 'not named') as host,
+    devices,
+    reference_host,
+    instances,
+    offset_ps,
+    spread_ps,
+    median_skew_ps,
+    case when is_usable then 'yes' when not is_usable then 'no' end as usable
+from clock_offset_v1
+where run_id = $run
+order by host
+"""
+
+COLUMNS = (
+    Column("host", "Host", numeric=False),
+    Column("devices", "Traced devices", show_count),
+    Column("instances", "Shared collectives", show_count),
+    Column("offset_ps", "Offset", show_ps, show_exact),
+    Column("spread_ps", "Spread, p5 to p95", show_ps, show_exact),
+    Column("median_skew_ps", "Median skew", show_ps, show_exact),
+    Column("usable", "Skews usable", lambda value: value or "not known", numeric=False),
+)
+
+MAX_HOSTS = 64
+MEASURE_COLOURS = {
+    "spread of the offset": CLOCK_COLOURS["trace"],
+    "median skew": CLOCK_COLOURS["host clock, mean"],
+}
+_MEASURES = {"spread_ps": "spread of the offset", "median_skew_ps": "median skew"}
+
+
+def offset_chart(rows: pl.DataFrame) -> alt.Chart:
+    """How much later each host's clock is than the reference host's.
+
+    Args:
+        rows: rows of SQL whose offset is known.
+    """
+    unit = suit(rows["offset_ps"], PICOSECONDS)
+    data = rows.with_columns((pl.col("offset_ps") / unit.factor).alias("amount"))
+    title = f"Offset from the reference host ({unit.symbol})"
+    chart = (
+        alt.Chart(inline(data))
+        .mark_bar(cornerRadius=1, color=CLOCK_COLOURS["trace"])
+        .encode(
+            y=alt.Y("host:N", title=None, sort=None),
+            x=alt.X("amount:Q", title=title, axis=alt.Axis(tickCount=5)),
+            tooltip=_TIPS,
+        )
+    )
+    return finish(chart, "Offset of each host's clock", bars_height(len(data)))
+
+
+def spread_chart(rows: pl.DataFrame) -> alt.Chart:
+    """What the clocks leave open beside the skews that they measure.
+
+    Args:
+        rows: rows of SQL with a spread or a skew.
+    """
+    long = _long(rows)
+    unit = suit(long["ps"], PICOSECONDS)
+    data = long.with_columns((pl.col("ps") / unit.factor).alias("amount"))
+    present = set(data["measure"])
+    shown = {name: hue for name, hue in MEASURE_COLOURS.items() if name in present}
+    chart = (
+        alt.Chart(inline(data))
+        .mark_point(filled=True, size=80, opacity=1)
+        .encode(
+            y=alt.Y("host:N", title=None, sort=None),
+            x=alt.X(
+                "amount:Q",
+                title=f"Time ({unit.symbol})",
+                scale=alt.Scale(zero=True),
+                axis=alt.Axis(tickCount=5),
+            ),
+            color=colour("measure", shown, column_width=180),
+            tooltip=[
+                alt.Tooltip("host:N", title="host"),
+                alt.Tooltip("measure:N", title="measure"),
+                alt.Tooltip("ps:Q", title="ps", format=","),
+            ],
+        )
+    )
+    return finish(
+        chart, "Spread of the offset and median skew", bars_height(data["host"].n_unique())
+    )
+
+
+_TIPS = [
+    alt.Tooltip("host:N", title="host"),
+    alt.Tooltip("offset_ps:Q", title="offset, ps", format=","),
+    alt.Tooltip("spread_ps:Q", title="spread, ps", format=","),
+    alt.Tooltip("instances:Q", title="shared collectives", format=","),
+]
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """Offsets and what they leave open, where hosts can be compared."""
+    if len(rows) < 2:
+        return []
+    known = rows.drop_nulls("offset_ps").head(MAX_HOSTS)
+    if len(known) < 2:
+        return []
+    drawn = [Figure("Offset of each host's clock", offset_chart(known))]
+    others = known.filter(pl.col("host") != pl.col("reference_host"))
+    if not _long(others).is_empty():
+        note = "Skews across hosts mean something where the spread is the smaller of the two."
+        drawn.append(Figure("What the clocks leave open", spread_chart(others), note))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many hosts share how many collectives."""
+    return (
+        f"{plural(len(rows), 'host')} with {plural(total(rows, 'devices'), 'traced device')}; "
+        f"{facts.covered()}"
+    )
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Why nothing is compared, and whose skews mean nothing."""
+    if len(rows) == 1:
+        return [
+            "All traced devices are on one host, which has one clock: there is nothing to compare."
+        ]
+    found = []
+    unknown = rows.filter(pl.col("offset_ps").is_null())["host"].to_list()
+    if unknown:
+        found.append(
+            f"The offset is not known of {', '.join(unknown[:16])}: they share no synchronous "
+            "collective with the "
+            "reference host that overlaps in time."
+        )
+    unusable = rows.filter(pl.col("usable") == "no")["host"].to_list()
+    if unusable:
+        found.append(
+            f"Skews across hosts are not known with {', '.join(unusable[:16])}: the clocks leave "
+            "more open than the "
+            "skews measure."
+        )
+    if len(rows) > MAX_HOSTS:
+        found.append(f"The first {MAX_HOSTS} of {len(rows):,} hosts are drawn.")
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why no clock is known."""
+    return "The trace holds no device events, so the hosts' clocks cannot be compared."
+
+
+def _long(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a host and measure that is known: host, measure, ps."""
+    return (
+        rows.unpivot(list(_MEASURES), index="host", variable_name="measure", value_name="ps")
+        .drop_nulls("ps")
+        .with_columns(pl.col("measure").replace_strict(_MEASURES, return_dtype=pl.String))
+    )
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="clocks",
+    title="Clocks of the hosts",
+    lede="Devices leave a synchronous collective together, so its ends tell how far apart the "
+    "clocks of two hosts "
+    "are. The spread of that offset is what the clocks leave open.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

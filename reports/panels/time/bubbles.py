@@ -1,0 +1,182 @@
+"""Why devices are idle: time by cause, and by the length of the gaps."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import amount, percent, stacked_bars
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import CAUSE_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.units import (
+    PICOSECONDS,
+    plural,
+    show_count,
+    show_exact,
+    show_ps,
+    show_ratio,
+    suit,
+)
+
+# A cause that one step of a device cannot tell is not known of that device.
+SQL = f"""
+with parts as (
+    select *, {PHASE} as phase_name
+    from bubble_v1
+    where run_id = $run and {MEASURED}
+)
+select
+    phase_name as phase,
+    device_id,
+    replace(cause, '_', ' ') as cause,
+    count(*) as steps,
+    case when count(idle_ps) = count(*) then cast(sum(idle_ps) as bigint) end as idle_ps,
+    cast(sum(window_ps) as bigint) as window_ps,
+    case when count(idle_ps) = count(*) then sum(idle_ps) / nullif(sum(window_ps), 0) end as ratio
+from parts
+group by phase_name, device_id, parts.cause
+order by {phase_order("phase_name")}, device_id, parts.cause
+"""
+
+COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("device_id", "Device", show_count),
+    Column("cause", "Cause", numeric=False),
+    Column("steps", "Steps", show_count),
+    Column("idle_ps", "Idle", show_ps, show_exact),
+    Column("window_ps", "Window", show_ps, show_exact),
+    Column("ratio", "Of the window", show_ratio, show_exact),
+)
+
+MAX_DEVICES = 64
+_BETWEEN = "between steps"  # the one cause outside the windows
+
+
+def phase_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Idle share of the windows by phase and cause, all devices together; gaps between steps aside."""
+    sums = _known(rows.filter(pl.col("cause") != _BETWEEN), ["phase", "cause"])
+    data = sums.with_columns((pl.col("idle_ps") / pl.col("window_ps")).alias("ratio"))
+    return stacked_bars(
+        data,
+        alt.Y("phase:N", title=None, sort=None),
+        percent("ratio", "Idle share of the devices' windows (%)"),
+        "cause",
+        CAUSE_COLOURS,
+        [alt.Tooltip("phase:N", title="phase"), *_tips("idle, ps")],
+        "Idle time by phase and cause",
+    )
+
+
+def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
+    """Mean idle time of a step on each device, by cause, gaps before the step included.
+
+    Args:
+        rows: rows of SQL of one phase.
+        phase: its name, for screen readers.
+    """
+    data = _known(rows, ["device_id", "cause"]).with_columns(
+        (pl.col("idle_ps") / pl.col("steps")).alias("step_ps"),
+        (pl.col("idle_ps") / pl.col("window_ps")).alias("ratio"),
+    )
+    unit = suit(data.group_by("device_id").agg(pl.col("step_ps").sum())["step_ps"], PICOSECONDS)
+    data = data.with_columns((pl.col("step_ps") / unit.factor).alias("amount"))
+    return stacked_bars(
+        data,
+        alt.Y("device_id:O", title="Device"),
+        amount("amount", f"Mean idle time of a step ({unit.symbol})"),
+        "cause",
+        CAUSE_COLOURS,
+        [alt.Tooltip("device_id:O", title="device"), *_tips("idle of all steps, ps")],
+        f"Mean idle time of a {phase} step by device and cause",
+    )
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart over phases, and for each phase one over devices."""
+    drawn = []
+    if total(rows.filter(pl.col("cause") != _BETWEEN).drop_nulls("idle_ps"), "idle_ps"):
+        note = (
+            "All devices together; a bar's end is the share of a step in which devices do nothing."
+        )
+        drawn.append(Figure("Idle time by phase and cause", phase_chart(rows), note, shape="wide"))
+    for phase in rows["phase"].unique(maintain_order=True):
+        part = rows.filter(pl.col("phase") == phase)
+        if not total(part.drop_nulls("idle_ps"), "idle_ps"):
+            continue
+        devices = part["device_id"].unique(maintain_order=True).to_list()
+        note = "Between steps: before the step, outside its window."
+        if len(devices) > MAX_DEVICES:
+            part = part.filter(pl.col("device_id").is_in(devices[:MAX_DEVICES]))
+            note += f" The first {MAX_DEVICES} of {plural(len(devices), 'device')} are drawn."
+        title = f"{phase.capitalize()}: mean idle time of a step by device"
+        drawn.append(Figure(title, device_chart(part, phase), note))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many device steps the causes are told of."""
+    one = rows.filter(pl.col("cause") == _BETWEEN)
+    return f"{plural(total(one, 'steps'), 'device step')} outside warm-up; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Which causes cannot be told, and that nothing was idle."""
+    found = []
+    unknown = rows.filter(pl.col("idle_ps").is_null())["cause"].unique().sort().to_list()
+    if unknown:
+        why = (
+            "they need to know who its peers are, and which virtual device did what was deduced"
+            if facts.inferred
+            else "they need peers in a known mesh"
+        )
+        found.append(f"Not known of some device: the causes {' and '.join(unknown)}; {why}.")
+    if not total(rows.drop_nulls("idle_ps"), "idle_ps"):
+        found.append("No device was idle, within steps or between them.")
+    if facts.inferred:
+        found.append(
+            "Virtual devices share the cores of one machine: their idle time is not an accelerator's."
+        )
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why no cause is told."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so it does not say when devices were idle."
+    return "No device has a step with ops outside warm-up, so there is no window to be idle in."
+
+
+def _known(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Sums over what is known; a cause that a device of the group does not know is left out."""
+    sums = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("steps", "window_ps", "idle_ps").sum(),
+        pl.col("idle_ps").is_null().any().alias("hole"),
+    )
+    return sums.filter(~pl.col("hole") & (pl.col("idle_ps") > 0)).drop("hole")
+
+
+def _tips(idle: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("cause:N", title="cause"),
+        alt.Tooltip("ratio:Q", title="of the window", format=".3%"),
+        alt.Tooltip("idle_ps:Q", title=idle, format=","),
+        alt.Tooltip("steps:Q", title="device steps", format=","),
+    ]
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="bubbles",
+    title="Idle time by cause",
+    lede="An idle instant of a device belongs to one cause: nobody works and the device has a launch open "
+    "(device) or none (host); a peer of its pipeline stage works (imbalance); only other stages do "
+    "(pipeline); or it lies between two steps.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

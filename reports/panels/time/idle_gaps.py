@@ -1,0 +1,103 @@
+"""Whether idle time is many short gaps or few long ones."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import percent, stacked_bars
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import CAUSE_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.phases import MEASURED
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.units import plural, show_count, show_exact, show_ps, show_ratio
+
+# A bin for each power of ten of a gap's length.
+SQL = f"""
+with gaps as (
+    select
+        cast(floor(log10(duration_ps) + 1e-9) as integer) as decade,
+        replace(cause, '_', ' ') as cause,
+        duration_ps
+    from idle_gap_v1
+    where run_id = $run and duration_ps > 0 and {MEASURED}
+)
+select
+    decade,
+    cast(pow(10, decade) as bigint) as from_ps,
+    cast(pow(10, decade + 1) as bigint) as to_ps,
+    cause,
+    count(*) as gaps,
+    cast(sum(duration_ps) as bigint) as idle_ps,
+    max(duration_ps) as longest_ps,
+    sum(duration_ps) / sum(sum(duration_ps)) over () as ratio
+from gaps
+group by decade, cause
+order by decade, cause
+"""
+
+COLUMNS = (
+    Column("from_ps", "Gaps from", show_ps, show_exact),
+    Column("to_ps", "To below", show_ps, show_exact),
+    Column("cause", "Most of it", numeric=False),
+    Column("gaps", "Gaps", show_count),
+    Column("idle_ps", "Idle", show_ps, show_exact),
+    Column("longest_ps", "Longest", show_ps, show_exact),
+    Column("ratio", "Of the idle time", show_ratio, show_exact),
+)
+
+
+def gap_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Share of the idle time by length of gap, stacked by the gap's main cause."""
+    names = [
+        f"{show_ps(low)} to {show_ps(high)}"
+        for low, high in zip(rows["from_ps"], rows["to_ps"], strict=True)
+    ]
+    return stacked_bars(
+        rows.with_columns(pl.Series("length", names)),
+        alt.Y("length:N", title=None, sort=None),
+        percent("ratio", "Share of the idle time (%)"),
+        "cause",
+        CAUSE_COLOURS,
+        [
+            alt.Tooltip("length:N", title="length of gaps"),
+            alt.Tooltip("cause:N", title="cause of most of a gap"),
+            alt.Tooltip("gaps:Q", title="gaps", format=","),
+            alt.Tooltip("idle_ps:Q", title="idle, ps", format=","),
+            alt.Tooltip("longest_ps:Q", title="longest, ps", format=","),
+            alt.Tooltip("ratio:Q", title="of the idle time", format=".3%"),
+        ],
+        "Idle time by length of gap",
+    )
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart over all gaps."""
+    note = "Gaps of 100 ns or more, all devices and phases; coloured by the cause of most of a gap."
+    return [Figure("Idle time by length of gap", gap_chart(rows), note, shape="wide")]
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many gaps are drawn."""
+    return f"{plural(total(rows, 'gaps'), 'gap')} of 100 ns or more; {facts.covered()}"
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why no gap is drawn."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so it does not say when devices were idle."
+    return "No device was idle for 100 ns or more at a time."
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="idle",
+    title="Length of idle gaps",
+    lede="Idle time in many short gaps costs launches and scheduling on the device; in few long ones it "
+    "waits for the host or for other devices.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+)

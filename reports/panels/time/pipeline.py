@@ -1,0 +1,188 @@
+"""What a pipeline costs each stage: idle time, work on empty microbatches, filling and draining."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import bars_height, parts
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import TIME_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import INK, finish
+from xlahouse.reports.charts.units import (
+    plural,
+    show_count,
+    show_exact,
+    show_ps,
+    show_ratio,
+    show_text,
+)
+
+# Steps of a run without a pipeline have an ideal of 0 and nothing to show.
+SQL = f"""
+with steps as (
+    select *, {PHASE} as phase_name
+    from bubble_v1
+    where run_id = $run and cause = 'pipeline' and ideal_ratio > 0 and {MEASURED}
+)
+select
+    phase_name as phase,
+    device_id,
+    count(*) as steps,
+    cast(sum(window_ps) as bigint) as window_ps,
+    case when count(idle_ps) = count(*) then cast(sum(idle_ps) as bigint) end as idle_ps,
+    case when count(masked_ps) = count(*) then cast(sum(masked_ps) as bigint) end as masked_ps,
+    case when count(fill_drain_ps) = count(*) then cast(sum(fill_drain_ps) as bigint) end
+        as fill_drain_ps,
+    case
+        when count(pipeline_ratio) = count(*)
+            then sum(idle_ps + masked_ps + fill_drain_ps) / nullif(sum(window_ps + fill_drain_ps), 0)
+    end as pipeline_ratio,
+    max(ideal_ratio) as ideal_ratio,
+    string_agg(distinct masked_source, ', ' order by masked_source) as masked_source
+from steps
+group by phase_name, device_id
+order by {phase_order("phase_name")}, device_id
+"""
+
+COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("device_id", "Device", show_count),
+    Column("steps", "Steps", show_count),
+    Column("window_ps", "Window", show_ps, show_exact),
+    Column("idle_ps", "Idle, others' stages busy", show_ps, show_exact),
+    Column("masked_ps", "Empty microbatches", show_ps, show_exact),
+    Column("fill_drain_ps", "Filling, draining", show_ps, show_exact),
+    Column("pipeline_ratio", "Pipeline bubble", show_ratio, show_exact),
+    Column("ideal_ratio", "Ideal", show_ratio, show_exact),
+    Column("masked_source", "Masked work by", show_text, numeric=False),
+)
+
+PARTS = {
+    "masked_ps": "empty microbatches",
+    "idle_ps": "idle, other stages busy",
+    "fill_drain_ps": "filling and draining",
+}
+COLOURS = {
+    "empty microbatches": "#c2569b",
+    "idle, other stages busy": TIME_COLOURS["idle"],
+    "filling and draining": TIME_COLOURS["sync wait"],
+}
+MAX_DEVICES = 64
+
+
+def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
+    """Shares of each device's step that the pipeline costs, beside the ideal.
+
+    Args:
+        rows: rows of SQL of one phase; parts that are not known are left out.
+        phase: its name, for screen readers.
+    """
+    whole = pl.col("window_ps") + pl.col("fill_drain_ps").fill_null(0)
+    data = (
+        rows.with_columns(whole.alias("whole_ps"))
+        .unpivot(
+            list(PARTS),
+            index=["device_id", "steps", "whole_ps"],
+            variable_name="part",
+            value_name="ps",
+        )
+        .drop_nulls("ps")
+        .with_columns(
+            pl.col("part").replace_strict(PARTS, return_dtype=pl.String),
+            (pl.col("ps") / pl.col("whole_ps")).alias("ratio"),
+        )
+    )
+    x_title = "Share of the step (%)"
+    y = alt.Y("device_id:O", title="Device")
+    x = alt.X("ratio:Q", title=x_title, axis=alt.Axis(format="%", tickCount=5))
+    title = f"What the pipeline costs in a {phase} step"
+    tips = [
+        alt.Tooltip("device_id:O", title="device"),
+        alt.Tooltip("part:N", title="part"),
+        alt.Tooltip("ratio:Q", title="of the step", format=".3%"),
+        alt.Tooltip("ps:Q", title="in all steps, ps", format=","),
+        alt.Tooltip("steps:Q", title="steps", format=","),
+    ]
+    ideal = (
+        alt.Chart(inline(rows.select("device_id", "ideal_ratio")))
+        .mark_tick(color=INK, thickness=2, opacity=0.9)
+        .encode(
+            y=y,
+            x=alt.X("ideal_ratio:Q", title=x_title),
+            tooltip=[alt.Tooltip("ideal_ratio:Q", title="ideal bubble", format=".3%")],
+        )
+    )
+    layers = alt.layer(parts(data, y, x, "part", COLOURS, tips), ideal)
+    return finish(layers, title, bars_height(len(rows)))
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """A chart for each phase of which any part is known."""
+    drawn = []
+    for phase in rows["phase"].unique(maintain_order=True):
+        part = rows.filter(pl.col("phase") == phase)
+        if all(part[name].is_null().all() for name in PARTS):
+            continue
+        note = "The tick is the ideal bubble (p-1)/(m+p-1) of p stages and m microbatches."
+        if len(part) > MAX_DEVICES:
+            note += f" The first {MAX_DEVICES} of {plural(len(part), 'device')} are drawn."
+        title = f"{phase.capitalize()}: what the pipeline costs"
+        drawn.append(Figure(title, device_chart(part.head(MAX_DEVICES), phase), note))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many device steps the shares are of."""
+    known = total(rows.drop_nulls("pipeline_ratio"), "steps")
+    steps = plural(total(rows, "steps"), "device step")
+    return f"The whole bubble is known of {known:,} of {steps}; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Where masked work comes from, and what is not known."""
+    found = []
+    sources = ", ".join(rows["masked_source"].drop_nulls().unique().sort())
+    if "ideal" in sources:
+        found.append(
+            "Where ticks are not marked, work on empty microbatches is not measured: it is taken to be "
+            "the ideal share of compute."
+        )
+    hidden = [PARTS[name] for name in PARTS if rows[name].has_nulls()]
+    if hidden:
+        why = (
+            "which virtual device did what was deduced"
+            if facts.inferred
+            else "the stages of some devices are not known"
+        )
+        found.append(
+            f"Not known: {', '.join(hidden)}; {why}. So the whole bubble is not known either."
+        )
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why there is nothing to tell of a pipeline."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so it does not say what a pipeline costs."
+    return (
+        "The run's mesh has no pipeline (no axis pp of more than one stage), so no stage "
+        "waits for another."
+    )
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="pipeline",
+    title="Pipeline bubble and masked work",
+    lede="A pipeline fills and drains: a stage idles while only others work, or, where all stages run one "
+    "program, computes on empty microbatches whose result is masked out.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

@@ -1,0 +1,268 @@
+"""Which devices come late, and how evenly the work lies on them."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import amount, bars_height, percent
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import AXIS_COLOURS, CLOCK_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
+from xlahouse.reports.charts.units import (
+    PICOSECONDS,
+    plural,
+    show_count,
+    show_exact,
+    show_ps,
+    show_ratio,
+    suit,
+)
+
+# Deduced devices may have traded places: who of them comes last is not known.
+STRAGGLER_SQL = """
+select
+    device_id,
+    host,
+    instances,
+    case when not inferred then last_count end as last_count,
+    case when not inferred then last_ratio end as last_ratio,
+    case when not inferred then mean_lag_ps end as mean_lag_ps,
+    case when not inferred then max_lag_ps end as max_lag_ps,
+    case when not inferred then mean_wait_ps end as mean_wait_ps
+from straggler_v1
+where run_id = $run
+order by last_ratio desc nulls last, device_id
+"""
+
+STRAGGLER_COLUMNS = (
+    Column("device_id", "Device", show_count),
+    Column("host", "Host", numeric=False),
+    Column("instances", "Entered with others", show_count),
+    Column("last_count", "Entered last", show_count),
+    Column("last_ratio", "Share last", show_ratio, show_exact),
+    Column("mean_lag_ps", "Mean lag", show_ps, show_exact),
+    Column("max_lag_ps", "Most lag", show_ps, show_exact),
+    Column("mean_wait_ps", "Mean wait", show_ps, show_exact),
+)
+
+# Percentile p is the value of row ceil(p n), as in the views.
+BALANCE_SQL = f"""
+with steps as (
+    select {PHASE} as phase, 'busy time' as measure, imbalance_ratio as ratio, devices
+    from load_balance_v1
+    where run_id = $run and {MEASURED}
+    union all
+    select {PHASE}, 'compute time', compute_imbalance_ratio, devices
+    from load_balance_v1
+    where run_id = $run and {MEASURED}
+)
+select
+    phase,
+    measure,
+    count(*) as steps,
+    count(ratio) as measured,
+    max(devices) as devices,
+    quantile_disc(ratio, 0.5) as p50_ratio,
+    quantile_disc(ratio, 0.95) as p95_ratio,
+    max(ratio) as max_ratio
+from steps
+group by phase, measure
+order by {phase_order()}, measure
+"""
+
+BALANCE_COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("measure", "Of", numeric=False),
+    Column("devices", "Devices", show_count),
+    Column("measured", "Steps", show_count),
+    Column("p50_ratio", "p50", show_ratio, show_exact),
+    Column("p95_ratio", "p95", show_ratio, show_exact),
+    Column("max_ratio", "Most", show_ratio, show_exact),
+)
+
+MAX_DEVICES = 64
+MEASURE_COLOURS = {
+    "compute time": CLOCK_COLOURS["trace"],
+    "busy time": CLOCK_COLOURS["host clock, mean"],
+}
+
+
+def last_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Share of its collectives that each device enters last."""
+    return _device_bars(
+        rows,
+        percent("last_ratio", "Share of collectives entered last (%)"),
+        "Devices that come last",
+    )
+
+
+def lag_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Mean time that each device arrives after the first of its group."""
+    unit = suit(rows["mean_lag_ps"], PICOSECONDS)
+    data = rows.with_columns((pl.col("mean_lag_ps") / unit.factor).alias("amount"))
+    x = amount("amount", f"Mean lag behind the first to arrive ({unit.symbol})")
+    return _device_bars(data, x, "Mean lag of each device")
+
+
+def straggler_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """Share and lag, of the devices of which they are known; none where nobody is ever late."""
+    known = rows.drop_nulls("last_ratio")
+    if known.is_empty() or _all_together(known):
+        return []
+    note = ""
+    if len(known) > MAX_DEVICES:
+        note = f"The {MAX_DEVICES} of {plural(len(known), 'device')} that come last most often."
+    drawn = known.head(MAX_DEVICES).sort("device_id")
+    return [
+        Figure("How often a device comes last", last_chart(drawn), note),
+        Figure("How late a device comes", lag_chart(drawn), note),
+    ]
+
+
+def straggler_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many devices are compared, over how many instances."""
+    known = len(rows.drop_nulls("last_ratio"))
+    entries = plural(total(rows, "instances"), "arrival")
+    return f"{known:,} of {plural(len(rows), 'device')}, {entries}; {facts.covered()}"
+
+
+def straggler_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Why lags are not known."""
+    if not rows["last_ratio"].has_nulls():
+        together = "Not drawn: in every collective all devices arrived at the same instant."
+        return [together] if _all_together(rows) else []
+    if facts.inferred:
+        return [
+            "Who comes last is not known: which virtual device did what was deduced, and their "
+            "times are not an accelerator's."
+        ]
+    if not total(rows, "instances"):
+        return [
+            "Who comes last is not known: the trace holds no collective in which several "
+            "devices were seen and whose arrivals can be compared."
+        ]
+    return [
+        "Of some devices no collective was seen together with another device: their lag is not known."
+    ]
+
+
+def _all_together(known: pl.DataFrame) -> bool:
+    return not (known["last_ratio"].sum() or known["max_lag_ps"].sum())
+
+
+def no_stragglers(facts: RunFacts) -> str:
+    """Why no device is compared."""
+    return "The trace holds no device events, so no device is known to come late."
+
+
+def balance_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Busiest device over the mean, less 1: median, and a line to the 95th percentile."""
+    present = set(rows["measure"])
+    shown = {name: hue for name, hue in MEASURE_COLOURS.items() if name in present}
+    base = alt.Chart(inline(rows)).encode(
+        y=alt.Y("phase:N", title=None, sort=None),
+        yOffset=alt.YOffset("measure:N", sort=list(shown)),
+        color=colour("measure", shown, column_width=140),
+        tooltip=[
+            alt.Tooltip("phase:N", title="phase"),
+            alt.Tooltip("measure:N", title="of"),
+            alt.Tooltip("p50_ratio:Q", title="p50", format=".3%"),
+            alt.Tooltip("p95_ratio:Q", title="p95", format=".3%"),
+            alt.Tooltip("max_ratio:Q", title="most", format=".3%"),
+            alt.Tooltip("measured:Q", title="steps", format=","),
+        ],
+    )
+    line = base.mark_rule(strokeWidth=2).encode(
+        x=percent("p50_ratio", "Busiest device above the mean (%)"), x2="p95_ratio"
+    )
+    point = base.mark_point(filled=True, size=80, opacity=1).encode(
+        x=percent("p50_ratio", "Busiest device above the mean (%)")
+    )
+    height = rows_height(rows["phase"].n_unique(), 2 * BAR_STEP)
+    return finish(alt.layer(line, point), "How far the busiest device is above the mean", height)
+
+
+def balance_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """One chart over phases, where several devices share the work."""
+    known = rows.filter((pl.col("devices") > 1) & pl.col("p50_ratio").is_not_null())
+    if known.is_empty() or facts.inferred:
+        return []
+    note = "Point: median over steps; line: to the 95th percentile. 0 % is an even load."
+    return [Figure("Load of the busiest device", balance_chart(known), note, shape="wide")]
+
+
+def balance_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many steps are measured."""
+    part = rows.filter(pl.col("measure") == "busy time")
+    measured = f"{total(part, 'measured'):,} of {plural(total(part, 'steps'), 'step')}"
+    return f"{measured} outside warm-up; {facts.covered()}"
+
+
+def balance_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """Why there is no chart, and what busy time hides."""
+    if facts.inferred:
+        return [
+            "Not drawn: virtual devices share the cores of one machine, so their load is the "
+            "machine's scheduling."
+        ]
+    if rows["devices"].max() == 1:
+        return ["Not drawn: one device was traced, and there is nobody to compare it with."]
+    return [
+        "Busy time holds what a device waits within a collective for a slower one, which hides "
+        "an uneven load; compute time does not."
+    ]
+
+
+def no_balance(facts: RunFacts) -> str:
+    """Why no step is compared."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so the load of devices is not known."
+    return "No step outside warm-up holds an op, so there is no load to compare."
+
+
+def _device_bars(rows: pl.DataFrame, x: alt.X, title: str) -> alt.Chart:
+    chart = (
+        alt.Chart(inline(rows))
+        .mark_bar(cornerRadius=1, color=AXIS_COLOURS["tp"])
+        .encode(
+            y=alt.Y("device_id:O", title="Device"),
+            x=x,
+            tooltip=[
+                alt.Tooltip("device_id:O", title="device"),
+                alt.Tooltip("last_ratio:Q", title="entered last", format=".3%"),
+                alt.Tooltip("instances:Q", title="of collectives", format=","),
+                alt.Tooltip("mean_lag_ps:Q", title="mean lag, ps", format=",.0f"),
+                alt.Tooltip("max_lag_ps:Q", title="most lag, ps", format=","),
+            ],
+        )
+    )
+    return finish(chart, title, bars_height(len(rows)))
+
+
+STRAGGLERS: Panel[RunFacts] = Panel(
+    key="stragglers",
+    title="Stragglers",
+    lede="Over collectives in which several devices were seen: how often a device arrives last, and how long "
+    "after the first.",
+    sql=STRAGGLER_SQL,
+    columns=STRAGGLER_COLUMNS,
+    figures=straggler_figures,
+    coverage=straggler_coverage,
+    why_empty=no_stragglers,
+    notes=straggler_notes,
+)
+BALANCE: Panel[RunFacts] = Panel(
+    key="balance",
+    title="Load balance",
+    lede="How much longer than the mean the busiest device works in a step.",
+    sql=BALANCE_SQL,
+    columns=BALANCE_COLUMNS,
+    figures=balance_figures,
+    coverage=balance_coverage,
+    why_empty=no_balance,
+    notes=balance_notes,
+)

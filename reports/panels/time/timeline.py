@@ -1,0 +1,249 @@
+"""What every device does, instant by instant, in the median prefill and the median decode step."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.palette import CATEGORY_COLOURS
+from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.phases import MEASURED, phase_order
+from xlahouse.reports.charts.sums import total
+from xlahouse.reports.charts.theme import ZOOM_NOTE, colour, finish, zoom_in_time
+from xlahouse.reports.charts.units import PICOSECONDS, plural, show_count, show_exact, show_ps, suit
+
+# Marks of a step; two steps with their tooltips are then about 2 MB of a page.
+MAX_MARKS_OF_STEP = 6_000
+MAX_DEVICES = 32
+# Without an outline a bar far below a pixel is too faint to be seen.
+STROKE_PX = 0.6
+
+# A step of median span (row ceil(n / 2)) stands for its phase; without markers, where a step may be any
+# small program, the one in which half the time of all is reached. A mark begins where no interval of its
+# lane is before it or after one of the longest gaps, as many as there may be marks; shorter ones are closed.
+SQL = f"""
+with ranked as (
+    select
+        *,
+        coalesce(phase, 'outside markers') as phase_name,
+        row_number() over (partition by phase order by span_ps, request, step) as place,
+        sum(span_ps) over (
+            partition by phase order by span_ps, request, step
+            rows between unbounded preceding and current row
+        ) as up_to_ps,
+        count(*) over (partition by phase) as steps,
+        sum(span_ps) over (partition by phase) as total_ps
+    from step_time_v1
+    where run_id = $run and {MEASURED}
+), chosen as (
+    select *
+    from ranked
+    where case
+        when request is not null then place = (steps + 1) // 2
+        else 2 * up_to_ps >= total_ps and 2 * (up_to_ps - span_ps) < total_ps
+    end
+    order by {phase_order("phase_name")}
+    limit 2
+), shown_devices as (
+    select device_id
+    from devices
+    where run_id = $run and traced and core is distinct from 'sparsecore'
+    order by device_id
+    limit {MAX_DEVICES}
+), intervals as (
+    select
+        phase_name, steps, b.request, b.step, c.span_ps, b.device_id, b.category,
+        b.start_ps - c.start_ps as start_ps,
+        b.duration_ps
+    from busy_intervals as b
+    inner join chosen as c
+        on b.request is not distinct from c.request and b.step is not distinct from c.step
+    where b.run_id = $run and b.device_id in (select device_id from shown_devices)
+), gaps as (
+    select
+        *,
+        start_ps + duration_ps as end_ps,
+        start_ps - lag(start_ps + duration_ps) over (
+            partition by phase_name, device_id, category order by start_ps
+        ) as gap_ps
+    from intervals
+), sized as (
+    select *, row_number() over (partition by phase_name order by gap_ps desc nulls first) as place
+    from gaps
+), opened as (
+    select
+        *,
+        max(case when place = {MAX_MARKS_OF_STEP} + 1 then gap_ps end) over (
+            partition by phase_name
+        ) as closed_ps,
+        case when gap_ps <= closed_ps then 0 else 1 end as opens
+    from sized
+), numbered as (
+    select
+        *,
+        sum(opens) over (
+            partition by phase_name, device_id, category order by start_ps
+            rows between unbounded preceding and current row
+        ) as mark
+    from opened
+)
+select
+    phase_name as phase,
+    request,
+    step,
+    device_id,
+    category,
+    min(start_ps) as start_ps,
+    max(end_ps) as end_ps,
+    cast(sum(duration_ps) as bigint) as busy_ps,
+    count(*) as intervals,
+    any_value(steps) as steps,
+    any_value(span_ps) as span_ps,
+    any_value(closed_ps) as closed_ps
+from numbered
+group by phase_name, request, step, device_id, category, mark
+order by {phase_order("phase_name")}, device_id, category, start_ps
+"""
+
+COLUMNS = (
+    Column("phase", "Phase", numeric=False),
+    Column("request", "Request", show_count),
+    Column("step", "Step", show_count),
+    Column("device_id", "Device", show_count),
+    Column("category", "Category", numeric=False),
+    Column("start_ps", "Start in step", show_ps, show_exact),
+    Column("end_ps", "End in step", show_ps, show_exact),
+    Column("busy_ps", "Busy", show_ps, show_exact),
+    Column("intervals", "Intervals", show_count),
+)
+
+# Category of busy_intervals -> lane of a device, top to bottom.
+LANES = {
+    "compute": "compute",
+    "masked": "empty microbatch",
+    "collective": "collective",
+    "copy_running": "copy",
+    "sync_wait": "wait",
+}
+
+
+def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
+    """One step: a row of lanes for each device, a bar for each busy interval.
+
+    Args:
+        rows: rows of SQL of one step.
+        title: the subject, for screen readers.
+    """
+    unit = suit(rows["span_ps"], PICOSECONDS)
+    present = set(rows["category"])
+    lanes = [lane for category, lane in LANES.items() if category in present]
+    data = rows.select(
+        pl.col("category").replace_strict(LANES, return_dtype=pl.String).alias("lane"),
+        "device_id",
+        (pl.col("start_ps") / unit.factor).alias("start"),
+        (pl.col("end_ps") / unit.factor).alias("end"),
+        "start_ps",
+        "busy_ps",
+        "intervals",
+    )
+    height = min(16, max(4, 480 // (rows["device_id"].n_unique() * len(lanes))))
+    hue = colour("lane", {lane: CATEGORY_COLOURS[lane] for lane in lanes})
+    chart = (
+        alt.Chart(inline(data))
+        .mark_bar(clip=True, strokeWidth=STROKE_PX)
+        .encode(
+            y=alt.Y("device_id:O", title="Device", scale=alt.Scale(paddingInner=0.15)),
+            yOffset=alt.YOffset("lane:N", sort=lanes, scale=alt.Scale(paddingInner=0)),
+            x=alt.X(
+                "start:Q",
+                title=f"Time since the step's start ({unit.symbol})",
+                scale=alt.Scale(nice=False),
+                axis=alt.Axis(tickCount=8),
+            ),
+            x2="end",
+            color=hue,
+            stroke=alt.Stroke("lane:N", scale=hue["scale"], legend=hue["legend"]),
+            tooltip=[
+                alt.Tooltip("device_id:O", title="device"),
+                alt.Tooltip("lane:N", title="what"),
+                alt.Tooltip("start_ps:Q", title="start, ps", format=","),
+                alt.Tooltip("busy_ps:Q", title="busy, ps", format=","),
+                alt.Tooltip("intervals:Q", title="intervals", format=","),
+            ],
+        )
+        .add_params(zoom_in_time())
+    )
+    return finish(chart, title, rows["device_id"].n_unique() * len(lanes) * height)
+
+
+def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+    """A chart for each chosen step."""
+    drawn = []
+    for phase in rows["phase"].unique(maintain_order=True):
+        part = rows.filter(pl.col("phase") == phase)
+        first = part.row(0, named=True)
+        what = f"{phase.capitalize()}: {_step_name(first)} by device"
+        steps = plural(first["steps"], "step")
+        note = f"Of {steps} the one of median length. "
+        if first["request"] is None:
+            note = f"Of {steps}, shortest first, the one in which half of their time is reached. "
+        if first["closed_ps"]:
+            note += f"Gaps of up to {show_ps(first['closed_ps'])} are closed, so that the page stays small. "
+        note += ZOOM_NOTE
+        drawn.append(Figure(what, step_chart(part, what), note, shape="wide"))
+    return drawn
+
+
+def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+    """How many intervals of how many devices are drawn."""
+    devices = rows["device_id"].n_unique()
+    drawn = plural(total(rows, "intervals"), "busy interval")
+    marks = plural(len(rows), "mark")
+    return f"{drawn} of {plural(devices, 'device')} as {marks}; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+    """What is left out, and what the times are worth."""
+    found = []
+    if facts.row["traced_devices"] > MAX_DEVICES:
+        found.append(f"The first {MAX_DEVICES} devices by number are drawn.")
+    if "masked" in set(rows["category"]):
+        found.append(
+            "Compute on empty microbatches of a pipeline is shown twice: as compute, and by itself."
+        )
+    if facts.inferred:
+        found.append(
+            "Virtual devices share the cores of one machine: the order of events is real, their "
+            "length is not."
+        )
+    return found
+
+
+def why_empty(facts: RunFacts) -> str:
+    """Why there is no timeline."""
+    if facts.row["traced_devices"] == 0:
+        return "The trace holds no device events, so there is nothing to lay out in time."
+    return "No step outside warm-up holds an op, so there is nothing to lay out in time."
+
+
+def _step_name(row: dict[str, int | None]) -> str:
+    if row["step"] is None:
+        return "all ops"
+    if row["request"] is None:
+        return f"execution {row['step']}"
+    return f"request {row['request']}, step {row['step']}"
+
+
+PANEL: Panel[RunFacts] = Panel(
+    key="timeline",
+    title="Device timeline",
+    lede="What runs on each device during one step of median length: compute ops, collectives in flight, "
+    "copies, and waits in barriers. Where a device has no bar, it is idle.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)

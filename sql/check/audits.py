@@ -1,0 +1,204 @@
+"""Queries that must return no rows on any warehouse: what our own numbers have to agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlahouse.sql.check.audit import Audit
+from xlahouse.sql.check.audits_busy import BUSY_AUDITS
+from xlahouse.sql.check.audits_time import TIME_AUDITS
+from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
+
+if TYPE_CHECKING:
+    from xlahouse.sql.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An audit that found rows: how many, and the first as text."""
+
+    audit: Audit
+    rows: int
+    example: str
+
+
+AUDITS = (
+    Audit(
+        "coverage_adds_up",
+        "events read on a line are not those written plus those rejected",
+        """
+        select run_id, source, plane, line, events_read, rows_written, events_rejected
+        from coverage
+        where events_read <> rows_written + events_rejected
+        """,
+    ),
+    Audit(
+        "volume_holds_every_collective",
+        "collectives or their payload are lost or doubled in traffic_volume",
+        """
+        with said as (
+            select run_id, device_id, sum(collectives) as collectives
+            from traffic_volume_v1 group by run_id, device_id
+        ),
+        seen as (
+            select run_id, device_id, count(*) as collectives
+            from collectives group by run_id, device_id
+        )
+        select seen.run_id, seen.device_id, seen.collectives, said.collectives as in_volume
+        from seen
+        left join said on said.run_id = seen.run_id and said.device_id = seen.device_id
+        where said.collectives is distinct from seen.collectives
+        """,
+    ),
+    Audit(
+        "matrix_adds_up",
+        "the targets of a source do not add up to its wire bytes",
+        """
+        with sent as (
+            select run_id, phase, axis, kind, algorithm, source_device_id, sum(bytes) as bytes
+            from traffic_matrix_v1
+            group by run_id, phase, axis, kind, algorithm, source_device_id
+        ),
+        wanted as (
+            select v.*, a.algorithm
+            from traffic_volume_v1 as v
+            cross join (values ('ring'), ('bidirectional_ring'), ('direct')) as a (algorithm)
+            where v.wire_bytes > 0
+        )
+        select w.run_id, w.phase, w.axis, w.kind, w.algorithm, w.device_id, w.wire_bytes, s.bytes
+        from wanted as w
+        left join sent as s
+            on s.run_id = w.run_id and s.phase is not distinct from w.phase and s.axis = w.axis
+            and s.kind = w.kind and s.algorithm = w.algorithm and s.source_device_id = w.device_id
+        where s.bytes is null or abs(s.bytes - w.wire_bytes) > 1e-9 * w.wire_bytes
+        """,
+    ),
+    Audit(
+        "self_time_fits_its_line",
+        "ops of a line have more time for themselves than the line lasts, or less than none",
+        """
+        select run_id, device_id, line, sum(self_ps) as self_ps,
+            max(start_ps + duration_ps) - min(start_ps) as line_ps
+        from ops
+        group by run_id, device_id, line
+        having sum(self_ps) > max(start_ps + duration_ps) - min(start_ps) or min(self_ps) < 0
+        """,
+    ),
+    Audit(
+        "roofline_holds_every_op",
+        "compute ops are lost or doubled in roofline",
+        """
+        with seen as (
+            select run_id, program_id, count(*) as executions, sum(duration_ps) as observed_ps
+            from ops
+            where category = 'compute' and line is distinct from 'Async XLA Ops'
+                and line is distinct from 'Steps' and program_id is not null
+                and coalesce(phase, 'none') not in ('warmup', 'compile')
+                and (kernel is not null or not regexp_matches(coalesce(opcode, ''), '-(start|update|done)$'))
+            group by run_id, program_id
+        ),
+        said as (
+            select run_id, program_id, sum(executions) as executions, sum(observed_ps) as observed_ps
+            from roofline_v1
+            where category = 'compute' and not regexp_matches(coalesce(opcode, ''), '-start$')
+            group by run_id, program_id
+        )
+        select s.run_id, s.program_id, s.executions, r.executions as in_roofline
+        from seen as s
+        left join said as r on r.run_id = s.run_id and r.program_id = s.program_id
+        where r.executions is distinct from s.executions
+            or r.observed_ps is distinct from s.observed_ps
+        """,
+    ),
+    Audit(
+        "breakdowns_hold_self_time",
+        "breakdowns by op, layer and program do not add up to the same self time",
+        """
+        with seen as (
+            select run_id, phase, sum(self_ps) as self_ps from ops
+            where coalesce(line, '') not in ('Steps', 'Async XLA Ops') group by run_id, phase
+        ),
+        by_op as (select run_id, phase, sum(self_ps) as self_ps from op_profile_v1 group by all),
+        by_layer as (
+            select run_id, phase, sum(self_ps) as self_ps from layer_breakdown_v1 group by all
+        ),
+        by_program as (
+            select run_id, phase,
+                sum(compute_ps + collective_ps + copy_ps + wait_ps + control_ps) as self_ps
+            from module_breakdown_v1 group by all
+        )
+        select s.run_id, s.phase, s.self_ps, o.self_ps as by_op_ps, l.self_ps as by_layer_ps,
+            p.self_ps as by_program_ps
+        from seen as s
+        left join by_op as o on o.run_id = s.run_id and o.phase is not distinct from s.phase
+        left join by_layer as l on l.run_id = s.run_id and l.phase is not distinct from s.phase
+        left join by_program as p on p.run_id = s.run_id and p.phase is not distinct from s.phase
+        where o.self_ps is distinct from s.self_ps or l.self_ps is distinct from s.self_ps
+            or p.self_ps is distinct from s.self_ps
+        """,
+    ),
+    Audit(
+        "mfu_takes_every_window",
+        "the windows of mfu are not those of comm_compute",
+        """
+        select c.run_id, c.phase, c.window_ps, m.window_ps as in_mfu_ps
+        from comm_compute_v1 as c
+        left join mfu_v1 as m on m.run_id = c.run_id and m.phase is not distinct from c.phase
+        where m.window_ps is distinct from c.window_ps
+        """,
+    ),
+    Audit(
+        "setups_hold_every_run",
+        "runs are lost or doubled in setup_summary",
+        """
+        with counted as (
+            select count(*) as runs, 0 as in_setups from runs
+            union all
+            select 0, coalesce(sum(runs), 0) from setup_summary_v1
+        ),
+        summed as (select sum(runs) as runs, sum(in_setups) as in_setups from counted)
+        select runs, in_setups from summed where in_setups <> runs
+        """,
+    ),
+    Audit(
+        "instances_fit_their_group",
+        "more participants than the group has members, or one device twice",
+        """
+        select run_id, instance, group_size, count(*) as participants
+        from collectives
+        where instance is not null
+        group by run_id, instance, group_size
+        having count(*) > group_size or count(*) > count(distinct device_id)
+        """,
+    ),
+    Audit(
+        "times_run_forward",
+        "a duration is negative",
+        """
+        select 'ops' as table_name, run_id, start_ps, duration_ps from ops where duration_ps < 0
+        union all
+        select 'launches', run_id, start_ps, duration_ps from launches where duration_ps < 0
+        union all
+        select 'collectives', run_id, start_ps, duration_ps from collectives where duration_ps < 0
+        """,
+    ),
+    *TRAFFIC_AUDITS,
+    *TIME_AUDITS,
+    *BUSY_AUDITS,
+)
+
+
+def run_audits(warehouse: Warehouse) -> list[Finding]:
+    """The audits that found rows, in their order.
+
+    Raises:
+        WarehouseError: a file of the warehouse vanished or is damaged.
+    """
+    findings = []
+    for audit in AUDITS:
+        rows = warehouse.query(audit.sql).dicts()
+        if rows:
+            example = ", ".join(f"{name}={value}" for name, value in rows[0].items())
+            findings.append(Finding(audit, len(rows), example))
+    return findings

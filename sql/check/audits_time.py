@@ -1,0 +1,89 @@
+"""Audits of the views on time: parts of a step, of idle time and of launches add up to the whole."""
+
+from __future__ import annotations
+
+from xlahouse.sql.check.audit import Audit
+
+TIME_AUDITS = (
+    Audit(
+        "window_adds_up",
+        "compute + exposed + exposed_copy + sync_wait + idle is not the window, or one is negative",
+        """
+        select run_id, device_id, request, step, window_ps
+        from device_time_v1
+        where window_ps <> compute_ps + exposed_ps + exposed_copy_ps + sync_wait_ps + idle_ps
+            or busy_ps <> compute_ps + exposed_ps + exposed_copy_ps
+            or least(compute_ps, exposed_ps, exposed_copy_ps, sync_wait_ps, idle_ps) < 0
+            or overlapped_ps > compute_ps or exposed_copy_ps > copy_ps
+        """,
+    ),
+    Audit(
+        "steps_hold_every_window",
+        "the windows or busy times of a step's devices do not add up to those of device_time",
+        """
+        with seen as (
+            select run_id, request, step, count(*) as devices,
+                sum(window_ps) as window_ps, sum(busy_ps) as busy_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, request, step
+        )
+        select s.run_id, s.request, s.step, s.devices, t.devices as in_step_time
+        from seen as s
+        left join step_time_v1 as t
+            on t.run_id = s.run_id and t.request is not distinct from s.request
+            and t.step is not distinct from s.step
+        left join load_balance_v1 as b
+            on b.run_id = s.run_id and b.request is not distinct from s.request
+            and b.step is not distinct from s.step
+        where t.devices is distinct from s.devices or b.devices is distinct from s.devices
+            or abs(t.mean_window_ps * s.devices - s.window_ps) > 1e-9 * s.window_ps
+            or abs(b.mean_busy_ps * s.devices - s.busy_ps) > 1e-9 * s.busy_ps
+            or t.longest_window_ps < t.mean_window_ps * (1 - 1e-12) or b.imbalance_ratio < -1e-12
+        """,
+    ),
+    Audit(
+        "idle_has_causes",
+        "the causes of a step's idle time do not add up to that of device_time, or one is negative",
+        """
+        with told as (
+            select run_id, device_id, request, step, sum(idle_ps) as idle_ps,
+                min(idle_ps) as least_ps, min(masked_ps) as least_masked_ps
+            from bubble_v1
+            where cause <> 'between_steps'
+            group by run_id, device_id, request, step
+        ),
+        seen as (
+            select run_id, device_id, request, step, sum(idle_ps) as idle_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, device_id, request, step
+        )
+        select s.run_id, s.device_id, s.request, s.step, s.idle_ps, t.idle_ps as in_bubble_ps
+        from seen as s
+        left join told as t
+            on t.run_id = s.run_id and t.device_id = s.device_id
+            and t.request is not distinct from s.request and t.step is not distinct from s.step
+        where t.idle_ps is distinct from s.idle_ps or t.least_ps < 0 or t.least_masked_ps < 0
+        """,
+    ),
+    Audit(
+        "scheduling_holds_every_launch",
+        "launches are lost or doubled in scheduling, or wait longer for a free device than in all",
+        """
+        with said as (
+            select run_id, sum(launches) as launches from scheduling_v1 group by run_id
+        ),
+        seen as (
+            select run_id, count(*) as launches,
+                sum(case when dispatch_ps > queue_ps or dispatch_ps < 0 then 1 else 0 end) as wrong
+            from launch_overhead_v1
+            group by run_id
+        )
+        select seen.run_id, seen.launches, said.launches as in_scheduling, seen.wrong
+        from seen
+        left join said on said.run_id = seen.run_id
+        where said.launches is distinct from seen.launches or seen.wrong > 0
+        """,
+    ),
+)

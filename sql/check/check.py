@@ -1,0 +1,74 @@
+"""What is wrong with a warehouse: our audits, and what ingest found in the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlahouse.sql.check.audits import run_audits
+from xlahouse.sql.check.findings import view_findings
+
+if TYPE_CHECKING:
+    from xlahouse.sql.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Findings as lines, worst first, and how many of them are errors and warnings."""
+
+    lines: tuple[str, ...]
+    errors: int
+    warnings: int
+
+
+def check_warehouse(warehouse: Warehouse) -> CheckReport:
+    """Run every audit and gather the issues, damaged runs, own views' faults, meshes of no use,
+    and what views find in the data.
+
+    Raises:
+        WarehouseError: a file of the warehouse vanished or is damaged.
+    """
+    from xlahouse.sql.check.lint import lint
+
+    audits = [
+        f"error    audit {finding.audit.name}: {finding.audit.meaning}; "
+        f"{finding.rows} rows, the first: {finding.example}"
+        for finding in run_audits(warehouse)
+    ]
+    issues = warehouse.query(
+        """
+        select
+            i.severity, coalesce(r.name, i.run_id) as name, i.source, i.code, i.message, i.count
+        from issues as i left join runs as r on r.run_id = i.run_id
+        order by
+            case i.severity when 'error' then 0 when 'warning' then 1 else 2 end,
+            name, i.code, i.source
+        """
+    ).dicts()
+    meshes = warehouse.query(
+        """
+        select coalesce(name, run_id) as name, mesh_source, mesh_problem
+        from run_summary_v1
+        where mesh_problem is not null and (mesh_source is not null or collectives > 0)
+        order by name
+        """
+    ).dicts()
+    found = view_findings(warehouse)
+    own = [fault for view in warehouse.library.views.values() if view.own for fault in lint(view)]
+    lines = [
+        *(f"warning  {fault}" for fault in own),
+        *(
+            f"{row['severity']:8} {row['name']}: {row['code']}: {row['message']} "
+            f"({row['source']}, {row['count']:,})"
+            for row in issues
+        ),
+        *(f"warning  {row['name']}: mesh: {row['mesh_problem']}" for row in meshes),
+        *(f"warning  {line}" for line in found),
+    ]
+    counted = [row["severity"] for row in issues]
+    damaged = [f"error    {line}" for line in warehouse.damaged]
+    return CheckReport(
+        (*damaged, *audits, *lines),
+        len(damaged) + len(audits) + counted.count("error"),
+        len(own) + len(meshes) + len(found) + counted.count("warning"),
+    )

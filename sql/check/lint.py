@@ -1,0 +1,125 @@
+"""Holds every view to the rules that keep it documented and portable to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from xlahouse.capture.errors import QueryError, ViewError
+from xlahouse.sql.guard import inspect_select
+from xlahouse.sql.library import View, parse_view
+from xlahouse.sql.portability import portability
+
+UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio")
+# What a number without a unit may be: an identity, a place in an order, or a count.
+PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_errors", "_warnings")
+PLAIN_NAMES = {
+    "bytes",
+    "collectives",
+    "collectives_unknown",
+    "compiles",
+    "coordinate",
+    "count",
+    "decode_steps",
+    "device_steps",
+    "devices",
+    "devices_per_chip",
+    "early_launches",
+    "excluded_requests",
+    "executions",
+    "instance",
+    "instances",
+    "launch",
+    "launch_instance",
+    "launches",
+    "layer",
+    "linked_launches",
+    "logical_id",
+    "microbatches",
+    "other_runs",
+    "participants_seen",
+    "passes",
+    "recompiles",
+    "request",
+    "requests",
+    "runs",
+    "size",
+    "source_chip",
+    "source_line",
+    "sources_seen",
+    "step",
+    "target_chip",
+    "world",
+}
+PLAIN_DOUBLES = {
+    "bytes",
+    "collectives_per_step",
+    "difference",
+    "flops",
+    "median",
+    "other_median",
+    "other_value",
+    "ratio",
+    "spread",
+    "value",
+}
+
+
+def lint(view: View) -> list[str]:
+    """Everything that is wrong with a view file; empty where it is fine."""
+    try:
+        tree = parse_view(view)
+        for part in ("version", "grain", "columns"):
+            getattr(view, part)
+        text = [] if view.own else _text(view.sql)  # a user's editor has a mind of its own
+        faults = [*text, *_shapes(tree), *portability(tree), *_reads(view, tree)]
+    except (ViewError, QueryError) as error:
+        return [str(error)]
+    return [f"view {view.name}: {fault}" for fault in faults]
+
+
+def _text(sql: str) -> Iterator[str]:
+    if sql != "\n".join(line.rstrip() for line in sql.splitlines()) + "\n":
+        yield "has blanks at a line's end, or no newline at the file's"
+
+
+def _shapes(tree: Any) -> Iterator[str]:
+    from sqlglot import exp
+
+    for window in tree.find_all(exp.Window):
+        if not window.args.get("partition_by"):
+            yield f"{window.sql()}: a window without PARTITION BY is one task on Spark"
+    for division in (*tree.find_all(exp.Div), *tree.find_all(exp.IntDiv), *tree.find_all(exp.Mod)):
+        divisor = division.expression.unnest()
+        if not isinstance(divisor, exp.Nullif | exp.Literal):
+            yield f"{division.sql()}: divide by nullif(…, 0)"
+    for star in tree.selects:
+        if star.is_star:
+            yield "its last SELECT names its columns, never *"
+
+
+def _reads(view: View, tree: Any) -> Iterator[str]:
+    """Two parsers have to agree with what was found without one."""
+    from sqlglot import exp
+
+    own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
+    found = {table.name for table in tree.find_all(exp.Table)} - own
+    theirs = {mention.name for mention in inspect_select(view.sql).mentions}
+    if not found == theirs == view.dependencies:
+        yield (
+            f"reads {sorted(found)} by sqlglot, {sorted(theirs)} by DuckDB, "
+            f"{sorted(view.dependencies)} by its words; write `from x`, `join x`, `x as (` in lower case"
+        )
+
+
+def lint_unit(column: str, kind: str) -> str | None:
+    """What is wrong with a column's name, given DuckDB's name of its type; None where it is fine."""
+    if kind == "DOUBLE":
+        plain = column in PLAIN_DOUBLES
+    elif kind.endswith("INT"):
+        plain = column in PLAIN_NAMES or column.endswith(PLAIN_ENDINGS)
+    else:
+        return None
+    if plain or column.endswith(UNITS):
+        return None
+    return f"{column} ({kind}) does not end in a unit: {', '.join(UNITS)}"

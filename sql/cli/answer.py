@@ -1,0 +1,60 @@
+"""Answers a query and writes its rows in the format that the user asked for."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import typer
+
+from xlahouse.sql.cli.options import FORMATS, open_warehouse
+
+
+def answer(
+    root: str,
+    sql: str,
+    params: dict[str, str],
+    format: str | None,
+    output: Path | None,
+    limit: int | None,
+    spark: dict[str, str] | None = None,
+) -> None:
+    """Answer a query, on DuckDB or with `spark` settings on Spark, and write its rows.
+
+    Raises:
+        BadParameter: an unknown format, or one that no terminal shows.
+    """
+    from xlahouse.sql.formats import format_for, write_result
+
+    chosen = format or format_for(output)
+    if chosen not in FORMATS:
+        raise typer.BadParameter(
+            f"{chosen} is not one of {', '.join(FORMATS)}", param_hint="--format"
+        )
+    if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
+        raise typer.BadParameter(f"{chosen} is not for a terminal; give -o FILE")
+    with ExitStack() as stack:
+        with _keeping_all():
+            opened = stack.enter_context(open_warehouse(root))
+            if spark is None:
+                result = opened.query(sql, params)
+            else:
+                from xlahouse.sql.spark_query import query_spark, start_session
+
+                result = query_spark(opened, start_session(spark), sql, params, limit)
+        rows = write_result(result, chosen, output, limit)
+    if output is not None:
+        print(f"{output}: {rows:,} row{'' if rows == 1 else 's'}", file=sys.stderr)
+
+
+@contextmanager
+def _keeping_all() -> Iterator[None]:
+    """Whatever loads stays: looking for garbage meanwhile takes a tenth of a short query."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

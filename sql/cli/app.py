@@ -1,0 +1,136 @@
+"""The command line: one function a verb, each of which loads what it needs when it is called."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import sys
+from typing import Annotated
+
+try:
+    import typer
+
+    from xlahouse.capture.errors import XlahouseError
+    from xlahouse.sql.blame import is_interrupt
+    from xlahouse.sql.cli.capture import capture
+    from xlahouse.sql.cli.check import check
+    from xlahouse.sql.cli.compact import compact
+    from xlahouse.sql.cli.compare import compare
+    from xlahouse.sql.cli.demo import demo
+    from xlahouse.sql.cli.drop import drop
+    from xlahouse.sql.cli.export import export_app
+    from xlahouse.sql.cli.ingest import ingest
+    from xlahouse.sql.cli.query import query
+    from xlahouse.sql.cli.report import report
+    from xlahouse.sql.cli.runs import runs
+    from xlahouse.sql.cli.set import set_app
+    from xlahouse.sql.cli.shell import shell
+    from xlahouse.sql.cli.tables import tables
+    from xlahouse.sql.cli.tpu import tpu_app
+    from xlahouse.sql.cli.views import views
+except KeyboardInterrupt:  # the user need not wait for the imports, nor see where they are
+    sys.exit(130)
+
+app = typer.Typer(
+    name="xlahouse",
+    help="A SQL warehouse for XLA profiler traces: capture, ingest, query, report.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for verb in (
+    demo,
+    capture,
+    ingest,
+    runs,
+    query,
+    shell,
+    views,
+    tables,
+    check,
+    report,
+    compare,
+    compact,
+    drop,
+):
+    app.command()(verb)
+app.add_typer(set_app, name="set")
+app.add_typer(export_app, name="export")
+app.add_typer(tpu_app, name="tpu")
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 the input is at fault, 2 wrong usage, 130 interrupted."""
+    _speak_utf8()
+    code: str | int | None = 1
+    try:
+        app(prog_name="xlahouse")
+    except SystemExit as done:
+        code = done.code
+    except XlahouseError as error:
+        for line in str(error).splitlines():
+            print(f"xlahouse: {line}", file=sys.stderr)
+    except OSError as error:
+        print(f"xlahouse: {_what_failed(error)}", file=sys.stderr)
+    except KeyboardInterrupt:
+        code = 130
+    except RuntimeError as error:
+        if not is_interrupt(error):
+            raise
+        code = 130
+    gc.freeze()  # else Python looks through all that was loaded once more: a seventh of a second
+    sys.exit(code if _flushed() else code or 1)
+
+
+def _speak_utf8() -> None:
+    """Our own words hold characters beyond ASCII, and names hold any bytes: no locale forbids them."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open for as long as the process runs)
+    if sys.stdout is None:
+        print("xlahouse: stdout is closed; send it to a file or to /dev/null", file=sys.stderr)
+        sys.exit(1)
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def _what_failed(error: OSError) -> str:
+    said = error.strerror or str(error)
+    if error.filename:
+        return f"{error.filename}: {said}; see what it is, and who may read and write it"
+    return f"{said}; see that there is space where the output goes"
+
+
+def _flushed() -> bool:
+    """Whether what was printed arrived; what did not is dropped here, or Python complains at its end."""
+    try:
+        sys.stdout.flush()
+    except ValueError:  # closed by whoever failed to write, who has said so
+        return False
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"xlahouse: stdout: {error.strerror or error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"xlahouse {version('xlahouse')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,59 @@
+"""The verb `compact`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from xlahouse.sql.cli.options import WarehouseOption, complete_run, names_of, open_warehouse
+
+
+def compact(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Ids, prefixes or names; none: all.",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Make a run's many files few, and keep all runs' rows in one.
+
+    Queries over runs of many devices open quicker. Readers are not disturbed: the old files go an
+    hour later, with the next ingest, compact or drop.
+
+    \b
+    Examples:
+      xlahouse compact
+      xlahouse compact baseline 579c -w wh
+    """
+    from xlahouse.capture.errors import WarehouseError
+    from xlahouse.ingest.store.compact import compact_run
+    from xlahouse.ingest.store.run_index import write_index
+    from xlahouse.ingest.store.store import Store
+    from xlahouse.reports.charts.units import plural
+    from xlahouse.sql.cli.progress import progress
+
+    with open_warehouse(warehouse) as opened:
+        names = names_of(opened)
+        chosen = {opened.resolve_run(run): None for run in runs or names}
+    store, failed = Store(warehouse), False
+    store.clear_leftovers()
+    with progress("compact") as say:
+        for run_id in chosen:
+            say(f"{run_id}  {names[run_id]}", passing=True)
+            try:
+                done = compact_run(store, run_id)
+            except WarehouseError as error:
+                say(f"xlahouse: {error}")
+                failed = True
+                continue
+            now = f", now {done.after}" if done.after != done.before else ": as few as can be"
+            say(f"{run_id}  {names[run_id]}: {plural(done.before, 'file')}{now}")
+    print(f"{plural(write_index(warehouse, always=True), 'run')} in the index", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,77 @@
+"""The verb that holds one run against another, for people and for CI."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from xlahouse.sql.cli.options import WarehouseOption, complete_run, open_warehouse
+
+
+def compare(
+    base: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="The base.", autocompletion=complete_run),
+    ],
+    other: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="What is held against it.", autocompletion=complete_run),
+    ],
+    warehouse: WarehouseOption = "./warehouse",
+    fail_over: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-over",
+            min=0,
+            metavar="PCT",
+            help="Exit 1 where the other is worse by more than this many percent, 3 if inconclusive.",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            help="What --fail-over judges; may be repeated. "
+            "Default: ttft_s, tpot_s, output_tokens_per_s.",
+        ),
+    ] = None,
+) -> None:
+    """Print the headline metrics of two runs side by side.
+
+    Values are medians over the repeats of each run's setup. The verdict is on the second run: better,
+    worse, or inconclusive while the difference is within the repeats' spread or a setup has one run.
+
+    \b
+    Examples:
+      xlahouse compare tp4 dp2.tp2
+      xlahouse compare baseline candidate --fail-over 3
+    """
+    from xlahouse.sql.compare import COLUMNS, JUDGED, compare_runs, judge
+    from xlahouse.sql.drawing import draw
+
+    with open_warehouse(warehouse) as opened:
+        found = compare_runs(opened, base, other)
+    _check_metrics(metric, [str(row[0]) for row in found.rows])
+    draw(list(COLUMNS), [list(row) for row in found.rows], sys.stdout)
+    if found.differing_count > 1:
+        print(
+            f"xlahouse: warning: the setups differ in {found.differing_count} things: "
+            f"{found.differing}; a difference cannot be put down to any one of them",
+            file=sys.stderr,
+        )
+    elif found.differing:
+        print(f"they differ in {found.differing}", file=sys.stderr)
+    if fail_over is not None:
+        code, why = judge(found, fail_over, metric or JUDGED)
+        print(why, file=sys.stderr)
+        raise typer.Exit(code)
+
+
+def _check_metrics(asked: list[str] | None, known: list[str]) -> None:
+    for name in asked or []:
+        if known and name not in known:
+            raise typer.BadParameter(
+                f"no metric {name}; the runs share {', '.join(known)}", param_hint="--metric"
+            )

@@ -1,0 +1,28 @@
+"""The verb `demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for traces, warehouse and pages.")
+    ] = Path("demo"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Capture again.")] = False,
+) -> None:
+    """Capture, ingest, query and report, on this machine.
+
+    What was done before is not done again.
+
+    \b
+    Examples:
+      xlahouse demo
+      xlahouse demo --out /tmp/demo
+    """
+    from xlahouse.sql.cli.demo_steps import run_demo
+
+    run_demo(out, fresh)

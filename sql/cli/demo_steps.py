@@ -1,0 +1,95 @@
+"""The demo: capture, ingest, query and report on this machine, each step skipped where it was done."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from xlahouse.sql.cli.progress import Say, progress
+
+# A title and a query each: what the README's session shows.
+SESSION = (
+    (
+        "How much traffic does each parallelism cause?",
+        """select name, axis, kind, phase, sum(collectives) as collectives,
+       sum(wire_bytes) as wire_bytes
+from traffic_volume join runs using (run_id)
+group by all order by all""",
+    ),
+    (
+        "How much of it is hidden, and where do devices sit idle?",
+        """select name, phase, comm_compute_ratio, exposed_ratio, idle_ratio
+from comm_compute join runs using (run_id)
+order by all""",
+    ),
+    (
+        "What do TTFT and TPOT become when the sharding changes?",
+        """select name, parallelism, requests, ttft_s, tpot_s, output_tokens_per_s
+from run_summary
+order by name""",
+    ),
+)
+
+VIRTUAL = (
+    "Virtual devices: the structure (programs, collectives, groups, bytes) is valid, "
+    "the times are not an accelerator's."
+)
+
+
+def run_demo(out: Path, fresh: bool = False) -> None:
+    """Run the demo; traces, warehouse and site land in `out`.
+
+    Raises:
+        XlahouseError: torch_xla is not installed, or a step failed.
+    """
+    traces, warehouse, site = out / "traces", out / "warehouse", out / "site"
+    with progress("capture") as say:
+        capture_demo(traces, fresh, say)
+    with progress("ingest") as say:
+        _ingest(traces, warehouse, say)
+    _show_session(warehouse)
+    with progress("report") as say:
+        pages = _report(warehouse, site, say)
+    print(f"\nOpen {pages[0].resolve().as_uri()}\nQuery with: xlahouse query -w {warehouse} SQL")
+
+
+def capture_demo(traces: Path, fresh: bool, say: Say) -> None:
+    """Capture the demo's plan; what was captured before is kept unless `fresh`."""
+    from xlahouse.capture.run.runner import run_plan
+
+    with as_file(files("xlahouse.capture") / "plans" / "demo.yaml") as plan:
+        run_plan(
+            plan,
+            traces,
+            fresh=fresh,
+            on_event=lambda event: say(
+                f"{event.experiment}: {event.kind}: {event.message}",
+                passing=event.kind == "progress",
+            ),
+        )
+
+
+def _ingest(traces: Path, warehouse: Path, say: Say) -> None:
+    from xlahouse.ingest.run import ingest_paths
+
+    ingest_paths([str(traces)], str(warehouse), on_event=say)
+
+
+def _show_session(warehouse: Path) -> None:
+    from xlahouse.sql.formats import write_result
+    from xlahouse.sql.warehouse import Warehouse
+
+    with Warehouse(warehouse) as opened:
+        for title, sql in SESSION:
+            print(f"\n{title}\n\n{sql}\n", flush=True)
+            write_result(opened.query(sql), "table")
+        if opened.query("select 1 from run_summary where inferred limit 1").rows:
+            print(f"\n{VIRTUAL}", flush=True)
+
+
+def _report(warehouse: Path, site: Path, say: Say) -> list[Path]:
+    from xlahouse.reports.site import render_site
+    from xlahouse.sql.warehouse import Warehouse
+
+    with Warehouse(warehouse, threads=1) as opened:
+        return render_site(opened, site, on_event=lambda message: say(message, passing=True)).pages

@@ -1,0 +1,93 @@
+"""The verb `ingest`."""
+
+from __future__ import annotations
+
+from os.path import abspath
+from typing import Annotated
+
+import typer
+
+from xlahouse.sql.cli.options import SparkConfOption, WarehouseOption, check_engine, spark_settings
+
+
+def ingest(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH…", help="Traces, or folders that hold them.")
+    ],
+    warehouse: WarehouseOption = "./warehouse",
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes, at most one a run.")
+    ] = 2,
+    mesh: Annotated[
+        str | None, typer.Option("--mesh", help="Mesh, major to minor, such as dp=2,tp=4.")
+    ] = None,
+    device_kind: Annotated[
+        str | None, typer.Option("--device-kind", help="Kind of device, such as 'TPU v6e'.")
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="What to call the run.")] = None,
+    hlo_dump: Annotated[
+        str | None,
+        typer.Option("--hlo-dump", help="Folder with the compiler's dumps of optimized HLO."),
+    ] = None,
+    card: Annotated[
+        str | None,
+        typer.Option("--card", help="Workload card (YAML) that fills what the traces lack."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
+    ] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", help="local; or spark: one task a run on its executors.")
+    ] = "local",
+    conf: SparkConfOption = None,
+) -> None:
+    """Read traces into the warehouse; the same trace twice is one run.
+
+    \b
+    Examples:
+      xlahouse ingest traces
+      xlahouse ingest host0.xplane.pb -w wh --mesh dp=2,tp=4 --run baseline
+      xlahouse ingest traces --hlo-dump /tmp/xla_dump
+      xlahouse ingest host.trace.json.gz --card llama-tp2-tpu.yaml
+      xlahouse ingest gs://b/traces -w gs://b/wh --engine spark --conf spark.master=spark://head:7077
+    """
+    check_engine(engine, ("local", "spark"), conf)
+    from xlahouse.ingest.process import loading, prepare_process
+
+    prepare_process()
+    with loading():
+        from xlahouse.capture.manifest import parse_mesh
+        from xlahouse.ingest.run import ingest_paths
+        from xlahouse.sql.cli.progress import progress
+
+    axes = parse_mesh(mesh) if mesh is not None else None
+    each = None
+    if engine == "spark":
+        from xlahouse.ingest.on_spark import each_on
+        from xlahouse.sql.spark_query import start_session
+
+        each = each_on(start_session(spark_settings(conf)))
+        paths, warehouse = [_anywhere(path) for path in paths], _anywhere(warehouse)
+        hlo_dump, card = hlo_dump and _anywhere(hlo_dump), card and _anywhere(card)
+    with progress("ingest") as say:
+        results = ingest_paths(
+            paths,
+            warehouse,
+            workers=workers,
+            mesh=axes,
+            name=run,
+            device_kind=device_kind,
+            hlo_dump=hlo_dump,
+            card=card,
+            strict=strict,
+            on_event=say,
+            on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),
+            each=each,
+        )
+    for result in results:
+        print(result.run_id)
+
+
+def _anywhere(path: str) -> str:
+    """A path that means the same on executors, which work in folders of their own."""
+    return path if "://" in path else abspath(path)

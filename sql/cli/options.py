@@ -1,0 +1,163 @@
+"""What several verbs share: options, completion for the shell, opening a warehouse."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xlahouse.capture.errors import XlahouseError
+
+if TYPE_CHECKING:
+    from xlahouse.sql.library import Library
+    from xlahouse.sql.warehouse import Warehouse
+
+FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
+
+
+def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names and ids of the warehouse's runs, for the shell; silent where there is none."""
+    from xlahouse.sql.warehouse import Warehouse
+
+    root = ctx.params.get("warehouse") or _default_warehouse()
+    try:
+        with Warehouse(root, lambda line: None) as warehouse:
+            runs = warehouse.query("select name, run_id from runs order by captured_at, run_id")
+            words = [word for pair in runs.rows for word in pair if word]
+    except XlahouseError:
+        return []
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def complete_view(incomplete: str) -> list[str]:
+    """Names of views, bare and with their version, for the shell."""
+    from xlahouse.sql.library import shipped
+
+    library = shipped()
+    return [
+        name
+        for name in sorted({*library.pointers, *library.pointers.values()})
+        if name.startswith(incomplete)
+    ]
+
+
+def complete_page(incomplete: str) -> list[str]:
+    """Names of the pages of a report, for the shell."""
+    from xlahouse.reports.pages import PAGES
+
+    return [name for name in PAGES if name.startswith(incomplete)]
+
+
+def _default_warehouse() -> str:
+    return os.environ.get("XLAHOUSE_WAREHOUSE") or "./warehouse"
+
+
+def _check_warehouse(root: str) -> str:
+    """Refuse what can only be a mistake, before anything is read or written there."""
+    if not root:
+        raise typer.BadParameter(
+            "it is empty (a variable that is not set?); name a folder or a URL"
+        )
+    if root.startswith("memory:"):
+        raise typer.BadParameter(
+            "a warehouse in memory ends with this command; name a folder or a URL"
+        )
+    return root
+
+
+WarehouseOption = Annotated[
+    str,
+    typer.Option(
+        "--warehouse",
+        "-w",
+        help="The warehouse: a folder or an fsspec URL.",
+        envvar="XLAHOUSE_WAREHOUSE",
+        callback=_check_warehouse,
+    ),
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help=f"{', '.join(FORMATS)}; default: by the suffix of -o, else table.",
+    ),
+]
+
+
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.master=spark://head:7077.",
+    ),
+]
+
+
+def check_engine(engine: str, known: tuple[str, ...], conf: list[str] | None) -> None:
+    """Refuse an engine that there is not, and Spark's settings without Spark."""
+    if engine not in known:
+        raise typer.BadParameter(
+            f"{engine} is not one of {', '.join(known)}", param_hint="--engine"
+        )
+    if conf and engine != "spark":
+        raise typer.BadParameter("it is for --engine spark", param_hint="--conf")
+
+
+def spark_settings(conf: list[str] | None) -> dict[str, str]:
+    """Settings of Spark by name."""
+    pairs = [setting.partition("=") for setting in conf or ()]
+    for name, equals, _ in pairs:
+        if not equals or not name.startswith("spark."):
+            raise typer.BadParameter("write spark.NAME=VALUE", param_hint="--conf")
+    return {name: value for name, _, value in pairs}
+
+
+def open_warehouse(root: str, threads: int | None = None) -> Warehouse:
+    """The warehouse at `root`; runs that are left out are said on stderr.
+
+    DuckDB loads here and not before. On one thread sums of floats are the same to the last digit.
+
+    Raises:
+        WarehouseError: there is none.
+    """
+    from xlahouse.sql.warehouse import Warehouse
+
+    return Warehouse(
+        root, lambda line: print(f"xlahouse: {line}", file=sys.stderr), threads=threads
+    )
+
+
+def library_of(root: str, name: str | None = None) -> Library:
+    """The shipped views; with the warehouse's own where there is a warehouse and `name` is none of ours.
+
+    Raises:
+        WarehouseError: the warehouse cannot be read.
+    """
+    from xlahouse.sql.library import shipped
+    from xlahouse.sql.own_views import with_own_views
+    from xlahouse.sql.place import Place
+
+    library = shipped()
+    place = Place(root)
+    if (name is not None and library.find(name)) or not place.exists("warehouse.json"):
+        return library
+    found = with_own_views(place, library)
+    for line in found.problems:
+        print(f"xlahouse: {line}", file=sys.stderr)
+    return found.library
+
+
+def print_pairs(pairs: list[tuple[str, str]]) -> None:
+    """Print names in a column and a text beside each."""
+    width = max(len(name) for name, _ in pairs)
+    for name, text in pairs:
+        print(f"{name.ljust(width)}  {text}")
+
+
+def names_of(opened: Warehouse) -> dict[str, str | None]:
+    """run_id -> name of every run that can be read."""
+    rows = opened.query("select run_id, name from runs order by captured_at nulls last, run_id")
+    return dict(rows.rows)

@@ -1,0 +1,89 @@
+"""The verb `query`: one query over tables and views, from an argument, a file or stdin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xlahouse.sql.cli.answer import answer
+from xlahouse.sql.cli.options import (
+    FormatOption,
+    SparkConfOption,
+    WarehouseOption,
+    check_engine,
+    spark_settings,
+)
+
+
+def query(
+    sql: Annotated[
+        str,
+        typer.Argument(
+            metavar="SQL|FILE|-",
+            help="One query; a .sql file that holds it; - reads it from stdin.",
+        ),
+    ],
+    warehouse: WarehouseOption = "./warehouse",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Value of $NAME in the query."),
+    ] = None,
+    format: FormatOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help="At most so many rows.")
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="duckdb, or spark.")] = "duckdb",
+    conf: SparkConfOption = None,
+) -> None:
+    """Answer one query over tables and views.
+
+    On Spark it runs where spark.master says, and is refused where a construct is not known to mean the
+    same there.
+
+    \b
+    Examples:
+      xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by axis"
+      xlahouse query "from latency where run_id = \\$run" -p run=579c542a5ddd
+      xlahouse query volume.sql --format csv -o volume.csv
+      xlahouse query "from run_summary" --engine spark --conf spark.master=spark://head:7077
+    """
+    check_engine(engine, ("duckdb", "spark"), conf)
+    text = _stdin() if sql == "-" else _argument(sql)
+    settings = spark_settings(conf) if engine == "spark" else None
+    answer(warehouse, text, _parameters(param or []), format, output, limit, settings)
+
+
+def _stdin() -> str:
+    """All of stdin as UTF-8, like an argument."""
+    if sys.stdin is None:
+        raise typer.BadParameter(
+            "stdin is closed; pipe a query into it, or give it as the argument"
+        )
+    raw = sys.stdin.buffer.read()
+    return raw.decode("utf-8-sig", errors="surrogateescape")
+
+
+def _argument(given: str) -> str:
+    """A query, or what a file holds: no query is a single word that ends in .sql."""
+    path = Path(given)
+    if path.suffix == ".sql" and (len(given.split()) == 1 or path.is_file()):
+        return path.read_bytes().decode("utf-8-sig", errors="surrogateescape")
+    return _utf8(given)
+
+
+def _utf8(argument: str) -> str:
+    """An argument as UTF-8, whatever the locale; what is none stays marked, and is refused later."""
+    return os.fsencode(argument).decode(errors="surrogateescape")
+
+
+def _parameters(given: list[str]) -> dict[str, str]:
+    pairs = [_utf8(item).partition("=") for item in given]
+    for name, equals, _ in pairs:
+        if not equals or not name.isidentifier():
+            raise typer.BadParameter("write NAME=VALUE", param_hint="-p")
+    return {name: value for name, _, value in pairs}

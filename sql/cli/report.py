@@ -1,0 +1,111 @@
+"""The verb `report`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xlahouse.sql.cli.options import WarehouseOption, complete_page, complete_run, open_warehouse
+
+if TYPE_CHECKING:
+    from xlahouse.reports.site import Written
+
+REPORT_FORMATS = ("html", "png", "svg", "pdf")
+
+
+def report(
+    pages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAGE]...", help="Default: all.", autocompletion=complete_page),
+    ] = None,
+    warehouse: WarehouseOption = "./warehouse",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pages.")] = Path(
+        "site"
+    ),
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", help="Only this run; may be repeated.", autocompletion=complete_run),
+    ] = None,
+    page: Annotated[
+        list[Path] | None,
+        typer.Option("--page", help="A page of your own: a Python file, which is run."),
+    ] = None,
+    format: Annotated[
+        str, typer.Option("--format", help="html; or each figure as png, svg or pdf.")
+    ] = "html",
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes that draw runs' pages.")
+    ] = 2,
+) -> None:
+    """Write self-contained HTML pages, the rows of each chart as CSV beside them.
+
+    Pages of each run: overview, communication, intervals, time, efficiency, scheduling, quality; over
+    runs: index, comparison, scaling, study. A page whose run did not change is not drawn again.
+
+    \b
+    A page of your own is a file such as busiest.py, with a query and a function that draws its rows:
+      import altair as alt
+      TITLE = "Busiest links"
+      SQL = "select axis, sum(wire_bytes) as bytes from traffic_volume where run_id = $run group by axis"
+      def charts(rows):
+          return alt.Chart(rows).mark_bar().encode(x="bytes", y="axis")
+    With $run there is one for each run; with $runs, or neither, one for the site.
+
+    \b
+    Examples:
+      xlahouse report
+      xlahouse report -w wh -o site --run baseline
+      xlahouse report communication time --format pdf -o figures
+      xlahouse report --page busiest.py
+    """
+    from xlahouse.reports.own_page import read_own_page
+    from xlahouse.sql.cli.progress import progress
+
+    if format not in REPORT_FORMATS:
+        raise typer.BadParameter(
+            f"{format} is not one of {', '.join(REPORT_FORMATS)}", param_hint="--format"
+        )
+    own = [read_own_page(path) for path in page or ()]
+    with open_warehouse(warehouse, threads=1) as opened, progress("report") as say:
+
+        def on_event(message: str) -> None:
+            say(message, passing=True)
+
+        if format != "html":
+            from xlahouse.reports.figure_files import render_figures
+
+            for path in render_figures(opened, output, format, run, pages, own, on_event):
+                print(path)
+            return
+        from xlahouse.reports.site import render_site
+        from xlahouse.sql.warehouse import Warehouse
+
+        opener = partial(Warehouse, warehouse, _say_nothing, threads=1)
+        written = render_site(opened, output, run, pages, own, on_event, opener, workers)
+    for path in written.pages:
+        print(path)
+    _say_of_site(written)
+
+
+def _say_nothing(line: str) -> None:
+    """What is wrong with the warehouse was said when it was first opened."""
+
+
+def _say_of_site(written: Written) -> None:
+    """What a list of files does not tell, on stderr.
+
+    Raises:
+        ReportError: an own page failed.
+    """
+    from xlahouse.capture.errors import ReportError
+
+    if written.unchanged:
+        print(f"{len(written.unchanged)} of {len(written.pages)} unchanged", file=sys.stderr)
+    for path in written.stale:
+        print(f"{path}: its run is in the warehouse no more; remove it", file=sys.stderr)
+    if written.problems:
+        raise ReportError("\n".join(written.problems))

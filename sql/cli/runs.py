@@ -1,0 +1,21 @@
+"""The verb `runs`."""
+
+from __future__ import annotations
+
+from xlahouse.sql.cli.answer import answer
+from xlahouse.sql.cli.options import FormatOption, WarehouseOption
+
+
+def runs(warehouse: WarehouseOption = "./warehouse", format: FormatOption = None) -> None:
+    """List the runs.
+
+    \b
+    Examples:
+      xlahouse runs
+      xlahouse runs -w wh --format csv
+    """
+    sql = """
+        select run_id, name, model, parallelism, device_kind, device_count, status, captured_at
+        from runs order by captured_at, run_id
+    """
+    answer(warehouse, sql, {}, format, None, None)

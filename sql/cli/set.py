@@ -1,0 +1,94 @@
+"""The verbs that set what a run's views take for granted: mesh, peaks, kind of device."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from xlahouse.sql.cli.options import WarehouseOption, complete_run, open_warehouse
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="Id, prefix or name.", autocompletion=complete_run)
+]
+set_app = typer.Typer(
+    help="Change what a run's views take for granted; nothing is ingested again.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+OWN_HELP = "own: take the setting back"
+
+
+@set_app.command("mesh")
+def set_mesh_of(
+    run: RunArgument,
+    value: Annotated[
+        str, typer.Argument(metavar="MESH", help=f"Major to minor: dp=2,tp=4. {OWN_HELP}.")
+    ],
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Set the mesh by which collectives get their axis.
+
+    \b
+    Examples:
+      xlahouse set mesh baseline dp=2,tp=4
+      xlahouse set mesh 579c tp=8 -w wh
+      xlahouse set mesh baseline own
+    """
+    from xlahouse.sql.settings import set_mesh
+
+    with open_warehouse(warehouse) as opened:
+        run_id, axes = set_mesh(opened, run, value)
+    text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes) if axes else "the run's own"
+    print(f"{run_id}: mesh {text}", file=sys.stderr)
+
+
+@set_app.command("peaks")
+def set_peaks_of(
+    run: RunArgument,
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="PEAKS",
+            help="Of a chip: bf16_flops=…,hbm_bytes_per_s=…; of a link, one way: "
+            f"ici_bytes_per_s=…; those that are left out stay as they were known. {OWN_HELP}.",
+        ),
+    ],
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Set the peaks that utilization, MFU and rooflines are taken against.
+
+    \b
+    Examples:
+      xlahouse set peaks baseline bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12,ici_bytes_per_s=9e10
+      xlahouse set peaks 579c ici_bytes_per_s=4.5e10 -w wh
+      xlahouse set peaks baseline own
+    """
+    from xlahouse.sql.settings import set_peaks
+
+    with open_warehouse(warehouse) as opened:
+        run_id, peaks = set_peaks(opened, run, value)
+    text = ",".join(f"{name}={number:g}" for name, number in peaks.given()) if peaks else "as known"
+    print(f"{run_id}: peaks {text}", file=sys.stderr)
+
+
+@set_app.command("device-kind")
+def set_device_kind_of(
+    run: RunArgument,
+    value: Annotated[str, typer.Argument(metavar="KIND", help=f"Such as 'TPU v6e'. {OWN_HELP}.")],
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Set the kind of device, by which the shipped table gives the peaks.
+
+    \b
+    Examples:
+      xlahouse set device-kind baseline 'TPU v6e'
+      xlahouse set device-kind 579c v5p -w wh
+      xlahouse set device-kind baseline own
+    """
+    from xlahouse.sql.settings import set_device_kind
+
+    with open_warehouse(warehouse) as opened:
+        run_id, kind = set_device_kind(opened, run, value)
+    print(f"{run_id}: device kind {kind or 'as traced'}", file=sys.stderr)

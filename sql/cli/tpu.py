@@ -1,0 +1,186 @@
+"""The verbs around TPU VMs: create one, run a plan on it, fetch its traces, delete it."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from xlahouse.capture.tpu.gcloud import Gcloud
+
+tpu_app = typer.Typer(
+    help="Create TPU VMs, run plans on them, fetch the traces, delete them (around gcloud).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What to call the TPU VM.")]
+Zone = Annotated[
+    str,
+    typer.Option("--zone", help="Zone, such as us-east1-d.", envvar="XLAHOUSE_TPU_ZONE"),
+]
+Project = Annotated[
+    str | None, typer.Option("--project", help="Google Cloud project; default: gcloud's own.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands only.")]
+Traces = Annotated[Path, typer.Option("--traces", help="Folder for the traces, on this machine.")]
+
+
+@tpu_app.command()
+def create(
+    name: Name,
+    type_: Annotated[
+        str, typer.Option("--type", help="As Google Cloud has it: v6e-8, v5litepod-16, v4-32.")
+    ],
+    zone: Zone,
+    spot: Annotated[
+        bool, typer.Option("--spot/--on-demand", help="Spot chips may be taken away.")
+    ] = True,
+    quota: Annotated[
+        Path | None,
+        typer.Option(
+            "--quota",
+            help="What may be asked for; default: the shipped file.",
+            envvar="XLAHOUSE_TPU_QUOTA",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Ask for more than the quota.")] = False,
+    runtime: Annotated[
+        str | None, typer.Option("--runtime", help="Runtime version; default: the generation's.")
+    ] = None,
+    network: Annotated[str | None, typer.Option("--network", help="VPC network.")] = None,
+    subnetwork: Annotated[str | None, typer.Option("--subnetwork", help="Subnetwork.")] = None,
+    service_account: Annotated[
+        str | None, typer.Option("--service-account", help="Account of the VM.")
+    ] = None,
+    hours: Annotated[
+        float, typer.Option("--hours", min=0.1, help="How long it is to live, for the estimate.")
+    ] = 1.0,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Return when it can be used, or at once.")
+    ] = True,
+    project: Project = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Ask for a TPU VM as a queued resource; chips outside the quota are refused.
+
+    \b
+    Examples:
+      xlahouse tpu create tp4 --type v6e-4 --zone us-east1-d
+      xlahouse tpu create big --type v4-32 --zone us-central2-b --on-demand --hours 3 --dry-run
+    """
+    from xlahouse.capture.slices import parse_slice
+    from xlahouse.capture.tpu import vm
+    from xlahouse.capture.tpu.quota import SHIPPED, read_quota
+
+    wanted = vm.Wanted(
+        name,
+        parse_slice(type_),
+        spot,
+        runtime,
+        network,
+        subnetwork,
+        service_account,
+    )
+    grants = None if force else read_quota(quota or SHIPPED)
+    gcloud = _gcloud(zone, project, dry_run)
+    vm.create(gcloud, wanted, grants, wait, hours, _say, vm.wait_a_while)
+    if not dry_run:
+        _say(f"it costs until `xlahouse tpu delete {name} --zone {zone}`")
+
+
+@tpu_app.command()
+def run(
+    name: Name,
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="What to run.")],
+    zone: Zone,
+    experiment: Annotated[
+        list[str] | None, typer.Option("--experiment", help="Only this one; may be repeated.")
+    ] = None,
+    traces: Traces = Path("traces"),
+    install: Annotated[
+        str | None,
+        typer.Option("--install", help="What pip installs there; default: this checkout."),
+    ] = None,
+    recreate: Annotated[
+        int,
+        typer.Option("--recreate", min=0, help="How often to create it again when taken away."),
+    ] = 0,
+    project: Project = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Capture a plan there, one experiment after the other; each one's traces come home at once.
+
+    What was captured before is skipped, so a run that was cut off goes on where it stopped.
+
+    \b
+    Examples:
+      xlahouse tpu run tp4 plan.yaml --zone us-east1-d
+      xlahouse tpu run tp4 plan.yaml --zone us-east1-d --recreate 5 --traces traces
+    """
+    from xlahouse.capture.tpu import run as tpu_run
+    from xlahouse.capture.tpu import vm
+    from xlahouse.capture.tpu.package import build_wheel
+
+    with tempfile.TemporaryDirectory() as drafts:
+        source = install or ("xlahouse.whl" if dry_run else str(build_wheel(Path(drafts))))
+        errand = tpu_run.Errand(name, plan, tuple(experiment or ()), traces, source, recreate)
+        folders = tpu_run.run(_gcloud(zone, project, dry_run), errand, _say, vm.wait_a_while)
+    for folder in folders:
+        print(folder)
+
+
+@tpu_app.command()
+def fetch(
+    name: Name,
+    zone: Zone,
+    traces: Traces = Path("traces"),
+    project: Project = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Bring all finished traces home, from every host.
+
+    \b
+    Examples:
+      xlahouse tpu fetch tp4 --zone us-east1-d --traces traces
+    """
+    from xlahouse.capture.tpu import run as tpu_run
+
+    for manifest in tpu_run.fetch(_gcloud(zone, project, dry_run), name, traces):
+        print(manifest)
+
+
+@tpu_app.command()
+def delete(
+    name: Name,
+    zone: Zone,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    project: Project = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Delete the TPU VM and what is on its disks; it costs nothing from then on.
+
+    \b
+    Examples:
+      xlahouse tpu delete tp4 --zone us-east1-d
+    """
+    from xlahouse.capture.tpu import vm
+
+    if not (yes or dry_run):
+        typer.confirm(f"Delete {name} in {zone}, with the traces on it?", abort=True, err=True)
+    vm.delete(_gcloud(zone, project, dry_run), name)
+
+
+def _gcloud(zone: str, project: str | None, dry_run: bool) -> Gcloud:
+    from xlahouse.capture.tpu.gcloud import Gcloud
+
+    show: Callable[[str], None] | None = print if dry_run else None
+    return Gcloud(zone, project, show)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

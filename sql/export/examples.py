@@ -1,0 +1,49 @@
+"""Questions and the queries that answer them: shown with the views that they name, run by the tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from xlahouse.sql.guard import inspect_select
+from xlahouse.sql.library import Library, View
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question in words, and its query."""
+
+    question: str
+    sql: str
+
+
+@lru_cache(maxsize=1)
+def examples() -> tuple[Example, ...]:
+    """All examples of `examples.sql`, in its order: a comment with the question stands above each."""
+    text = files("xlahouse.sql.export").joinpath("examples.sql").read_text(encoding="utf-8")
+    found = []
+    for part in text.split(";\n"):
+        lines = part.strip().splitlines()
+        words = [line.removeprefix("-- ") for line in lines if line.startswith("--")]
+        sql = "\n".join(line for line in lines if not line.startswith("--"))
+        if sql:
+            found.append(Example(" ".join(words), sql))
+    return tuple(found)
+
+
+def examples_of(library: Library, view: View) -> list[Example]:
+    """The examples that name a view; one that shows a run's rows where none does."""
+    found = [
+        example
+        for example in examples()
+        if any(
+            library.pointers.get(mention.name, mention.name) == view.name
+            for mention in inspect_select(example.sql).mentions
+        )
+    ]
+    if found or not any(column.name == "run_id" for column in view.columns):
+        return found
+    name = view.base if library.pointers.get(view.base) == view.name else view.name
+    sql = f"select {name}.*\nfrom {name} join runs using (run_id)\nwhere runs.name = $run\nlimit 20"
+    return [Example("What are its rows for one run?", sql)]

@@ -1,0 +1,91 @@
+"""How many batches of planes are finished at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import process
+from types import SimpleNamespace
+
+import pytest
+
+from xlahouse.ingest import run
+from xlahouse.ingest.events.cores import threads_for, usable_cores
+from xlahouse.ingest.one_run import Options
+from xlahouse.ingest.tables import run_tables
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "expected"),
+    [
+        pytest.param([8 * MIB] * 64, 1, 1, id="no more than cores"),
+        pytest.param([8 * MIB] * 64, 12, 12, id="all cores"),
+        pytest.param([8 * MIB] * 64, 48, 16, id="16 of 8 MiB are 128"),
+        pytest.param([MIB] * 3, 48, 3, id="no more than batches"),
+        pytest.param([100 * MIB, MIB, MIB, 20 * MIB, 8 * MIB], 48, 3, id="the largest are at once"),
+        pytest.param([400 * MIB, 300 * MIB, 200 * MIB], 48, 2, id="two, however large"),
+        pytest.param([400 * MIB], 48, 1, id="one alone"),
+        pytest.param([0], 48, 1, id="no planes"),
+    ],
+)
+def test_threads(sizes, cores, expected):
+    assert threads_for(sizes, cores) == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity is Linux's")
+def test_cores_are_those_that_the_process_may_use():
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert usable_cores() == len(allowed)
+
+
+def test_so_many_batches_are_finished_at_once(monkeypatch):
+    together = threading.Barrier(5, timeout=30)  # broken, and the call fails, if one has to wait
+
+    def finish(planes, shared, writer, part):
+        together.wait()
+        return planes, part
+
+    monkeypatch.setattr(run_tables, "finish_planes", finish)
+    planes = [SimpleNamespace(bytes=8 * MIB, devices=[]) for _ in range(5)]
+    world = SimpleNamespace(
+        planes=planes,
+        launches=None,
+        facts=SimpleNamespace(ops=None),
+        schedule=None,
+        device_offset=0,
+    )
+    found = run_tables._finish_devices(world, "f", None, 3, threads=5)
+    assert found == [([plane], 3 + number) for number, plane in enumerate(planes)]
+
+
+def test_processes_share_the_cores(monkeypatch):
+    given = []
+
+    class Pool:
+        def __init__(self, processes, **_):
+            self.processes = processes
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def submit(self, call, found, root, options):
+            given.append((self.processes, options.threads))
+            return SimpleNamespace(result=lambda: "refused")
+
+    monkeypatch.setattr(process, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(run, "usable_cores", lambda: 7)
+    runs = [SimpleNamespace(name=str(number)) for number in range(4)]
+    assert list(run._each(runs, "w", Options(), 3)) == ["refused"] * 4
+    assert given == [(3, 2)] * 4
+    list(run._each(runs, "w", Options(), 9))
+    assert given[4:] == [(4, 1)] * 4

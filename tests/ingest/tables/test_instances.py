@@ -1,0 +1,101 @@
+"""Instances: which executions on different devices are one."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xlahouse.ingest.tables.instances import number_instances
+
+
+def numbers(rows, key=("op",)):
+    frame = pl.DataFrame(rows, schema=["op", "device_id", "start_ps", "duration_ps"], orient="row")
+    return number_instances(frame, list(key)).to_list()
+
+
+def test_overlapping_executions_are_one_instance():
+    assert numbers([("a", 0, 0, 10), ("a", 1, 5, 5), ("a", 0, 20, 10), ("a", 1, 21, 9)]) == [
+        0,
+        0,
+        1,
+        1,
+    ]
+
+
+def test_a_device_that_repeats_begins_a_new_one():
+    # device 0 runs twice before device 1's long execution ends
+    assert numbers([("a", 0, 0, 10), ("a", 0, 8, 10), ("a", 1, 9, 20)]) == [0, 1, 1]
+
+
+def test_a_start_at_the_earliest_end_begins_a_new_one():
+    assert numbers([("a", 0, 0, 10), ("a", 1, 10, 10)]) == [0, 1]
+
+
+def test_an_extra_leading_execution_shifts_nothing():
+    # device 0 has one more at its start; pairing by k-th occurrence would be wrong for all
+    rows = [
+        ("a", 0, 0, 10),
+        ("a", 0, 100, 10),
+        ("a", 1, 101, 9),
+        ("a", 0, 200, 10),
+        ("a", 1, 199, 11),
+    ]
+    assert numbers(rows) == [0, 1, 1, 2, 2]
+
+
+def test_keys_are_apart():
+    assert numbers([("a", 0, 0, 10), ("b", 0, 1, 10), ("a", 1, 2, 10)]) == [0, 1, 0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 50), st.integers(0, 20)),
+        max_size=30,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_no_instance_has_a_device_twice_and_row_order_is_free(rows, random):
+    got = numbers(rows)
+    seen = {(instance, row[1]) for instance, row in zip(got, rows, strict=True)}
+    assert len(seen) == len(rows)
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    shuffled = numbers([rows[index] for index in order])
+    by_row = dict(zip(order, shuffled, strict=True))
+    same = [(rows[index], got[index]) for index in range(len(rows))]
+    assert sorted(same) == sorted((rows[index], by_row[index]) for index in range(len(rows)))
+
+
+def one_by_one(rows):
+    """Numbers by the definition itself: executions of a key in order, an instance at a time."""
+    found, number = {}, -1
+    order = sorted(
+        range(len(rows)), key=lambda at: (rows[at][0], rows[at][2], rows[at][1], sum(rows[at][2:]))
+    )
+    for key in sorted({row[0] for row in rows}):
+        devices, earliest_end = None, 0
+        for at in order:
+            op, device, start, duration = rows[at]
+            if op != key:
+                continue
+            if devices is None or device in devices or start >= earliest_end:
+                number, devices, earliest_end = number + 1, set(), start + duration
+            devices.add(device)
+            earliest_end = min(earliest_end, start + duration)
+            found[at] = number
+    return [found[at] for at in range(len(rows))]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 60), st.integers(0, 30)
+        ),
+        max_size=40,
+    ),
+    st.sampled_from([1, 1 << 54]),  # times too far apart to be told apart by key in one number
+)
+def test_all_at_once_is_as_one_by_one(rows, scale):
+    rows = [(op, device, start * scale, duration * scale) for op, device, start, duration in rows]
+    assert numbers(rows) == one_by_one(rows)

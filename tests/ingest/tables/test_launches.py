@@ -1,0 +1,151 @@
+"""Launch numbers, instances, enqueue links and steps."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.producers import linked
+from xlahouse.ingest.tables.launches import finish_launches, phase_rows
+
+HOSTS = pl.DataFrame(
+    {"device_id": [0, 1], "host": ["h", "h"]}, schema_overrides={"device_id": pl.Int64}
+)
+
+
+def frame(rows, columns):
+    return frames.conform(pl.DataFrame(rows) if rows else frames.empty(columns), columns)
+
+
+def launches(*rows):
+    """(device, program, start, duration, more)"""
+    names = ("device_id", "program_id", "start_ps", "duration_ps")
+    return frame([dict(zip(names, row[:4], strict=True)) | row[4] for row in rows], frames.LAUNCHES)
+
+
+def markers(*rows):
+    names = ("phase", "request", "step", "start_ps", "duration_ps")
+    return frame(
+        [dict(zip(names, row, strict=True)) | {"host": "h"} for row in rows], frames.MARKERS
+    )
+
+
+def finish(found, marks=None):
+    marks = frames.empty(frames.MARKERS) if marks is None else marks
+    return finish_launches(found, marks, HOSTS)
+
+
+def test_numbers_and_instances_without_markers_are_steps():
+    done = finish(
+        launches((1, 7, 12, 5, {}), (0, 7, 10, 5, {}), (0, 7, 30, 5, {}), (1, 7, 31, 5, {}))
+    )
+    columns = ["device_id", "launch", "launch_instance", "phase", "request", "step"]
+    assert done.select(columns).rows() == [
+        (0, 0, 0, "step", None, 0),
+        (0, 1, 1, "step", None, 1),
+        (1, 0, 0, "step", None, 0),
+        (1, 1, 1, "step", None, 1),
+    ]
+
+
+def test_a_launch_belongs_to_the_marker_that_holds_its_enqueue():
+    marks = markers(
+        ("request", 0, None, 0, 100), ("prefill", 0, 0, 0, 50), ("decode", 0, 1, 50, 50)
+    )
+    found = launches(
+        (0, 7, 60, 5, {"enqueue_ps": 49}),  # enqueued at 49: prefill, though it starts in decode
+        (0, 7, 70, 5, {"enqueue_ps": 50}),  # enqueued at 50: decode; half open
+        (0, 7, 80, 5, {}),  # no link: its start counts
+        (0, 7, 300, 5, {}),  # after every marker
+    )
+    done = finish(found, marks)
+    assert done.select("enqueue_ps", "phase", "request", "step").rows() == [
+        (49, "prefill", 0, 0),
+        (50, "decode", 0, 1),
+        (None, "decode", 0, 1),
+        (None, None, None, None),
+    ]
+
+
+def test_a_host_without_markers_has_the_steps_of_the_others():
+    """Device 1 is on a host of its own, whose process marks nothing."""
+    hosts = HOSTS.with_columns(host=pl.Series(["h", "other"]))
+    marks = markers(("prefill", 0, 0, 0, 50), ("decode", 0, 1, 50, 50))
+    found = launches(
+        (0, 7, 10, 5, {}),
+        (1, 7, 12, 5, {}),  # the same instance as the one on device 0
+        (0, 7, 60, 5, {}),
+        (1, 7, 61, 5, {}),
+        (1, 7, 80, 5, {}),  # only here, within the decode of a host that says nothing of this one
+    )
+    done = finish_launches(found, marks, hosts)
+    columns = ["device_id", "start_ps", "phase", "request", "step"]
+    assert done.select(columns).rows() == [
+        (0, 10, "prefill", 0, 0),
+        (0, 60, "decode", 0, 1),
+        (1, 12, "prefill", 0, 0),
+        (1, 61, "decode", 0, 1),
+        (1, 80, None, None, None),
+    ]
+
+
+def test_steps_that_hosts_do_not_agree_on_are_nobodys():
+    hosts = pl.DataFrame({"device_id": [0, 1, 2], "host": ["h", "g", "other"]})
+    first = markers(("prefill", 0, 0, 0, 50))
+    second = markers(("decode", 0, 1, 0, 50)).with_columns(host=pl.lit("g"))
+    found = launches((0, 7, 10, 5, {}), (1, 7, 11, 5, {}), (2, 7, 12, 5, {}))
+    done = finish_launches(found, pl.concat([first, second]), hosts)
+    assert done["step"].to_list() == [0, 1, None]
+
+
+def test_phases_are_the_markers_or_else_the_instances():
+    found = launches((0, 7, 10, 5, {}), (1, 7, 12, 5, {}))
+    rows = phase_rows(frames.empty(frames.MARKERS), finish(found))
+    assert rows.select("phase", "request", "step", "start_ps", "duration_ps", "source").rows() == [
+        ("step", None, 0, 10, 7, "module")
+    ]
+    marks = markers(("prefill", 3, 0, 0, 50))
+    assert phase_rows(marks, finish(found, marks))["source"].to_list() == ["marker"]
+
+
+def test_known_instances_are_kept_and_renumbered_by_time():
+    keys = [{"instance_key": key, "launch_key": key} for key in (900, 900, 20)]
+    found = launches((0, 7, 10, 5, keys[0]), (1, 7, 40, 5, keys[1]), (0, 7, 60, 5, keys[2]))
+    assert finish(found).sort("start_ps")["launch_instance"].to_list() == [0, 0, 1]
+
+
+def test_the_innermost_open_marker_counts():
+    # an outer decode marker goes on after one inside it has ended; two that cross
+    marks = markers(("warmup", 7, 0, 0, 100), ("decode", 0, 1, 10, 20), ("decode", 0, 2, 25, 30))
+    times = (5, 10, 26, 40, 54, 55, 100)
+    found = launches(*((0, 7, at, 1, {}) for at in times))
+    steps = finish(found, marks).sort("start_ps").select("phase", "step").rows()
+    assert steps == [
+        ("warmup", 0),
+        ("decode", 1),
+        ("decode", 2),
+        ("decode", 2),
+        ("decode", 2),
+        ("warmup", 0),
+        (None, None),
+    ]
+
+
+def test_of_enqueues_of_one_id_the_latest_before_the_launch_counts():
+    """Ids are used again: 9 was enqueued at 10, 100 and 300. 8 starts before its only enqueue."""
+    producers = pl.DataFrame(
+        [(12, 9, 300), (12, 9, 10), (12, 9, 100), (12, 8, 70), (7, 9, 40)],
+        schema=frames.PRODUCERS,
+        orient="row",
+    )
+    launches = pl.DataFrame(
+        {
+            "start_ps": [150, 20, 300, 5, 60, 400, 500],
+            "link_type": [12, 12, 12, 12, 12, 12, None],
+            "link": [9, 9, 9, 9, 8, 1, None],
+            "enqueue_ps": [None, None, None, None, None, None, 1],
+        }
+    )
+    found = linked(frames.conform(launches, frames.LAUNCHES), producers)
+    assert found["start_ps"].to_list() == launches["start_ps"].to_list()
+    assert found["enqueue_ps"].to_list() == [100, 10, 300, 10, 70, None, 1]

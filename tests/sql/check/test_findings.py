@@ -1,0 +1,165 @@
+"""What only the whole warehouse shows is a warning of `xlahouse check`: whose, what, what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.warehouse import write_warehouse
+from xlahouse.sql import Warehouse
+from xlahouse.sql.check.check import check_warehouse
+from xlahouse.sql.check.findings import view_findings
+
+HOSTS = [
+    {"device_id": 0, "host": "a", "traced": True},
+    {"device_id": 1, "host": "b", "traced": True},
+]
+MARKER = {"source": "marker", "host": "a", "phase": "decode", "request": 0, "step": 1}
+
+
+def meeting(instance: int, device: int, arrival_ps: int, end_ps: int) -> dict[str, Any]:
+    """A device's part in an all-reduce."""
+    kind = {"kind": "all-reduce", "is_async": False, "instance": instance, "device_id": device}
+    return kind | {"arrival_ps": arrival_ps, "start_ps": 50, "duration_ps": end_ps - 50}
+
+
+PLACE = {"world": 0}
+MEMBER = {"world": 0, "program_id": 7, "op": "x", "group_index": 0}
+MOVED = {"device_id": 0, "program_id": 7, "kind": "all-gather", "group_size": 2}
+
+# Ends of b less those of a: 0 and 7, median (row 1 of 2) 0, spread 7; skews 3 and 6: median 3.
+SPREAD = [
+    meeting(1, 0, 10, 70),
+    meeting(1, 1, 13, 70),
+    meeting(2, 0, 10, 70),
+    meeting(2, 1, 16, 77),
+]
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        (
+            {
+                "launches": [
+                    {"device_id": 0, "launch": k, "enqueue_ps": enqueue, "start_ps": 100 * k}
+                    | {"duration_ps": 5, "phase": phase}
+                    for k, (enqueue, phase) in enumerate(
+                        [(1, "prefill"), (100, "decode"), (150, "decode"), (None, "decode")]
+                    )
+                ]
+            },
+            "starts_before_enqueue: 1 of 3 linked launches start before the host enqueues them; ",
+        ),
+        (
+            {
+                "phases": [MARKER | {"start_ps": 0, "duration_ps": 10}],
+                "host_events": [
+                    {
+                        "host": "a",
+                        "name": "backend_compile",
+                        "start_ps": start,
+                        "duration_ps": 10**12,
+                    }
+                    for start in (-(2 * 10**12), 5)
+                ],
+            },
+            "recompiles: 1 compiles after warm-up; ",
+        ),
+        (
+            {"devices": HOSTS, "collectives": SPREAD},
+            "clocks_spread: the clock of host b is off from that of a by 0 ps, give or take 7,"
+            " but skews are only 3; ",
+        ),
+        (
+            {
+                "runs": [{"run_id": "r", "name": "mine", "mesh": [{"axis": "tp", "size": 2}]}],
+                "devices": [PLACE | {"device_id": k, "logical_id": k} for k in range(2)],
+                "replica_groups": [
+                    MEMBER | {"position": 0, "device_id": 0},
+                    MEMBER | {"position": 1, "device_id": 1},
+                ],
+                # 30 of 40 bytes are of an op whose group nothing names.
+                "collectives": [
+                    MOVED | {"instance": 1, "op": "x", "group_index": 0, "payload_bytes": 10},
+                    MOVED | {"instance": 2, "op": "y", "payload_bytes": 30},
+                ],
+            },
+            "unclassified_traffic: 75.0 % of the known payload moves along no known axis; ",
+        ),
+        (
+            {
+                "devices": [
+                    {"device_id": 0, "core": "tensorcore", "inferred": False, "kind": "TPU"}
+                ],
+                "collectives": [MOVED | {"instance": 1, "op": "x"}],
+            },
+            "links_unknown: the kind of a device is not known; ",
+        ),
+    ],
+)
+def test_a_finding_is_a_warning(tables, expected, tmp_path):
+    mine = tables.get("runs", [{"run_id": "r", "name": "mine"}])
+    runs = {"runs": [*mine, {"run_id": "q", "name": "other"}]}
+    with Warehouse(write_warehouse(tmp_path / "warehouse", tables | runs)) as warehouse:
+        (found,) = view_findings(warehouse)
+    assert found.startswith(f"mine: {expected}")
+
+
+def test_check_tells_them(tmp_path):
+    early = {"device_id": 0, "launch": 0, "enqueue_ps": 6, "start_ps": 5, "duration_ps": 5}
+    with Warehouse(write_warehouse(tmp_path / "warehouse", {"launches": [early]})) as warehouse:
+        (found,) = view_findings(warehouse)
+        report = check_warehouse(warehouse)
+    assert (report.lines, report.errors, report.warnings) == ((f"warning  {found}",), 0, 1)
+
+
+def test_virtual_devices_and_groups_of_one_have_no_links_to_know(tmp_path):
+    tables = {
+        "devices": [
+            {"run_id": "r", "device_id": 0, "core": "cpu", "inferred": True, "kind": "cpu"},
+            {"run_id": "q", "device_id": 0, "core": "tensorcore", "inferred": False},
+        ],
+        "collectives": [
+            MOVED | {"run_id": "r", "instance": 1, "op": "x"},
+            MOVED | {"run_id": "q", "instance": 1, "op": "x", "group_size": 1},
+        ],
+    }
+    with Warehouse(write_warehouse(tmp_path / "warehouse", tables)) as warehouse:
+        assert view_findings(warehouse) == []
+
+
+def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
+    """A start at its enqueue, a compile before the first step, a spread as large as the skew."""
+    tables = {
+        "devices": HOSTS,
+        "launches": [
+            {"device_id": 0, "launch": 0, "enqueue_ps": 5, "start_ps": 5, "duration_ps": 5}
+        ],
+        "phases": [MARKER | {"start_ps": 20, "duration_ps": 10}],
+        "host_events": [{"host": "a", "name": "XlaCompile", "start_ps": 0, "duration_ps": 30}],
+        "collectives": [
+            *(meeting(1, 0, 10, 70), meeting(1, 1, 17, 70)),
+            *(meeting(2, 0, 10, 70), meeting(2, 1, 19, 77)),
+        ],
+    }
+    with Warehouse(write_warehouse(tmp_path / "warehouse", tables)) as warehouse:
+        assert view_findings(warehouse) == []
+
+
+def test_a_run_whose_files_are_in_a_larger_one_too_is_found(tmp_path):
+    """`r` was ingested before its folder had grown to `q`; empty files are alike in all runs."""
+
+    def files(*contents):
+        return [{"path": c, "bytes": len(c), "sha256": f"of {c}"} for c in contents]
+
+    runs = [
+        {"run_id": "r", "name": "mine", "source_files": files("one", "two", "")},
+        {"run_id": "q", "name": "grown", "source_files": files("one", "two", "three", "")},
+        {"run_id": "p", "name": "apart", "source_files": files("four", "")},
+        {"run_id": "o", "name": "without"},
+    ]
+    with Warehouse(write_warehouse(tmp_path / "warehouse", {"runs": runs})) as warehouse:
+        (found,) = view_findings(warehouse)
+    assert found.startswith("mine: files_in_two_runs: 2 of its 2 files are in run q too; ")

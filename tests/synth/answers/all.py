@@ -1,0 +1,51 @@
+"""All closed forms of a run, by view."""
+
+from __future__ import annotations
+
+from tests.synth.answers.ccl import ccl_bench
+from tests.synth.answers.efficiency import efficiency
+from tests.synth.answers.expected import expected_traffic
+from tests.synth.answers.idle import idleness
+from tests.synth.answers.links import link_traffic
+from tests.synth.answers.model import utilization
+from tests.synth.answers.profile import profile
+from tests.synth.answers.sizes import sizes
+from tests.synth.answers.time import times
+from tests.synth.answers.traffic import traffic
+from tests.synth.describe import Run
+from tests.synth.summaries import comm_compute, run_summary, step_latency
+from tests.synth.times import device_time, latency, row_counts
+from tests.synth.traffic import (
+    ALGORITHMS,
+    Row,
+    collective_axis,
+    collective_bandwidth,
+    traffic_matrix,
+    traffic_volume,
+)
+
+
+def answers(run: Run) -> dict[str, list[Row]]:
+    """View -> its rows, from the description alone; `row_counts` counts rows of tables."""
+    return {
+        "collective_axis": collective_axis(run),
+        "traffic_volume": traffic_volume(run),
+        "traffic_matrix": [row for name in ALGORITHMS for row in traffic_matrix(run, name)],
+        "collective_bandwidth": collective_bandwidth(run),
+        "device_time": device_time(run),
+        "latency": latency(run),
+        "comm_compute": comm_compute(run),
+        "step_latency": step_latency(run),
+        "run_summary": run_summary(run),
+        "row_counts": row_counts(run),
+        "expected_traffic": expected_traffic(run),
+        "link_traffic": link_traffic(run),
+        "ccl_bench": ccl_bench(run),
+        **efficiency(run),
+        **times(run),
+        **idleness(run),
+        **traffic(run),
+        **sizes(run),
+        **utilization(run),
+        **profile(run),
+    }
