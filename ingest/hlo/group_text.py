@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlahouse.ingest.events.proto import message_class
-from xlahouse.ingest.hlo.groups import MOST_DEVICES
+from xlahouse.ingest.hlo.group_notations import MOST_DEVICES
 from xlahouse.ingest.hlo.scan import HloTextError, shown
 
 _IOTA = re.compile(r"\[([\d,\s]*)\]<=\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")

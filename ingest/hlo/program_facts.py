@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from xlahouse.ingest.events.frames import Issue
-from xlahouse.ingest.hlo.groups import GroupError, connected, device_groups, device_pairs
+from xlahouse.ingest.hlo.group_notations import GroupError
+from xlahouse.ingest.hlo.groups import connected, device_groups, device_pairs
 from xlahouse.ingest.hlo.ops import OpFacts, op_facts
 from xlahouse.ingest.hlo.program import Program, instruction_rows
 from xlahouse.ingest.hlo.transfer import begun_before_loops

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlahouse.ingest.hlo import shapes
-from xlahouse.ingest.hlo.groups import GroupError, device_groups
+from xlahouse.ingest.hlo.group_notations import GroupError
+from xlahouse.ingest.hlo.groups import device_groups
 from xlahouse.ingest.hlo.program import Program
 
 KINDS = (

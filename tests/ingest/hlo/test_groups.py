@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ingest.build import ModuleBuilder, shape
+from xlahouse.ingest.hlo.group_notations import GroupError, raw_groups
 from xlahouse.ingest.hlo.groups import (
     Assignment,
-    GroupError,
     connected,
     device_groups,
     device_pairs,
-    raw_groups,
 )
 
 # 2 partitions x 2 replicas, devices numbered so that no accident hides: devices[partition][replica]

@@ -9,7 +9,8 @@ import pytest
 from tests.samples import sample
 from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.hlo import shapes
-from xlahouse.ingest.hlo.groups import device_groups, device_pairs, raw_groups
+from xlahouse.ingest.hlo.group_notations import raw_groups
+from xlahouse.ingest.hlo.groups import device_groups, device_pairs
 from xlahouse.ingest.hlo.instruction_text import read_instruction
 from xlahouse.ingest.hlo.module_text import (
     is_module_text,
