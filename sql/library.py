@@ -49,11 +49,12 @@ class ViewColumn:
 
 @dataclass(frozen=True)
 class View:
-    """One view file: its name, what a row is, and its text. own: it is a user's."""
+    """One view file: its name, its text, whether it is a user's own, and the folder of a shipped one."""
 
     name: str
     sql: str
     own: bool = False
+    folder: str = ""
 
     @property
     def base(self) -> str:
@@ -269,11 +270,13 @@ def shipped() -> Library:
     """The views that come with xlahouse, sorted by stem, whichever folder holds them."""
     folders = (folder for folder in files("xlahouse.views").iterdir() if folder.is_dir())
     found = {
-        file.name.removesuffix(".sql"): file
+        file.name.removesuffix(".sql"): (folder.name, file)
         for folder in folders
         for file in folder.iterdir()
         if file.name.endswith(".sql")
     }
-    return Library(
-        {stem: View(stem, found[stem].read_text(encoding="utf-8")) for stem in sorted(found)}
-    )
+    views = {}
+    for stem in sorted(found):
+        folder, file = found[stem]
+        views[stem] = View(stem, file.read_text(encoding="utf-8"), folder=folder)
+    return Library(views)

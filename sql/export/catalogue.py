@@ -1,8 +1,10 @@
-"""Describes tables and views to people: the command line's lists, and the table in the README."""
+"""Describes tables and views to people: the command line's lists, and the tables in views/README.md."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from xlahouse.capture.errors import QueryError, ViewError
 from xlahouse.ingest.table import Table
@@ -97,14 +99,38 @@ def _columns(rows: list[tuple[str, str]]) -> str:
     return "\n".join(f"  {name.ljust(width)}  {meaning}" for name, meaning in rows)
 
 
-def markdown_table(library: Library) -> str:
-    """The views as a Markdown table between the README's two markers."""
-    lines = [BEGIN, "| view | one row per |", "| --- | --- |"]
-    for name, pointer in library.pointers.items():
-        grain = library.views[pointer].grain.removeprefix("one row per ")
-        lines.append(f"| `{name}` | {grain} |")
-    return "\n".join([*lines, END])
+def catalogue(library: Library) -> str:
+    """The views as Markdown, one table a folder, between the two markers of views/README.md."""
+    parts = [BEGIN]
+    for folder in sorted({view.folder for view in library.public}):
+        parts.append(f"## {folder}\n\n| view | one row per | description |\n| --- | --- | --- |")
+        for name, pointer in library.pointers.items():
+            view = library.views[pointer]
+            if view.folder == folder:
+                parts[-1] += f"\n| `{name}` | {_grain(view)} | {_first_sentence(view)} |"
+    return "\n\n".join([*parts, END])
+
+
+def _grain(view: View) -> str:
+    return _cell(view.grain.removeprefix("one row per "))
+
+
+def _first_sentence(view: View) -> str:
+    first, more, _ = view.description.partition(". ")
+    return _cell(f"{first}." if more else first)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    """Rewrite the catalogue in a README, which is views/README.md of this tree."""
+    readme = Path(sys.argv[1])
+    text = readme.read_text(encoding="utf-8")
+    before, after = text[: text.index(BEGIN)], text[text.index(END) + len(END) :]
+    readme.write_text(before + catalogue(shipped()) + after, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print(markdown_table(shipped()))
+    main()
