@@ -1,6 +1,6 @@
 """Captures one experiment, in a process of its own: device count and XLA flags are fixed at start.
 
-`python -m xlahouse.capture.experiment` reads a Job as JSON from stdin and writes Notes, one JSON
+`python -m xlahouse.capture.run.experiment` reads a Job as JSON from stdin and writes Notes, one JSON
 object a line, to stdout; capture/run/process.py is at the other end.
 """
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Stands in for gcloud: records its calls, keeps TPU VMs as folders, and plays what a zone does.
 
-Its folder ($FAKE_GCLOUD) holds `calls.jsonl` (argv of each call), `play.json` (see Play in
-test_tpu.py) and, while a TPU VM exists, `vm.json` and a home folder for each of its hosts.
+Its folder ($FAKE_GCLOUD) holds `calls.jsonl` (argv of each call), `play.json` (see `play` in
+zone.py) and, while a TPU VM exists, `vm.json` and a home folder for each of its hosts.
 """
 
 import json

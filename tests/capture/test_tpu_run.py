@@ -1,0 +1,141 @@
+"""Whole runs on TPU VMs, and the verbs of `xlahouse tpu`, against a fake gcloud."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.capture.zone import PLAN, ZONE, calls, create, play, run
+from tests.command import run_command
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.tpu import run as tpu_run
+from xlahouse.capture.tpu.package import source_folder
+
+
+def test_a_run_brings_every_hosts_traces_home_without_half_ones(zone):
+    play(zone, hosts=2)
+    create(zone)
+    folders = run(zone)
+    assert len(folders) == 3
+    for folder in folders:
+        planes = sorted(path.name for path in folder.rglob("*.xplane.pb"))
+        assert planes == ["host0.xplane.pb", "host1.xplane.pb"]
+    traces = zone.folder / "traces"
+    assert not list(traces.rglob("*.partial"))
+    assert not list(traces.glob(".fetch-*"))
+    assert "  it goes on" in zone.lines
+    plan, wheel = zone.root / "host1" / ".xlahouse" / "plan.yaml", "xlahouse-0.1.0-py3-none-any.whl"
+    assert plan.read_text() == PLAN
+    install = next(words for words in calls(zone) if any("pip install" in word for word in words))
+    assert any(f"{wheel}[capture,tpu]" in word for word in install)
+
+
+def test_a_second_run_captures_nothing_again(zone):
+    create(zone)
+    first = run(zone)
+    before = len(calls(zone))
+    assert run(zone) == first
+    assert len(calls(zone)) == before
+
+
+def test_a_vm_that_is_taken_away_costs_one_experiment_and_says_so(zone):
+    play(zone, captures_a_life=[1])
+    create(zone)
+    with pytest.raises(
+        CaptureError, match=r"vm was taken away with 2 of 3 experiments to go; .*--recreate"
+    ):
+        run(zone)
+    assert len(list((zone.folder / "traces").rglob("metadata_*.json"))) == 1
+
+
+def test_a_run_goes_on_on_a_new_vm_of_the_same_kind(zone):
+    play(zone, captures_a_life=[1, 1])
+    create(zone)
+    assert len(run(zone, recreate=2)) == 3
+    creations = [words for words in calls(zone) if words[:2] == ["queued-resources", "create"]]
+    assert len(creations) == 3
+    assert {*creations[1], "--network=default"} == {*creations[0], "--network=default"}
+    captured = [words for words in calls(zone) if any(" --experiment " in word for word in words)]
+    names = [
+        word.split(" --experiment ")[1].split()[0]
+        for w in captured
+        for word in w
+        if " --experiment " in word
+    ]
+    assert names == ["a", "b", "b", "c", "c"]
+
+
+def test_an_experiment_that_fails_costs_itself(zone, monkeypatch):
+    monkeypatch.setenv("BROKEN", "b")
+    create(zone)
+    with pytest.raises(CaptureError, match=r"experiment b: gcloud tpu-vm ssh failed: .*Worker 0"):
+        run(zone)
+    assert "  RESOURCE_EXHAUSTED: Attempting to allocate 32.00G" in zone.lines
+    assert len(list((zone.folder / "traces").rglob("metadata_*.json"))) == 2
+
+
+def test_nothing_runs_on_a_vm_that_is_not_there_or_not_ready(zone):
+    with pytest.raises(CaptureError, match=f"no TPU VM vm in {ZONE}"):
+        run(zone)
+    play(zone, ["ACTIVE", "PROVISIONING"])
+    create(zone)
+    with pytest.raises(CaptureError, match="vm is PROVISIONING; wait"):
+        run(zone)
+
+
+def test_a_cut_archive_is_said_and_leaves_nothing(zone):
+    create(zone)
+    run(zone)
+    tar = zone.root / "tools" / "tar"
+    tar.write_text('#!/bin/sh\n/usr/bin/env -i /bin/tar "$@" | head -c 100\n')
+    tar.chmod(0o755)
+    other = zone.folder / "elsewhere"
+    with pytest.raises(CaptureError, match="not a whole archive"):
+        tpu_run.fetch(zone.gcloud, "vm", other)
+    assert list(other.iterdir()) == []
+
+
+def command(monkeypatch, *words):
+    return run_command(monkeypatch, "tpu", *words)
+
+
+def test_a_dry_run_prints_the_commands_and_runs_none(zone, monkeypatch, capsys):
+    words = ("create", "vm", "--type", "v4-32", "--zone", "us-central2-b", "--on-demand")
+    assert command(monkeypatch, *words, "--hours", "3", "--project", "p", "--dry-run") == 0
+    out, err = capsys.readouterr()
+    assert out == (
+        "gcloud compute tpus queued-resources create vm --node-id=vm --accelerator-type=v4-32 "
+        "--runtime-version=tpu-ubuntu2204-base --zone=us-central2-b --quiet --project=p\n"
+    )
+    assert "16 on-demand v4 chips in us-central2-b on 4 hosts: 48 chip-hours in 3 hours" in err
+    plan = str(zone.folder / "plan.yaml")
+    assert command(monkeypatch, "run", "vm", plan, "--zone", ZONE, "--dry-run") == 0
+    assert capsys.readouterr().out.count("xlahouse capture plan.yaml --experiment") == 3
+    assert command(monkeypatch, "delete", "vm", "--zone", ZONE, "--dry-run") == 0
+    assert "queued-resources delete vm --force" in capsys.readouterr().out
+    assert not (zone.root / "calls.jsonl").exists()
+
+
+def test_the_command_line_goes_the_whole_way(zone, monkeypatch, capsys):
+    monkeypatch.chdir(zone.folder)
+    monkeypatch.setenv("XLAHOUSE_TPU_ZONE", ZONE)
+    assert command(monkeypatch, "create", "vm", "--type", "v6e-4") == 0
+    assert "xlahouse tpu delete vm" in capsys.readouterr().err
+    wheel = str(next(zone.folder.glob("*.whl")))
+    assert (
+        command(monkeypatch, "run", "vm", "plan.yaml", "--install", wheel, "--experiment", "a") == 0
+    )
+    (folder,) = capsys.readouterr().out.splitlines()
+    assert Path(folder).is_dir()
+    assert command(monkeypatch, "fetch", "vm", "--traces", "again") == 0
+    (manifest,) = capsys.readouterr().out.splitlines()
+    assert Path(manifest).is_file()
+    assert command(monkeypatch, "delete", "vm", "--yes") == 0
+    assert command(monkeypatch, "delete", "vm", "--yes") == 1
+    assert "NOT_FOUND" in capsys.readouterr().err
+
+
+def test_the_checkout_is_found():
+    folder = source_folder()
+    assert folder is None or (folder / "capture" / "tpu" / "package.py").is_file()
