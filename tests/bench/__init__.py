@@ -1,1 +1,1 @@
-"""Benchmarks: each measures one thing beside what people would use instead, in one run."""
+"""Benchmarks: each times one job beside the programs that people would use instead, in one run."""

@@ -1,4 +1,4 @@
-"""`make bench`: run benchmarks, print one table, and hold it against the baseline."""
+"""`make bench`: run benchmarks, print one table, and compare it with the baseline."""
 
 from __future__ import annotations
 
@@ -19,30 +19,29 @@ from tests.bench.outcome import (
     BASELINE,
     Outcome,
     against,
-    markdown,
     merged,
     outcome_of,
     read_outcome,
     save,
-    show_in_readme,
     slowness,
 )
+from tests.bench.page import page, write_page
 from tests.bench.registry import REGISTERED, Benchmark, Row, check, choose, measure
 
 EXAMPLES = f"""examples:
   make bench                            the quick mode, under 3 minutes
   make bench ARGS=--full                all of them, under 30
-  make bench ARGS="Kineto questions"    those whose names hold a word
-  make bench ARGS="--full --save"       the table becomes the baseline, and README's
-  make bench ARGS=--check               that what is timed gives the right results, as CI does
+  make bench ARGS="Kineto questions"    benchmarks whose names contain one of the words
+  make bench ARGS="--full --save"       store the result as the baseline, and rewrite its page
+  make bench ARGS=--check               check that what is timed gives the right results, as CI does
 
-The run of 512 devices has 20 million ops. {SIZE}=100 in the environment makes them 100 million:
-that takes 4 GB of disk and, alone, a quarter of an hour.
+The run of 512 devices has 20 million ops. {SIZE}=100 in the environment makes it 100 million:
+this takes 4 GB of disk and, alone, a quarter of an hour.
 """
 
 
 def main() -> int:
-    # Peers come compiled from their packages. Where Python may not keep what it compiles, ours would be
+    # Peers are installed with compiled modules. If Python may not store compiled modules, ours would be
     # compiled at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     options = _options()
@@ -51,15 +50,20 @@ def main() -> int:
         chosen = choose(options.words, options.full)
     except KeyError as error:
         names = "\n  ".join(benchmark.name for benchmark in REGISTERED)
-        print(f"no benchmark has {error} in its name; there are:\n  {names}", file=sys.stderr)
+        print(
+            f"no benchmark has {error} in its name; the benchmarks are:\n  {names}", file=sys.stderr
+        )
         return 2
+    if options.page:
+        write_page(read_outcome(BASELINE))
+        return 0
     if options.check:
         return check_all(chosen)
     rows, failed = measure_all(chosen, options.rounds or (5 if options.full else 3))
     outcome = outcome_of(rows)
     baseline = read_outcome(BASELINE) if BASELINE.exists() else None
     if options.markdown:
-        print(markdown(outcome))
+        print(page(outcome))
     else:
         Console(width=None if sys.stdout.isatty() else 120).print(table(outcome, baseline))
     if options.json:
@@ -67,12 +71,12 @@ def main() -> int:
     if options.save:
         kept = merged(baseline, outcome) if baseline else outcome
         save(kept, BASELINE)
-        show_in_readme(kept)
+        write_page(kept)
     return 1 if failed else 0
 
 
 def measure_all(chosen: list[Benchmark], rounds: int) -> tuple[list[Row], list[str]]:
-    """(rows, names of what failed): one that fails costs itself, not the half hour of the others."""
+    """(rows, names of benchmarks that failed): a failure does not stop the other benchmarks."""
     rows: list[Row] = []
     failed = []
     for benchmark in chosen:
@@ -80,13 +84,13 @@ def measure_all(chosen: list[Benchmark], rounds: int) -> tuple[list[Row], list[s
         start = time.perf_counter()
         try:
             found = measure(benchmark, rounds)
-            told = f"skipped, {found}" if isinstance(found, str) else "done"
+            result = f"skipped, {found}" if isinstance(found, str) else "done"
         except Exception as error:
             failed.append(benchmark.name)
-            found, told = [], f"FAILED: {type(error).__name__}: {error}"
+            found, result = [], f"FAILED: {type(error).__name__}: {error}"
         if isinstance(found, list):
             rows += found
-        print(f"  {told} ({time.perf_counter() - start:.0f} s)", file=sys.stderr, flush=True)
+        print(f"  {result} ({time.perf_counter() - start:.0f} s)", file=sys.stderr, flush=True)
     return rows, failed
 
 
@@ -97,20 +101,23 @@ def _options() -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("words", nargs="*", help="benchmarks whose names hold one of them")
+    parser.add_argument("words", nargs="*", help="benchmarks whose names contain one of these")
     parser.add_argument("--full", action="store_true", help="all benchmarks, not the quick ones")
-    parser.add_argument("--rounds", type=int, help="times that each runs; 3, with --full 5")
+    parser.add_argument("--rounds", type=int, help="rounds of each benchmark; 3, with --full 5")
     parser.add_argument(
-        "--check", action="store_true", help="no times: only that results are right"
+        "--check", action="store_true", help="time nothing: check that results are right"
     )
-    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--markdown", action="store_true", help="print the page, as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome as JSON")
-    parser.add_argument("--save", action="store_true", help="make it the baseline, in README too")
+    parser.add_argument(
+        "--save", action="store_true", help="store it as the baseline, with its page"
+    )
+    parser.add_argument("--page", action="store_true", help="rewrite the baseline's page, and stop")
     return parser.parse_args()
 
 
 def check_all(chosen: list[Benchmark]) -> int:
-    """Run each once, without a clock; 1 where one gives something wrong."""
+    """Run each benchmark once, without a clock; returns 1 if one gives a wrong result."""
     wrong = 0
     for benchmark in chosen:
         try:
@@ -147,7 +154,7 @@ def table(outcome: Outcome, baseline: Outcome | None) -> Table:
         )
     if baseline:
         shown.caption = (
-            f"to baseline: ours over {baseline.measured_on}'s; by the peers' times this machine is now "
+            f"to baseline: ours over ours on {baseline.measured_on}; by the peers' times this machine is now "
             f"{slower:.2f} times as slow"
         )
     return shown

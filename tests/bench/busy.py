@@ -1,4 +1,4 @@
-"""What the tables of busy and idle time cost of an ingest: the target is under 15 % of it."""
+"""The cost of the tables of busy and idle time: the target is under 15 % of an ingest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Given = tuple[Path, list[tuple[Any, tuple[Any, ...]]]]
 
 
 def _whole(given: Given) -> None:
-    """The trace into a new warehouse, in this process."""
+    """Ingest the trace into a new warehouse, in this process."""
     root = mkdtemp(dir=folder())
     try:
         ingest_paths([str(given[0])], root)
@@ -28,13 +28,13 @@ def _whole(given: Given) -> None:
 
 
 def _busy_alone(given: Given) -> None:
-    """What makes busy_intervals, busy_stretches and device_steps, on what the ingest gives it."""
+    """Make busy_intervals, busy_stretches and device_steps, from the arguments of the ingest."""
     for make, arguments in given[1]:
         make(*arguments)
 
 
 def _recorded() -> Given | str:
-    """(the trace, each call of a maker of these tables and what it is given)."""
+    """(the trace, each call of a maker of these tables with its arguments)."""
     path = grown(TENTH)
     if isinstance(path, str):
         return path

@@ -1,4 +1,4 @@
-"""Reading Chrome JSON: a million events of XLA's profiler, and 109,000 of PyTorch's."""
+"""Reading Chrome JSON: a million events of XLA's profiler, and 109,000 events of PyTorch's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for path in sys.stdin:
 
 
 class _Event(msgspec.Struct, gc=False):
-    """What the bare decoder makes of an event."""
+    """An event as the bare decoder reads it."""
 
     ph: str = ""
     name: str = ""
@@ -48,7 +48,7 @@ class _Document(msgspec.Struct):
 
 
 def grow(sample: Path, events: int) -> bytes | str:
-    """The sample's events again and again, each time later, as gzip; or why there is none."""
+    """The sample's events repeated, each time later, as gzip; or why it cannot be made."""
     if not sample.is_file():
         return f"no sample trace at {sample}"
     document = json.loads(gzip.decompress(sample.read_bytes()))
@@ -56,7 +56,7 @@ def grow(sample: Path, events: int) -> bytes | str:
     names = [each for each in document["traceEvents"] if each.get("ph") == "M"]
     first = min(each["ts"] for each in own)
     last = max(each["ts"] + each.get("dur", 0) for each in own)
-    span = math.ceil(last - first) + 1  # whole, lest whole times become others
+    span = math.ceil(last - first) + 1  # an integer, so that integral times stay integral
     grown = [
         each | {"ts": each["ts"] + turn * span}
         for turn in range(-(-events // len(own)))

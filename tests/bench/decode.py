@@ -1,4 +1,4 @@
-"""Decoding an xplane to columns, against walking its protobuf objects in Python."""
+"""Decoding an xplane to columns, beside walking its protobuf objects in Python."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""One run of 64 hosts with 8 devices each, of many million ops: ingest, queries, compaction and pages.
+"""One run of 64 hosts with 8 devices each: ingest, queries, compaction and pages.
 
-20 million, so that the full mode stays short; XLAHOUSE_BENCH_FLEET=100 in the environment makes it 100.
+It has 20 million ops, so that the full mode stays short; XLAHOUSE_BENCH_FLEET=100 in the environment
+makes it 100 million.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def traces(millions: int) -> Path:
 
 
 def ingest(millions: int, root: Path) -> Cost:
-    """`xlahouse ingest`, which has to find every op and collective that was written."""
+    """`xlahouse ingest`, which must find every op and collective that was written."""
     cost = child([XLAHOUSE, "ingest", str(traces(millions)), "-w", str(root)])
     (run,) = pq.read_table(root / "tables" / "runs").to_pylist()
     for table in ("ops", "collectives"):
@@ -65,8 +66,8 @@ def root_of(millions: int) -> Path:
     return folder() / f"fleet{millions}-warehouse"
 
 
-def ingest_anew(_: object, millions: int) -> Cost:
-    """Into a warehouse that stays, since so much is not ingested twice for those who ask it."""
+def ingest_again(_: object, millions: int) -> Cost:
+    """Ingest into a warehouse that is kept: queries of such a large run share one ingest."""
     shutil.rmtree(root_of(millions), ignore_errors=True)
     return ingest(millions, root_of(millions))
 
@@ -84,7 +85,7 @@ def asked(sql: str) -> Callable[[object], Cost]:
 
 
 def compact(root: object) -> Cost:
-    """`xlahouse compact` of a copy."""
+    """`xlahouse compact` on a copy."""
     copied = Path(mkdtemp(dir=folder())) / "warehouse"
     shutil.copytree(str(root), copied)
     try:
@@ -106,8 +107,8 @@ register(
     Benchmark(
         f"ingest {LARGE} M ops of 512 devices, 64 files",
         lambda: [traces(millions) for millions in (SMALL, LARGE)],
-        partial(ingest_anew, millions=LARGE),
-        {"ours, a tenth": partial(ingest_anew, millions=SMALL)},
+        partial(ingest_again, millions=LARGE),
+        {"ours, a tenth": partial(ingest_again, millions=SMALL)},
         most_rounds=1,
     )
 )

@@ -1,8 +1,8 @@
-"""What an ingest on these libraries cannot go below: it starts, hashes and decodes a trace, and writes rows.
+"""The floor of an ingest on these libraries: start, hash and decode a trace, and write its rows.
 
-`python -m tests.bench.floor TRACE ROWS` does only that, with a thread a core: every line of every plane goes
-through the protobuf decoder once, and the rows of a finished ingest, which `save_rows` laid ready as Arrow,
-are written as Parquet again. Nothing is looked up, joined, nested or sorted.
+`python -m tests.bench.floor TRACE ROWS` does only that, with a thread per core: every line of every plane
+goes through the protobuf decoder once, and the rows of a finished ingest, which `save_rows` stored as
+Arrow, are written as Parquet again. Nothing is looked up, joined, nested or sorted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlahouse.ingest.process import prepare_process
 
 
 def save_rows(warehouse: Path, folder: Path) -> None:
-    """Lay the rows of every file of a warehouse ready, texts as dictionaries."""
+    """Store the rows of every file of a warehouse as Arrow, texts as dictionaries."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -38,7 +38,7 @@ def save_rows(warehouse: Path, folder: Path) -> None:
 
 
 def work(trace: Path, rows: Path, out: Path) -> None:
-    """Hash and decode a trace, and write the rows that were laid ready."""
+    """Hash and decode a trace, and write the rows that `save_rows` stored."""
     import xlahouse.ingest.run  # what the command line loads for an ingest
     import xlahouse.sql.cli.app  # noqa: F401
     from xlahouse.ingest.xplane.wire import split_space

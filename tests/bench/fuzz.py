@@ -1,8 +1,7 @@
-"""Damaged traces: none is met unprepared, none takes forever, and none loses events silently.
+"""Damaged traces: none raises an unexpected error, hangs, or loses events silently.
 
-`make bench` takes some hundred of them. `python -m tests.bench.fuzz LOG` goes through ten thousand in
-pieces: it notes in LOG how far it came and what it found, and goes on from there when it is called again,
-whatever ended it.
+`make bench` runs some hundred cases. `python -m tests.bench.fuzz LOG` runs ten thousand: it writes to LOG
+each case and its faults, and continues from there when it is started again, however it ended.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from tests.ingest.traces import tpu_trace
 from tests.samples import SAMPLES
 
 CASES = 10_000
-CASES_TIMED = 400  # all of them take half an hour
-# Share of the cases that each sample gets; the small trace of one launch has the rest. Of packed
-# text, every other case damages what is inside.
+CASES_TIMED = 400  # all cases take half an hour
+# Share of the cases that each sample gets; the small trace of one launch has the rest. Every other
+# case of a compressed file damages the text inside.
 SHARES = {
     "cpu/torch_xla_mlp_4dev.xplane.pb": 0.10,
     "gpu/mi300_jax_gemm.xplane.pb": 0.10,
@@ -40,13 +39,13 @@ SHARES = {
     "hlo/maxtext_qwen3_1.7b.hlo.txt": 0.01,
     "hlo/torch_xla_llama2_tp4_pp2.hlo.txt": 0.01,
 }
-SLOWEST_S = 60  # of the processor's time; the slowest sample takes 3
+SLOWEST_S = 60  # CPU seconds; the slowest sample takes 3
 HANGS_AFTER_S = 600
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A file to damage, and what an ingest makes of it whole."""
+    """A file to damage, and the outcome of an ingest of it undamaged."""
 
     name: str
     file: str
@@ -73,7 +72,7 @@ def run(plan) -> None:
 
 
 def results(plan, first: int = 0) -> Iterator[str]:
-    """For each case from `first` on: what is wrong with how it was met, empty where nothing is."""
+    """For each case from `first` on: the fault in its ingest, empty if there is no fault."""
     number = 0
     for name, count in plan:
         if number + count > first:
@@ -117,7 +116,7 @@ def _cpu_s() -> float:
 
 
 def main(log: Path) -> None:
-    """Go on where the log ends: a line for each case, with what was wrong after its number."""
+    """Continue where the log ends: a line for each case, its number and its fault."""
     done = log.read_text().splitlines() if log.exists() else []
     plan = prepare(CASES)
     if isinstance(plan, str):
@@ -126,7 +125,7 @@ def main(log: Path) -> None:
         for number, problem in enumerate(results(plan, len(done)), start=len(done)):
             file.write(f"{number} {problem!r}\n")
     found = [line for line in log.read_text().splitlines() if not line.endswith(" ''")]
-    print(f"{CASES} cases, {len(found)} met wrongly", *found, sep="\n")
+    print(f"{CASES} cases, {len(found)} with a fault", *found, sep="\n")
 
 
 register(Benchmark(f"{CASES_TIMED} damaged traces", prepare, run, most_rounds=1))

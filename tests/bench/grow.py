@@ -1,4 +1,4 @@
-"""Grows a trace: every line's events again and again, each time later, as of a longer capture."""
+"""Grows a trace: repeats every line's events, each time later, as in a longer capture."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tests.ingest.build import varint
 from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.xplane.wire import plane_name, split_space
 
-LINKS = (b"_p", b"_c")  # ids that a process gives once: each repetition has its own
+LINKS = (b"_p", b"_c")  # ids that are unique in a process: each repetition has its own
 _NEXT_IDS = 1 << 40
 
 
 def write_grown(
     raw: bytes, path: Path, times: int, grown: str = "^/device:", planes: int = 1
 ) -> None:
-    """Write a trace whose planes of a name like `grown` hold their events `times` times.
+    """Write a trace whose planes with a name that matches `grown` repeat their events `times` times.
 
     Args:
         raw: the trace.
-        path: where to; written piece by piece.
-        times: how often each event comes.
-        grown: regular expression; other planes stay as they are.
-        planes: how often each grown TPU plane comes, each time as another device.
+        path: the file to write, piece by piece.
+        times: how often each event is repeated.
+        grown: regular expression; other planes are copied unchanged.
+        planes: how often each grown TPU plane is repeated, each time as another device.
     """
     space = split_space(raw, str(path))
     parsed = [
@@ -56,7 +56,7 @@ def _latest(plane: Any) -> int:
 
 
 def _renumbered(plane: Any, copy: int, step: int) -> Any:
-    """The plane as that of another device; the plane itself as its own first copy."""
+    """The plane, renumbered as another device; copy 0 is the plane itself."""
     if not copy:
         return plane
     renumbered = type(plane)()
@@ -68,7 +68,7 @@ def _renumbered(plane: Any, copy: int, step: int) -> Any:
         if names[stat.metadata_id] == b"core_details":
             kind = stat.WhichOneof("value")
             details = message_class("CoreDetails").FromString(getattr(stat, kind))
-            details.global_core_id += 4096 * copy  # beyond the numbers of the trace itself
+            details.global_core_id += 4096 * copy  # beyond the trace's own numbers
             setattr(stat, kind, details.SerializeToString())
     return renumbered
 
@@ -90,7 +90,7 @@ def _pieces(plane: Any, times: int, period_ps: int) -> Iterator[bytes]:
 
 
 def _line_pieces(line: Any, times: int, period_ps: int, links: set[int]) -> Iterator[bytes]:
-    """The serialized line: its own fields first, then its events time after time."""
+    """The serialized line: its own fields first, then its events `times` times."""
     head, events = type(line)(), type(line)()
     head.CopyFrom(line)
     del head.events[:]

@@ -1,4 +1,4 @@
-"""Ingest of whole traces as processes: against xprof's events table, protobuf objects, and a floor."""
+"""Ingest of whole traces as processes, beside xprof's events table, protobuf objects, and a floor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ select cast(sum(events_read) as bigint), cast(sum(rows_written + events_rejected
 from coverage
 """
 
-# A process's peak starts at that of the one that made it, so a small one does.
+# A process's peak memory starts at that of its parent, so a small process starts the contender.
 LAUNCHER = """
 import os, sys
 null = os.open(os.devnull, os.O_RDWR)
@@ -47,7 +47,7 @@ print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 
 @dataclass(frozen=True)
 class Grown:
-    """How a sample is grown: all of its events so often, and each device so often."""
+    """How a sample is grown: `times` copies of its events, `planes` copies of each device."""
 
     sample: Path
     times: int
@@ -64,7 +64,7 @@ def folder() -> Path:
 
 @cache
 def grown(how: Grown) -> Path | str:
-    """The grown trace; or why there is none."""
+    """The grown trace; or why it cannot be made."""
     if not how.sample.is_file():
         return f"no sample trace at {how.sample}"
     path = folder() / f"{how.sample.stem}_{how.times}_{how.planes}.xplane.pb"
@@ -76,11 +76,11 @@ def child(command: list[str]) -> Cost:
     """Run a process to its end.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: its exit code is not 0.
     """
     given = [sys.executable, "-S", "-c", LAUNCHER, *command]
-    told = subprocess.run(given, capture_output=True, check=True).stdout.split()
-    code, kilobytes = map(int, told)
+    printed = subprocess.run(given, capture_output=True, check=True).stdout.split()
+    code, kilobytes = map(int, printed)
     if code:
         raise RuntimeError(f"{command[0]}: exit code {code}")
     return Cost(kilobytes * 1024)
@@ -98,7 +98,7 @@ def ours(path: object) -> Cost:
 
 
 def every_event(path: object) -> None:
-    """Ours reads as many events as a loop over protobuf objects, and leaves a row or a refusal of each."""
+    """Ours reads as many events as a loop over protobuf objects, and writes or rejects each."""
     root = mkdtemp(dir=folder())
     try:
         ingest_paths([str(path)], root)
@@ -107,7 +107,7 @@ def every_event(path: object) -> None:
     finally:
         shutil.rmtree(root)
     events = objects(Path(str(path)).read_bytes())
-    assert row == (events, events), f"{row} events read and kept or refused, of {events:,}"
+    assert row == (events, events), f"{row} events read, and written or rejected, of {events:,}"
 
 
 def xprof(path: object) -> Cost:
@@ -122,7 +122,7 @@ def loop(path: object) -> Cost:
 
 
 def with_rows(how: Grown) -> Path | str:
-    """The grown trace, its rows laid ready beside it for `floor`; or why there is none."""
+    """The grown trace, with its rows stored beside it for `floor`; or why it cannot be made."""
     path = grown(how)
     if isinstance(path, str) or (rows := path.with_suffix(".rows")).is_dir():
         return path
@@ -135,20 +135,20 @@ def with_rows(how: Grown) -> Path | str:
 
 
 def floor(path: object) -> Cost:
-    """What start, hash, decoder and Parquet take alone: tests.bench.floor."""
+    """Start, hash, decoder and Parquet alone: tests.bench.floor."""
     rows = Path(str(path)).with_suffix(".rows")
     return child([sys.executable, "-m", "tests.bench.floor", str(path), str(rows)])
 
 
 def other(how: Grown) -> Callable[[object], Cost]:
-    """Ours, on another trace than the one given."""
+    """Ours, on another trace than the benchmark's."""
     return lambda _: ours(grown(how))
 
 
 PEERS = {"protobuf objects": loop} | ({"xprof": xprof} if has("xprof") else {})
 LARGE = Grown(TPU, 250)  # 75 MB, 1.9 M events
 TENTH = Grown(TPU, 25)
-LONG = 3  # rounds of what takes long
+LONG = 3  # rounds of a benchmark that takes long
 register(
     Benchmark(
         "ingest TPU xplane, 7.5 MB",

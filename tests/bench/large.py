@@ -1,4 +1,4 @@
-"""Writes warehouses too large to trace: what queries are timed on, straight into the tables."""
+"""Writes warehouses too large to trace, straight into the tables: queries are timed on them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ RUN = "large"
 STEP_PS, SLOT_PS = (
     60_000_000_000,
     1_000_000_000,
-)  # a step, and a collective with what goes before it
+)  # a step, and a collective with the ops before it
 
 
 def write_large(root: Path, collectives: int, ops: bool = True) -> Path:
     """A warehouse with one run of 8 devices, `collectives` collectives and ten times as many ops.
 
-    Each step computes, meets over tp 48 times and over dp twice; what a device does starts at times
-    that are drawn, so that hardly two intervals are of one length. Without `ops`, the tables `ops`,
+    Each step computes, and communicates 48 times over tp and twice over dp. Start times are drawn at
+    random, so that hardly any two intervals have the same length. Without `ops`, the tables `ops`,
     `busy_intervals`, `busy_stretches` and `device_steps` are empty.
     """
     steps = collectives // DEVICES // A_STEP
@@ -71,7 +71,7 @@ def _table(name: str, columns: dict[str, Any]) -> pa.Table:
 
 
 def _parts(steps: int, ops: bool) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """(table, part, columns): a part a device where a table is large."""
+    """(table, part, columns): a part per device where a table is large."""
     devices = np.arange(DEVICES)
     yield "devices", 0, {
         "device_id": devices, "logical_id": devices, "world": 0, "traced": True, "host": "h",
@@ -100,7 +100,7 @@ def _parts(steps: int, ops: bool) -> Iterator[tuple[str, int, dict[str, Any]]]:
 
 
 def _steps(steps: int) -> dict[str, Any]:
-    """request, step and phase of each step."""
+    """Request, step and phase of each step."""
     number = np.arange(steps)
     step = number % STEPS_A_REQUEST
     phase = np.where(step == 0, "prefill", "decode")
@@ -115,7 +115,7 @@ def _phases(steps: int) -> dict[str, Any]:
 
 
 def _members() -> tuple[np.ndarray, np.ndarray]:
-    """Devices of each group, [groups, members]: of tp, and of dp."""
+    """Devices of each group of tp and of dp, both [groups, members]."""
     mesh = np.arange(DEVICES).reshape(DP, TP)
     return mesh, mesh.T
 
@@ -198,7 +198,7 @@ def _busy(collectives: dict[str, Any], drawn: np.random.Generator) -> dict[str, 
 def _split_steps(
     ops: dict[str, Any], busy: dict[str, Any], launches: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What ingest makes of the ops, the busy intervals and the launches of a device."""
+    """The tables that ingest derives from a device's ops, busy intervals and launches."""
     spans = pl.DataFrame({name: ops[name] for name in ("request", "step", "phase", "start_ps")})
     spans = spans.with_columns(
         end_ps=pl.col("start_ps") + ops["duration_ps"], device_id=ops["device_id"]

@@ -1,7 +1,7 @@
-"""How the ops table lies on disk, and what other ways would cost: `python -m tests.bench.layout`.
+"""The cost of the ops table's layout on disk and of alternatives: `python -m tests.bench.layout`.
 
-Two million ops of 32 devices, of drawn lengths, are written each way and asked for all rows, for a column of
-all, and for a moment of one device. CPU seconds, the least of some rounds in turn.
+Two million ops of 32 devices, with random durations, are written in each layout and queried for all rows, for
+one column, and for a moment of one device. It prints CPU seconds, the least of some rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUERIES = {
 
 @dataclass(frozen=True)
 class Layout:
-    """What differs from how ingest writes. options: of pyarrow's ParquetWriter."""
+    """Differences from the layout that ingest writes. options: for pyarrow's ParquetWriter."""
 
     name: str
     row_group: int = parquet_sink.ROW_GROUP
@@ -81,7 +81,7 @@ def ops() -> pa.Table:
 
 
 def in_order(rows: pa.Table, sort: tuple[str, ...]) -> pa.Table:
-    """The rows in another order; without columns to sort by, as drawn."""
+    """The rows in another order; without columns to sort by, shuffled."""
     if sort == AS_WRITTEN.sort:
         return rows
     if not sort:
@@ -90,7 +90,7 @@ def in_order(rows: pa.Table, sort: tuple[str, ...]) -> pa.Table:
 
 
 def write(layout: Layout, rows: pa.Table, path: Path) -> None:
-    """Write the rows as ingest would, but for what the layout says."""
+    """Write the rows as ingest would, except for the layout's differences."""
     own = pq.ParquetWriter
 
     def writer(file: Any, schema: pa.Schema, **options: Any) -> pq.ParquetWriter:
@@ -105,7 +105,7 @@ def write(layout: Layout, rows: pa.Table, path: Path) -> None:
 
 
 def cpu(run: Callable[[], object]) -> float:
-    """User and system seconds of this process, all threads."""
+    """User and system seconds of this process, over all threads."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     run()
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -128,7 +128,7 @@ def costs(folder: Path) -> Iterator[tuple[Layout, int, list[float]]]:
 
 
 def ask(sql: str, path: Path) -> None:
-    """A query on the file, in a database that knows nothing of it."""
+    """Query the file, in a new database."""
     with duckdb.connect() as connection:
         connection.execute(f"create view f as from read_parquet('{path}')")
         connection.sql(sql).to_arrow_table()

@@ -1,5 +1,7 @@
-"""Where the programs are that we are measured against: in a venv of their own, since their packages are of
-other versions than ours. `make bench` makes it."""
+"""Where the peers are installed: in a venv of their own, since they need other versions of packages.
+
+`make bench` makes the venv.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ print(json.dumps(found))
 
 @cache
 def versions() -> dict[str, str]:
-    """Distribution -> version, of those peers that are installed."""
+    """Distribution -> version, of the peers that are installed."""
     import msgspec
 
     if not PYTHON.exists():

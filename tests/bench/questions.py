@@ -1,4 +1,4 @@
-"""Ten questions of a trace as commands: `xlahouse query` against `xprof query_events_db`."""
+"""Ten questions about a trace, as commands: `xlahouse query` beside `xprof query_events_db`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xlahouse.ingest.run import ingest_paths
 
 QUESTIONS = yaml.safe_load(Path(__file__).with_name("questions.yaml").read_text())
 RUN = replace(CASES["tp4"], requests=4, output_tokens=24, layers=8)
-NEAR_NS = 1.0  # xprof cuts each event to whole nanoseconds
+NEAR_NS = 1.0  # xprof truncates each event to whole nanoseconds
 XLAHOUSE = (sys.executable, "-c", "from xlahouse.sql.cli import main; main()")
 
 
@@ -35,7 +35,7 @@ class Traced:
 
 
 def prepare() -> Traced | str:
-    """Write and ingest the run, and check that both give the same answers; or why xprof is not there."""
+    """Write and ingest the run, and check that both give the same answers; or why this cannot run."""
     if not has("xprof"):
         return WHY_NOT
     folder = Path(mkdtemp())
@@ -52,7 +52,7 @@ def prepare() -> Traced | str:
 
 
 def differences(ours: list[list[str]], theirs: list[list[str]]) -> str | None:
-    """How two answers differ, beyond the nanoseconds that xprof cuts off each of some thousand events."""
+    """How two answers differ, apart from xprof's truncation of events to nanoseconds."""
     if len(ours) != len(theirs):
         return f"{len(ours)} rows, {len(theirs)} by xprof"
     for a, b in zip(ours, theirs, strict=True):
@@ -77,7 +77,7 @@ def ask_xlahouse(traced: Traced) -> list[list[list[str]]]:
 
 
 def ask_xprof(traced: Traced) -> list[list[list[str]] | None]:
-    """Rows of each question that Events can answer. Events itself is made at the first, and kept."""
+    """Rows of each question that Events can answer. The first question makes Events, the rest reuse it."""
     found: list[list[list[str]] | None] = []
     for entry in QUESTIONS:
         if entry["xprof"] is None:
@@ -99,7 +99,7 @@ def ask_xprof(traced: Traced) -> list[list[list[str]] | None]:
 
 
 def lines(engine: str) -> int:
-    """Lines of SQL that an engine's answers take."""
+    """Lines of SQL in an engine's answers."""
     return sum(len(entry[engine].splitlines()) for entry in QUESTIONS if entry[engine])
 
 

@@ -12,20 +12,20 @@ import msgspec
 
 @dataclass(frozen=True)
 class Cost:
-    """What a contender that runs as a process of its own took besides time; it returns this."""
+    """The peak memory of a contender that runs as a process of its own; the contender returns it."""
 
     peak_bytes: int
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One comparison: ours against peers that do the same job on the same input.
+    """One comparison: ours and peers that do the same job on the same input.
 
-    prepare: returns what every contender is called with, or a string that says why it cannot run here.
-    most_rounds: rounds that are enough, where one takes long.
+    prepare: returns the argument of every contender, or a string that says why it cannot run here.
+    most_rounds: upper limit of rounds, where one takes long.
     quick: part of the quick mode, whose benchmarks take under 3 minutes together.
-    same: contenders whose results have to be equal to ours.
-    proof: raises AssertionError where what ours makes of the input is wrong; it is not timed.
+    same: contenders whose results must equal ours.
+    proof: raises AssertionError if our result is wrong; it is not timed.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Benchmark:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One contender's times in seconds, its median over ours (1.0 is ours), and its peak memory if told."""
+    """One contender's times in seconds, its median over ours (1.0 is ours), and its peak memory if known."""
 
     benchmark: str
     contender: str
@@ -89,7 +89,7 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
 
 
 def check(benchmark: Benchmark) -> str | None:
-    """Run ours once, its proof, and the peers that have to give the same; a string says why it cannot run.
+    """Run ours once, its proof, and the peers that must agree; a string says why it cannot run.
 
     Raises:
         AssertionError: a peer gives something else, or the proof fails.

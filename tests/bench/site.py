@@ -1,4 +1,4 @@
-"""The whole site of runs of a million ops each, as `xlahouse report` writes it, then with nothing changed."""
+"""The site of runs of a million ops each, as `xlahouse report` writes it, and again with nothing changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPS = 1_000_000
 
 @cache
 def warehouse(runs: int) -> Path:
-    """A warehouse of so many runs; their tables are links to those of one."""
+    """A warehouse of that many runs; their files are hard links to those of one run."""
     one, root = warehouse_of(OPS), Path(mkdtemp(dir=folder()))
     shutil.copy(one / "warehouse.json", root)
     (root / "tables" / "runs").mkdir(parents=True)
@@ -54,19 +54,19 @@ def report(root: object, output: Path | None = None) -> Cost:
 
 @cache
 def written(runs: int) -> Path:
-    """A site that is there already."""
+    """A site of that many runs, written once."""
     made = Path(mkdtemp(dir=folder()))
     report(warehouse(runs), made)
     return made
 
 
 def again(root: object) -> Cost:
-    """The same site over one that is there: nothing changed."""
+    """The same site over the one that was written: nothing changed."""
     return report(root, written(10))
 
 
 def prepare() -> Path:
-    """The warehouse, and a site of it that is there already."""
+    """The warehouse, after its site was written once."""
     written(10)
     return warehouse(10)
 

@@ -1,4 +1,4 @@
-"""Ingest of many runs over a standalone Spark cluster of one worker and of two, and by processes here."""
+"""Ingest of many runs over a standalone Spark cluster of one worker and of two, and by local processes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from xlahouse.capture.manifest import write_manifest
 
 RUNS = 8
 WORKERS = (1, 2)
-# Layers of eight ops that compute and one collective a half: 572,000 ops and 18 MB each, so that what
-# the driver does alone (to find the runs, and to write their index) is hardly seen.
+# Layers with eight compute ops and one collective per half: 572,000 ops and 18 MB each, so that the
+# driver's own work (finding the runs, and writing their index) hardly counts.
 RUN = Run(layers=8, fusions=8, requests=8, output_tokens=100)
 DRIVER = """
 import json, sys
@@ -61,7 +61,7 @@ def prepare() -> Cluster | str:
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_run(RUN, folder / "traces" / "run0")
-    for number in range(1, RUNS):  # another name makes another run of the same files
+    for number in range(1, RUNS):  # another name makes the same files another run
         copied = folder / "traces" / f"run{number}"
         shutil.copytree(folder / "traces" / "run0", copied)
         write_manifest(manifest(replace(RUN, name=copied.name)), copied / "metadata_0.json")
@@ -129,7 +129,7 @@ def contents(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def spread(count: int):
-    """A contender: over so many workers."""
+    """A contender: over that many workers."""
 
     def ingest(cluster: Cluster) -> dict[str, dict[str, int]]:
         root = cluster.root()

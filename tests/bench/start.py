@@ -1,4 +1,4 @@
-"""How long a command takes until its first row: on a cold warehouse of 50 runs, and to say what it can do."""
+"""How long a command takes to its first row, on a cold warehouse of 50 runs, and to its help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlahouse.ingest.run import ingest_paths
 
 RUNS = 50
 XLAHOUSE = (sys.executable, "-c", "from xlahouse.sql.cli import main; main()")
-# What answers without us: the same rows of the same files, by a list of them that someone has to know.
+# The same rows without us: someone has to know where the files are.
 BY_HAND = (
     'import duckdb, sys; print(duckdb.sql(f"select run_id, count(*), sum(duration_ps) '
     "from read_parquet('{sys.argv[1]}/tables/ops/*/*.parquet', hive_partitioning = true) "
@@ -56,7 +56,7 @@ def by_hand(root: object) -> None:
 
 
 def help_of(*verb: str) -> Callable[[object], object]:
-    """A contender that says what it can do."""
+    """A contender that prints its help."""
     command = [*XLAHOUSE, *verb, "--help"]
     return lambda _: subprocess.run(command, stdout=subprocess.DEVNULL, check=True) and None
 

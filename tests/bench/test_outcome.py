@@ -1,6 +1,8 @@
-"""The table of the benchmarks: chosen, kept, compared and shown; its numbers are made up here."""
+"""Outcomes of the benchmarks: chosen, saved, compared and shown; the numbers here are invented."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -10,13 +12,12 @@ from tests.bench.outcome import (
     BASELINE,
     Outcome,
     against,
-    markdown,
     merged,
     read_outcome,
     save,
-    shown_in_readme,
     slowness,
 )
+from tests.bench.page import HEAD, PAGE, SECTIONS, page
 from tests.bench.registry import REGISTERED, Benchmark, Row, check, choose
 
 
@@ -31,7 +32,7 @@ def pair(benchmark, ours, theirs, peak=None):
     )
 
 
-def test_ours_is_held_to_the_baseline_on_a_machine_that_is_slower():
+def test_ours_is_compared_with_the_baseline_on_a_slower_machine():
     baseline = outcome(*pair("a", 1.0, 10.0), *pair("b", 2.0, 4.0))
     now = [*pair("a", 3.0, 20.0), *pair("b", 4.0, 8.0), *pair("new", 1.0, 5.0)]
     assert slowness(now, baseline) == 2.0  # both peers take twice as long
@@ -53,13 +54,26 @@ def test_an_outcome_is_kept_whole_and_another_adds_to_it(tmp_path):
     assert merged(old, new).rows == [*pair("a", 1.0, 2.0), *pair("b", 5.0, 2.0, peak=7)]
 
 
-def test_as_markdown():
-    shown = markdown(outcome(*pair("a", 0.0123, 1.5, peak=2_000_000)))
-    assert shown.splitlines()[2:] == [
-        "| a | xlahouse | 12.3 ms | 1.00 | 2 MB |",
+def test_a_section_has_a_line_for_each_contender():
+    shown = page(outcome(*pair("decode xplane", 0.0123, 1.5, peak=2_000_000)))
+    assert shown.startswith(f"{HEAD}\n\nMeasured on 2026-01-02: 2 cores; xlahouse 1.\n")
+    assert shown.count("\n## ") == 1  # sections without rows are left out
+    assert shown.splitlines()[-4:] == [
+        "| benchmark | contender | median | times ours | peak memory |",
+        "| --- | --- | ---: | ---: | ---: |",
+        "| decode xplane | xlahouse | 12.3 ms | 1.00 | 2 MB |",
         "|  | peer | 1.50 s | 121.95 |  |",
-        "",
-        "Measured on 2026-01-02: 2 cores; xlahouse 1.",
+    ]
+
+
+def test_views_have_a_column_for_each_contender():
+    alone = Row("view latency, 1 M ops", "xlahouse", 0.05, 0.05, 1.0)
+    shown = page(outcome(alone, *pair("view bubble, 10 M ops", 2.0, 0.3)))
+    assert shown.splitlines()[-4:] == [
+        "| view | xlahouse | peer |",
+        "| --- | ---: | ---: |",
+        "| latency, 1 M ops | 50.0 ms |  |",
+        "| bubble, 10 M ops | 2.00 s | 0.30 s |",
     ]
 
 
@@ -73,7 +87,7 @@ def test_modes_and_words_choose(monkeypatch):
         choose(["nothing"], full=False)
 
 
-def test_a_peer_that_has_to_agree_and_does_not_is_an_error():
+def test_a_peer_that_must_agree_and_does_not_is_an_error():
     def benchmark(theirs):
         return Benchmark("b", lambda: 3, lambda given: given, {"p": theirs}, same=frozenset({"p"}))
 
@@ -83,7 +97,7 @@ def test_a_peer_that_has_to_agree_and_does_not_is_an_error():
     assert check(Benchmark("b", lambda: "no sample", print)) == "no sample"
 
 
-def test_checks_tell_what_is_wrong_and_what_could_not_run(capsys):
+def test_checks_report_wrong_results_and_what_could_not_run(capsys):
     def fails(given):
         raise AssertionError("1 event of 2")
 
@@ -108,11 +122,20 @@ def test_names_are_unique_and_the_quick_mode_is_not_empty():
     assert choose([], full=False)
 
 
-def test_the_readme_shows_the_baseline():
-    assert shown_in_readme() == markdown(read_outcome(BASELINE))
+def test_the_page_is_the_one_that_the_baseline_gives():
+    current = page(read_outcome(BASELINE))
+    assert PAGE.read_text("utf-8") == current, "run: python -m tests.bench --page"
 
 
-def test_the_baseline_is_of_benchmarks_that_there_are():
+def test_every_benchmark_is_in_one_section():
+    load_all()
+    names = {benchmark.name for benchmark in REGISTERED}
+    for name in names | {row.benchmark for row in read_outcome(BASELINE).rows}:
+        titles = [section.title for section in SECTIONS if re.search(section.names, name)]
+        assert len(titles) == 1, (name, titles)
+
+
+def test_the_baseline_has_only_known_benchmarks():
     load_all()
     known = {benchmark.name for benchmark in REGISTERED}
     assert {row.benchmark for row in read_outcome(BASELINE).rows} <= known

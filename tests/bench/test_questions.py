@@ -1,4 +1,4 @@
-"""The ten questions: ours run and find something, and the comparison can tell answers apart."""
+"""The ten questions: ours find rows, and the comparison distinguishes answers."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def test_there_are_ten():
         ([["0", "5"]], [], False),
     ],
 )
-def test_answers_are_told_apart(ours, theirs, same):
+def test_answers_are_distinguished(ours, theirs, same):
     assert (differences(ours, theirs) is None) is same

@@ -32,13 +32,13 @@ def test_every_contender_runs_on_the_same_input_in_every_round():
     assert rows[0].ratio == 1.0
 
 
-def test_the_largest_peak_of_all_rounds_is_told():
+def test_the_largest_peak_of_all_rounds_is_reported():
     peaks = iter([Cost(5), Cost(9), Cost(7)])
     benchmark = Benchmark("b", lambda: 0, ours=lambda given: next(peaks), peers={"p": lambda _: 1})
     assert [row.peak_bytes for row in measure(benchmark, rounds=3)] == [9, None]
 
 
-def test_a_grown_trace_has_each_event_so_often_and_its_planes_are_devices_of_their_own(tmp_path):
+def test_a_grown_trace_repeats_events_and_makes_planes_other_devices(tmp_path):
     plane = PlaneBuilder("/device:TPU:0", core_details=b"(\x04")
     line = plane.line("XLA Ops", timestamp_ns=3)
     plane.event(line, "a", 3_005, 7)
@@ -55,7 +55,7 @@ def test_a_grown_trace_has_each_event_so_often_and_its_planes_are_devices_of_the
     assert [plane.stat("core_details") for plane in planes[1:]] == [b"(\x04", b"(\x040\x80 "]
 
 
-def test_a_child_tells_its_peak():
+def test_a_child_reports_its_peak():
     ballast = bytearray(300_000_000)  # ours is not the child's
     peak = child([sys.executable, "-c", "x = b'.' * 50_000_000"]).peak_bytes
     assert 50_000_000 < peak < len(ballast)
@@ -78,7 +78,7 @@ def test_decoders_of_the_benchmark_agree():
     assert columns(raw) == objects(raw) == 2
 
 
-def test_one_that_fails_costs_itself_alone(capsys):
+def test_a_failure_does_not_stop_the_others(capsys):
     def fails(given):
         raise OSError("no space")
 
@@ -90,6 +90,6 @@ def test_one_that_fails_costs_itself_alone(capsys):
     rows, failed = measure_all(chosen, rounds=1)
     assert [row.benchmark for row in rows] == ["good"]
     assert failed == ["bad"]
-    told = capsys.readouterr().err
-    assert "FAILED: OSError: no space" in told
-    assert "skipped, no sample" in told
+    printed = capsys.readouterr().err
+    assert "FAILED: OSError: no space" in printed
+    assert "skipped, no sample" in printed

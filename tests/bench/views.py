@@ -1,7 +1,7 @@
 """Views over one large run: 1, 3 and 10 million ops; the targets are 1 s for summaries, 3 s for others.
 
-`python -m tests.bench.views` prints every view's seconds (on the clock, and of CPU) at each size, how
-they grow, and beside them what a scan and a sort of the rows take; `make bench` times some of them.
+`python -m tests.bench.views` prints every view's seconds (wall and CPU) at each size and how they grow,
+with the times of a bare scan and bare sorts of the rows; `make bench` times some views.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.bench.registry import Benchmark, register
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import shipped
 
-# One row an op, a collective or a gap: people look at some of them.
+# One row per op, collective or gap: people look at some of them.
 ROW_LEVEL = {
     "collective_bandwidth",
     "idle_gap",
@@ -32,7 +32,7 @@ ROW_LEVEL = {
 }
 OVER_INTERVALS = {"bubble", "sync_wait"}
 SUMMARIES = ("run_summary", "traffic_volume", "comm_compute", "latency")
-# Those that take more than half of what they may.
+# Views that take more than half of their target.
 SLOWEST = (
     "bandwidth_summary",
     "bubble",
@@ -52,7 +52,7 @@ SLOWEST = (
 )
 SIZES = (1_000_000, 3_000_000, 10_000_000)
 OPS_A_COLLECTIVE = 10
-# What no view that orders the rows of a table can do without.
+# The least that a view must do to order the rows of a table.
 _SORT = """
 select max(before_ps) from (
     select lag(start_ps) over (partition by device_id order by start_ps) as before_ps from {}
@@ -64,7 +64,7 @@ BARE = {f"a scan of {table}": f"select sum(duration_ps) from {table}" for table 
 
 
 def question(base: str) -> str:
-    """What is asked of a view: all of it, counted, or some rows of one with millions."""
+    """The query of a view: all rows, counted, or some rows of a view with millions."""
     if base in BARE:
         return BARE[base]
     if base in ROW_LEVEL:
@@ -73,7 +73,7 @@ def question(base: str) -> str:
 
 
 def target(base: str) -> float:
-    """Seconds on the clock that a view may take at 10 million ops on two cores."""
+    """Seconds of wall time that a view may take at 10 million ops on two cores."""
     return 3.0 if base in ROW_LEVEL | OVER_INTERVALS else 1.0
 
 
@@ -86,7 +86,7 @@ def warehouse_of(ops: int) -> Path:
 
 
 def seconds(ops: int, base: str) -> tuple[float, float]:
-    """(on the clock, of CPU) of a view in a warehouse that nothing has been asked of yet."""
+    """(wall, CPU) seconds of a view in a warehouse that was only just opened."""
     root = warehouse_of(ops)
     with Warehouse(root, memory_limit="4GB", threads=2) as warehouse:
         start, worked = time.perf_counter(), time.process_time()
@@ -122,24 +122,26 @@ for view in (*SUMMARIES, *SLOWEST):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("views", nargs="*", help="bare names; none: all")
+    parser.add_argument("views", nargs="*", help="views without their version; default: all")
     parser.add_argument("--ops", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--rounds", type=int, default=1, help="the least of so many is told")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds; the least is printed")
     options = parser.parse_args()
     sizes = sorted(options.ops)
-    print("seconds, of CPU in brackets; grown: CPU of the largest by n log n of the smallest")
+    print(
+        "wall seconds, CPU seconds in brackets; grown: CPU of the largest by n log n of the smallest"
+    )
     for base in options.views or [*BARE, *sorted(shipped().pointers)]:
         rounds = [[seconds(ops, base) for ops in sizes] for _ in range(options.rounds)]
         least = [
             tuple(map(min, zip(*of_size, strict=True))) for of_size in zip(*rounds, strict=True)
         ]
-        told = [f"{clock:6.2f} ({cpu:5.2f})" for clock, cpu in least]
+        cells = [f"{clock:6.2f} ({cpu:5.2f})" for clock, cpu in least]
         first, last = (ops * log(ops) for ops in (sizes[0], sizes[-1]))
         grown = least[-1][1] / least[0][1] / (last / first)
-        # A machine with other work shows what is met by the CPU's seconds: two cores take no longer.
+        # On a busy machine CPU seconds show whether the target is met: two cores take no longer.
         is_met = base in BARE or min(least[-1]) <= target(base)
         over = "" if is_met else f"over {target(base):.0f} s"
-        print(base.ljust(28), *told, f"{grown:5.2f}", over, sep="  ", flush=True)
+        print(base.ljust(28), *cells, f"{grown:5.2f}", over, sep="  ", flush=True)
 
 
 if __name__ == "__main__":

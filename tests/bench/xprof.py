@@ -1,4 +1,4 @@
-"""Times of each op from synthetic TPU traces, against xprof, which has to accept and time them alike."""
+"""Times of each op of synthetic TPU traces, beside xprof, which must accept them and give the same."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OPS = """
 select run_id, program_id, op, count(*) as occurrences, sum(self_ps) as self_ps
 from ops where line = 'XLA Ops' group by run_id, program_id, op
 """
-NEAR_US = 1e-6  # xprof tells microseconds as doubles: a picosecond
+NEAR_US = 1e-6  # a picosecond: xprof gives microseconds as doubles
 
 _HLO_STATS = """
 import json, os, sys
 out = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # whatever it logs
+os.dup2(2, 1)  # its logs
 from xprof.convert.raw_to_tool_data import xspace_to_tool_data
 tables = {}
 for name, paths in json.load(sys.stdin).items():
@@ -48,7 +48,7 @@ class Traces:
 
 
 def write_traces() -> Traces | str:
-    """Every named run, after a check that both tell the same of each; or why xprof is not there."""
+    """Every named run, after a check that both give the same times; or why this cannot run."""
     if not has("xprof"):
         return WHY_NOT
     folder = Path(mkdtemp())
@@ -63,7 +63,7 @@ def write_traces() -> Traces | str:
 
 
 def disagreements(ours: OpTimes, theirs: OpTimes) -> dict[tuple[int, str], object]:
-    """Ops that only one knows, or whose count or self time differs."""
+    """Ops that only one of them has, or whose count or self time differs."""
     return {
         op: (ours.get(op), theirs.get(op))
         for op in ours.keys() | theirs.keys()
@@ -75,7 +75,7 @@ def disagreements(ours: OpTimes, theirs: OpTimes) -> dict[tuple[int, str], objec
 
 
 def op_times(traces: Traces) -> dict[str, OpTimes]:
-    """Ours: ingest all runs into a new warehouse, then one query."""
+    """Ours: ingest all runs into a new warehouse, then query once."""
     root = mkdtemp(dir=traces.folder)
     results = ingest_paths([str(traces.folder / "traces")], root)
     with Warehouse(root) as warehouse:
