@@ -28,11 +28,11 @@ KILLS = 6
 WRITER = """
 import json, random, sys
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.compact import compact_run
-from xlahouse.ingest.drop import drop_run
+from xlahouse.ingest.store.compact import compact_run
+from xlahouse.ingest.store.drop import drop_run
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.run_index import write_index
-from xlahouse.ingest.store import Store
+from xlahouse.ingest.store.run_index import write_index
+from xlahouse.ingest.store.store import Store
 
 root, seed, count, *traces = sys.argv[1:]
 draw, store = random.Random(int(seed)), Store(root)

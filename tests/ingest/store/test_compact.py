@@ -186,9 +186,9 @@ def test_a_run_that_changes_meanwhile_is_left_alone(tmp_path, monkeypatch, chang
 
 KILLED = """
 import os, signal, sys
-from xlahouse.ingest.run_writer import RunWriter
-from xlahouse.ingest.store import Store
-from xlahouse.ingest import compact, drop
+from xlahouse.ingest.store.run_writer import RunWriter
+from xlahouse.ingest.store.store import Store
+from xlahouse.ingest.store import compact, drop
 root, verb, where = sys.argv[1:]
 row = "write_row" if verb == "compact" else "drop_row"
 kind, name = {"tables": (RunWriter, "commit"), "row": (Store, row),

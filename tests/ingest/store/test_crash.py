@@ -174,8 +174,8 @@ def test_a_local_disk_that_takes_no_more_is_one_line_too(tmp_path):
 KILLED = """
 import os, signal, sys
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.run_writer import RunWriter
-from xlahouse.ingest.store import Store
+from xlahouse.ingest.store.run_writer import RunWriter
+from xlahouse.ingest.store.store import Store
 
 path, root, where = sys.argv[1:]
 kind, name = {"ops": (RunWriter, "write_pieces"), "row": (Store, "write_row"),
