@@ -109,6 +109,7 @@ def test_the_top_level_is_what_the_customer_fixed():
         "pyproject.toml",
         "LICENSE",
         "CHANGELOG.md",
+        "CONTRIBUTING.md",
         "Makefile",
         ".gitignore",
         ".ci",
