@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -133,7 +133,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload = Workload()
     executor: ModelExecutor = msgspec.field(name="Model-executor", default=ModelExecutor())
     metric_source: MetricSource = MetricSource()
-    collection_notes: Any = None
+    collection_notes: object = None
 
 
 # Fields that a card may lack; CCL-Bench asks for all others.
@@ -172,13 +172,13 @@ def _absent(part: msgspec.Struct, steps: tuple[str, ...]) -> list[str]:
     return found
 
 
-def stated(card: Card) -> dict[str, Any]:
+def stated(card: Card) -> dict[str, object]:
     """The card as mappings, without what it does not say; N/A where a list needs a place to be kept."""
     return _stated(card)
 
 
-def _stated(part: msgspec.Struct) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _stated(part: msgspec.Struct) -> dict[str, object]:
+    found: dict[str, object] = {}
     for field in msgspec.structs.fields(part):
         value = getattr(part, field.name)
         if isinstance(value, msgspec.Struct):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -88,10 +87,11 @@ def card_text(card: Card) -> str:
     return yaml.safe_dump(stated(card), sort_keys=False, allow_unicode=True, width=100)
 
 
-def _canonical(raw: dict[Any, Any]) -> dict[str, Any]:
+def _canonical(raw: dict[object, object]) -> dict[str, object]:
     """The card with each fact in its one place, and without what says nothing."""
-    card: dict[str, Any] = _said(raw)
-    workload = dict(card.get("workload") or {})
+    card = _said_fields(raw)
+    given = card.get("workload")
+    workload = dict(given) if isinstance(given, dict) else {}
     nested = workload.pop(_EXECUTOR, None)
     if nested is not None:
         card[_EXECUTOR] = _merged(nested, card.get(_EXECUTOR))
@@ -102,7 +102,7 @@ def _canonical(raw: dict[Any, Any]) -> dict[str, Any]:
     return card
 
 
-def _with_arch(model: dict[str, Any]) -> dict[str, Any]:
+def _with_arch(model: dict[str, object]) -> dict[str, object]:
     names = {*ModelArch.__struct_fields__, *_OLDER_NAMES}
     beside = {name: value for name, value in model.items() if name in names}
     arch = model.get("model_arch", {})
@@ -113,18 +113,22 @@ def _with_arch(model: dict[str, Any]) -> dict[str, Any]:
     return rest | ({"model_arch": sizes} if sizes else {})
 
 
-def _merged(under: Any, over: Any) -> Any:
+def _merged(under: object, over: object) -> object:
     if isinstance(under, dict) and isinstance(over, dict):
         names = dict.fromkeys([*under, *over])
         return {name: _merged(under.get(name), over.get(name)) for name in names}
     return under if over is None else over
 
 
-def _said(value: Any) -> Any:
+def _said_fields(fields: dict[object, object]) -> dict[str, object]:
+    said = {str(name): _said(part) for name, part in fields.items()}
+    return {name: part for name, part in said.items() if part is not None}
+
+
+def _said(value: object) -> object:
     """A value without the parts that say nothing; a list keeps its places."""
     if isinstance(value, dict):
-        said = {str(name): _said(part) for name, part in value.items()}
-        return {name: part for name, part in said.items() if part is not None}
+        return _said_fields(value)
     if isinstance(value, list):
         parts = [_said(part) for part in value]
         return parts if any(part is not None for part in parts) else None
@@ -135,14 +139,14 @@ def _said(value: Any) -> Any:
 
 def _converted(
     kind: type[msgspec.Struct],
-    given: dict[str, Any],
+    given: dict[str, object],
     steps: tuple[str, ...],
     text: str,
     problems: list[Problem],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The fields of a part that are right, each of its proper type."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    right: dict[str, Any] = {}
+    right: dict[str, object] = {}
     for name, value in given.items():
         path = (*steps, name)
         if name not in fields:
@@ -165,7 +169,7 @@ def _converted(
     return right
 
 
-def _plain(value: Any, wanted: Any) -> Any:
+def _plain(value: object, wanted: object) -> object:
     """Numbers where text is wanted, as in `version: 2.9`, and empty variables, are no faults."""
     if "str" in str(wanted):
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -179,7 +183,7 @@ def _plain(value: Any, wanted: Any) -> Any:
     return value
 
 
-def _explained(value: Any, wanted: Any, error: str) -> str:
+def _explained(value: object, wanted: object, error: str) -> str:
     """A complaint in the words of the card."""
     for part in value if isinstance(value, list) else [value]:
         match = _BANDWIDTH.match(part) if isinstance(part, str) else None

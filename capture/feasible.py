@@ -6,12 +6,12 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.models.families import FAMILIES, Family
 from xlahouse.capture.models.placing import Stages
-from xlahouse.capture.models.presets import find_preset
+from xlahouse.capture.models.presets import ConfigValue, find_preset, size_of
 from xlahouse.capture.models.sharding import AXES, BATCH_AXES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Cell:
     """What decides whether an experiment can run."""
 
     family: Family
-    config: dict[str, Any]
+    config: dict[str, ConfigValue]
     mesh: dict[str, int]
     batch_size: int
     prompt_tokens: int
@@ -37,11 +37,11 @@ class Cell:
         return self.mesh.get(axis, 1)
 
 
-def stages_of(mesh: dict[str, int], family: Family, config: dict[str, Any]) -> Stages:
+def stages_of(mesh: dict[str, int], family: Family, config: dict[str, ConfigValue]) -> Stages:
     """How `mesh` cuts the layers; the leading dense ones of a model with experts stay whole."""
     count = mesh.get("pp", 1)
-    dense = config.get("first_k_dense_replace", 0) if family.experts and count > 1 else 0
-    return Stages(count, dense, (config["num_hidden_layers"] - dense) // count)
+    dense = size_of(config, "first_k_dense_replace") if family.experts and count > 1 else 0
+    return Stages(count, dense, (size_of(config, "num_hidden_layers") - dense) // count)
 
 
 def check_feasible(experiment: Experiment) -> None:
@@ -74,7 +74,7 @@ def parts_of(experiment: Experiment) -> list[str]:
         if axis in BATCH_AXES:
             found.append(f"batch_size {cell.batch_size} into {cell.batch_size // batch} a device")
         if axis == "ep":
-            experts = cell.config["n_routed_experts"]
+            experts = size_of(cell.config, "n_routed_experts")
             found.append(f"n_routed_experts {experts} into {experts // cell.size('ep')}")
         if axis == "pp":
             found.append(f"{stages.count * stages.per_stage} layers into {stages.per_stage}")
@@ -152,10 +152,11 @@ def _problems(cell: Cell) -> Iterator[str]:
 
 
 def _model_problems(cell: Cell) -> Iterator[str]:
-    heads, kv_heads = cell.config["num_attention_heads"], cell.config["num_key_value_heads"]
+    heads = size_of(cell.config, "num_attention_heads")
+    kv_heads = size_of(cell.config, "num_key_value_heads")
     if heads % kv_heads:
         yield (f"model: num_key_value_heads {kv_heads} does not divide num_attention_heads {heads}")
-    ep, experts = cell.size("ep"), cell.config.get("n_routed_experts", 0)
+    ep, experts = cell.size("ep"), size_of(cell.config, "n_routed_experts")
     if ep > 1 and not cell.family.experts:
         yield f"mesh: ep={ep}, and {cell.family.name} has no experts"
     elif experts % ep:
@@ -177,8 +178,9 @@ def _splits(cell: Cell) -> Iterator[tuple[str, str, int]]:
     heads = (*cell.family.heads, *_SPLIT)
     for axis, fields in (("tp", heads), ("sp", heads), ("fsdp", _GATHERED)):
         for field in fields:
-            if cell.config.get(field):
-                yield axis, field, cell.config[field]
+            size = size_of(cell.config, field)
+            if size:
+                yield axis, field, size
 
 
 def _batch_problems(cell: Cell) -> Iterator[str]:
@@ -204,7 +206,7 @@ def _pipeline_problems(cell: Cell) -> Iterator[str]:
         yield f"mesh: pp={stages}, and layers of {cell.family.name} differ, so they cannot be stacked"
         return
     dense = stages_of(cell.mesh, cell.family, cell.config).dense
-    layers = cell.config["num_hidden_layers"] - dense
+    layers = size_of(cell.config, "num_hidden_layers") - dense
     if layers % stages or layers < stages:
         after = f" after {dense} dense ones" if dense else ""
         yield f"mesh: pp={stages} does not divide the model's {layers} layers{after}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import yaml
@@ -15,7 +15,7 @@ from xlahouse.capture.feasible import check_feasible, stages_of
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.capture.models.families import FAMILIES
 from xlahouse.capture.models.placing import Stages
-from xlahouse.capture.models.presets import find_preset, model_config
+from xlahouse.capture.models.presets import ConfigValue, find_preset, model_config, size_of
 from xlahouse.capture.plan_forms import expand, parallelism_label
 from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.yaml_lines import line_of
@@ -49,11 +49,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: Name
     preset: str
-    config: dict[str, Any] = {}
+    config: dict[str, object] = {}
     weights: str = ""
 
     @property
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> dict[str, ConfigValue]:
         """The preset's configuration with the plan's own on top, by transformers' names.
 
         Raises:
@@ -128,8 +128,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 class _TopLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Name = ""
-    experiments: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
-    defaults: dict[str, Any] = {}
+    experiments: Annotated[list[dict[str, object]], msgspec.Meta(min_length=1)]
+    defaults: dict[str, object] = {}
 
 
 def read_plan(path: Path) -> Plan:
@@ -143,20 +143,19 @@ def read_plan(path: Path) -> Plan:
         ManifestError: names the file, the line where known, and the field at fault.
     """
     text, raw = _read_mapping(path)
-    defaults = raw.get("defaults", {})
     experiments = tuple(
         experiment
-        for index, entry in enumerate(raw["experiments"])
-        for experiment in _experiments(entry, defaults, path, text, index)
+        for index, entry in enumerate(raw.experiments)
+        for experiment in _experiments(entry, raw.defaults, path, text, index)
     )
     names = [experiment.name for experiment in experiments]
     for name in names:
         if names.count(name) > 1:
             raise ManifestError(f"{path}: experiment {name} stands twice; give each its own name")
-    return Plan(name=raw["name"] or path.stem, experiments=experiments)
+    return Plan(name=raw.name or path.stem, experiments=experiments)
 
 
-def _read_mapping(path: Path) -> tuple[str, dict[str, Any]]:
+def _read_mapping(path: Path) -> tuple[str, _TopLevel]:
     """The file's text and top level, whose fields have the right kinds."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -175,11 +174,11 @@ def _read_mapping(path: Path) -> tuple[str, dict[str, Any]]:
         ) from error
     except ValueError as error:  # YAML takes 2024-13-45 for a date
         raise ManifestError(f"{path}: {error}; put what is meant as text into quotes") from error
-    return text, msgspec.structs.asdict(raw)
+    return text, raw
 
 
 def _experiments(
-    entry: dict[str, Any], defaults: dict[str, Any], path: Path, text: str, index: int
+    entry: dict[str, object], defaults: dict[str, object], path: Path, text: str, index: int
 ) -> list[Experiment]:
     """Merge one entry with the defaults, expand its sweeps, convert and check them."""
     name = entry.get("name", index + 1)
@@ -216,15 +215,15 @@ def check_experiment(experiment: Experiment) -> None:
     Raises:
         ManifestError: starts with the field at fault and says what to try.
     """
-    sizes = experiment.model.sizes
+    longest = size_of(experiment.model.sizes, "max_position_embeddings")
     check_feasible(experiment)
     if experiment.slice:
         _check_slice(experiment)
     length = experiment.prompt_tokens + experiment.output_tokens
-    if length > sizes["max_position_embeddings"]:
+    if length > longest:
         raise ManifestError(
             f"prompt_tokens: prompt and output are {length} tokens, more than the model's "
-            f"max_position_embeddings {sizes['max_position_embeddings']}"
+            f"max_position_embeddings {longest}"
         )
 
 

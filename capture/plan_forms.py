@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from xlahouse.capture.errors import ManifestError
 
@@ -40,7 +39,7 @@ _CALLED = {
 }
 
 
-def expand(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
+def expand(entry: Mapping[str, object], defaults: Mapping[str, object]) -> list[dict[str, object]]:
     """The experiments of one entry of a plan, defaults filled in, without sweeps.
 
     Args:
@@ -55,13 +54,17 @@ def expand(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[dict[s
     if "repeats" in fields:
         fields["repeat"] = _repeats(fields.pop("repeats"))
     fields = _from_older(fields)
-    swept = {name: fields[name] for name in SWEPT if isinstance(fields.get(name), list)}
-    for name, values in swept.items():
+    swept: dict[str, list[object]] = {}
+    for name in SWEPT:
+        values = fields.get(name)
+        if not isinstance(values, list):
+            continue
         if not values:
             raise ManifestError(f"{name}: a sweep over no values; give it one at least")
+        swept[name] = values
     found = []
-    for values in itertools.product(*swept.values()):
-        chosen = dict(zip(swept, values, strict=True))
+    for combination in itertools.product(*swept.values()):
+        chosen = dict(zip(swept, combination, strict=True))
         named = _name(fields, chosen)
         found.append(_with_model(fields | chosen) | ({"name": named} if named else {}))
     return found
@@ -73,19 +76,19 @@ def preset_named(text: str) -> str:
     return _CALLED.get(name, name)
 
 
-def parallelism_label(mesh: Any) -> str:
+def parallelism_label(mesh: object) -> str:
     """`dp2.tp2` for {dp: 2, tp: 2}; `single` where every axis is 1."""
     axes = mesh.items() if isinstance(mesh, Mapping) else ()
     return ".".join(f"{axis}{size}" for axis, size in axes if size != 1) or "single"
 
 
-def _repeats(count: Any) -> list[int]:
+def _repeats(count: object) -> list[int]:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ManifestError(f"repeats: {count!r} is no number of repeats; write 1 or more")
     return list(range(count))
 
 
-def _from_older(fields: dict[str, Any]) -> dict[str, Any]:
+def _from_older(fields: dict[str, object]) -> dict[str, object]:
     """Fields of the older form under their newer names; newer ones stay as they are."""
     if not any(name in fields for name in _OLDER):
         return fields
@@ -103,15 +106,16 @@ def _from_older(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _with_model(fields: dict[str, Any]) -> dict[str, Any]:
+def _with_model(fields: dict[str, object]) -> dict[str, object]:
     """A model that is only named, as its preset."""
-    if not isinstance(fields.get("model"), str):
+    model = fields.get("model")
+    if not isinstance(model, str):
         return fields
-    preset = preset_named(fields["model"])
+    preset = preset_named(model)
     return fields | {"model": {"name": preset, "preset": preset}}
 
 
-def _mesh_of(parallelism: Any) -> dict[str, Any]:
+def _mesh_of(parallelism: object) -> dict[str, object]:
     """{strategy: tensor, tp_size: 4} -> {tp: 4}; sizes of other strategies must be 1."""
     if not isinstance(parallelism, Mapping) or "strategy" not in parallelism:
         raise ManifestError(
@@ -141,7 +145,7 @@ def _mesh_of(parallelism: Any) -> dict[str, Any]:
     return {axis: size}
 
 
-def _own_name(fields: dict[str, Any]) -> str:
+def _own_name(fields: dict[str, object]) -> str:
     """A name for an entry of the older form, which has none."""
     model = _with_model(fields).get("model")
     parts = [str(model["name"])] if isinstance(model, Mapping) and "name" in model else []
@@ -152,14 +156,15 @@ def _own_name(fields: dict[str, Any]) -> str:
     return "-".join(parts) or "experiment"
 
 
-def _name(fields: dict[str, Any], chosen: dict[str, Any]) -> str | None:
+def _name(fields: dict[str, object], chosen: dict[str, object]) -> str | None:
     """The entry's name, with what a sweep chose; None where the entry has no name."""
-    if not isinstance(fields.get("name"), str):
+    own = fields.get("name")
+    if not isinstance(own, str):
         return None
-    return "-".join([fields["name"], *(_tag(name, value) for name, value in chosen.items())])
+    return "-".join([own, *(_tag(name, value) for name, value in chosen.items())])
 
 
-def _tag(field: str, value: Any) -> str:
+def _tag(field: str, value: object) -> str:
     if field == "mesh":
         return parallelism_label(value)
     if field == "model":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.paper import Collective, PaperCollectives
 from xlahouse.capture.models.watermark import Watermark
@@ -23,7 +23,7 @@ class AlikeLayers:
     ) -> None:
         self.noted, self.mark = collectives.noted, mark
         # What a layer is, and its inputs' shapes -> its collectives, bytes at most, and its result.
-        self.seen: dict[Any, tuple[list[Collective], int, torch.Size, torch.dtype]] = {}
+        self.seen: dict[Hashable, tuple[list[Collective], int, torch.Size, torch.dtype]] = {}
         for index, layer in enumerate(sharded.model.model.layers):
             kind = _kind(sharded, index, layer)
             layer.forward = functools.partial(self._call, kind, layer.forward)
@@ -33,7 +33,11 @@ class AlikeLayers:
         self.seen.clear()
 
     def _call(
-        self, kind: Any, forward: Callable[..., torch.Tensor], hidden: torch.Tensor, **others: Any
+        self,
+        kind: Hashable,
+        forward: Callable[..., torch.Tensor],
+        hidden: torch.Tensor,
+        **others: object,
     ) -> torch.Tensor:
         shapes = {name: _shape(value) for name, value in others.items()}
         key = (kind, _shape(hidden), tuple(sorted(shapes.items())))
@@ -51,7 +55,7 @@ class AlikeLayers:
         return hidden.new_empty(shape, dtype=dtype)
 
 
-def _kind(sharded: ShardedModel, index: int, layer: Any) -> Any:
+def _kind(sharded: ShardedModel, index: int, layer: torch.nn.Module) -> Hashable:
     """Equal for layers that are alike: the same modules, shapes, attention and place in a pipeline."""
     types = getattr(sharded.model.config, "layer_types", None)
     modules = tuple((path, type(module).__name__) for path, module in layer.named_modules())
@@ -59,7 +63,7 @@ def _kind(sharded: ShardedModel, index: int, layer: Any) -> Any:
     return modules, shapes, types and types[index], sharded.cache.stages.get(index)
 
 
-def _shape(value: Any) -> str:
+def _shape(value: object) -> str:
     """Shapes and dtypes of the tensors in an argument; other values by their text, if they have one."""
     import torch
 

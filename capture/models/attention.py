@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+
+    from xlahouse.capture.models.modules import CausalModel
 
 ATTENTION = "xlahouse_grouped"  # name under which transformers finds grouped_attention
 _OWN_ROTATION = "_xlahouse_complex_rotation"  # where transformers' own function is kept
@@ -19,7 +21,7 @@ def register_attention() -> None:
 
 
 def grouped_attention(
-    module: Any,
+    module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -57,7 +59,7 @@ def grouped_attention(
 
 
 def _close_unfinished_windows(
-    module: Any, mask: torch.Tensor, slots: int, positions: torch.Tensor | None
+    module: torch.nn.Module, mask: torch.Tensor, slots: int, positions: torch.Tensor | None
 ) -> torch.Tensor:
     """Hide compressed entries of windows that are not full yet: a static cache has a place for each
     from the start, and DeepSeek-V4's heavily compressed layers do not mask a single query's."""
@@ -75,7 +77,7 @@ def _close_unfinished_windows(
     return torch.cat([kept, bias.expand(*kept.shape[:-1], entries)], dim=-1)
 
 
-def rotate_pairs_as_reals(model: Any) -> None:
+def rotate_pairs_as_reals(model: CausalModel) -> None:
     """Let a deepseek_v2 model rotate with cosine and sine: XLA has no complex polar form.
 
     The model's rotary embedding then gives [1, tokens, pairs, 2] (cosine, sine) instead of complex

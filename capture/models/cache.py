@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +14,7 @@ from xlahouse.capture.models.families import Spec
 if TYPE_CHECKING:
     import torch
 
+    from xlahouse.capture.models.modules import TransformersConfig
     from xlahouse.capture.models.sharding import Layout
 
 
@@ -26,7 +27,9 @@ class Entry(msgspec.Struct, frozen=True):
     slots_at: int  # the dimension that counts slots
 
 
-def layer_entries(family: str, config: Any, layer: int, batch: int, slots: int) -> list[Entry]:
+def layer_entries(
+    family: str, config: TransformersConfig, layer: int, batch: int, slots: int
+) -> list[Entry]:
     """What one layer stores of every token.
 
     Grouped-query attention stores keys and values, latent attention (deepseek_v2, deepseek_v3) the
@@ -61,7 +64,7 @@ def layer_entries(family: str, config: Any, layer: int, batch: int, slots: int) 
     return entries
 
 
-def bytes_per_token(family: str, config: Any, dtype_bytes: int) -> int:
+def bytes_per_token(family: str, config: TransformersConfig, dtype_bytes: int) -> int:
     """Bytes that all layers store of one token of one sequence."""
     return dtype_bytes * sum(
         math.prod(entry.shape)
@@ -79,7 +82,12 @@ class StaticCache:
     """
 
     def __init__(
-        self, family: str, config: Any, layers: dict[int, int], sizes: tuple[int, int], dtype: Any
+        self,
+        family: str,
+        config: TransformersConfig,
+        layers: dict[int, int],
+        sizes: tuple[int, int],
+        dtype: torch.dtype,
     ) -> None:
         """`layers` maps each layer to the stages that stack it (1: not stacked); `sizes` are batch
         and slots."""

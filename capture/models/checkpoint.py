@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import CaptureError
 
 if TYPE_CHECKING:
     import torch
+
+    from xlahouse.capture.models.modules import CausalModel
 
 _INDEX = "model.safetensors.index.json"
 _SCALE = "_scale_inv"  # beside a block-scaled fp8 weight: what to multiply each block by
@@ -23,7 +25,7 @@ class Checkpoint:
     tensors each becomes, and that single experts are merged.
     """
 
-    def __init__(self, folder: Path, model: Any) -> None:
+    def __init__(self, folder: Path, model: CausalModel) -> None:
         """`model` is the skeleton that will be filled.
 
         Raises:
@@ -146,7 +148,7 @@ def _block_size(folder: Path) -> tuple[int, int]:
         return _BLOCK, _BLOCK
 
 
-def _sources(keys: list[str], model: Any) -> dict[str, list[list[str]]]:
+def _sources(keys: list[str], model: CausalModel) -> dict[str, list[list[str]]]:
     """Module tensor -> the stored tensors that it is made of, [part][expert].
 
     Parts follow one another in the second dimension (gate before up), experts in the first.

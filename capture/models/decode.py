@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from xlahouse.capture.models.parallel import holding
 from xlahouse.capture.models.pipeline import run_pipeline
 
 if TYPE_CHECKING:
     import torch
+    from torch_xla.distributed.spmd import XLAShard
 
     from xlahouse.capture.models.sharded import ShardedModel
 
@@ -22,7 +23,7 @@ TOKENS = ("pp", "batch", None)  # [stages, batch, tokens]; a pipeline's tokens a
 class Marker(Protocol):
     """Opens the marker of a step: 0 is the prefill, k the k-th decode."""
 
-    def __call__(self, step: int) -> AbstractContextManager[Any]: ...
+    def __call__(self, step: int) -> AbstractContextManager[object]: ...
 
 
 class Generator:
@@ -97,7 +98,7 @@ class Generator:
                     sharded.stages,
                     sharded.microbatches,
                 )
-            logits: torch.Tensor = model(
+            return model(
                 input_ids=tokens,
                 attention_mask=cache.mask(),
                 position_ids=positions[None],
@@ -106,7 +107,6 @@ class Generator:
                 logits_to_keep=1,
                 query_positions=positions,
             ).logits
-            return logits
 
 
 def prefill_logits(sharded: ShardedModel, prompt: torch.Tensor) -> torch.Tensor:
@@ -142,7 +142,7 @@ def fetch(tokens: torch.Tensor) -> torch.Tensor:
     return join_shards(wrap_if_sharded(tokens).local_shards, shape)
 
 
-def join_shards(shards: Iterable[Any], shape: Sequence[int]) -> torch.Tensor:
+def join_shards(shards: Iterable[XLAShard], shape: Sequence[int]) -> torch.Tensor:
     """Stage 0's of the shards of this host, each at its place in [batch, n]."""
     import torch
 

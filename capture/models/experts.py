@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.models.collectives import Collectives
+    from xlahouse.capture.models.modules import ExpertsModule
 
 EXPERTS = "xlahouse_dispatch"  # name under which transformers finds the dispatch
 
@@ -24,7 +25,7 @@ def register_experts(collectives: Collectives | None, capacity_factor: float | N
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
     def forward(
-        module: Any, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor
+        module: ExpertsModule, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
         return dispatch_and_combine(module, hidden, chosen, weights, collectives, capacity_factor)
 
@@ -32,7 +33,7 @@ def register_experts(collectives: Collectives | None, capacity_factor: float | N
 
 
 def dispatch_and_combine(
-    module: Any,
+    module: ExpertsModule,
     hidden: torch.Tensor,
     chosen: torch.Tensor,
     weights: torch.Tensor,

@@ -11,11 +11,11 @@ before use.
 from __future__ import annotations
 
 import fnmatch
-from typing import Any
 
 import msgspec
 
-Spec = tuple[Any, ...]  # a mesh axis, a tuple of them, or None, for each dimension of a tensor
+AxisNames = str | tuple[str, ...] | None  # a mesh axis, several of them, or none
+Spec = tuple[AxisNames, ...]  # for each dimension of a tensor the axes that split it
 
 _COMMON: dict[str, Spec] = {
     "model.embed_tokens.weight": ("tp", "fsdp"),  # [vocab, hidden]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.collectives import Collectives
 from xlahouse.capture.models.families import Spec
@@ -18,7 +18,7 @@ class PaperLayout(Layout):
     """A layout whose tensors have no data: what is placed is at once one device's shard."""
 
     @property
-    def device(self) -> Any:
+    def device(self) -> torch.device:
         """torch's device for tensors without data."""
         import torch
 
@@ -42,7 +42,7 @@ class PaperLayout(Layout):
         """What was placed is a shard already."""
         return tensor
 
-    def scope(self, name: str) -> AbstractContextManager[Any]:
+    def scope(self, name: str) -> AbstractContextManager[object]:
         """Nothing is profiled."""
         return nullcontext()
 

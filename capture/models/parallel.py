@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from xlahouse.capture.models.families import Family, parameter_spec
 
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.models.collectives import Collectives
+    from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharding import Layout
+
+# The result of a module; attention gives its weights, or None, beside it.
+Output: TypeAlias = "torch.Tensor | tuple[torch.Tensor | None, ...]"
 
 BLOCKS = ("self_attn", "mlp")  # each ends with the sum of its devices' parts
 
@@ -37,7 +41,7 @@ class Parallel:
 
     def __init__(
         self,
-        model: Any,
+        model: CausalModel,
         family: Family,
         layout: Layout,
         collectives: Collectives,
@@ -59,7 +63,7 @@ class Parallel:
         finally:
             self.sequence_split = False
 
-    def _adapt(self, path: str, module: Any) -> None:
+    def _adapt(self, path: str, module: torch.nn.Module) -> None:
         """Give a module the work that its place in the model asks for."""
         name = path.rpartition(".")[2]
         if name in BLOCKS:
@@ -76,7 +80,7 @@ class Parallel:
         if gathered:
             _wrap(module, functools.partial(self._with_whole_weights, module, gathered))
 
-    def _gathered(self, path: str, module: Any) -> dict[str, int]:
+    def _gathered(self, path: str, module: torch.nn.Module) -> dict[str, int]:
         """The module's parameters that fsdp splits -> the dimension."""
         found = {}
         for name, _ in module.named_parameters(recurse=False):
@@ -85,7 +89,7 @@ class Parallel:
                 found[name] = spec.index("fsdp")
         return found
 
-    def _own_groups(self, path: str, module: Any) -> None:
+    def _own_groups(self, path: str, module: torch.nn.Module) -> None:
         """DeepSeek-V4 projects its output by groups of heads: a device has some of the groups."""
         count = self.layout.size(self.layout.tensor_axis)
         module.n_groups //= count
@@ -93,7 +97,9 @@ class Parallel:
         attention.config = copy.copy(attention.config)
         attention.config.o_groups //= count
 
-    def _block(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _block(
+        self, forward: Callable[..., Output], *args: torch.Tensor, **kwargs: object
+    ) -> Output:
         """Attention or MLP: gather the sequence before it, sum the devices' parts after it."""
         if self.sequence_split:
             if args:
@@ -116,7 +122,7 @@ class Parallel:
         return self.do.all_reduce(part, axis)
 
     def _embed(
-        self, module: Any, forward: Callable[..., torch.Tensor], tokens: torch.Tensor
+        self, module: torch.nn.Module, forward: Callable[..., torch.Tensor], tokens: torch.Tensor
     ) -> torch.Tensor:
         """Look up what this device's part of the vocabulary holds, and add the devices' parts."""
         import torch
@@ -141,12 +147,12 @@ class Parallel:
 
     def _with_whole_weights(
         self,
-        module: Any,
+        module: torch.nn.Module,
         dims: dict[str, int],
-        forward: Callable[..., Any],
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
+        forward: Callable[..., Output],
+        *args: object,
+        **kwargs: object,
+    ) -> Output:
         shards = {name: module._parameters[name] for name in dims}
         for name, dim in dims.items():
             module._parameters[name] = self.do.all_gather(shards[name], "fsdp", dim)
@@ -156,15 +162,15 @@ class Parallel:
             module._parameters.update(shards)
 
 
-def _wrap(module: Any, around: Callable[..., Any]) -> None:
+def _wrap(module: torch.nn.Module, around: Callable[..., Output]) -> None:
     """Put `around(forward, ...)` in place of the module's forward."""
     module.forward = functools.partial(around, module.forward)
 
 
 @contextmanager
-def holding(model: Any, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
+def holding(model: CausalModel, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
     """The model's parameters and buffers are `tensors`, by name, inside the block."""
-    kept: list[tuple[dict[str, Any], str, Any]] = []
+    kept: list[tuple[dict[str, torch.Tensor], str, torch.Tensor]] = []
     for path, tensor in tensors.items():
         parent, _, name = path.rpartition(".")
         module = model.get_submodule(parent)

@@ -9,7 +9,7 @@ and head. All devices run those three, and only stage 0's outcome counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.manifest import MARKER_PREFIX
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.models.cache import StaticCache
     from xlahouse.capture.models.collectives import Collectives
+    from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.placing import Placed, Stages
 
 
@@ -67,7 +68,7 @@ def masked_note(placed: Placed, stages: Stages, microbatches: int, virtual: bool
 
 
 def run_pipeline(
-    model: Any,
+    model: CausalModel,
     tokens: torch.Tensor,
     positions: torch.Tensor,
     cache: StaticCache,

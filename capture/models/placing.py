@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.families import Family, Spec, is_packed, parameter_spec
 from xlahouse.capture.models.weights import WeightSource, stored_dtype, stored_tensors
@@ -12,6 +12,7 @@ from xlahouse.capture.models.weights import WeightSource, stored_dtype, stored_t
 if TYPE_CHECKING:
     import torch
 
+    from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharding import Layout
 
 LAYER = re.compile(r"^model\.layers\.(\d+)\.(.*)$")
@@ -76,7 +77,12 @@ class Placed:
 
 
 def place_weights(
-    model: Any, family: Family, source: WeightSource, layout: Layout, dtype: str, stages: Stages
+    model: CausalModel,
+    family: Family,
+    source: WeightSource,
+    layout: Layout,
+    dtype: str,
+    stages: Stages,
 ) -> Placed:
     """Put every tensor of the skeleton `model` onto the mesh, from `source`."""
     import torch
@@ -136,7 +142,7 @@ def _interleave(packed: torch.Tensor, devices: int) -> torch.Tensor:
     return parts.transpose(1, 2).reshape(experts, rows, hidden)
 
 
-def _frequencies(model: Any) -> list[tuple[str, torch.Tensor]]:
+def _frequencies(model: CausalModel) -> list[tuple[str, torch.Tensor]]:
     """Buffers that no checkpoint holds."""
     stored = set(model.state_dict())
     return [(name, buffer) for name, buffer in model.named_buffers() if name not in stored]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import cast
 
 import msgspec
 import yaml
 
 from xlahouse.capture.errors import ManifestError
+
+# A value of a configuration; the only mappings are rope_scaling.
+ConfigValue = bool | int | float | str | dict[str, int | float | str] | None
 
 # May be zero or absent; every other whole number of a configuration is a size, at least 1.
 _MAY_BE_ZERO = ("first_k_dense_replace", "num_hash_layers")
@@ -22,7 +25,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     family: str
     source: str  # where the numbers stand
-    config: dict[str, Any]  # by transformers' names
+    config: dict[str, ConfigValue]  # by transformers' names
     note: str = ""  # what whoever runs it should be told
 
 
@@ -44,7 +47,7 @@ def find_preset(name: str) -> Preset:
     return presets()[name]
 
 
-def model_config(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
+def model_config(preset: str, overrides: dict[str, object]) -> dict[str, ConfigValue]:
     """A preset's configuration with `overrides` on top, by transformers' names.
 
     Raises:
@@ -54,10 +57,16 @@ def model_config(preset: str, overrides: dict[str, Any]) -> dict[str, Any]:
     config = find_preset(preset).config
     for field, value in overrides.items():
         _check_override(config, field, value)
-    return config | overrides
+    return config | cast(dict[str, ConfigValue], overrides)
 
 
-def _check_override(config: dict[str, Any], field: str, value: Any) -> None:
+def size_of(config: dict[str, ConfigValue], field: str) -> int:
+    """A whole number of a configuration; 0 where it is null or the architecture lacks it."""
+    value = config.get(field)
+    return value if isinstance(value, int) else 0
+
+
+def _check_override(config: dict[str, ConfigValue], field: str, value: object) -> None:
     if field not in config:
         near = difflib.get_close_matches(field, config, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(config)}"
@@ -71,6 +80,7 @@ def _check_override(config: dict[str, Any], field: str, value: Any) -> None:
         raise ManifestError(
             f"model: config: {field} is of kind {kind.__name__}, not {type(value).__name__}"
         )
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    if numeric and value < (0 if field in _MAY_BE_ZERO else 1e-12):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if value < (0 if field in _MAY_BE_ZERO else 1e-12):
         raise ManifestError(f"model: config: {field} must be above 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.attention import ATTENTION, register_attention, rotate_pairs_as_reals
 from xlahouse.capture.models.cache import StaticCache
@@ -40,7 +40,7 @@ class ShardedModel:
         self.stages, self.microbatches = experiment.stages, experiment.microbatches
         register_attention()
         register_experts(self.collectives, experiment.capacity_factor)
-        self.model: Any = build_skeleton(self.family.model_class, self.family.name, config)
+        self.model = build_skeleton(self.family.model_class, self.family.name, config)
         self.model.set_attn_implementation(ATTENTION)
         if self.family.name == "deepseek_v2":
             rotate_pairs_as_reals(self.model)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from xlahouse.capture.models.families import Spec
+from xlahouse.capture.models.families import AxisNames, Spec
 
 if TYPE_CHECKING:
     import torch
+    import torch_xla.distributed.spmd as xs
 
 BATCH_AXES = ("dp", "ep", "fsdp")  # each device of these has sequences of its own
 TENSOR_AXES = ("tp", "sp")  # split heads and intermediate; `sp` also splits prefill's sequence
@@ -34,7 +35,7 @@ class Layout:
         self.batch: tuple[str, ...] = tuple(a for a in self.sizes if a in BATCH_AXES)
 
     @cached_property
-    def mesh(self) -> Any:
+    def mesh(self) -> xs.Mesh:
         """torch_xla's own mesh."""
         import numpy as np
         import torch_xla.distributed.spmd as xs
@@ -42,38 +43,39 @@ class Layout:
         return xs.Mesh(np.array(self.device_ids), tuple(self.axes.values()), tuple(self.axes))
 
     @property
-    def device(self) -> Any:
+    def device(self) -> torch.device:
         """Where tensors are before they are placed."""
         import torch_xla
 
         return torch_xla.device()
 
-    def scope(self, name: str) -> AbstractContextManager[Any]:
+    def scope(self, name: str) -> AbstractContextManager[object]:
         """What is traced inside carries `name` into the profile."""
         import torch_xla.debug.profiler as xp
 
-        trace: AbstractContextManager[Any] = xp.Trace(name)
+        trace: AbstractContextManager[object] = xp.Trace(name)
         return trace
 
-    def size(self, axes: Any) -> int:
+    def size(self, axes: AxisNames) -> int:
         """Devices along an axis, or along several."""
-        names = axes if isinstance(axes, tuple) else (axes,)
-        return math.prod(self.sizes.get(name, 1) for name in names)
+        return math.prod(self.sizes.get(name, 1) for name in _names(axes))
 
     def spec(self, spec: Spec) -> Spec:
         """`spec` in this mesh's axes: `tp` by its name here, `batch` as the axes that split the
         batch, absent axes left out."""
         return tuple(self._axis(entry) for entry in spec)
 
-    def _axis(self, entry: Any) -> Any:
-        if entry == "batch":
-            entry = self.batch
-        if isinstance(entry, tuple):
-            kept = tuple(axis for axis in map(self._axis, entry) if axis is not None)
-            return (kept if len(kept) > 1 else kept[0]) if kept else None
-        if entry == "tp":
-            return self.tensor_axis
-        return entry if entry in self.sizes else None
+    def _axis(self, entry: AxisNames) -> AxisNames:
+        kept = tuple(axis for name in _names(entry) for axis in self._own(name))
+        return (kept if len(kept) > 1 else kept[0]) if kept else None
+
+    def _own(self, name: str) -> tuple[str, ...]:
+        """The axes of this mesh that a name in a table stands for."""
+        if name == "batch":
+            return self.batch
+        if name == "tp":
+            return _names(self.tensor_axis)
+        return (name,) if name in self.sizes else ()
 
     def place(self, tensor: torch.Tensor, spec: Spec) -> torch.Tensor:
         """Mark `tensor`, on the XLA device, as sharded by `spec`, and return it."""
@@ -117,3 +119,9 @@ class Layout:
         ids = np.moveaxis(np.array(self.device_ids).reshape(self.mesh.mesh_shape), place, -1)
         groups: list[list[int]] = ids.reshape(-1, self.sizes[axis]).tolist()
         return groups
+
+
+def _names(axes: AxisNames) -> tuple[str, ...]:
+    if axes is None:
+        return ()
+    return axes if isinstance(axes, tuple) else (axes,)

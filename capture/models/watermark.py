@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass
@@ -14,7 +19,7 @@ class Watermark:
     now: int = 0
     most: int = 0
 
-    def watching(self) -> Any:
+    def watching(self) -> AbstractContextManager[object]:
         """A context in which every op's results count for as long as they live."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,17 +29,22 @@ class Watermark:
             """Sees every op."""
 
             def __torch_dispatch__(
-                self, op: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
+                self,
+                op: torch._ops.OpOverload,
+                types: Sequence[type],
+                args: tuple[object, ...] = (),
+                kwargs: dict[str, object] | None = None,
+            ) -> object:
                 results = op(*args, **(kwargs or {}))
                 # XLA writes the cache's new tokens into the buffer that the step was given.
                 if op._schema.name != "aten::index_copy":
                     mark.add(results, args)
                 return results
 
-        return Watching()
+        watching: AbstractContextManager[object] = Watching()
+        return watching
 
-    def add(self, results: Any, args: Any) -> None:
+    def add(self, results: object, args: object) -> None:
         """Count the storage of each result; a view of an argument has none of its own."""
         known = {id(storage) for storage in _storages(args)}
         for storage in _storages(results):
@@ -49,7 +59,7 @@ class Watermark:
         self.now -= size
 
 
-def _storages(values: Any) -> list[Any]:
+def _storages(values: object) -> list[torch.UntypedStorage]:
     import torch
 
     if isinstance(values, torch.Tensor):

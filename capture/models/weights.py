@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import torch
+
+    from xlahouse.capture.models.modules import CausalModel
+    from xlahouse.capture.models.presets import ConfigValue
 
 
 class WeightSource(Protocol):
@@ -48,19 +51,19 @@ class RandomWeights:
         return 0.1 * drawn + (1.0 if re.search(r"norm\.weight$|scale$", name) else 0.0)
 
 
-def build_skeleton(model_class: str, family: str, config: dict[str, Any]) -> Any:
+def build_skeleton(model_class: str, family: str, config: dict[str, ConfigValue]) -> CausalModel:
     """The transformers model without any data but its rotary frequencies, in evaluation mode."""
     import torch
     import transformers
 
     settings = transformers.AutoConfig.for_model(family, **config)
     with torch.device("meta"):
-        model = getattr(transformers, model_class)(settings)
+        model: CausalModel = getattr(transformers, model_class)(settings)
     fill_frequencies(model)
     return model.eval()
 
 
-def fill_frequencies(model: Any) -> None:
+def fill_frequencies(model: CausalModel) -> None:
     """Compute what no checkpoint holds: buffers that are not saved, of the rotary embeddings."""
     for module in model.modules():
         transient = [name for name in module._buffers if name in module._non_persistent_buffers_set]
@@ -70,12 +73,12 @@ def fill_frequencies(model: Any) -> None:
                 module._buffers[name] = fresh._buffers[name]
 
 
-def stored_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def stored_tensors(model: CausalModel) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters and persistent buffers by name, tied ones under each of their names."""
     yield from model.state_dict(keep_vars=True).items()
 
 
-def stored_dtype(model: Any, name: str, tensor: torch.Tensor, dtype: str) -> torch.dtype:
+def stored_dtype(model: CausalModel, name: str, tensor: torch.Tensor, dtype: str) -> torch.dtype:
     """The run's dtype, but float32 where the model insists on it, and integers as they are."""
     import torch
 
@@ -91,7 +94,7 @@ def stored_dtype(model: Any, name: str, tensor: torch.Tensor, dtype: str) -> tor
     return wanted
 
 
-def fill_on_host(model: Any, source: WeightSource, dtype: str) -> Any:
+def fill_on_host(model: CausalModel, source: WeightSource, dtype: str) -> CausalModel:
     """Fill a skeleton with the source's weights on the host: the unsharded model."""
     import torch
 

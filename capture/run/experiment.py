@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import CaptureError, XlahouseError
 from xlahouse.capture.manifest import (
@@ -178,7 +178,7 @@ def run_request(
     return tokens, RequestTiming(request=index, ttft_s=durations[0], step_s=durations[1:])
 
 
-def step_marker(first: str, later: str, request: int, step: int) -> AbstractContextManager[Any]:
+def step_marker(first: str, later: str, request: int, step: int) -> AbstractContextManager[object]:
     """A step's marker: named `first` for the prefill, `later` for the decodes."""
     from xlahouse.capture.run.profile import marker
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import CaptureError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PORT_ATTEMPTS = 5
 
 
-def marker(name: str, request: int, step: int | None = None) -> AbstractContextManager[Any]:
+def marker(name: str, request: int, step: int | None = None) -> AbstractContextManager[object]:
     """A step trace (`_r=1`) in the marker grammar; a request as a whole has no `step_num`.
 
     A bare TraceMe and not torch_xla's StepTrace: that one would push a scope, which puts the
@@ -26,7 +26,7 @@ def marker(name: str, request: int, step: int | None = None) -> AbstractContextM
     import torch_xla
 
     step_num = {} if step is None else {"step_num": step}
-    trace: AbstractContextManager[Any] = torch_xla._XLAC.profiler.TraceMe(
+    trace: AbstractContextManager[object] = torch_xla._XLAC.profiler.TraceMe(
         name, _r=1, request=request, **step_num
     )
     return trace
@@ -58,9 +58,11 @@ def add_scopes(
     return paths
 
 
-def _trace_forward(module: torch.nn.Module, path: str, trace: Any) -> None:
+def _trace_forward(
+    module: torch.nn.Module, path: str, trace: Callable[[str], AbstractContextManager[object]]
+) -> None:
     """Open a scope before the module's other hooks and close it after them."""
-    opened: list[Any] = []
+    opened: list[AbstractContextManager[object]] = []
 
     def enter(_module: torch.nn.Module, _inputs: object) -> None:
         opened.append(trace(path))

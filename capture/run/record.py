@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
@@ -14,6 +15,7 @@ from xlahouse.capture.manifest import Manifest, RequestTiming
 from xlahouse.capture.models.cache import bytes_per_token
 from xlahouse.capture.models.decode import ELSEWHERE
 from xlahouse.capture.models.pipeline import masked_note, schedule
+from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.run.overhead import Cost
 from xlahouse.capture.run.reference import LOGITS_TOLERANCE, Comparison
 from xlahouse.capture.run.sources import notes_on
@@ -79,7 +81,14 @@ def counts() -> Counts:
     return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
 
 
-def device_coords(attributes: list[dict[str, Any]]) -> list[list[int]]:
+class DeviceAttributes(TypedDict, total=False):
+    """What the runtime states of a device; virtual devices have no coords."""
+
+    coords: list[int]  # of the chip, [x, y, z]
+    device_kind: str
+
+
+def device_coords(attributes: Sequence[DeviceAttributes]) -> list[list[int]]:
     """Coordinates of each device's chip, by device id; none where the runtime leaves a device's out.
 
     Args:
@@ -103,7 +112,7 @@ def describe(
     masked = (
         masked_note(placed, sharded.stages, experiment.microbatches, virtual) if piped else None
     )
-    attributes = xr.global_runtime_device_attributes()
+    attributes: list[DeviceAttributes] = xr.global_runtime_device_attributes()
     kind = str(attributes[0].get("device_kind", xr.device_type()))
     return Manifest(
         name=experiment.name,
@@ -115,10 +124,10 @@ def describe(
         },
         model=experiment.model.name,
         model_family=experiment.model.family,
-        model_config=sizes,
+        model_config={**sizes},
         weights=sharded.source_label,
-        layers=sizes["num_hidden_layers"],
-        hidden_size=sizes["hidden_size"],
+        layers=size_of(sizes, "num_hidden_layers"),
+        hidden_size=size_of(sizes, "hidden_size"),
         dtype=experiment.dtype,
         batch_size=experiment.batch_size,
         microbatches=experiment.microbatches,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.models.decode import ELSEWHERE, prefill_logits
+from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.models.weights import WeightSource, fill_on_host
 from xlahouse.capture.run.job import say
 from xlahouse.capture.run.sources import skeleton_of
@@ -14,6 +15,7 @@ from xlahouse.capture.run.sources import skeleton_of
 if TYPE_CHECKING:
     import torch
 
+    from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
     from xlahouse.capture.run.record import Outcome
@@ -29,13 +31,15 @@ def draw_prompts(experiment: Experiment) -> list[torch.Tensor]:
 
     generator = torch.Generator().manual_seed(experiment.seed)
     shape = (experiment.batch_size, experiment.prompt_tokens)
-    vocabulary = experiment.model.sizes["vocab_size"]
+    vocabulary = size_of(experiment.model.sizes, "vocab_size")
     return [
         torch.randint(vocabulary, shape, generator=generator) for _ in range(experiment.requests)
     ]
 
 
-def generate_unsharded(model: Any, prompt: torch.Tensor, experiment: Experiment) -> torch.Tensor:
+def generate_unsharded(
+    model: CausalModel, prompt: torch.Tensor, experiment: Experiment
+) -> torch.Tensor:
     """What transformers' own greedy generation on the host gives: [batch, output_tokens].
 
     It shares weights with the capture and nothing else: its attention, cache and loop are its own.
@@ -44,7 +48,7 @@ def generate_unsharded(model: Any, prompt: torch.Tensor, experiment: Experiment)
 
     count = experiment.output_tokens
     with torch.no_grad():
-        tokens: torch.Tensor = model.generate(
+        tokens = model.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             max_new_tokens=count,
@@ -54,13 +58,12 @@ def generate_unsharded(model: Any, prompt: torch.Tensor, experiment: Experiment)
     return tokens[:, prompt.shape[1] :]
 
 
-def unsharded_logits(model: Any, prompt: torch.Tensor) -> torch.Tensor:
+def unsharded_logits(model: CausalModel, prompt: torch.Tensor) -> torch.Tensor:
     """The unsharded model's logits after the prompt: [batch, vocab]."""
     import torch
 
     with torch.no_grad():
-        logits: torch.Tensor = model(prompt, logits_to_keep=1).logits[:, -1]
-    return logits
+        return model(prompt, logits_to_keep=1).logits[:, -1]
 
 
 def logits_difference(

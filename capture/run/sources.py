@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.checkpoint import Checkpoint, find_checkpoint
 from xlahouse.capture.models.families import FAMILIES
-from xlahouse.capture.models.presets import find_preset
+from xlahouse.capture.models.presets import find_preset, size_of
 from xlahouse.capture.models.weights import RandomWeights, WeightSource, build_skeleton
 from xlahouse.capture.run.job import say
 
 if TYPE_CHECKING:
+    from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.plan import Experiment
 
 
@@ -24,12 +25,12 @@ def open_weights(experiment: Experiment) -> WeightSource:
     for note in notes_on(experiment):
         say("warning", note)
     if not model.weights:
-        return RandomWeights(experiment.seed, model.sizes.get("n_routed_experts", 0))
+        return RandomWeights(experiment.seed, size_of(model.sizes, "n_routed_experts"))
     say("progress", f"opening {model.weights}")
     return Checkpoint(find_checkpoint(model.weights), skeleton_of(experiment))
 
 
-def skeleton_of(experiment: Experiment) -> Any:
+def skeleton_of(experiment: Experiment) -> CausalModel:
     """The experiment's transformers model, without data."""
     family = FAMILIES[experiment.model.family]
     return build_skeleton(family.model_class, family.name, experiment.model.sizes)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, TypeVar
+
+import msgspec
 
 from xlahouse.capture.errors import CaptureError
+
+Resource = TypeVar("Resource", bound=msgspec.Struct)
 
 # What is left of a spot TPU that was taken away.
 GONE = frozenset({"SUSPENDING", "SUSPENDED", "PREEMPTED", "TERMINATED"})
@@ -77,8 +80,10 @@ class Gcloud:
         if process.returncode:
             raise CaptureError(failure(words, "".join(said)))
 
-    def describe(self, kind: str, name: str) -> dict[str, Any] | None:
+    def describe(self, kind: str, name: str, form: type[Resource]) -> Resource | None:
         """A `queued-resources` or `tpu-vm` resource; None where there is none of that name.
+
+        A dry run gives a `form` without values.
 
         Raises:
             CaptureError: gcloud failed for another reason.
@@ -90,12 +95,15 @@ class Gcloud:
                 return None
             raise
         if self.dry:
-            return {}
+            return form()
         try:
-            found = json.loads(printed)
-        except ValueError as error:
+            return msgspec.json.decode(printed, type=form)
+        except msgspec.ValidationError as error:
+            raise CaptureError(
+                f"gcloud describes {name} in another form than is known: {error}; update gcloud"
+            ) from error
+        except msgspec.DecodeError as error:
             raise CaptureError(f"gcloud describes {name} in words that are not JSON") from error
-        return found if isinstance(found, dict) else {}
 
     def save(self, file: IO[bytes], *words: str) -> None:
         """Run a command, not in a dry run, and write what it prints into a file.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.slices import Slice, parse_slice
@@ -15,6 +16,56 @@ from xlahouse.capture.tpu.quota import Grant, check_quota, pricing
 POLL_S = 20.0
 Say = Callable[[str], None]
 Pause = Callable[[], None]
+
+
+class NetworkConfig(msgspec.Struct, frozen=True):
+    """A TPU VM's network, by gcloud's own names."""
+
+    network: str | None = None
+    subnetwork: str | None = None
+
+
+class ServiceAccount(msgspec.Struct, frozen=True):
+    """The account that programs on a TPU VM act as."""
+
+    email: str | None = None
+
+
+class TpuNode(msgspec.Struct, frozen=True, rename="camel"):
+    """A TPU VM as gcloud describes it; the fields that are used."""
+
+    state: str | None = None  # such as READY or PREEMPTED
+    accelerator_type: str | None = None  # such as v6e-8
+    runtime_version: str | None = None
+    network_config: NetworkConfig | None = None
+    network_endpoints: list[dict[str, object]] | None = None  # one a host
+    service_account: ServiceAccount | None = None
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    """A TPU VM that a queued resource asks for."""
+
+    node: TpuNode = TpuNode()
+
+
+class NodeSpecs(msgspec.Struct, frozen=True, rename="camel"):
+    """The TPU VMs that a queued resource asks for: one."""
+
+    node_spec: list[NodeSpec] = []
+
+
+class ResourceState(msgspec.Struct, frozen=True):
+    """Where a request for chips has got to."""
+
+    state: str | None = None
+
+
+class QueuedResource(msgspec.Struct, frozen=True):
+    """A request for chips as gcloud describes it; the fields that are used."""
+
+    state: ResourceState | str | None = None  # such as WAITING_FOR_RESOURCES or ACTIVE
+    tpu: NodeSpecs = NodeSpecs()
+    spot: dict[str, object] | None = None  # None: on demand
 
 
 @dataclass(frozen=True)
@@ -123,21 +174,21 @@ def state_of(gcloud: Gcloud, name: str) -> str:
         CaptureError: there is no such TPU VM in the zone.
     """
     request = described(gcloud, name)
-    state = request.get("state")
-    text = str(state.get("state", "UNKNOWN") if isinstance(state, dict) else state or "UNKNOWN")
-    if text != "ACTIVE":
-        return text
-    node = gcloud.describe("tpu-vm", name) or {}
-    return str(node["state"]) if node.get("state") in GONE else text
+    given = request.state
+    state = (given.state if isinstance(given, ResourceState) else given) or "UNKNOWN"
+    if state != "ACTIVE":
+        return state
+    node = gcloud.describe("tpu-vm", name, TpuNode) or TpuNode()
+    return node.state if node.state in GONE else state
 
 
-def described(gcloud: Gcloud, name: str) -> dict[str, Any]:
+def described(gcloud: Gcloud, name: str) -> QueuedResource:
     """The queued resource as gcloud describes it.
 
     Raises:
         CaptureError: there is none of that name in the zone.
     """
-    request = gcloud.describe("queued-resources", name)
+    request = gcloud.describe("queued-resources", name, QueuedResource)
     if request is None:
         raise CaptureError(
             f"no TPU VM {name} in {gcloud.zone}; "
@@ -153,27 +204,25 @@ def as_it_was(gcloud: Gcloud, name: str) -> Wanted:
         CaptureError: there is none, or gcloud does not tell.
     """
     request = described(gcloud, name)
-    try:
-        node = request["tpu"]["nodeSpec"][0]["node"]
-        asked, runtime = parse_slice(node["acceleratorType"]), str(node["runtimeVersion"])
-    except (KeyError, IndexError, TypeError) as error:
-        raise CaptureError(f"gcloud does not tell what {name} was created as") from error
-    network = node.get("networkConfig") or {}
+    node = request.tpu.node_spec[0].node if request.tpu.node_spec else TpuNode()
+    if node.accelerator_type is None or node.runtime_version is None:
+        raise CaptureError(f"gcloud does not tell what {name} was created as")
+    network, account = node.network_config, node.service_account
     return Wanted(
         name,
-        asked,
-        spot="spot" in request,
-        runtime=runtime,
-        network=network.get("network"),
-        subnetwork=network.get("subnetwork"),
-        service_account=(node.get("serviceAccount") or {}).get("email"),
+        parse_slice(node.accelerator_type),
+        spot=request.spot is not None,
+        runtime=node.runtime_version,
+        network=network.network if network else None,
+        subnetwork=network.subnetwork if network else None,
+        service_account=account.email if account else None,
     )
 
 
 def workers_of(gcloud: Gcloud, name: str) -> int:
     """How many hosts the TPU VM has."""
-    node = gcloud.describe("tpu-vm", name) or {}
-    return max(1, len(node.get("networkEndpoints") or []))
+    node = gcloud.describe("tpu-vm", name, TpuNode) or TpuNode()
+    return max(1, len(node.network_endpoints or []))
 
 
 def delete(gcloud: Gcloud, name: str) -> None:
