@@ -18,13 +18,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import explain_error, place
-from xlahouse.sql.narrowing import RunFilter, find_filters
+from xlahouse.sql.syntax import Json, Node, child, children, kind, text, texts
 
 if TYPE_CHECKING:
     import duckdb
@@ -88,13 +88,27 @@ class Mention:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What a query that may run names."""
+class Relations:
+    """The relations that a query reads."""
 
-    mentions: tuple[Mention, ...]  # its own common table expressions are left out
+    mentions: tuple[Mention, ...]  # without the query's common table expressions
     lists_catalogue: bool  # SHOW TABLES and its like: every relation has to be there
-    parameters: frozenset[str] = frozenset()
-    filters: tuple[RunFilter, ...] = ()  # which runs it asks for
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(mention.name for mention in self.mentions)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A query that may run, parsed: no later room parses its text again."""
+
+    statement: duckdb.Statement
+    tree: Node  # of the statement; of the one that an EXPLAIN explains
+    explains: bool
+    relations: Relations
+    parameters: frozenset[str]
 
 
 def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
@@ -108,16 +122,16 @@ def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
     if not _is_text(sql):
         raise QueryError("the query is not valid UTF-8; save or type it as UTF-8", ascii(sql))
     parser = parser or _parser()
-    parameters = _require_one(sql, parser)
+    statement = _require_one(sql, parser)
     tree = _tree(sql, parser)
-    located = tree is not None
-    if tree is None:
-        explain = EXPLAIN.match(sql)
-        tree = _tree(sql[explain.end() :], parser) if explain else None
+    explain = EXPLAIN.match(sql) if tree is None else None
+    if explain:
+        tree = _tree(sql[explain.end() :], parser)
     if tree is None:
         raise QueryError(READS_ONLY, sql)
-    filters = find_filters(tree) if located else ()
-    return replace(_inspect(tree, sql, located), parameters=parameters, filters=filters)
+    relations = _inspect(tree, sql, located=explain is None)
+    parameters = frozenset(str(name) for name in statement.named_parameters)
+    return Checked(statement, tree, explain is not None, relations, parameters)
 
 
 def _is_text(sql: str) -> bool:
@@ -128,8 +142,8 @@ def _is_text(sql: str) -> bool:
     return True
 
 
-def inspect_select(sql: str) -> Checked:
-    """What a SELECT of our own names: `check` without the searching.
+def names_in_select(sql: str) -> frozenset[str]:
+    """The relations that a SELECT of our own names.
 
     Raises:
         QueryError: it is not one SELECT.
@@ -137,11 +151,11 @@ def inspect_select(sql: str) -> Checked:
     tree = _tree(sql, _parser())
     if tree is None:
         raise QueryError(READS_ONLY, sql)
-    return _inspect(tree, sql, located=False)
+    return _inspect(tree, sql, located=False).names
 
 
-def _require_one(sql: str, parser: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Names of the statement's parameters; refuses several statements and other kinds."""
+def _require_one(sql: str, parser: duckdb.DuckDBPyConnection) -> duckdb.Statement:
+    """The statement; refuses several statements and other kinds."""
     import duckdb
 
     try:
@@ -152,18 +166,18 @@ def _require_one(sql: str, parser: duckdb.DuckDBPyConnection) -> frozenset[str]:
         found = "nothing" if not statements else f"{len(statements)} statements"
         raise QueryError(f"a query is one statement, such as a SELECT; this is {found}", sql)
     try:
-        kind = str(statements[0].type).rpartition(".")[2]
+        form = str(statements[0].type).rpartition(".")[2]
     except ValueError:  # a kind that DuckDB's Python package has no name for; none of them reads
-        kind = ""
-    if kind == "MULTI":
+        form = ""
+    if form == "MULTI":
         raise QueryError(
             "a PIVOT has to list its values: PIVOT t ON a IN ('x', 'y') USING sum(b); "
             "without them it is more than one statement",
             sql,
         )
-    if kind not in {"SELECT", "EXPLAIN"}:
+    if form not in {"SELECT", "EXPLAIN"}:
         raise QueryError(READS_ONLY, sql)
-    return frozenset(str(name) for name in statements[0].named_parameters)
+    return statements[0]
 
 
 @lru_cache(maxsize=1)
@@ -176,60 +190,63 @@ def _parser() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _tree(sql: str, parser: duckdb.DuckDBPyConnection) -> Any:
-    """The statement's nodes; None for whatever is not a SELECT."""
+def _tree(sql: str, parser: duckdb.DuckDBPyConnection) -> Node | None:
+    """The statement's nodes; None for every statement that is not a SELECT."""
     row = parser.execute(
         "select json_serialize_sql(cast($1 as varchar), skip_null := true)", [sql]
     ).fetchone()
-    answer: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
-    if answer["error"] or len(answer["statements"]) != 1:
-        return None
-    return answer["statements"][0]
+    answer: Node = json.loads(row[0]) if row else {"error": True}
+    statements = children(answer, "statements")
+    return None if answer["error"] or len(statements) != 1 else statements[0]
 
 
-def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+def _nodes(tree: Node) -> Iterator[tuple[Node, frozenset[str]]]:
     """Every node, with the names of the common table expressions that can be seen from it."""
-    waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
+    waiting: list[tuple[Json, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
         node, scope = waiting.pop()
         if isinstance(node, list):
             waiting += [(item, scope) for item in node]
         elif isinstance(node, dict):
             yield node, scope
-            for entry in node.get("cte_map", {}).get("map", []):
+            for entry in children(child(node, "cte_map"), "map"):
                 # Only what follows sees a name, and the expression itself where it is recursive.
-                wider = scope | {entry["key"].lower()}
-                itself = entry["value"].get("query_node", {}).get("type") == "RECURSIVE_CTE_NODE"
+                wider = scope | {text(entry, "key").lower()}
+                query = child(child(entry, "value"), "query_node")
+                itself = kind(query) == "RECURSIVE_CTE_NODE"
                 waiting.append((entry["value"], wider if itself else scope))
                 scope = wider
             waiting += [(value, scope) for name, value in node.items() if name != "cte_map"]
 
 
-def _inspect(tree: Any, sql: str, located: bool) -> Checked:
+def _inspect(tree: Node, sql: str, located: bool) -> Relations:
     mentions: list[Mention] = []
     lists_catalogue = False
     for node, scope in _nodes(tree):
-        kind = node.get("type")
-        if isinstance(kind, str) and kind.endswith("_NODE") and kind not in QUERY_NODES:
+        if kind(node).endswith("_NODE") and kind(node) not in QUERY_NODES:
             raise QueryError(READS_ONLY, sql)
         _check_functions(node, sql)
-        if kind == "BASE_TABLE" or (kind == "SHOW_REF" and node.get("table_name")):
+        if kind(node) == "BASE_TABLE" or (kind(node) == "SHOW_REF" and node.get("table_name")):
             path = _path(node)
             if path[-1] in SHOW_ALL or set(path[:-1]) & CATALOGUE_SCHEMAS:
                 if "pg_catalog" in path[:-1] and path[-1] not in PG_CATALOGUE:
                     raise QueryError(f"{path[-1]} is not allowed: it tells of this machine", sql)
                 lists_catalogue = True
                 continue
-            offset = node.get("query_location") if located else None
-            known = offset is not None and offset < len(sql.encode())
-            mention = Mention(path[-1], offset if known else None)
+            mention = Mention(path[-1], _offset(node, sql) if located else None)
             _check_name(mention, sql)
             if len(path) > 1 or mention.name not in scope:
                 mentions.append(mention)
-        elif kind == "TABLE_FUNCTION" and _called(node).startswith(("duckdb_", "pragma_")):
+        elif kind(node) == "TABLE_FUNCTION" and _called(node).startswith(("duckdb_", "pragma_")):
             lists_catalogue = True
     mentions.sort(key=lambda mention: mention.offset or 0)
-    return Checked(tuple(mentions), lists_catalogue)
+    return Relations(tuple(mentions), lists_catalogue)
+
+
+def _offset(node: Node, sql: str) -> int | None:
+    """The byte where a node begins; None where the parser lost it, as a number past the end says."""
+    offset = node.get("query_location")
+    return offset if isinstance(offset, int) and offset < len(sql.encode()) else None
 
 
 def _check_name(mention: Mention, sql: str) -> None:
@@ -244,26 +261,25 @@ def _check_name(mention: Mention, sql: str) -> None:
         )
 
 
-def _path(node: dict[str, Any]) -> list[str]:
+def _path(node: Node) -> list[str]:
     """`main.ops` -> [main, ops], in lower case."""
-    path = node.get("qualified_name", {}).get("path") or [node.get("table_name", "")]
-    return [str(part).lower() for part in path]
+    return texts(child(node, "qualified_name"), "path") or [text(node, "table_name").lower()]
 
 
-def _called(node: dict[str, Any]) -> str:
+def _called(node: Node) -> str:
     """The name of a table function."""
-    return str(node.get("function", {}).get("function_name", "")).lower()
+    return text(child(node, "function"), "function_name").lower()
 
 
-def _check_functions(node: dict[str, Any], sql: str) -> None:
-    name = str(node.get("function_name", "")).lower()
+def _check_functions(node: Node, sql: str) -> None:
+    name = text(node, "function_name").lower()
     if name in REFUSED_FUNCTIONS:
         raise QueryError(
             f"the function {name} is not allowed: a query reads the warehouse and nothing else; "
             "leave it out",
             sql,
         )
-    if node.get("type") == "TABLE_FUNCTION":
+    if kind(node) == "TABLE_FUNCTION":
         name = _called(node)
         if name not in TABLE_FUNCTIONS:
             raise QueryError(

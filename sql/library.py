@@ -119,9 +119,9 @@ class View:
             QueryError: a user's own does more than read tables and views, or does not parse.
         """
         if self.own:
-            from xlahouse.sql.guard import inspect_select
+            from xlahouse.sql.guard import names_in_select
 
-            return frozenset(mention.name for mention in inspect_select(self.sql).mentions)
+            return names_in_select(self.sql)
         code = COMMENT.sub("", self.sql)
         return frozenset(READS.findall(code)) - frozenset(OWN.findall(code))
 

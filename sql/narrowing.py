@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from xlahouse.sql.syntax import Json, Node, child, children, kind, text, texts
 
 if TYPE_CHECKING:
     from xlahouse.sql.library import Library
@@ -28,13 +30,13 @@ class RunFilter:
     parameters: frozenset[str] = frozenset()
 
 
-def find_filters(tree: Any) -> tuple[RunFilter, ...]:
-    """What the WHERE of a statement's tree demands of all its relations' runs; none where it is not sure."""
-    node = tree.get("node", {})
+def find_filters(tree: Node) -> tuple[RunFilter, ...]:
+    """The filters that a statement's WHERE puts on all its relations' runs; none where that is not sure."""
+    node = child(tree, "node")
     relations: dict[str, str] = {}
-    if _queries(tree) != 1 or "sample" in node or not _joined(node.get("from_table"), relations):
+    if _queries(tree) != 1 or "sample" in node or not _joined(child(node, "from_table"), relations):
         return ()
-    found = (_filter(part, relations) for part in _conjuncts(node.get("where_clause")))
+    found = (_filter(part, relations) for part in _conjuncts(child(node, "where_clause")))
     return tuple(part for part in found if part is not None)
 
 
@@ -62,25 +64,25 @@ def across_runs(library: Library, names: set[str]) -> bool:
     return internal or not ACROSS_RUNS.isdisjoint(view.name for view in views)
 
 
-def _queries(tree: Any) -> int:
+def _queries(tree: Node) -> int:
     """How many SELECTs a tree holds, itself among them, whatever kind they are."""
-    waiting, count = [tree], 0
+    waiting: list[Json] = [tree]
+    count = 0
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
-            count += str(node.get("type", "")).endswith("_NODE")
+            count += kind(node).endswith("_NODE")
             waiting += node.values()
         elif isinstance(node, list):
             waiting += node
     return count
 
 
-def _joined(node: Any, relations: dict[str, str]) -> bool:
+def _joined(node: Node, relations: dict[str, str]) -> bool:
     """Whether all relations below a FROM are joined by run; their names by alias go to `relations`."""
-    kind = node.get("type") if node else None
-    if kind == "BASE_TABLE":
-        path = node.get("qualified_name", {}).get("path", [])
-        alias = str(node.get("alias") or (path or [""])[-1]).lower()
+    if kind(node) == "BASE_TABLE":
+        path = texts(child(node, "qualified_name"), "path")
+        alias = text(node, "alias").lower() or (path or [""])[-1]
         if (
             len(path) != 1
             or "sample" in node
@@ -88,48 +90,48 @@ def _joined(node: Any, relations: dict[str, str]) -> bool:
             or alias in relations
         ):
             return False
-        relations[alias] = str(path[0]).lower()
+        relations[alias] = path[0]
         return True
-    if kind != "JOIN" or node["join_type"] not in JOINS or node["ref_type"] != "REGULAR":
+    if kind(node) != "JOIN" or node["join_type"] not in JOINS or node["ref_type"] != "REGULAR":
         return False
     right: dict[str, str] = {}
-    if not (_joined(node["left"], relations) and _joined(node["right"], right)):
+    if not (_joined(child(node, "left"), relations) and _joined(child(node, "right"), right)):
         return False
-    using = {str(name).lower() for name in node.get("using_columns", ())}
-    if "run_id" not in using and not _meet(node.get("condition"), set(relations), set(right)):
+    by_run = "run_id" in texts(node, "using_columns")
+    if not by_run and not _meet(child(node, "condition"), set(relations), set(right)):
         return False
     fresh = not set(relations) & set(right)
     relations.update(right)
     return fresh
 
 
-def _meet(condition: Any, left: set[str], right: set[str]) -> bool:
+def _meet(condition: Node, left: set[str], right: set[str]) -> bool:
     """Whether an ON demands one run_id of both sides."""
     for part in _conjuncts(condition):
-        if part.get("type") == "COMPARE_EQUAL":
-            sides = [_column(part["left"]), _column(part["right"])]
+        if kind(part) == "COMPARE_EQUAL":
+            sides = [_column(child(part, "left")), _column(child(part, "right"))]
             tables = [names[0] for names in sides if len(names) == 2 and names[1] == "run_id"]
             if len(tables) == 2 and len(set(tables) & left) == len(set(tables) & right) == 1:
                 return True
     return False
 
 
-def _filter(part: Any, relations: dict[str, str]) -> RunFilter | None:
-    if part.get("type") == "COMPARE_EQUAL":
-        column, values = part["left"], [part["right"]]
+def _filter(part: Node, relations: dict[str, str]) -> RunFilter | None:
+    if kind(part) == "COMPARE_EQUAL":
+        column, values = child(part, "left"), [child(part, "right")]
         if not _column(column):
-            column, values = part["right"], [part["left"]]
-    elif part.get("type") == "COMPARE_IN":
-        column, *values = part["children"]
+            column, values = values[0], [column]
+    elif kind(part) == "COMPARE_IN":
+        column, *values = children(part, "children")
     else:
         return None
     by_name = _by_name(_column(column), relations)
-    literals = [value.get("literal", {}) for value in values]
-    texts = [literal["text"] for literal in literals if literal.get("kind") == "STRING"]
-    parameters = [v["identifier"] for v in values if v.get("type") == "VALUE_PARAMETER"]
-    if by_name is None or len(texts) + len(parameters) != len(values):
+    literals = [child(value, "literal") for value in values]
+    found = [text(literal, "text") for literal in literals if literal.get("kind") == "STRING"]
+    parameters = [text(v, "identifier") for v in values if kind(v) == "VALUE_PARAMETER"]
+    if by_name is None or len(found) + len(parameters) != len(values):
         return None
-    return RunFilter(by_name, frozenset(texts), frozenset(parameters))
+    return RunFilter(by_name, frozenset(found), frozenset(parameters))
 
 
 def _by_name(column: list[str], relations: dict[str, str]) -> bool | None:
@@ -143,18 +145,14 @@ def _by_name(column: list[str], relations: dict[str, str]) -> bool | None:
     return True if name == "name" and named & NAMED else None
 
 
-def _column(node: Any) -> list[str]:
+def _column(node: Node) -> list[str]:
     """`o.run_id` -> [o, run_id], in lower case; nothing where it is no column."""
-    if node.get("type") != "COLUMN_REF":
-        return []
-    return [str(part).lower() for part in node["column_names"]]
+    return texts(node, "column_names") if kind(node) == "COLUMN_REF" else []
 
 
-def _conjuncts(condition: Any) -> Iterator[Any]:
-    if not condition:
-        return
-    if condition.get("type") == "CONJUNCTION_AND":
-        for child in condition["children"]:
-            yield from _conjuncts(child)
-    else:
+def _conjuncts(condition: Node) -> Iterator[Node]:
+    if kind(condition) == "CONJUNCTION_AND":
+        for part in children(condition, "children"):
+            yield from _conjuncts(part)
+    elif condition:
         yield condition

@@ -16,7 +16,7 @@ from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.interrupt import OnProgress
 from xlahouse.sql.library import Library, shipped
 from xlahouse.sql.listing import Listing, check_layout
-from xlahouse.sql.narrowing import across_runs, runs_asked
+from xlahouse.sql.narrowing import across_runs, find_filters, runs_asked
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.own_views import with_own_views
 from xlahouse.sql.place import Place
@@ -154,25 +154,26 @@ class Warehouse:
         self.check_parameters(checked, given, sql)
         cursor = self._prepare(checked, sql, given)
         with blame(sql):
-            relation = _relation(cursor, sql, given)
+            relation = _relation(cursor, checked.statement, sql, given)
         return Result(relation, sql, cursor, on_progress)
 
     def _prepare(
         self, checked: Checked, sql: str, given: Mapping[str, object]
     ) -> duckdb.DuckDBPyConnection:
         """A cursor on a database that holds what the query names."""
-        names = self.names_in(checked, sql)
-        if checked.lists_catalogue and not names:
+        names, lists_catalogue = self.names_in(checked, sql), checked.relations.lists_catalogue
+        if lists_catalogue and not names:
             return self._database.describe_all(self.library)
         if not names:
             return self._database.cursor()
-        assert self._listing  # tells of damaged runs before there are rows
-        every = self.library.names() if checked.lists_catalogue else names
+        assert self._listing  # reports damaged runs before there are rows
+        every = self.library.names() if lists_catalogue else names
         library = shipped() if every <= shipped().names() else self.library
         tables = self._database.install(library, every)
         runs = None
-        if library is shipped() and every == names and not across_runs(library, names):
-            runs = runs_asked(checked.filters, given, self._listing.names)
+        by_run = library is shipped() and not (lists_catalogue or checked.explains)
+        if by_run and not across_runs(library, names):
+            runs = runs_asked(find_filters(checked.tree), given, self._listing.names)
         return self._database.cursor(tables, runs)
 
     def runs(self, **filters: object) -> list[dict[str, Any]]:
@@ -244,31 +245,34 @@ class Warehouse:
         Raises:
             QueryError: it names one that there is not.
         """
-        names = shipped().names()
-        if not {mention.name for mention in checked.mentions} <= names:
+        asked, names = checked.relations.names, shipped().names()
+        if not asked <= names:
             names = self.library.names()
-        for mention in checked.mentions:
+        for mention in checked.relations.mentions:
             if mention.name not in names:
                 hint = suggest(mention.name, [name for name in names if name[0] != "_"])
                 hint = hint or "; `xlahouse tables` and `xlahouse views` list what there is"
                 line, column = place(sql, mention.offset)
                 raise QueryError(f"no table or view {mention.name}{hint}", sql, line, column)
-        return {mention.name for mention in checked.mentions} & names
+        return set(asked)
 
 
 def _relation(
-    cursor: duckdb.DuckDBPyConnection, sql: str, given: dict[str, object]
+    cursor: duckdb.DuckDBPyConnection,
+    statement: duckdb.Statement,
+    sql: str,
+    given: dict[str, object],
 ) -> duckdb.DuckDBPyRelation:
-    """The query, bound and not yet run."""
+    """The query, bound and not yet run. sql: its text, for errors."""
     import duckdb
 
     try:
-        return cursor.sql(sql, params=given or None)
+        return cursor.sql(statement, params=given or None)
     except (duckdb.BinderException, duckdb.CatalogException) as error:
         failed = error
     if "LINE " not in str(failed):
         try:
-            cursor.execute(sql, given or None)  # fails alike, and says where
+            cursor.execute(statement, given or None)  # fails alike, and says where
         except (duckdb.BinderException, duckdb.CatalogException) as error:
             failed = error
     raise explain_qualified(failed, sql, cursor) or failed

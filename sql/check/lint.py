@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlahouse.capture.errors import QueryError, ViewError
-from xlahouse.sql.guard import inspect_select
+from xlahouse.sql.guard import names_in_select
 from xlahouse.sql.library import View, parse_view
 from xlahouse.sql.portability import portability
 
@@ -104,7 +104,7 @@ def _reads(view: View, tree: Any) -> Iterator[str]:
 
     own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
     found = {table.name for table in tree.find_all(exp.Table)} - own
-    theirs = {mention.name for mention in inspect_select(view.sql).mentions}
+    theirs = names_in_select(view.sql)
     if not found == theirs == view.dependencies:
         yield (
             f"reads {sorted(found)} by sqlglot, {sorted(theirs)} by DuckDB, "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 
-from xlahouse.sql.guard import inspect_select
+from xlahouse.sql.guard import names_in_select
 from xlahouse.sql.library import Library, View
 
 
@@ -16,6 +16,11 @@ class Example:
 
     question: str
     sql: str
+
+    @cached_property
+    def relations(self) -> frozenset[str]:
+        """Tables and views that the query names."""
+        return names_in_select(self.sql)
 
 
 @lru_cache(maxsize=1)
@@ -38,8 +43,7 @@ def examples_of(library: Library, view: View) -> list[Example]:
         example
         for example in examples()
         if any(
-            library.pointers.get(mention.name, mention.name) == view.name
-            for mention in inspect_select(example.sql).mentions
+            library.pointers.get(relation, relation) == view.name for relation in example.relations
         )
     ]
     if found or not any(column.name == "run_id" for column in view.columns):

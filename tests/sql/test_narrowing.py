@@ -11,14 +11,14 @@ from tests.views.together import write_together
 from xlahouse.sql import Warehouse
 from xlahouse.sql.guard import check
 from xlahouse.sql.library import shipped
-from xlahouse.sql.narrowing import ACROSS_RUNS, across_runs, runs_asked
+from xlahouse.sql.narrowing import ACROSS_RUNS, across_runs, find_filters, runs_asked
 
 NAMES = {"a": "base", "b": "base", "c": "other", "d": None}
 CASES = list(cases())
 
 
 def asked(sql: str, **given: object) -> frozenset[str] | None:
-    return runs_asked(check(sql).filters, given, NAMES)
+    return runs_asked(find_filters(check(sql).tree), given, NAMES)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
-"""A query's text: the argument itself, or the file that it names."""
+"""A query's text: the argument itself, or the file that it names; DuckDB parses it twice, not more."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.command import run_command as run
 from tests.warehouse import write_warehouse
+from xlahouse.capture.errors import QueryError
+from xlahouse.sql import Warehouse
+from xlahouse.sql.database import Database
 
 
 @pytest.fixture
@@ -39,3 +43,61 @@ def test_a_file_at_fault(root: Path, tmp_path: Path, monkeypatch, capsys):
 def test_a_query_that_ends_like_a_file_is_a_query(root: Path, monkeypatch, capsys):
     assert run(monkeypatch, "query", "select 1 as a.sql", "-w", root) == 1
     assert "syntax error" in capsys.readouterr().err
+
+
+class Counting:
+    """A connection that counts the texts that hold a query, itself or as a value."""
+
+    def __init__(self, connection: Any, counts: list[int]) -> None:
+        self._connection, self._counts = connection, counts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def _counted(self, method: str, query: Any, params: Any) -> Any:
+        values = params.values() if isinstance(params, dict) else params or ()
+        self._counts.append(sum("nothing_else" in str(part) for part in (query, *values)))
+        return getattr(self._connection, method)(query, params)
+
+    def extract_statements(self, query: str) -> Any:
+        self._counts.append(1)
+        return self._connection.extract_statements(query)
+
+    def execute(self, query: Any, params: Any = None) -> Any:
+        return self._counted("execute", query, params)
+
+    def sql(self, query: Any, params: Any = None) -> Any:
+        self._counts.append(isinstance(query, str))
+        return self._connection.sql(query, params=params)
+
+
+@pytest.mark.parametrize(
+    ("sql", "parses"),
+    [
+        ("select name as nothing_else from runs where run_id = $run", 2),
+        ("select count(*) as nothing_else from run_summary where name = $run", 2),
+        ("select $run as nothing_else", 2),
+        ("explain select name as nothing_else from runs where run_id = $run", 3),
+        ("select count(*) as nothing_else from duckdb_views() where view_name = $run", 2),
+    ],
+)
+def test_a_text_is_parsed_once_for_its_statement_and_once_for_its_tree(
+    root: Path, monkeypatch, sql: str, parses: int
+):
+    counts: list[int] = []
+    cursor = Database.cursor
+    monkeypatch.setattr(Database, "cursor", lambda *given: Counting(cursor(*given), counts))
+    describe = Database.describe_all
+    monkeypatch.setattr(Database, "describe_all", lambda *given: Counting(describe(*given), counts))
+    with Warehouse(root) as warehouse:
+        warehouse.query(sql, {"run": "a"}).head(1)
+    assert sum(counts) == parses
+
+
+def test_a_query_at_fault_is_bound_again_and_not_parsed_again(root: Path, monkeypatch):
+    counts: list[int] = []
+    cursor = Database.cursor
+    monkeypatch.setattr(Database, "cursor", lambda *given: Counting(cursor(*given), counts))
+    with Warehouse(root) as warehouse, pytest.raises(QueryError, match="did you mean name"):
+        warehouse.query("select nam as nothing_else from runs")
+    assert sum(counts) == 2
