@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.guard import check
-from xlahouse.sql.portability import portability
-from xlahouse.sql.portable import QUERIES
+from xlahouse.sql.portable import QUERIES, portability
 from xlahouse.sql.result import Result
 from xlahouse.sql.spark import register
 

@@ -8,7 +8,7 @@ from typing import Any
 from xlahouse.capture.errors import QueryError, ViewError
 from xlahouse.sql.guard import names_in_select
 from xlahouse.sql.library import View, parse_view
-from xlahouse.sql.portability import portability
+from xlahouse.sql.portable import portability
 
 UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio")
 # What a number without a unit may be: an identity, a place in an order, or a count.

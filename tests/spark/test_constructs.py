@@ -13,8 +13,7 @@ import yaml
 from tests.spark.engines import differences, sorted_rows
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
-from xlahouse.sql.portability import portability
-from xlahouse.sql.portable import PORTABLE
+from xlahouse.sql.portable import PORTABLE, portability
 from xlahouse.sql.spark import register, to_spark
 
 CASES = yaml.safe_load(Path(__file__).with_name("constructs.yaml").read_text())
