@@ -59,7 +59,7 @@ def _stretches(tables: Rows) -> list[dict[str, Any]]:
             .with_row_index("number")
         )
         inside = inside_windows(windows, busy.filter(pl.col("category") != "masked", run_id=run_id))
-        merged = merge_spans(*inside[:3])
+        merged = merge_spans(*inside.spans)
         found = busy_stretches(windows, merged, launches.filter(run_id=run_id))
         rows += [{"run_id": run_id, **row} for row in found.to_dicts()]
     return rows

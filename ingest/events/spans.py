@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -11,10 +11,25 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 
 
-def merge_spans(
-    key: Integers, start_ps: Integers, duration_ps: Integers
-) -> tuple[Integers, Integers, Integers]:
-    """(key, start, duration) of the merged intervals, by key and start.
+class Spans(NamedTuple):
+    """Intervals: columns of one length."""
+
+    key: Integers  # what an interval is of, such as a step, as a number from 0
+    start_ps: Integers
+    duration_ps: Integers
+
+    def take(self, rows: Integers) -> Spans:
+        """The intervals in these rows."""
+        return Spans(*(column.take(rows) for column in self))
+
+
+def joined(*parts: Spans) -> Spans:
+    """The intervals of all parts, one part after the other."""
+    return Spans(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def merge_spans(key: Integers, start_ps: Integers, duration_ps: Integers) -> Spans:
+    """The merged intervals, by key and start.
 
     Half-open intervals of one key that overlap or touch become one.
 
@@ -24,7 +39,7 @@ def merge_spans(
         duration_ps: duration of each.
     """
     if not len(key):
-        return key, start_ps, duration_ps
+        return Spans(key, start_ps, duration_ps)
     key, duration_ps, start_ps = in_order(key, duration_ps, start_ps)
     start, end = start_ps, start_ps + duration_ps
     same = key[1:] == key[:-1]
@@ -35,7 +50,7 @@ def merge_spans(
     first = np.flatnonzero(begins)
     last = np.concatenate((first[1:], [len(key)])) - 1
     begin = start.take(first)
-    return key.take(first), begin, latest.take(last) - begin
+    return Spans(key.take(first), begin, latest.take(last) - begin)
 
 
 def _running_latest(key: Integers, end: Integers) -> Integers:

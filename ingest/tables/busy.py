@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from xlahouse.ingest.events.spans import merge_spans
+from xlahouse.ingest.events.packing import Packing
+from xlahouse.ingest.events.spans import Spans, joined, merge_spans
 from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.transfer_pairs import BARRIER
 
@@ -37,38 +38,41 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
         transfers: their collectives, with device_id, request, step, start_ps and duration_ps.
     """
     steps = _Steps(ops)
-    devices, place = ops.devices()
-    width = steps.distinct.height
-    key = place * width + steps.of_launch.take(ops.launch)
+    devices, device = ops.devices()
+    packing = Packing((len(devices), steps.distinct.height))
     on_core = ops.of_kinds(~pl.col("on_async_line")) & (ops.duration_ps > 0)
-    parts = []
-    for number, (category, rule) in enumerate(_RULES.items()):
-        rows = np.flatnonzero(on_core & ops.of_kinds(rule))
-        spans = [of.take(rows) for of in (key, ops.start_ps, ops.duration_ps)]
+    key = packing.pack(device, steps.of_launch.take(ops.launch))
+    every = Spans(key, ops.start_ps, ops.duration_ps)
+    merged = []
+    for category, rule in _RULES.items():
+        spans = every.take(np.flatnonzero(on_core & ops.of_kinds(rule)))
         if category == "collective" and not transfers.is_empty():
-            flights = transfers.filter(pl.col("duration_ps") > 0)
-            place = np.searchsorted(devices, flights["device_id"].to_numpy())
-            others = [place * width + steps.of_rows(flights)]
-            others += [flights[name].to_numpy() for name in ("start_ps", "duration_ps")]
-            spans = [np.concatenate(pair) for pair in zip(spans, others, strict=True)]
-        merged, start, duration = merge_spans(*spans)
-        parts.append((merged, np.full(len(merged), number), start, duration))
-    merged, which, start, duration = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+            spans = joined(spans, _flights(transfers, devices, steps, packing))
+        merged.append(merge_spans(*spans))
+    number = np.repeat(np.arange(len(merged)), [len(spans.key) for spans in merged])
+    spans = joined(*merged)
+    device, step = packing.unpack(spans.key)
     if len(devices) > 1:
-        place, step = np.divmod(merged, width)
-        order = np.lexsort((start, place))
+        order = np.lexsort((spans.start_ps, device))
     else:
-        place, step = np.zeros_like(merged), merged
-        order = np.argsort(start, kind="stable")
+        order = np.argsort(spans.start_ps, kind="stable")
     intervals = pl.DataFrame(
         {
-            "device_id": pl.Series(devices[place[order]], dtype=pl.Int64),
-            "category": pl.Series(list(_RULES), dtype=_CATEGORIES).gather(which[order]),
-            "start_ps": start.take(order),
-            "duration_ps": duration.take(order),
+            "device_id": pl.Series(devices[device[order]], dtype=pl.Int64),
+            "category": pl.Series(list(_RULES), dtype=_CATEGORIES).gather(number[order]),
+            "start_ps": spans.start_ps.take(order),
+            "duration_ps": spans.duration_ps.take(order),
         }
     )
     return pl.concat([intervals, steps.distinct[step[order]]], how="horizontal")
+
+
+def _flights(transfers: pl.DataFrame, devices: Integers, steps: _Steps, packing: Packing) -> Spans:
+    """Transfers that take time, by device and step as `packing` has them."""
+    flights = transfers.filter(pl.col("duration_ps") > 0)
+    device = np.searchsorted(devices, flights["device_id"].to_numpy())
+    start, duration = (flights[name].to_numpy() for name in ("start_ps", "duration_ps"))
+    return Spans(packing.pack(device, steps.of_rows(flights)), start, duration)
 
 
 class _Steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.tables.instances import number_by_start
 from xlahouse.ingest.tables.transfers import KINDS, STEPS, Transfers, whole_rows
 
@@ -18,7 +20,13 @@ SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart can
 _OP = ["program_id", "op"]
 
 Integers = NDArray[np.int64]
-At = tuple[Integers, Integers]  # of each event: number of its op, and its device
+
+
+class _At(NamedTuple):
+    """Where each event is: columns of one length."""
+
+    op: Integers  # number of its op, from 0
+    device_id: Integers
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,10 @@ def find_collectives(
     kinds, events = transfers.kinds, transfers.events
     ops = kinds.select(_OP).unique().sort(_OP).with_row_index("number")
     numbers = kinds.join(ops, on=_OP, how="left", nulls_equal=True, maintain_order="left")["number"]
-    at = (
-        numbers.to_numpy().astype(np.int64)[_array(events, "of_kind")],
-        _array(events, "device_id"),
-    )
+    of_event = numbers.to_numpy().astype(np.int64)[_array(events, "of_kind")]
+    at = _At(of_event, _array(events, "device_id"))
     known = pairs.select(_OP).unique().join(ops, on=_OP)["number"].to_numpy()
-    paired = pl.Series(np.isin(at[0], known))
+    paired = pl.Series(np.isin(at.op, known))
     events = events.hstack(_groups_of(at, ops, groups))
     events = events.with_columns(
         silent=paired & ~_sends(at, ops, pairs), instance=_instances(at, events)
@@ -81,7 +87,7 @@ def find_collectives(
     return Collectives(events, kinds, transfers.steps, issues)
 
 
-def _groups_of(at: At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def _groups_of(at: _At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """group_index and group_size of each event; NULL where no group is known."""
     size = pl.len().over("program_id", "op", "group_index").cast(pl.Int64)
     member = groups.with_columns(group_size=size).unique([*_OP, "device_id"], keep="first")
@@ -95,7 +101,7 @@ def _groups_of(at: At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     ).select(pl.when(pl.Series(places >= 0)).then(pl.all()))
 
 
-def _sends(at: At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
+def _sends(at: _At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
     """Whether a device sends to another in a permute or send: else its payload, the operand, is 0."""
     senders = (
         pairs.filter(pl.col("source_device_id") != pl.col("target_device_id"))
@@ -106,33 +112,41 @@ def _sends(at: At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
     return pl.Series(_places_in(senders, at) >= 0)
 
 
-def _places_in(rows: pl.DataFrame, at: At) -> Integers:
-    """Row of each (number, device_id), of which none is there twice; -1 where there is none."""
-    number, device = at
+def _places_in(rows: pl.DataFrame, at: _At) -> Integers:
+    """Row with the op's number and the device of each event; -1 where there is none.
+
+    Args:
+        rows: number and device_id, no two alike.
+        at: the events.
+    """
     if rows.is_empty():
-        return np.full(len(number), -1)
-    own = _array(rows, "device_id")
-    devices = np.unique(own)
-    codes = _array(rows, "number") * len(devices) + np.searchsorted(devices, own)
-    order = np.argsort(codes)
-    place = np.minimum(np.searchsorted(devices, device), len(devices) - 1)
-    wanted = number * len(devices) + place
-    found = order[np.minimum(np.searchsorted(codes, wanted, sorter=order), len(codes) - 1)]
-    hit = (codes[found] == wanted) & (devices[place] == device)
+        return np.full(len(at.op), -1)
+    own, of_device = _array(rows, "number"), _array(rows, "device_id")
+    devices = np.unique(of_device)
+    packing = Packing((int(max(own.max(), at.op.max(initial=0))) + 1, len(devices)))
+    known = packing.pack(own, np.searchsorted(devices, of_device))
+    device = np.minimum(np.searchsorted(devices, at.device_id), len(devices) - 1)
+    wanted = packing.pack(at.op, device)
+    order = np.argsort(known)
+    found = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+    hit = (known[found] == wanted) & (devices[device] == at.device_id)
     return np.where(hit, found, -1)
 
 
-def _instances(at: At, events: pl.DataFrame) -> pl.Series:
+def _instances(at: _At, events: pl.DataFrame) -> pl.Series:
     """Number of each event's instance; NULL where its group is not known."""
     inside = events["group_index"].is_not_null().to_numpy()
     group = events["group_index"].fill_null(0).to_numpy()
     start, length = _array(events, "start_ps"), _array(events, "duration_ps")
-    key = at[0] * (1 + int(group.max(initial=0))) + group
+    sizes = (int(column.max(initial=0)) + 1 for column in (at.op, group))
+    key = Packing(tuple(sizes)).pack(at.op, group)
     if inside.all():
-        return pl.Series(number_by_start(key, at[1], start, start + length))
+        return pl.Series(number_by_start(key, at.device_id, start, start + length))
     found = np.full(events.height, -1)
     start = start[inside]
-    found[inside] = number_by_start(key[inside], at[1][inside], start, start + length[inside])
+    found[inside] = number_by_start(
+        key[inside], at.device_id[inside], start, start + length[inside]
+    )
     return pl.Series(found).replace(-1, None)
 
 

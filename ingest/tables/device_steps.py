@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from xlahouse.ingest.events.spans import Integers, merge_spans, starts_of_runs
+from xlahouse.ingest.events.spans import Integers, Spans, merge_spans, starts_of_runs
 from xlahouse.ingest.tables.placed_ops import PlacedOps
-from xlahouse.ingest.tables.stretches import STEP, Merged, inside_windows
+from xlahouse.ingest.tables.stretches import STEP, inside_windows
 
 # In the order in which an instant of several belongs to one of them.
 _CLASSES = ("compute", "collective", "copy_running", "sync_wait")
@@ -43,52 +46,60 @@ def launch_spans(ops: PlacedOps) -> pl.DataFrame:
     return pl.concat([spans.drop("launch"), of_launch[spans["launch"]]], how="horizontal")
 
 
-def split_steps(
-    spans: pl.DataFrame, busy: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame, Merged]:
+class SplitSteps(NamedTuple):
+    """The steps of some devices, and what busy_stretches needs of them."""
+
+    table: pl.DataFrame  # device_steps without run_id, by device and start
+    windows: pl.DataFrame  # number, device_id, request, step, start_ps, end_ps of each step
+    busy: Spans  # merged times in which any of _CLASSES runs, by number of the step
+
+
+def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
     """What ran in each step.
 
     Args:
         spans: as launch_spans gives them; those of one step are joined.
         busy: the devices' busy_intervals.
-
-    Returns:
-        the table device_steps without run_id, by device and start, and what busy_stretches needs: the
-        steps with their windows, and the merged times in which any of the classes runs.
     """
-    steps = _windows(spans)
-    split, merged = _split(steps, busy)
-    return split, steps, merged
-
-
-def _split(steps: pl.DataFrame, busy: pl.DataFrame) -> tuple[pl.DataFrame, Merged]:
-    """(device_steps, the merged times in which any of the classes runs)."""
-    number, start, duration, of_interval = inside_windows(steps, busy)
+    windows = _windows(spans)
+    inside = inside_windows(windows, busy)
     category = busy["category"]
-    kinds = {name: (category == name).to_numpy().take(of_interval) for name in _CLASSES}
-    alone = {}
-    for name, mask in kinds.items():
-        of = np.flatnonzero(mask)
-        alone[name] = _sums(number.take(of), duration.take(of), steps.height)
-    reached = np.zeros(len(number), np.bool_)
-    merged = (number[:0], start[:0], duration[:0])
-    unions = []  # time in which one of the classes up to this one runs
-    for mask in kinds.values():
-        if mask.any():
-            reached |= mask
-            rows = np.flatnonzero(reached)
-            merged = merge_spans(*(each.take(rows) for each in (number, start, duration)))
-        unions.append(_sums(merged[0], merged[2], steps.height))
-    _, to_transfer, to_copy, to_wait = unions
-    split = steps.drop("number", "end_ps").with_columns(
+    is_of = {name: (category == name).to_numpy().take(inside.interval) for name in _CLASSES}
+    alone = {
+        name: _sums(inside.spans.take(np.flatnonzero(mask)), windows.height)
+        for name, mask in is_of.items()
+    }
+    merged, union = _unions(inside.spans, is_of, windows.height)
+    table = windows.drop("number", "end_ps").with_columns(
         compute_ps=pl.Series(alone["compute"]),
         collective_ps=pl.Series(alone["collective"]),
-        overlapped_ps=pl.Series(alone["compute"] + alone["collective"] - to_transfer),
+        overlapped_ps=pl.Series(alone["compute"] + alone["collective"] - union["collective"]),
         copy_ps=pl.Series(alone["copy_running"]),
-        exposed_copy_ps=pl.Series(to_copy - to_transfer),
-        sync_wait_ps=pl.Series(to_wait - to_copy),
+        exposed_copy_ps=pl.Series(union["copy_running"] - union["collective"]),
+        sync_wait_ps=pl.Series(union["sync_wait"] - union["copy_running"]),
     )
-    return split, merged
+    return SplitSteps(table, windows, merged)
+
+
+def _unions(
+    spans: Spans, is_of: dict[str, NDArray[np.bool_]], count: int
+) -> tuple[Spans, dict[str, Integers]]:
+    """(merged times of all classes; of each class, the time a step in which it or one before it runs).
+
+    Args:
+        spans: of all classes.
+        is_of: by class, in order, whether each span is of it.
+        count: how many steps there are.
+    """
+    reached = np.zeros(len(spans.key), np.bool_)
+    merged = spans.take(np.flatnonzero(reached))
+    union = {}
+    for name, mask in is_of.items():
+        if mask.any():
+            reached |= mask
+            merged = merge_spans(*spans.take(np.flatnonzero(reached)))
+        union[name] = _sums(merged, count)
+    return merged, union
 
 
 def _windows(spans: pl.DataFrame) -> pl.DataFrame:
@@ -96,45 +107,51 @@ def _windows(spans: pl.DataFrame) -> pl.DataFrame:
 
     Ops outside every step make no window, unless the device has no step at all.
     """
+    start, end = pl.col("start_ps"), pl.col("end_ps")
+    stepping = spans.filter(pl.col("step").is_not_null())["device_id"].unique()
+    has_steps = pl.col("device_id").is_in(stepping.implode())
+    next_start = pl.when(pl.col("device_id") == pl.col("device_id").shift(-1)).then(start.shift(-1))
+    return (
+        _joined(spans)
+        .filter(pl.col("step").is_not_null() | ~has_steps)
+        .sort("device_id", "start_ps", "end_ps", "request", "step", nulls_last=True)
+        .with_columns(end_ps=pl.min_horizontal(end, next_start))
+        .with_columns(duration_ps=end - start)
+        .with_row_index("number")
+    )
+
+
+def _joined(spans: pl.DataFrame) -> pl.DataFrame:
+    """One row a step: from the first start to the last end, of all its launches and of the marked ones."""
     start, end, phase = pl.col("start_ps"), pl.col("end_ps"), pl.col("phase")
-    words = (
-        spans["phase"].unique().drop_nulls().sort()
-    )  # whose places compare as they do, but quickly
+    words = spans["phase"].unique().drop_nulls().sort()
     marked = phase.is_in(_MARKED)
+    # Places among the sorted words compare as the words do, but quickly.
     coded = spans.with_columns(
         phase=phase.cast(pl.Enum(words)).to_physical(),
         pass_start_ps=pl.when(marked).then(start),
         pass_end_ps=pl.when(marked).then(end),
     )
-    stepping = spans.filter(pl.col("step").is_not_null())["device_id"].unique()
-    has_steps = pl.col("device_id").is_in(stepping.implode())
-    of_device = pl.col("device_id") == pl.col("device_id").shift(-1)
-    joined = (
-        coded.group_by(STEP)
-        .agg(phase.min(), phase.max().alias("last_phase"), start.min(), end.max(),
-             pl.col("pass_start_ps").min(), pl.col("pass_end_ps").max())
-        .filter(pl.col("step").is_not_null() | ~has_steps)
-        .sort("device_id", "start_ps", "end_ps", "request", "step", nulls_last=True)
-    )  # fmt: skip
-    several = joined["phase"] != joined["last_phase"]
-    return (
-        joined.with_columns(phase=words.gather(joined["phase"]))
-        .with_columns(
-            phase=pl.when(several).then(pl.lit("mixed")).otherwise(phase),
-            end_ps=pl.min_horizontal(end, pl.when(of_device).then(start.shift(-1))),
-        )
-        .with_columns(duration_ps=end - start)
-        .drop("last_phase")
-        .with_row_index("number")
+    joined = coded.group_by(STEP).agg(
+        phase.min(),
+        phase.max().alias("last_phase"),
+        start.min(),
+        end.max(),
+        pl.col("pass_start_ps").min(),
+        pl.col("pass_end_ps").max(),
     )
+    several = pl.col("phase") != pl.col("last_phase")
+    return joined.with_columns(
+        phase=pl.when(several).then(pl.lit("mixed")).otherwise(words.gather(joined["phase"]))
+    ).drop("last_phase")
 
 
-def _sums(number: Integers, duration: Integers, count: int) -> Integers:
-    """The durations of each number from 0 to `count`, added up exactly."""
-    if len(number) and (np.diff(number) >= 0).all():
-        until = np.concatenate(([0], np.cumsum(duration)))
-        sums: Integers = np.diff(until[np.searchsorted(number, np.arange(count + 1))])
+def _sums(spans: Spans, count: int) -> Integers:
+    """The durations of each key from 0 to below `count`, added up exactly."""
+    if len(spans.key) and (np.diff(spans.key) >= 0).all():
+        until = np.concatenate(([0], np.cumsum(spans.duration_ps)))
+        sums: Integers = np.diff(until[np.searchsorted(spans.key, np.arange(count + 1))])
         return sums
     sums = np.zeros(count, np.int64)
-    np.add.at(sums, number, duration)
+    np.add.at(sums, spans.key, spans.duration_ps)
     return sums

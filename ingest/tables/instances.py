@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events.packing import Packing
+
 Integers = NDArray[np.int64]
 AT_ONCE = 1 << 20
 
@@ -100,7 +102,8 @@ def _next_of_device(key: Integers, device: Integers) -> Integers:
     count = len(key)
     following = np.full(count, count)
     devices, places = np.unique(device, return_inverse=True)
-    lane = key * len(devices) + places
+    packing = Packing((int(key.max(initial=0)) + 1, len(devices)))
+    lane = packing.pack(key, places)
     order = np.argsort(lane, kind="stable")
     same = np.flatnonzero(np.diff(lane[order]) == 0)
     following[order[same]] = order[same + 1]
@@ -109,13 +112,14 @@ def _next_of_device(key: Integers, device: Integers) -> Integers:
 
 def _first_after(key: Integers, start: Integers, end: Integers) -> Integers:
     """Place of the first later execution of another key, or that starts at or after an execution's end."""
-    first, last = int(start.min()), int(end.max())
-    if (last - first + 1) * (int(key[-1]) + 1) >= 1 << 62:  # too far apart: ranks are as good
+    first, keys = int(start.min()), int(key[-1]) + 1
+    packing = Packing((keys, int(end.max()) - first + 1))
+    if packing.bound >= 1 << 62:  # too far apart: ranks are as good
         _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
         start, end = np.split(ranks, 2)
-        first, last = 0, len(ranks)
-    base = key * (last - first + 1) - first  # a key's times follow those of the key before it
-    found = np.searchsorted(base + start, base + end)
+        first, packing = 0, Packing((keys, len(ranks)))
+    # A key's times follow those of the key before it.
+    found = np.searchsorted(packing.pack(key, start - first), packing.pack(key, end - first))
     later: Integers = np.maximum(found, np.arange(len(key)) + 1)
     return later
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,8 +16,31 @@ from xlahouse.ingest.events.spans import latest_open, overlap, starts_of_runs
 Integers = NDArray[np.int64]
 
 
+class _DeviceLaunches(NamedTuple):
+    """Launches of one device, by start: columns of one length."""
+
+    first_row: int  # among the launches of all devices
+    start_ps: Integers
+    end_ps: Integers
+    program_id: pl.Series
+
+    @classmethod
+    def of(cls, launches: pl.DataFrame, device: int) -> _DeviceLaunches:
+        """Those of a device, of launches by device and start."""
+        devices = launches["device_id"].to_numpy()
+        low, high = (int(np.searchsorted(devices, device, side)) for side in ("left", "right"))
+        mine = launches[low:high]
+        start = mine["start_ps"].to_numpy()
+        return cls(low, start, start + mine["duration_ps"].to_numpy(), mine["program_id"])
+
+
 def launch_rows(ops: OpEvents, launches: pl.DataFrame) -> Integers:
-    """Row of each op's launch, by the reader's own key, else by containment; -1 for none."""
+    """Row of each op's launch, by the reader's own key, else by containment; -1 for none.
+
+    Args:
+        ops: by device and start.
+        launches: by device and start.
+    """
     found = np.full(ops.events.height, -1)
     keyed = ops.events["launch_key"].is_not_null().to_numpy()
     if keyed.any():
@@ -25,55 +49,57 @@ def launch_rows(ops: OpEvents, launches: pl.DataFrame) -> Integers:
         return found
     device, start = (ops.events[name].to_numpy() for name in ("device_id", "start_ps"))
     free = np.flatnonzero(~keyed)
-    of_device, opened = launches["device_id"].to_numpy(), launches["start_ps"].to_numpy()
-    until = opened + launches["duration_ps"].to_numpy()
-    starts = start[free]
     for first, last in _slices(device[free]):
-        number = device[free[first]]
-        low, high = (np.searchsorted(of_device, number, side) for side in ("left", "right"))
-        if overlap(opened[low:high], until[low:high]):
-            at = free[first:last]
-            found[at] = _rows_among(ops, launches[low:high], at, start[at], int(low))
-            continue
-        # Ops are in order, so it takes less to look for launches among them than the other way round.
-        begins = np.searchsorted(starts[first:last], opened[low:high])
-        latest = np.repeat(
-            np.arange(low - 1, high), np.diff(begins, prepend=0, append=last - first)
-        )
-        later = np.flatnonzero(latest >= low)
-        of = latest.take(later)
-        inside = np.flatnonzero(starts[first:last].take(later) < until.take(of))
-        found[free[first:last].take(later.take(inside))] = of.take(inside)
+        at = free[first:last]
+        of_device = _DeviceLaunches.of(launches, device[at[0]])
+        if overlap(of_device.start_ps, of_device.end_ps):
+            places = _latest_of_program(of_device, start[at], _programs_of(ops, at))
+        else:
+            places = _containing(of_device, start[at])
+        found[at] = np.where(places >= 0, places + of_device.first_row, -1)
     return found
 
 
-def _rows_among(
-    ops: OpEvents, launches: pl.DataFrame, at: Integers, start: Integers, first: int
-) -> Integers:
-    """Row of the launch of each of a device's ops, of launches that overlap; -1 for none.
-
-    Of those that are open when an op starts it is the latest one of the op's own program; where none is,
-    or no program is known, the latest one.
+def _containing(launches: _DeviceLaunches, start: Integers) -> Integers:
+    """Place of the launch that each op starts in, of launches that do not overlap; -1 for none.
 
     Args:
-        ops: the ops, of which those `at` these places are looked for.
-        launches: of the device.
-        start: of each of the ops.
-        first: row of the first launch among all.
+        launches: of the ops' device.
+        start: of the ops, ascending.
     """
-    opened = launches["start_ps"].to_numpy()
-    until = opened + launches["duration_ps"].to_numpy()
-    found = latest_open(opened, until, start)
-    own = ops.kinds["program_id"].gather(ops.events["kind"].cast(pl.Int64)[at])
-    of_launch = pl.concat([launches["program_id"], pl.Series([None], dtype=pl.UInt64)])
-    others = np.flatnonzero((own != of_launch.gather(found % len(of_launch))).fill_null(False))
-    for program in own[others].unique():
-        mine = others[(own[others] == program).to_numpy()]
-        of_program = np.flatnonzero((launches["program_id"] == program).fill_null(False))
-        place = latest_open(opened[of_program], until[of_program], start[mine])
-        of_op = np.append(of_program, -1)[place]
+    # Ops are in order, so it takes less to look for launches among them than the other way round.
+    begins = np.searchsorted(start, launches.start_ps)
+    latest = np.repeat(np.arange(-1, len(begins)), np.diff(begins, prepend=0, append=len(start)))
+    end = np.append(launches.end_ps, np.iinfo(np.int64).min)  # of none, at place -1
+    return np.where(start < end.take(latest), latest, -1)
+
+
+def _programs_of(ops: OpEvents, at: Integers) -> pl.Series:
+    """Program of each of the ops at these places; NULL where it is not known."""
+    return ops.kinds["program_id"].gather(ops.events["kind"].cast(pl.Int64)[at])
+
+
+def _latest_of_program(launches: _DeviceLaunches, start: Integers, program: pl.Series) -> Integers:
+    """Place of the launch that each op starts in, of launches that overlap; -1 for none.
+
+    Of the launches that are open when an op starts it is the latest one of the op's own program; where
+    there is no such launch, or no program is known, the latest one.
+
+    Args:
+        launches: of the ops' device.
+        start: of the ops.
+        program: of the ops.
+    """
+    found = latest_open(launches.start_ps, launches.end_ps, start)
+    of_launch = pl.concat([launches.program_id, pl.Series([None], dtype=pl.UInt64)])
+    others = np.flatnonzero((program != of_launch.gather(found % len(of_launch))).fill_null(False))
+    for number in program[others].unique():
+        mine = others[(program[others] == number).to_numpy()]
+        its = np.flatnonzero((launches.program_id == number).fill_null(False))
+        place = latest_open(launches.start_ps[its], launches.end_ps[its], start[mine])
+        of_op = np.append(its, -1)[place]
         found[mine] = np.where(of_op >= 0, of_op, found[mine])
-    return np.where(found >= 0, found + first, -1)
+    return found
 
 
 def _slices(sorted_numbers: Integers) -> Iterator[tuple[int, int]]:

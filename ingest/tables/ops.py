@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.op_events import OpEvents, number_keys
-from xlahouse.ingest.events.spans import starts_of_runs
+from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.hlo.transfer import KINDS
 from xlahouse.ingest.tables.op_launches import launch_rows
 from xlahouse.ingest.tables.pipeline import Schedule, place_in_pipeline
-from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps
+from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps, device_places
 from xlahouse.ingest.tables.self_time import self_times
 
 Integers = NDArray[np.int64]
@@ -46,23 +48,19 @@ def finish_ops(
     device_id, start, duration = (
         ops.events[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
-    first = starts_of_runs(device_id)
+    devices, device = device_places(device_id)
     launch = launch_rows(ops, launches)
-    kinds, kind = _kinds_by_launch(ops, launches, launch, bool(schedule.stage_of))
-    kinds = place_in_pipeline(_decided(kinds, facts), schedule)
-    lines = (
-        kinds.select(pl.struct("line", "lane").rank("dense"))["line"].to_numpy().astype(np.int64)
-    )
-    line = lines.take(kind)
-    if len(first) > 1:
-        device = np.repeat(np.arange(len(first)), np.diff(first, append=len(device_id)))
-        line += device * (lines.max(initial=0) + 1)
+    in_use = _kinds_in_use(ops, launches, launch, device if schedule.stage_of else None)
+    kinds = place_in_pipeline(_decided(in_use.kinds, facts), schedule)
+    lines = kinds.select(pl.struct("line", "lane").rank("dense"))["line"].to_numpy()
+    packing = Packing((len(devices), int(lines.max(initial=0)) + 1))
+    line = packing.pack(device, lines.astype(np.int64).take(in_use.kind))
     of_launch = launches.select(OF_LAUNCH)
     return PlacedOps(
         kinds=kinds,
         launches=pl.concat([of_launch, frames.no_row(of_launch)]),
         device_id=device_id,
-        kind=kind,
+        kind=in_use.kind,
         launch=np.where(launch < 0, launches.height, launch),
         start_ps=start,
         duration_ps=duration,
@@ -82,38 +80,59 @@ def _in_order(ops: OpEvents) -> OpEvents:
     return OpEvents(ops.kinds, ops.events[order])
 
 
-def _kinds_by_launch(
-    ops: OpEvents, launches: pl.DataFrame, launch: Integers, by_device: bool
-) -> tuple[pl.DataFrame, Integers]:
-    """(kinds with the program and module of their launch where their own are unknown; kind of each op).
+class _KindsInUse(NamedTuple):
+    """Kinds of ops, split by what launches know of them."""
 
-    by_device: whether kinds of different devices are different, and have `device_id`.
+    kinds: pl.DataFrame  # with device_id, NULL where kinds are not split by device
+    kind: Integers  # of each op, its row of kinds
+
+
+def _kinds_in_use(
+    ops: OpEvents, launches: pl.DataFrame, launch: Integers, device: Integers | None
+) -> _KindsInUse:
+    """Kinds with the program and module of their launch where their own are unknown.
+
+    Args:
+        ops: the ops, by device.
+        launches: of these devices.
+        launch: row of each op's launch, -1 for none.
+        device: of each op, its device's place; None: kinds are not split by device.
     """
+    programs, of_launch = _programs(launches)
+    is_open = ops.kinds.select(pl.any_horizontal(pl.col("program_id", "module").is_null()))
     kind = ops.events["kind"].to_numpy().astype(np.int64)
-    programs = launches.select(program_of_launch="program_id", module_of_launch="module")
-    distinct = programs.unique(maintain_order=True).with_row_index("code")
-    both = ["program_of_launch", "module_of_launch"]
-    codes = programs.join(distinct, on=both, how="left", nulls_equal=True, maintain_order="left")
-    open_kind = ops.kinds.select(pl.any_horizontal(pl.col("program_id", "module").is_null()))
-    of_launch = np.append(codes["code"].to_numpy().astype(np.int64) + 1, 0)  # row -1: no launch
-    code = np.where(open_kind.to_series().to_numpy().take(kind), of_launch.take(launch), 0)
-    width, key = distinct.height + 1, kind
-    key = key * width + code
+    program = np.where(is_open.to_series().to_numpy().take(kind), of_launch.take(launch), 0)
+    place = np.zeros_like(kind) if device is None else device
     devices = ops.events["device_id"].unique().sort()
-    if by_device:
-        place = np.searchsorted(devices.to_numpy(), ops.events["device_id"].to_numpy())
-        key = key * len(devices) + place
-    splits = len(devices) if by_device else 1
-    found, kind = number_keys(key, ops.kinds.height * width * splits)
-    named = distinct.drop("code")
-    of_launches = pl.concat([frames.no_row(named), named])[found // splits % width]
-    kinds = pl.concat([ops.kinds[found // splits // width], of_launches], how="horizontal")
-    device = devices.gather(found % splits) if by_device else pl.lit(None, pl.Int64)
-    return kinds.with_columns(
+    splits = 1 if device is None else len(devices)
+    packing = Packing((ops.kinds.height, programs.height, splits))
+    found, of_op = number_keys(packing.pack(kind, program, place), packing.bound)
+    its_kind, its_program, its_place = packing.unpack(found)
+    kinds = pl.concat([ops.kinds[its_kind], programs[its_program]], how="horizontal")
+    kinds = kinds.with_columns(
         program_id=pl.coalesce("program_id", "program_of_launch"),
         module=pl.coalesce("module", "module_of_launch"),
-        device_id=device,
-    ).drop(both), kind
+        device_id=pl.lit(None, pl.Int64) if device is None else devices.gather(its_place),
+    )
+    return _KindsInUse(kinds.drop(programs.columns), of_op)
+
+
+def _programs(launches: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
+    """(program_of_launch and module_of_launch, distinct, after a row of NULLs; row of each launch).
+
+    The row of launch -1, the last one, is 0.
+    """
+    programs = launches.select(program_of_launch="program_id", module_of_launch="module")
+    distinct = programs.unique(maintain_order=True)
+    rows = programs.join(
+        distinct.with_row_index("row"),
+        on=programs.columns,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )["row"]
+    of_launch = np.append(rows.to_numpy().astype(np.int64) + 1, 0)
+    return pl.concat([frames.no_row(distinct), distinct]), of_launch
 
 
 def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,17 @@ Mask = NDArray[np.bool_]
 OF_LAUNCH = ("launch", "launch_instance", *STEP)
 
 
+def device_places(device_id: Integers) -> tuple[Integers, Integers]:
+    """(the devices, ascending; of each row its device's place among them).
+
+    Args:
+        device_id: ascending.
+    """
+    first = starts_of_runs(device_id)
+    counts = np.diff(first, append=len(device_id))
+    return device_id[first], np.repeat(np.arange(len(first)), counts)
+
+
 @dataclass(frozen=True)
 class PlacedOps:
     """Ops of some devices, ordered by device and start.
@@ -70,9 +81,7 @@ class PlacedOps:
 
     def devices(self) -> tuple[Integers, Integers]:
         """(the devices, ascending; of each event its device's place among them)."""
-        first = starts_of_runs(self.device_id)
-        counts = np.diff(first, append=len(self.device_id))
-        return self.device_id[first], np.repeat(np.arange(len(first)), counts)
+        return device_places(self.device_id)
 
     @property
     def outside(self) -> int:

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
+
+
+class _LineOps(NamedTuple):
+    """Ops of one line by start, and of those that start together the longer first: columns of one length."""
+
+    row: Integers
+    start: Integers
+    end: Integers  # later than the start
+
+    @classmethod
+    def of(cls, rows: Integers, start_ps: Integers, duration_ps: Integers) -> _LineOps:
+        """The ops in some rows, by start if possible: then they need not be sorted."""
+        start = start_ps.take(rows)
+        ops = cls(rows, start, start + duration_ps.take(rows))
+        step = np.diff(start)
+        is_ordered = ((step > 0) | ((step == 0) & (np.diff(ops.end) <= 0))).all()
+        return ops if is_ordered else ops.take(np.lexsort((-ops.end, start)))
+
+    def take(self, places: Integers) -> _LineOps:
+        """The ops at these places."""
+        return _LineOps(*(column.take(places) for column in self))
+
+    @property
+    def overlap(self) -> bool:
+        """Whether any begins before the one ahead of it ends."""
+        return bool((self.start[1:] < self.end[:-1]).any())
 
 
 def self_times(line: Integers, start_ps: Integers, duration_ps: Integers) -> Integers:
@@ -24,50 +52,34 @@ def self_times(line: Integers, start_ps: Integers, duration_ps: Integers) -> Int
     rows = rows.take(np.argsort(small, kind="stable"))
     bounds = np.flatnonzero(np.diff(line.take(rows))) + 1
     for of_line in np.split(rows, bounds):
-        starts = start_ps.take(of_line)
-        ends = starts + duration_ps.take(of_line)
-        if not _is_ordered(starts, ends):
-            order = np.lexsort((-ends, starts))
-            of_line, starts, ends = (each.take(order) for each in (of_line, starts, ends))
-        if (starts[1:] < ends[:-1]).any():
-            own[of_line] = _own_times(starts, ends)
+        ops = _LineOps.of(of_line, start_ps, duration_ps)
+        if ops.overlap:
+            _set_own_times(own, ops)
     return own
 
 
-def _is_ordered(starts: Integers, ends: Integers) -> bool:
-    """By start, and of those that start together the longer first."""
-    step = np.diff(starts)
-    return bool(((step > 0) | ((step == 0) & (np.diff(ends) <= 0))).all())
-
-
-def _own_times(starts: Integers, ends: Integers) -> Integers:
-    """An op's duration less that of the ops within it.
+def _set_own_times(own: Integers, ops: _LineOps) -> None:
+    """Write into `own`, at each op's row, its duration less that of the ops within it.
 
     An op that outlives the one it started in has taken that one's time from its start on: cut off there,
-    ops nest. Each round cuts the first crossing of every heap of ops, and mostly more.
-
-    Args:
-        starts: of one line's ops, in order.
-        ends: of the same, each later than its start.
+    ops nest. Each round cuts the first crossing of every heap of ops, and mostly more. Ops of which
+    nothing is left have no time of their own.
     """
-    own = np.zeros_like(starts)
-    rows = np.arange(len(starts))
-    ends = ends.copy()
+    own[ops.row] = 0
     while True:
-        parent = _parents(starts, ends)
+        parent = _parents(ops.start, ops.end)
         inside = np.flatnonzero(parent >= 0)
         above = parent.take(inside)
-        end_above = ends.take(above)
-        crosses = (ends.take(inside) > end_above) & (starts.take(inside) < end_above)
+        end_above = ops.end.take(above)
+        crosses = (ops.end.take(inside) > end_above) & (ops.start.take(inside) < end_above)
         if not crosses.any():
             break
-        np.minimum.at(ends, above[crosses], starts[inside[crosses]])
-        lasting = ends > starts
-        rows, starts, ends = rows[lasting], starts[lasting], ends[lasting]
-    lengths = ends - starts
-    own[rows] = lengths
-    np.subtract.at(own, rows.take(above), lengths.take(inside))
-    return own
+        end = ops.end.copy()
+        np.minimum.at(end, above[crosses], ops.start[inside[crosses]])
+        ops = ops._replace(end=end).take(np.flatnonzero(end > ops.start))
+    lengths = ops.end - ops.start
+    own[ops.row] = lengths
+    np.subtract.at(own, ops.row.take(above), lengths.take(inside))
 
 
 def _parents(starts: Integers, ends: Integers) -> Integers:

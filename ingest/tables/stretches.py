@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from xlahouse.ingest.events.spans import Integers, filled, merge_spans, starts_of_runs
+from xlahouse.ingest.events.spans import Integers, Spans, filled, merge_spans, starts_of_runs
 
 STEP = ["device_id", "request", "step"]
-Merged = tuple[Integers, Integers, Integers]  # number of the window, start, length
 _NULL = -(1 << 63)  # for a step that is unknown, where steps are compared
-# What a point in a window is; of those at one time, in this order.
-_START, _BUSY, _END, _EDGE = range(4)
 
 
 class Inside(NamedTuple):
-    """What of intervals is in the window of their step.
+    """The parts of intervals that are in the window of their step, each at least 1 ps long."""
 
-    number: of the step. start_ps, duration_ps: of what is inside, at least 1 ps long. of: its interval.
-    """
-
-    number: Integers
-    start_ps: Integers
-    duration_ps: Integers
-    of: Integers
+    spans: Spans  # by number of the step
+    interval: Integers  # row of the interval that each is a part of
 
 
 def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> Inside:
@@ -46,102 +40,148 @@ def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> Inside:
     )
     run = np.repeat(np.arange(len(first)), np.diff(first, append=intervals.height))
     start, duration = (intervals[name].to_numpy() for name in ("start_ps", "duration_ps"))
-    end = np.minimum(
-        start + duration, closes.take(run)
-    )  # of a step without a window, before it starts
+    # Without a window `closes` is 0: the interval then ends before it starts.
+    end = np.minimum(start + duration, closes.take(run))
     start = np.maximum(start, opens.take(run))
     inside = end > start
-    if not inside.all():
-        of = np.flatnonzero(inside)
-        start, end, run = (each.take(of) for each in (start, end, run))
-    else:
-        of = np.arange(len(start))
-    return Inside(number.take(run), start, end - start, of)
+    if inside.all():
+        return Inside(Spans(number.take(run), start, end - start), np.arange(len(start)))
+    rows = np.flatnonzero(inside)
+    start, end, run = (each.take(rows) for each in (start, end, run))
+    return Inside(Spans(number.take(run), start, end - start), rows)
 
 
-def busy_stretches(steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame) -> pl.DataFrame:
+class _Kind(IntEnum):
+    """What a point in a window is; points at one time are in this order."""
+
+    START = 0  # of the window
+    BUSY = 1  # start of a busy stretch
+    END = 2  # of the window
+    EDGE = 3  # a launch opens or closes
+
+
+class _Points(NamedTuple):
+    """Points of windows, by window, time and kind: columns of one length."""
+
+    window: Integers  # number of the step
+    at_ps: Integers
+    length_ps: Integers  # of the busy stretch that begins here; 0 at other kinds
+    kind: Integers  # a _Kind
+    opened: Integers  # 1 where a launch opens, -1 where one closes
+
+    def take(self, rows: Integers) -> _Points:
+        """The points in these rows."""
+        return _Points(*(column.take(rows) for column in self))
+
+    @property
+    def begins_gap(self) -> NDArray[np.bool_]:
+        """Whether idle time may begin behind a point: behind a stretch, or a window's start."""
+        begins: NDArray[np.bool_] = self.kind <= _Kind.BUSY
+        return begins
+
+
+class _Gaps(NamedTuple):
+    """The idle time that each point ends, and the gap between two stretches that it is a piece of."""
+
+    idle_ps: Integers  # from the point before; 0 where the device is busy until here
+    start_ps: Integers  # of the gap
+    end_ps: Integers  # of the gap
+
+    def take(self, rows: Integers) -> _Gaps:
+        """The gaps in these rows."""
+        return _Gaps(*(column.take(rows) for column in self))
+
+
+def busy_stretches(steps: pl.DataFrame, busy: Spans, launches: pl.DataFrame) -> pl.DataFrame:
     """The busy_stretches table without run_id, by device and start.
 
     Args:
         steps: number, device_id, request, step, start_ps, end_ps, in the order of their numbers.
-        busy: merged intervals within the windows, by number and start.
+        busy: merged intervals within the windows, by number of the step and start.
         launches: device_id, request, step, start_ps, duration_ps, of these devices.
     """
-    number, at, length, what, opened = _points(steps, busy, launches)
-    place = np.arange(len(number))
-    base = np.maximum.accumulate(np.where(what <= _BUSY, place, 0))  # a stretch, or the start
-    gap_start = (at + length).take(base)
-    # Of a busy row, and of a start, it is the row before that the idle time is measured from.
-    before = np.concatenate(([0], gap_start[:-1]))
-    gap_start = np.where(what <= _BUSY, before, gap_start)
-    idle = at - np.maximum(gap_start, np.concatenate(([0], at[:-1])))
-    idle[(what == _START) | (idle < 0)] = 0
-    ends = np.where((what == _BUSY) | (what == _END), place, len(place) - 1)
-    gap_end = at.take(np.minimum.accumulate(ends[::-1])[::-1])
-    followed = np.concatenate(((what[1:] == _BUSY) & (at[1:] == at[:-1]), [False]))
-    kept = np.flatnonzero((idle > 0) | (what == _BUSY) | ((what == _START) & ~followed))
-    open_launches = np.cumsum(opened) - opened
-    return _rows(
-        steps,
-        *(
-            each.take(kept)
-            for each in (number, at, length, idle, gap_start, gap_end, open_launches)
-        ),
+    points = _points(steps, busy, launches)
+    gaps = _gaps(points)
+    kept = np.flatnonzero(_is_row(points, gaps))
+    is_open = np.cumsum(points.opened) > points.opened  # a launch, since a point before this one
+    return _rows(steps, points.take(kept), gaps.take(kept), is_open.take(kept))
+
+
+def _points(steps: pl.DataFrame, busy: Spans, launches: pl.DataFrame) -> _Points:
+    """Starts and ends of the windows, stretches, and edges of the times with a launch open."""
+    windows = steps["number"].to_numpy().astype(np.int64)
+    opened = merge_spans(*inside_windows(steps, launches).spans)
+    begin, end = (steps[name].to_numpy() for name in ("start_ps", "end_ps"))
+    parts = (
+        _points_of(_Kind.START, windows, begin),
+        _points_of(_Kind.BUSY, busy.key, busy.start_ps)._replace(length_ps=busy.duration_ps),
+        _points_of(_Kind.END, windows, end),
+        _points_of(_Kind.EDGE, opened.key, opened.start_ps, opened=1),
+        _points_of(_Kind.EDGE, opened.key, opened.start_ps + opened.duration_ps, opened=-1),
     )
+    points = _Points(*map(np.concatenate, zip(*parts, strict=True)))
+    return points.take(np.lexsort((points.kind, points.at_ps, points.window)))
+
+
+def _points_of(kind: _Kind, window: Integers, at_ps: Integers, opened: int = 0) -> _Points:
+    """Points of one kind, without a length."""
+    count = len(window)
+    return _Points(
+        window, at_ps, np.zeros(count, np.int64), np.full(count, kind), np.full(count, opened)
+    )
+
+
+def _gaps(points: _Points) -> _Gaps:
+    """Of each point the idle time before it, and the gap around that."""
+    place = np.arange(len(points.kind))
+    behind = (points.at_ps + points.length_ps).take(
+        np.maximum.accumulate(np.where(points.begins_gap, place, 0))
+    )
+    # Where a gap may begin, the idle time before belongs to the gap of the point before.
+    before = np.concatenate(([0], behind[:-1]))
+    start = np.where(points.begins_gap, before, behind)
+    idle = points.at_ps - np.maximum(start, np.concatenate(([0], points.at_ps[:-1])))
+    idle[(points.kind == _Kind.START) | (idle < 0)] = 0
+    ends_gap = (points.kind == _Kind.BUSY) | (points.kind == _Kind.END)
+    following = np.where(ends_gap, place, len(place) - 1)
+    end = points.at_ps.take(np.minimum.accumulate(following[::-1])[::-1])
+    return _Gaps(idle, start, end)
+
+
+def _is_row(points: _Points, gaps: _Gaps) -> NDArray[np.bool_]:
+    """Whether a point is a row of the table: a busy stretch, the end of an idle time, or the start of
+    a window that does not begin with a stretch."""
+    is_busy, at = points.kind == _Kind.BUSY, points.at_ps
+    followed = np.concatenate((is_busy[1:] & (at[1:] == at[:-1]), [False]))
+    starts = (points.kind == _Kind.START) & ~followed
+    kept: NDArray[np.bool_] = (gaps.idle_ps > 0) | is_busy | starts
+    return kept
 
 
 def _rows(
-    steps: pl.DataFrame,
-    number: Integers,
-    at: Integers,
-    length: Integers,
-    idle: Integers,
-    gap_start: Integers,
-    gap_end: Integers,
-    open_launches: Integers,
+    steps: pl.DataFrame, points: _Points, gaps: _Gaps, is_open: NDArray[np.bool_]
 ) -> pl.DataFrame:
-    """The table of what is kept: busy stretches, ends of idle times, starts of windows."""
-    is_idle = idle > 0
-    before = np.where(is_idle, at - idle - gap_start, 0)
-    after = np.where(is_idle, gap_end - at, 0)
+    """The table. is_open: whether a launch was open before each point."""
+    is_idle = gaps.idle_ps > 0
+    before = np.where(is_idle, points.at_ps - gaps.idle_ps - gaps.start_ps, 0)
+    after = np.where(is_idle, gaps.end_ps - points.at_ps, 0)
     # A window's first row has no idle time before it, so that nothing is taken from another window.
-    following = np.zeros_like(idle)
-    following[:-1] = (idle + before + after)[1:]
-    in_launch = pl.DataFrame({"idle": is_idle, "open": open_launches > 0}).select(
+    following = np.zeros_like(gaps.idle_ps)
+    following[:-1] = (gaps.idle_ps + before + after)[1:]
+    in_launch = pl.DataFrame({"idle": is_idle, "open": is_open}).select(
         pl.when("idle").then("open")
-    )
+    )["open"]
     rows = pl.DataFrame(
         {
-            "start_ps": at,
-            "duration_ps": length,
-            "idle_ps": idle,
+            "start_ps": points.at_ps,
+            "duration_ps": points.length_ps,
+            "idle_ps": gaps.idle_ps,
             "gap_before_ps": before,
             "gap_after_ps": after,
-            "in_launch": in_launch["open"],
+            "in_launch": in_launch,
             "next_gap_ps": following,
-            "next_in_launch": in_launch["open"].shift(-1),
+            "next_in_launch": in_launch.shift(-1),
         }
     )
-    key: pl.DataFrame = steps.select(STEP)[number]
+    key: pl.DataFrame = steps.select(STEP)[points.window]
     return pl.concat([key, rows], how="horizontal")
-
-
-def _points(
-    steps: pl.DataFrame, busy: Merged, launches: pl.DataFrame
-) -> tuple[Integers, Integers, Integers, Integers, Integers]:
-    """number, time, length, what it is, launches opened: by number and time, kinds in their order."""
-    windows = steps["number"].to_numpy().astype(np.int64)
-    opened = merge_spans(*inside_windows(steps, launches)[:3])
-    begins, ends = (steps[name].to_numpy() for name in ("start_ps", "end_ps"))
-    numbers = [windows, busy[0], windows, opened[0], opened[0]]
-    times = [begins, busy[1], ends, opened[1], opened[1] + opened[2]]
-    counts = [len(part) for part in numbers]
-    number, at = np.concatenate(numbers), np.concatenate(times)
-    length = np.zeros_like(at)
-    length[len(windows) : len(windows) + len(busy[0])] = busy[2]
-    what = np.repeat([_START, _BUSY, _END, _EDGE, _EDGE], counts)
-    opens = np.repeat([0, 0, 0, 1, -1], counts)
-    order = np.lexsort((what, at, number))
-    parts = (each.take(order) for each in (number, at, length, what, opens))
-    number, at, length, what, opens = parts
-    return number, at, length, what, opens

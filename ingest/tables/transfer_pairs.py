@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
-from xlahouse.ingest.events.spans import in_order
+from xlahouse.ingest.events.spans import Integers, in_order
 from xlahouse.ingest.xplane.tpu_ops import WAITS
 
 BARRIER = WAITS[0]
-_PLACE = ("device_id", "launch", "start_ps")
 _PAIR = ["device_id", "launch", "program_id", "start_op", "turn"]
 
 
@@ -97,30 +98,44 @@ def _with_arrival(
     return joined.with_columns(arrival_ps=pl.coalesce("barrier_ps", "start_ps"))
 
 
+class _Places(NamedTuple):
+    """Where ops are, by device and start: columns of one length."""
+
+    device_id: Integers
+    launch: Integers
+    start_ps: Integers
+
+    @classmethod
+    def of(cls, ops: pl.DataFrame) -> _Places:
+        """In the order of the rows."""
+        return cls(*(ops[name].to_numpy() for name in cls._fields))
+
+
 def _next_start(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
     """Add `next_start`: start of the op that follows each barrier in its launch."""
-    device, launch, start = in_order(*(working[name].to_numpy() for name in _PLACE))
-    of_device, of_launch, barrier = (barriers[name].to_numpy() for name in _PLACE)
-    following = np.full(len(barrier), len(start))
-    for number in np.unique(of_device):
-        mine = of_device == number
-        first, last = (np.searchsorted(device, number, side) for side in ("left", "right"))
-        found = first + np.searchsorted(start[first:last], barrier[mine])
-        following[mine] = np.where(found < last, found, len(start))
+    ops, places = _Places(*in_order(*_Places.of(working))), _Places.of(barriers)
+    following = _following(places, ops)
     # Launches hardly overlap on a device: mostly what follows there is of the same launch.
-    near = following < len(start)
-    near[near] = launch[following[near]] == of_launch[near]
+    near = following < len(ops.start_ps)
+    near[near] = ops.launch[following[near]] == places.launch[near]
     far = barriers.filter(~near)
-    of_far = np.isin(launch, far["launch"].to_numpy())
-    others = pl.DataFrame(
-        {name: values[of_far] for name, values in zip(_PLACE, (device, launch, start), strict=True)}
-    )
+    of_far = np.isin(ops.launch, far["launch"].to_numpy())
+    others = pl.DataFrame({name: column[of_far] for name, column in ops._asdict().items()})
+    next_start = pl.Series(ops.start_ps[following[near]])
     return pl.concat(
-        [
-            barriers.filter(near).with_columns(next_start=pl.Series(start[following[near]])),
-            _next_of_launch(far, others),
-        ]
+        [barriers.filter(near).with_columns(next_start=next_start), _next_of_launch(far, others)]
     )
+
+
+def _following(barriers: _Places, ops: _Places) -> Integers:
+    """Place of the first op of its device that starts with each barrier or later; the count for none."""
+    following = np.full(len(barriers.start_ps), len(ops.start_ps))
+    for number in np.unique(barriers.device_id):
+        mine = barriers.device_id == number
+        first, last = (np.searchsorted(ops.device_id, number, side) for side in ("left", "right"))
+        found = first + np.searchsorted(ops.start_ps[first:last], barriers.start_ps[mine])
+        following[mine] = np.where(found < last, found, len(ops.start_ps))
+    return following
 
 
 def _next_of_launch(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
