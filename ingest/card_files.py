@@ -46,7 +46,7 @@ def _chosen(folder: str, cards: list[str]) -> CardFolder:
     if len(cards) == 1 or len(named) == 1:
         return CardFolder(name, (named or cards)[0])
     listed = ", ".join(sorted(card.rpartition("/")[2] for card in cards))
-    problem = f"several workload cards lie beside the trace ({listed}): none is used; name one with --card"
+    problem = f"several workload cards lie beside the trace ({listed})"
     return CardFolder(name, None, problem)
 
 

@@ -7,36 +7,42 @@ from typing import Any
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.capture.manifest import Manifest
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_devices import DEVICES_MISSING, ONE_RANK
+from xlahouse.ingest.events.codes_of_files import (
+    CARD_UNREADABLE,
+    DUPLICATE_FILE,
+    HOSTS_MISSING,
+    OTHER_CONTAINER,
+    UNREADABLE_FILE,
+    XPLANE_REPLACED,
+)
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.run_files import RunFiles, SourceFile
 
 
 def card_problem(run: RunFiles) -> list[Issue]:
     """Why the workload card beside a run is none."""
-    if not run.card_problem:
-        return []
-    return [Issue("warning", "card_unreadable", run.card_problem, run.name)]
+    return issues_found(run.name, (CARD_UNREADABLE, int(bool(run.card_problem)), run.card_problem))
 
 
 def refusals(errors: list[TraceFormatError]) -> list[Issue]:
     """Files that cannot be read."""
-    return [Issue("error", "unreadable_file", error.reason, error.path) for error in errors]
+    return [UNREADABLE_FILE.found(error.path, detail=error.reason) for error in errors]
 
 
 def replacements(run: RunFiles) -> list[Issue]:
     """Xplanes whose Chrome trace was read in their place."""
-    advice = "the Chrome trace beside it is read instead, which tells less"
+    instead = "the Chrome trace beside it is read instead"
     return [
-        Issue("warning", "xplane_replaced", f"{reason}; {advice}", path)
-        for path, reason in run.replaced
+        XPLANE_REPLACED.found(path, detail=f"{reason}; {instead}") for path, reason in run.replaced
     ]
 
 
 def others(run: RunFiles) -> list[Issue]:
     """Traces of other kinds in the run's folders: what only they say is missing."""
-    message = "which is not read; export an xplane or a Chrome trace (JSON) from its profiler"
     return [
-        Issue("warning", "other_container", f"{what}, {message}", path) for path, what in run.others
+        OTHER_CONTAINER.found(path, detail=f"{kind}, which is not read")
+        for path, kind in run.others
     ]
 
 
@@ -46,8 +52,8 @@ def missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[
     found, count = {rank for rank, _ in told}, max((world for _, world in told), default=0)
     if not told or len(found) >= count:
         return []
-    message = f"{len(found)} of {count} ranks are here; ingest the ranks' files in one call, with --run NAME"
-    return [Issue("info", "one_rank", message, source, count - len(found))]
+    detail = f"files of {len(found)} of {count} ranks"
+    return [ONE_RANK.found(source, count - len(found), detail)]
 
 
 def missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
@@ -55,11 +61,8 @@ def missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
     traced, expected = row["device_count"], row["expected_device_count"] or 0
     if not traced or traced >= expected:
         return []
-    message = (
-        f"{traced} of {expected} devices are traced; ingest the files of all hosts in one call, "
-        "with --run NAME, to see the whole run"
-    )
-    return [Issue("warning", "devices_missing", message, source, expected - traced)]
+    detail = f"{traced} of {expected} devices are traced"
+    return [DEVICES_MISSING.found(source, expected - traced, detail)]
 
 
 def missing_hosts(manifest: Manifest | None, found: list[str], source: str) -> list[Issue]:
@@ -67,11 +70,8 @@ def missing_hosts(manifest: Manifest | None, found: list[str], source: str) -> l
     expected = manifest.host_count if manifest else 0
     if len(found) >= expected:
         return []
-    message = (
-        f"{len(found)} of {expected} hosts of the capture left a trace ({', '.join(found)}); bring the "
-        "others' files into the capture's folder and ingest again"
-    )
-    return [Issue("warning", "hosts_missing", message, source, expected - len(found))]
+    detail = f"{len(found)} of {expected} hosts of the capture left a trace ({', '.join(found)})"
+    return [HOSTS_MISSING.found(source, expected - len(found), detail)]
 
 
 def distinct(sources: list[SourceFile]) -> tuple[list[SourceFile], list[Issue]]:
@@ -81,6 +81,6 @@ def distinct(sources: list[SourceFile]) -> tuple[list[SourceFile], list[Issue]]:
     for source in sources:
         known = first.setdefault(source.sha256 if source.bytes else source.path, source)
         if known is not source:
-            message = f"the same bytes as {known.path}, which is read; this one is not"
-            copies.append(Issue("warning", "duplicate_file", message, source.path))
+            detail = f"the same bytes as {known.path}"
+            copies.append(DUPLICATE_FILE.found(source.path, detail=detail))
     return list(first.values()), copies

@@ -21,7 +21,10 @@ from xlahouse.ingest.chrome.rows import (
 )
 from xlahouse.ingest.chrome.spans import COUNTER
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import DEVICE_INFERRED, DEVICE_UNKNOWN
+from xlahouse.ingest.events.codes_of_files import UNKNOWN_PLANE
+from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.issues import Issue, issues_found
 
 PROCESS = "/host:CPU"
 _EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute$"
@@ -62,8 +65,8 @@ def read_host_process(
     others = rows.filter(pl.col("table_name") == "host_events")
     known = name == PROCESS
     if not known and not others.is_empty():
-        message = f"process {name} has no reader of its own; its events are in host_events"
-        issues.append(Issue("warning", "unknown_plane", message, source, others.height))
+        detail = f"process {name} has no reader of its own"
+        issues.append(UNKNOWN_PLANE.found(source, others.height, detail))
     return PlaneEvents(
         devices=[
             Device(number, name, "cpu", "cpu", local_ordinal=number, host=host, inferred=True)
@@ -98,15 +101,11 @@ def _virtual_ops(rows: pl.DataFrame, source: str) -> tuple[pl.DataFrame, list[Is
     placed = ops.drop_nulls(["op", "device_id"])
     lost, devices = ops.height - placed.height, placed["device_id"].n_unique()
     unknown = (
-        "ops of virtual devices that a Chrome trace does not tell apart, in host_events: its export "
-        "leaves out the thread pool's numbers; ingest the xplane"
+        "ops of virtual devices that a Chrome trace does not distinguish, because its export leaves out the "
+        "thread pool's numbers"
     )
-    inferred = "virtual CPU devices: their times are not those of an accelerator"
-    found = (
-        ("warning", "device_unknown", lost, unknown),
-        ("info", "device_inferred", devices, inferred),
-    )
-    return placed, [Issue(s, code, text, source, count) for s, code, count, text in found if count]
+    issues = issues_found(source, (DEVICE_UNKNOWN, lost, unknown), (DEVICE_INFERRED, devices))
+    return placed, issues
 
 
 def _op(args: str) -> tuple[Any, ...]:

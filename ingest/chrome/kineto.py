@@ -15,7 +15,9 @@ from xlahouse.ingest.chrome.kineto_ops import of_category, read_kernels
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows, integer
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
+from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.program import Program
 
 HEADER = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds")
@@ -125,8 +127,8 @@ def _device_kinds(trace: Trace) -> dict[int, str]:
 def _about_ranks(rank: int | None, ordinals: list[int], source: str) -> list[Issue]:
     if not ordinals or (rank is not None and len(ordinals) == 1):
         return []
-    message = "the file does not say which rank a GPU is; its number on the host is taken for it"
-    return [Issue("warning", "device_number_assumed", message, source, len(ordinals))]
+    detail = "the file does not state which rank a GPU is"
+    return [DEVICE_NUMBER_ASSUMED.found(source, len(ordinals), detail)]
 
 
 def rank_of(trace: Trace) -> tuple[int, int] | None:

@@ -10,7 +10,8 @@ import polars as pl
 
 from xlahouse.ingest.chrome.kineto_collectives import Transfer, annotated, recorded
 from xlahouse.ingest.chrome.rows import arguments
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_KIND_UNKNOWN, KIND_INFERRED
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.nccl import KERNEL, kind_of
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
@@ -181,20 +182,10 @@ def _programs(texts: dict[str, Transfer], source: str) -> tuple[list[Program], l
 def _findings(transfers: dict[int, Transfer], inferred: set[int], source: str) -> list[Issue]:
     kinds = [transfers[event].kind for event in inferred]
     unknown = sum(each.kind is None for each in transfers.values())
-    found = (
-        (
-            "kind_inferred",
-            len(kinds),
-            "collectives that the trace does not describe: their kind is read off the kernel's name, "
-            "which NCCL may share between kinds, and their sizes and groups are unknown",
-        ),
-        (
-            "collective_kind_unknown",
-            unknown,
-            "NCCL kernels of no kind that HLO has (reduce, gather, scatter, barrier), or whose name tells "
-            "none: one that sends and receives may be part of any",
-        ),
+    detail = (
+        "collectives that the trace does not describe: their kind is taken from the kernel's name, which "
+        "NCCL may share between kinds"
     )
-    return [
-        Issue("warning", code, message, source, count) for code, count, message in found if count
-    ]
+    return issues_found(
+        source, (KIND_INFERRED, len(kinds), detail), (COLLECTIVE_KIND_UNKNOWN, unknown)
+    )

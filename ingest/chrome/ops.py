@@ -10,7 +10,7 @@ import polars as pl
 from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.rows import number
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
 

@@ -13,8 +13,16 @@ from xlahouse.ingest.chrome.files import host_of
 from xlahouse.ingest.chrome.rows import integer
 from xlahouse.ingest.chrome.spans import find_spans
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_files import (
+    DAMAGED_EVENT,
+    DAMAGED_HEADER,
+    EVENTS_CAPPED,
+    MENDED_EVENT,
+    TRUNCATED,
+)
+from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.file_events import FileEvents
 
 MOST_EVENTS = 1_000_000  # XLA's exporter keeps the earliest (jax#21295)
@@ -71,23 +79,16 @@ def _damage(trace: Trace, path: str) -> list[Issue]:
     cut = trace.damage or "its array of events has no end"
     late = "it begins in the middle of the events"
     kept = f"the {count:,} events that are whole are kept"
-    header = "what stands around the events is damaged, and only a part of it could be told"
-    mended = "events with a damaged name or argument are kept by their times"
-    capped = f"{count:,} events: the exporter keeps the earliest million, later ones are missing"
-    found = (
-        ("error", "truncated", int(document.starts_late), f"{late}; {kept}"),
-        (
-            "error",
-            "truncated",
-            int(document.ends_early or trace.damage is not None),
-            f"{cut}; {kept}",
-        ),
-        ("warning", "damaged_header", int(document.header_damaged), header),
-        ("error", "damaged_event", document.lost, "events that are damaged beyond use"),
-        ("warning", "mended_event", document.repaired, mended),
-        ("error", "events_capped", count if count >= MOST_EVENTS and _is_xla(trace) else 0, capped),
+    capped = count if count >= MOST_EVENTS and _is_xla(trace) else 0
+    return issues_found(
+        path,
+        (TRUNCATED, int(document.starts_late), f"{late}; {kept}"),
+        (TRUNCATED, int(document.ends_early or trace.damage is not None), f"{cut}; {kept}"),
+        (DAMAGED_HEADER, int(document.header_damaged)),
+        (DAMAGED_EVENT, document.lost),
+        (MENDED_EVENT, document.repaired),
+        (EVENTS_CAPPED, capped, f"{capped:,} events: the exporter keeps the earliest million"),
     )
-    return [Issue(s, code, text, path, n) for s, code, n, text in found if n]
 
 
 def _is_xla(trace: Trace) -> bool:

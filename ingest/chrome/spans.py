@@ -9,7 +9,9 @@ from typing import Any
 import polars as pl
 
 from xlahouse.ingest.chrome.times import PS
-from xlahouse.ingest.events.frames import LATEST_PS, Issue
+from xlahouse.ingest.events.codes_of_files import BAD_TIME, UNKNOWN_PHASE, UNPAIRED_EVENT
+from xlahouse.ingest.events.frames import LATEST_PS
+from xlahouse.ingest.events.issues import Issue, issues_found
 
 # Phases of the Trace Event Format that are points in time; flows link two places.
 INSTANTS = ("i", "I", "R", "n", "T", "p", "P", "N", "O", "D", "c", "v", "V", "(", ")")
@@ -60,16 +62,17 @@ def find_spans(events: pl.DataFrame, base_ns: int | None, source: str) -> Spans:
     early = rows.filter(pl.col("start_ps") < 0)
     bad = _repeated(pl.concat([bad.select(key), early.select(key)]))
     rows = rows.filter(pl.col("start_ps") >= 0) if not early.is_empty() else rows
-    found = (
-        (bad.height, "bad_time", "no time, a negative one, or one far from all others"),
-        (alone.height, "unpaired_event", "begins without an end, or ends without a begin"),
-        (unknown.height, "unknown_phase", "events of a phase that the Trace Event Format lacks"),
-    )
+    far = "events without a time, with a negative one, or with one far from all others"
     return Spans(
         rows,
         pl.concat([bad.select("event", "line"), alone, unknown]),
         start_ns,
-        [Issue("warning", code, message, source, count) for count, code, message in found if count],
+        issues_found(
+            source,
+            (BAD_TIME, bad.height, far),
+            (UNPAIRED_EVENT, alone.height),
+            (UNKNOWN_PHASE, unknown.height),
+        ),
     )
 
 

@@ -12,7 +12,9 @@ from xlahouse.ingest.chrome.ops import read_ops, texts_of_ops
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
+from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.issues import Issue
 
 PROCESS = re.compile(r"(?:^|/)device:TPU:(\d+)$")
 MODULES, OPS, ASYNC_OPS, TRACE_ME, STEPS, COUNTERS = (
@@ -135,8 +137,7 @@ def _with_line_categories(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _number_assumed(name: str, number: int, source: str) -> Issue:
-    message = (
-        f"a Chrome trace does not say which number replica groups give {name}; it is taken to be "
-        f"{number}, which is wrong on all hosts but the first"
+    detail = (
+        f"a Chrome trace does not state the number that replica groups give {name}: {number} here"
     )
-    return Issue("warning", "device_number_assumed", message, source)
+    return DEVICE_NUMBER_ASSUMED.found(source, detail=detail)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-_NO_TIME = (
-    "start or duration negative, or too large, or none: one event may stand for several of its kind"
-)
+from xlahouse.ingest.events.codes_of_files import BAD_TIME
+from xlahouse.ingest.events.issues import Issue, issues_found
+
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
 OPS: dict[str, Any] = {
     "device_id": pl.Int64,
@@ -137,17 +137,6 @@ def owned(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Issue:
-    """A finding about the data: what was found, where, and what it costs."""
-
-    severity: str
-    code: str
-    message: str
-    source: str
-    count: int = 1
-
-
-@dataclass(frozen=True)
 class Device:
     """A device that the trace has events of."""
 
@@ -232,6 +221,4 @@ def time_issues(refused: pl.DataFrame, source: str) -> list[Issue]:
 
 def bad_time_issues(refused: int, source: str) -> list[Issue]:
     """The finding that stands for so many events of impossible times."""
-    if not refused:
-        return []
-    return [Issue("warning", "bad_time", _NO_TIME, source, refused)]
+    return issues_found(source, (BAD_TIME, refused))

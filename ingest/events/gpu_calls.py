@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_devices import LAUNCH_UNKNOWN
+from xlahouse.ingest.events.issues import Issue, issues_found
 
 # The host event that spans the launching of one execution's kernels; older XLA names it by the module.
 EXECUTION = r"^GpuExecutable::ExecuteThunks$|:XLA GPU module$"
@@ -29,14 +30,8 @@ class HostCalls:
     unplaced: int = 0
 
     def issues(self, source: str) -> list[Issue]:
-        """What is to be said of them."""
-        if not self.unplaced:
-            return []
-        message = (
-            "calls that launched kernels of a program stand in no execution that can be told: the "
-            "kernels have no launch and no step"
-        )
-        return [Issue("warning", "launch_unknown", message, source, self.unplaced)]
+        """The finding about calls that lie in no execution."""
+        return issues_found(source, (LAUNCH_UNKNOWN, self.unplaced))
 
 
 def calls_of(calls: pl.DataFrame, events: pl.DataFrame) -> HostCalls:

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_files import DERIVED_LINES
+from xlahouse.ingest.events.codes_of_programs import (
+    COLLECTIVE_KIND_UNKNOWN,
+    KERNEL_WITHOUT_OP,
+    KIND_INFERRED,
+)
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.nccl import KERNEL, kind_of
 
 # Lines that a profiler derives from the streams: the same time, told again.
@@ -93,33 +99,31 @@ def _kinds_by_name(kernels: pl.Series) -> dict[str, str | None]:
 def findings(
     plane: str, kernels: pl.DataFrame, derived: Mapping[str, int], source: str
 ) -> list[Issue]:
-    """What is to be said of kernels, and of events on DERIVED lines (line -> how many)."""
+    """Findings about kernels, and about events on DERIVED lines (line -> how many)."""
     anonymous = kernels.filter(pl.col("hlo_op").is_null())
     kinds = _kinds_by_name(anonymous["kernel"])
-    told = [name for name, kind in kinds.items() if kind is not None]
-    untold = [name for name, kind in kinds.items() if kind is None]
+    named = [name for name, kind in kinds.items() if kind is not None]
+    unnamed = [name for name, kind in kinds.items() if kind is None]
     found = (
+        (KERNEL_WITHOUT_OP, anonymous.height, KERNEL_WITHOUT_OP.meaning),
         (
-            anonymous.height,
-            "kernel_without_op",
-            f"{plane}: kernels that name no HLO op: they are ops by their own name, without layer",
+            KIND_INFERRED,
+            anonymous.filter(pl.col("kernel").is_in(named)).height,
+            "collectives whose kind only their kernel's name states",
         ),
         (
-            anonymous.filter(pl.col("kernel").is_in(told)).height,
-            "kind_inferred",
-            f"{plane}: collectives known by their kernel's name alone: no payload, no group",
+            COLLECTIVE_KIND_UNKNOWN,
+            anonymous.filter(pl.col("kernel").is_in(unnamed)).height,
+            COLLECTIVE_KIND_UNKNOWN.meaning,
         ),
         (
-            anonymous.filter(pl.col("kernel").is_in(untold)).height,
-            "collective_kind_unknown",
-            f"{plane}: NCCL kernels of no kind that is told apart: one that sends and receives may be "
-            "part of any",
-        ),
-        (
+            DERIVED_LINES,
             sum(derived.values()),
-            "derived_lines",
-            f"{plane}: events on lines that a profiler derived from the streams "
-            f"({', '.join(sorted(derived))}) are in host_events, not counted as ops",
+            f"{DERIVED_LINES.meaning} ({', '.join(sorted(derived))})",
         ),
     )
-    return [Issue("info", code, message, source, count) for count, code, message in found if count]
+    return [
+        code.found(source, count, f"{plane}: {detail}", info=code.severity != "info")
+        for code, count, detail in found
+        if count
+    ]

@@ -7,8 +7,13 @@ import re
 from dataclasses import dataclass, replace
 
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest.events.codes_of_programs import (
+    DAMAGED_HLO,
+    HLO_DUMP_AMBIGUOUS,
+    HLO_DUMP_UNUSED,
+)
 from xlahouse.ingest.events.files import open_fs
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.module_text import is_module_text, read_module_text
 from xlahouse.ingest.hlo.names import launched_modules, missing_hlo
@@ -115,11 +120,11 @@ def match_dumps(
         chosen = choose(programs, wanting, of_name)
         found |= {number: replace(each, program_id=number) for number, each in chosen.items()}
         if missed := len(wanting) - len(chosen):
-            message = (
-                f"{len(programs)} dumps are called {name} as are programs that ran, and neither an id nor "
-                f"the names and shapes of ops tell which is of {missed} of these: none is used for them"
+            detail = (
+                f"{len(programs)} dumps have the name {name}, and neither an id nor the names and shapes "
+                f"of ops single one out for {missed} programs that ran"
             )
-            issues.append(Issue("warning", "hlo_dump_ambiguous", message, source, missed))
+            issues.append(HLO_DUMP_AMBIGUOUS.found(source, missed, detail))
     return list(found.values()), issues
 
 
@@ -147,7 +152,7 @@ def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
             return None
         return _parse(dump, fs.cat_file(path), issues)
     except (OSError, ValueError) as error:
-        issues.append(Issue("warning", "damaged_hlo", f"{dump.path}: {error}", dump.path))
+        issues.append(DAMAGED_HLO.found(dump.path, detail=f"{dump.path}: {error}"))
         return None
 
 
@@ -201,14 +206,15 @@ def _unknown(file: FileEvents) -> set[int]:
 def _unused(dumps: list[Dump], wanted: set[str], source: str) -> Issue:
     """The finding that a user's dumps are of other programs than the run's."""
     if not dumps:
-        message = f"no HLO dump lies there: no optimized one whose name ends in {', '.join(_KINDS)}"
-        return Issue("warning", "hlo_dump_unused", message, source)
+        ends = ", ".join(_KINDS)
+        detail = f"--hlo-dump names no dump of optimized HLO, whose name ends in {ends}"
+        return HLO_DUMP_UNUSED.found(source, detail=detail)
     names = ", ".join(sorted(wanted)[:_SHOWN]) + (", …" if len(wanted) > _SHOWN else "")
-    message = (
-        f"none of the {len(dumps)} HLO dumps that were given is of a program that ran ({names}): they "
-        "are matched by program id, else by the module's name"
+    detail = (
+        f"of {len(dumps)} HLO dumps, by program id or else the module's name, none is of a program that ran "
+        f"({names})"
     )
-    return Issue("warning", "hlo_dump_unused", message, source, len(dumps))
+    return HLO_DUMP_UNUSED.found(source, len(dumps), detail)
 
 
 def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> list[Issue]:

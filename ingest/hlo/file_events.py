@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.names import OpTexts
 from xlahouse.ingest.hlo.program import Program
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_programs import DAMAGED_HLO
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.hlo.instruction_text import Line, read_instruction
 from xlahouse.ingest.hlo.program import Program
@@ -37,7 +38,7 @@ class ReadProgram:
         if not self.problems:
             return []
         more = f" (and {count - 1} more)" if (count := len(self.problems)) > 1 else ""
-        return [Issue("warning", "damaged_hlo", f"{self.problems[0]}{more}", source, count)]
+        return [DAMAGED_HLO.found(source, count, f"{self.problems[0]}{more}")]
 
 
 @dataclass

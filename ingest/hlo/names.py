@@ -6,7 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_programs import NO_HLO
+from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
 
@@ -62,10 +64,4 @@ def launched_modules(planes: list[PlaneEvents]) -> dict[int, str]:
 def missing_hlo(count: int, source: str) -> list[Issue]:
     """The finding that stands for so many programs that are known by their ops' names alone, or not even
     by those."""
-    if not count:
-        return []
-    message = (
-        "programs without HLO in the trace: kinds, sizes and groups are those in the names of their "
-        "ops, and what a fusion does is unknown; give the compiler's dump with --hlo-dump"
-    )
-    return [Issue("warning", "no_hlo", message, source, count)]
+    return issues_found(source, (NO_HLO, count))

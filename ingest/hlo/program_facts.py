@@ -8,7 +8,14 @@ from typing import Any
 
 import polars as pl
 
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_programs import (
+    BAD_REPLICA_GROUPS,
+    DAMAGED_HLO,
+    DEVICE_ASSIGNMENT_UNKNOWN,
+    KIND_INFERRED,
+    SIZE_UNKNOWN,
+)
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.group_notations import GroupError
 from xlahouse.ingest.hlo.groups import connected, device_groups, device_pairs
 from xlahouse.ingest.hlo.ops import OpFacts, op_facts
@@ -85,8 +92,8 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         try:
             found = _of_program(program, source)
         except Exception as error:  # damage can have any shape; what it breaks is this program
-            message = f"the HLO of {program.module} makes no sense: {type(error).__name__}: {error}"
-            rows.issues.append(Issue("warning", "damaged_hlo", message, source))
+            detail = f"the HLO of {program.module} is inconsistent: {type(error).__name__}: {error}"
+            rows.issues.append(DAMAGED_HLO.found(source, detail=detail))
             continue
         rows.extend(found)
         rows.issues += _assignment_issues(program, found, source)
@@ -123,8 +130,8 @@ def _of_program(program: Program, source: str) -> _Rows:
         try:
             members, exchanged = _participants(program, facts)
         except GroupError as error:
-            message = f"{program.module} {facts.op}: {error}; its groups are unknown"
-            rows.issues.append(Issue("warning", "bad_replica_groups", message, source))
+            detail = f"{program.module} {facts.op}: {error}"
+            rows.issues.append(BAD_REPLICA_GROUPS.found(source, detail=detail))
             continue
         rows.groups += _group_rows(key, members)
         rows.pairs += [key | {"source_device_id": s, "target_device_id": t} for s, t in exchanged]
@@ -140,13 +147,11 @@ def _opaque_row(program: Program, instruction: Any, row: dict[str, Any]) -> dict
 def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     """Transfers whose kind stands in no HLO."""
     count = sum(row["kind"] is not None and row["category"] is None for row in rows.ops)
-    if not count:
-        return []
-    message = (
-        f"{program.module}: ops that wrap a transfer which the trace does not hold: its kind and size "
-        "are those that name and shapes of the wrapper tell"
+    detail = (
+        f"{program.module}: ops that wrap a transfer which the trace lacks: its kind and size are those in "
+        "the wrapper's name and shapes"
     )
-    return [Issue("warning", "kind_inferred", message, source, count)]
+    return issues_found(source, (KIND_INFERRED, count, detail))
 
 
 def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
@@ -154,20 +159,16 @@ def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue
     is_known = program.names_ranks or program.assignment is not None
     if not rows.groups or (is_known and not program.assignment_assumed):
         return []
-    message = (
-        f"{program.module}: its HLO does not say which device runs which partition; groups name the "
-        "devices by the numbers of the partitions"
-    )
-    return [Issue("info", "device_assignment_unknown", message, source)]
+    detail = f"{program.module}: {DEVICE_ASSIGNMENT_UNKNOWN.meaning}"
+    return [DEVICE_ASSIGNMENT_UNKNOWN.found(source, detail=detail)]
 
 
 def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     """Values whose sizes nobody knows before the program runs."""
     count = sum("?" in row["shape"] for row in rows.instructions)
-    if not count or program.names_ranks:  # of a rank's own sizes its trace may tell
+    if program.names_ranks:  # a rank's trace may state its own sizes
         return []
-    message = f"{program.module}: shapes with a dimension that has no size; their bytes are unknown"
-    return [Issue("info", "size_unknown", message, source, count)]
+    return issues_found(source, (SIZE_UNKNOWN, count, f"{program.module}: {SIZE_UNKNOWN.meaning}"))
 
 
 def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from typing import Any
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import CLOCKS_UNKNOWN, DEVICE_COLLISION
+from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.shift import shift
 from xlahouse.ingest.hlo import program_facts
 from xlahouse.ingest.hlo.file_events import FileEvents
@@ -132,11 +134,7 @@ def _epoch(files: list[FileEvents], source: str, issues: list[Issue]) -> int | N
     if len(starts) == len(files):
         return min(starts)
     if len(files) > 1:
-        message = (
-            "a file lacks its profile start time: times of different files cannot be compared, and launches "
-            "and transfers of theirs are matched as if all profiles had begun at once"
-        )
-        issues.append(Issue("warning", "clocks_unknown", message, source, len(files)))
+        issues.append(CLOCKS_UNKNOWN.found(source, len(files)))
     return None
 
 
@@ -161,11 +159,9 @@ def _left_out(
 ) -> PlaneEvents:
     """A plane whose events all count as rejected."""
     device = plane.devices[0]
-    message = (
-        f"{device.plane} and {taken[device.device_id]} both are device {device.device_id}; "
-        "the former is left out"
-    )
-    issues.append(Issue("error", "device_collision", message, path))
+    earlier = taken[device.device_id]
+    detail = f"{earlier} and, later, {device.plane} claim device {device.device_id}"
+    issues.append(DEVICE_COLLISION.found(path, detail=detail))
     later = plane.rest
     return PlaneEvents(
         coverage=_rejected(plane.coverage),

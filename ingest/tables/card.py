@@ -14,7 +14,13 @@ from xlahouse.capture.card import Card, Parallelization, stated
 from xlahouse.capture.card_file import checked_card, read_card
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.manifest import MeshAxis
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_files import (
+    CARD_CONTRADICTS,
+    CARD_FIELD,
+    CARD_FILLED,
+    CARD_UNREADABLE,
+)
+from xlahouse.ingest.events.issues import Issue
 
 # Major to minor, as frameworks nest their meshes: a card does not tell the order.
 _AXES = {"pp": "pp", "dp_replicate": "dp", "dp_shard": "fsdp", "cp": "cp", "ep": "ep", "tp": "tp"}
@@ -52,12 +58,9 @@ def read_beside(path: str) -> FoundCard:
     try:
         card, problems = read_card(_text(raw, path), path)
     except ManifestError as error:
-        return FoundCard(
-            path, Card(), digest, [Issue("warning", "card_unreadable", str(error), path)]
-        )
+        return FoundCard(path, Card(), digest, [CARD_UNREADABLE.found(path, detail=str(error))])
     issues = [
-        Issue("info" if problem.foreign else "warning", "card_field", str(problem), path)
-        for problem in problems
+        CARD_FIELD.found(path, detail=str(problem), info=problem.foreign) for problem in problems
     ]
     return FoundCard(path, card, digest, issues)
 
@@ -102,8 +105,8 @@ def fill(row: dict[str, Any], found: FoundCard) -> tuple[dict[str, Any], list[Is
     if problem:
         contradicting.append(problem)
     text = ", ".join(filled) or "nothing"
-    issues.append(Issue("info", "card_filled", f"from the workload card: {text}", found.path))
-    issues += [Issue("warning", "card_contradicts", line, found.path) for line in contradicting]
+    issues.append(CARD_FILLED.found(found.path, detail=f"from the workload card: {text}"))
+    issues += [CARD_CONTRADICTS.found(found.path, detail=line) for line in contradicting]
     card = msgspec.json.encode(stated(found.card)).decode()
     return filled | {"card": card} | _setup(row, found.card), issues
 

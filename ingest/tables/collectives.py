@@ -11,7 +11,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_programs import (
+    ASYNC_UNPAIRED,
+    COLLECTIVE_WITHOUT_GROUP,
+    COLLECTIVE_WITHOUT_PAYLOAD,
+)
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.tables.instances import number_by_start
 from xlahouse.ingest.tables.transfers import KINDS, STEPS, Transfers, whole_rows
@@ -159,27 +164,12 @@ def _issues(
 ) -> list[Issue]:
     outside = events["group_index"].is_null() & ~paired
     unsized = kinds["payload_bytes"].is_null().gather(events["of_kind"]) & ~events["silent"]
-    found = (
-        (
-            unpaired,
-            "async_unpaired",
-            "start or done ops of collectives without their partner are left out "
-            "(profiling starts and ends in mid-flight)",
-        ),
-        (
-            int(outside.sum()),
-            "collective_without_group",
-            "collectives whose replica group is unknown: no axis, wire or instance",
-        ),
-        (
-            int(unsized.sum()),
-            "collective_without_payload",
-            "collectives of unknown size: neither their program's HLO nor the event itself says it",
-        ),
+    return issues_found(
+        source,
+        (ASYNC_UNPAIRED, unpaired),
+        (COLLECTIVE_WITHOUT_GROUP, int(outside.sum())),
+        (COLLECTIVE_WITHOUT_PAYLOAD, int(unsized.sum())),
     )
-    return [
-        Issue("warning", code, message, source, count) for count, code, message in found if count
-    ]
 
 
 def uneven_ends(found: Collectives) -> int:

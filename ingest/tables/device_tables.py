@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_files import DAMAGED_PLANE
+from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
 from xlahouse.ingest.tables.busy import busy_intervals
@@ -148,12 +150,11 @@ def _read_whole(plane: PlaneEvents, source: str, issues: list[Issue]) -> Iterato
     try:
         rest = plane.rest()
     except DecodeError as error:
-        message = f"{names} is damaged: its events are left out: {error}"
-        issues.append(Issue("error", "damaged_plane", message, source))
+        issues.append(DAMAGED_PLANE.found(source, detail=f"{names} is damaged: {error}"))
         return
     except Exception as error:  # damage can have any shape; what it breaks is this plane
-        message = f"{names} makes no sense and is left out: {type(error).__name__}: {error}"
-        issues.append(Issue("error", "damaged_plane", message, source))
+        detail = f"{names} is inconsistent: {type(error).__name__}: {error}"
+        issues.append(DAMAGED_PLANE.found(source, detail=detail))
         return
     issues += rest.issues
     yield rest

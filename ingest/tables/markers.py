@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import (
+    MARKER_INCOMPLETE,
+    MARKER_REPEATED,
+    MARKERS_CROSS,
+)
+from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.tables.launches import STEP_MARKERS
 from xlahouse.ingest.tables.worlds import World
@@ -54,28 +60,13 @@ def marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
     """
     steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
     numbered = steps.drop_nulls(["request", "step"])
-    found = (
-        (
-            steps.height - numbered.height,
-            "marker_incomplete",
-            "step markers without the numbers `request` and `step_num`: their requests have no latency",
-        ),
-        (
-            _beyond(numbered, ["host", "request", "step"], pl.col("start_ps") >= pl.col("until")),
-            "marker_repeated",
-            "step markers with the request and step of an earlier one: both are one step, from the first's "
-            "beginning to the last's end; number the requests of a capture differently",
-        ),
-        (
-            _beyond(steps, ["host"], (pl.col("start_ps") < pl.col("until")) & ~_within()),
-            "markers_cross",
-            "step markers that begin within another one and outlast it: launches that are enqueued while "
-            "both are open are of the one that began last",
-        ),
+    started, until = pl.col("start_ps"), pl.col("until")
+    return issues_found(
+        source,
+        (MARKER_INCOMPLETE, steps.height - numbered.height),
+        (MARKER_REPEATED, _beyond(numbered, ["host", "request", "step"], started >= until)),
+        (MARKERS_CROSS, _beyond(steps, ["host"], (started < until) & ~_within())),
     )
-    return [
-        Issue("warning", code, message, source, count) for count, code, message in found if count
-    ]
 
 
 def _within() -> pl.Expr:

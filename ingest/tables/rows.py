@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from xlahouse.ingest.events.frames import Device, Issue
+from xlahouse.ingest.events.frames import Device
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.schema import BY_NAME
 
 _OF_DEVICE = (

@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 import polars as pl
 import pyarrow as pa
 
+from xlahouse.ingest.events.codes_of_devices import OP_OUTSIDE_LAUNCH, UNEVEN_ENDS
+from xlahouse.ingest.events.codes_of_programs import CATEGORY_INFERRED
 from xlahouse.ingest.events.cores import threads_for
-from xlahouse.ingest.events.frames import Device, Issue
+from xlahouse.ingest.events.frames import Device
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.spans import joined_span, span_of
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.assemble import Run, WorldParts
@@ -99,9 +102,7 @@ def _collectives(
         world.facts, world.launches, pl.concat([batch.shown for batch in finished]), source
     )
     uneven = 0 if world.inferred else uneven_ends(found)
-    if uneven:
-        message = "synchronous collectives whose ends lie over 1 us apart: their skew is unknown"
-        issues.append(Issue("warning", "uneven_ends", message, source, uneven))
+    issues += issues_found(source, (UNEVEN_ENDS, uneven))
     if not world.comparable:  # arrivals on different hosts have no common clock
         unknown = found.events.with_columns(arrival_ps=pl.lit(None, pl.Int64))
         found = replace(found, events=unknown)
@@ -118,16 +119,8 @@ def _collective_pieces(
 
 
 def _op_issues(finished: list[Finished], source: str) -> list[Issue]:
-    found = (
-        (
-            sum(batch.inferred for batch in finished),
-            "category_inferred",
-            "ops without HLO: their category is deduced from the name or opcode text",
-        ),
-        (
-            sum(batch.outside for batch in finished),
-            "op_outside_launch",
-            "ops outside every launch: no step, no phase",
-        ),
+    return issues_found(
+        source,
+        (CATEGORY_INFERRED, sum(batch.inferred for batch in finished)),
+        (OP_OUTSIDE_LAUNCH, sum(batch.outside for batch in finished)),
     )
-    return [Issue("info", code, message, source, count) for count, code, message in found if count]

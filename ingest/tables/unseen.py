@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_UNSEEN
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 
 
@@ -25,11 +26,6 @@ def unseen_collectives(
     # A wrapper stands on the timeline for the instruction that transfers.
     seen = has.join(shown, on=["program_id", "op"], how="semi").select(key).unique()
     lost = has.select(key).unique().join(seen, on=key, how="anti").sort(key)
-    if lost.is_empty():
-        return []
     names = lost["transfer_op"].head(3).to_list() + ["…"] * (lost.height > 3)
-    message = (
-        f"collectives of programs that ran show up on no timeline: {', '.join(names)}; their traffic is "
-        "missing (a branch that was not taken, or events that the profiler dropped)"
-    )
-    return [Issue("warning", "collective_unseen", message, source, lost.height)]
+    detail = f"{COLLECTIVE_UNSEEN.meaning} ({', '.join(names)})"
+    return issues_found(source, (COLLECTIVE_UNSEEN, lost.height, detail))

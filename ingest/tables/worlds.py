@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.codes_of_devices import DEVICES_REPEATED, PROGRAM_CONFLICT
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
@@ -60,13 +61,7 @@ def program_conflicts(worlds: list[World], source: str) -> list[Issue]:
     count = sum(
         any(own.isdisjoint(other) for other in numbers[:place]) for place, own in enumerate(numbers)
     )
-    if not count:
-        return []
-    message = (
-        "files call different programs by one id: their processes number programs by themselves. They "
-        "are kept apart, each with its own programs, and no transfer between them is recognised as one"
-    )
-    return [Issue("warning", "program_conflict", message, source, count)]
+    return issues_found(source, (PROGRAM_CONFLICT, count))
 
 
 def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
@@ -82,19 +77,11 @@ def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
     if not again:
         return []
     ranked = [file for file in again if file.rank_of is not None]
-    what = (
-        f"of ranks that others are of ({_ranks(ranked)})"
-        if ranked
-        else "that number devices as others do"
-    )
-    message = (
-        f"files {what}: {', '.join(file.path for file in again[:_NAMED])}"
-        f"{', and others' if len(again) > _NAMED else ''}; they are devices of their own beside those of "
-        "the others, and meet in no transfer. Where they are of the same devices at another time, or read "
-        "from another kind of trace, ingest them as runs of their own"
-    )
-    severity = "warning" if ranked else "info"
-    return [Issue(severity, "devices_repeated", message, source, len(again))]
+    same = f"ranks ({_ranks(ranked)})" if ranked else "device numbers"
+    paths = ", ".join(file.path for file in again[:_NAMED])
+    more = f" and {len(again) - _NAMED} more" if len(again) > _NAMED else ""
+    detail = f"files with the {same} of other files of the run: {paths}{more}"
+    return [DEVICES_REPEATED.found(source, len(again), detail, info=not ranked)]
 
 
 def _ranks(files: list[FileEvents]) -> str:

@@ -13,7 +13,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import (
+    DEVICE_AMBIGUOUS,
+    DEVICE_CONFLICT,
+    DEVICE_INFERRED,
+    DEVICE_NUMBER_ASSUMED,
+    DEVICE_UNKNOWN,
+)
+from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.xplane.cpu_chain import place_acts
 from xlahouse.ingest.xplane.cpu_devices import Numbered, number_devices
@@ -158,51 +166,20 @@ def _findings(
 ) -> list[Issue]:
     devices = ops["device_id"].n_unique()
     conflicts = _rendezvous_conflicts(numbered.acts)
-    found = (
-        (
-            "warning",
-            "device_unknown",
-            lost,
-            "ops whose thread-pool chain leads to no execution: their device is unknown, so they are "
-            "in host_events (profiling started in mid-flight, or the chain is of an unknown form)",
-        ),
-        (
-            "info",
-            "device_inferred",
-            devices,
-            "virtual CPU devices: identity is deduced from the thread pool's records",
-        ),
-        (
-            "warning",
-            "device_ambiguous",
-            ambiguous,
-            "programs that started late, on a device chosen among those left over",
-        ),
-        (
-            "error",
-            "device_conflict",
-            conflicts,
-            "collectives ran on a deduced device that is not in their rendezvous group",
-        ),
-        (
-            "error",
-            "device_conflict",
-            numbered.split,
-            "executions of which ops that seem to be of one device name several",
-        ),
-        (
-            "warning",
-            "device_number_assumed",
-            numbered.assumed,
-            "virtual devices whose program runs on more devices than this process has: which of them are "
-            "its own is not told; they are taken for the first ones",
-        ),
+    several = "executions whose ops name several devices, though they seem to be of one"
+    assumed = (
+        "virtual devices whose program runs on more devices than this process has: no record states which of "
+        "them are its own"
     )
-    return [
-        Issue(severity, code, message, source, count)
-        for severity, code, count, message in found
-        if count
-    ]
+    return issues_found(
+        source,
+        (DEVICE_UNKNOWN, lost),
+        (DEVICE_INFERRED, devices),
+        (DEVICE_AMBIGUOUS, ambiguous),
+        (DEVICE_CONFLICT, conflicts),
+        (DEVICE_CONFLICT, numbered.split, several),
+        (DEVICE_NUMBER_ASSUMED, numbered.assumed, assumed),
+    )
 
 
 def _rendezvous_conflicts(acts: pl.DataFrame) -> int:

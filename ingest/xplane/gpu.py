@@ -10,9 +10,11 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
+from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
 from xlahouse.ingest.events.gpu_kernels import DERIVED, findings, launches_of, ops_of
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.xplane.chosen_events import ChosenEvents, Found
@@ -88,11 +90,11 @@ def assumed_numbers(planes: Iterable[str], programs: Iterable[Program], source: 
     named = {number for place in places if place for row in place.devices for number in row}
     if named <= own:
         return []
-    message = (
-        f"programs name {len(named | own)} devices, and this host has {len(own)} GPUs: none says its "
-        "number among all; that on the host is taken for it, which is wrong on all hosts but the first"
+    detail = (
+        f"programs name {len(named | own)} devices, this host has {len(own)} GPUs, and no plane states its "
+        "number among all"
     )
-    return [Issue("warning", "device_number_assumed", message, source, len(own))]
+    return [DEVICE_NUMBER_ASSUMED.found(source, len(own), detail)]
 
 
 def _kind(plane: Plane) -> str:

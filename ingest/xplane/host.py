@@ -7,7 +7,8 @@ import polars as pl
 
 from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_files import UNKNOWN_PLANE
+from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask, chunks, kinds_where
 from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.line_counts import LineCounts
@@ -42,8 +43,8 @@ def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEven
         counts.add(chunk)
     kept, issues = int(counts.kept.sum()), counts.issues(source)
     if kept:
-        message = f"plane {plane.name} has no reader of its own; its events are in host_events"
-        issues = [*issues, Issue("warning", "unknown_plane", message, source, kept)]
+        detail = f"plane {plane.name} has no reader of its own"
+        issues = [*issues, UNKNOWN_PLANE.found(source, kept, detail)]
     return PlaneEvents(
         host_pieces=HostPieces(plane, host, f"{plane.name}/"),
         coverage=counts.coverage(source, {"host_events": counts.kept}),

@@ -10,9 +10,17 @@ from pathlib import PurePosixPath
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.codes_of_files import (
+    DAMAGED_PLANE,
+    END_UNSEEN,
+    TRUNCATED,
+    UNKNOWN_FIELDS,
+)
+from xlahouse.ingest.events.codes_of_programs import DAMAGED_HLO
 from xlahouse.ingest.events.containers import GZIP, ZSTD, unpack
-from xlahouse.ingest.events.frames import Issue, PlaneEvents
+from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
+from xlahouse.ingest.events.issues import issues_found
 from xlahouse.ingest.events.producers import linked
 from xlahouse.ingest.events.trace_bytes import TraceBytes, release
 from xlahouse.ingest.hlo.file_events import FileEvents
@@ -41,22 +49,17 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
     read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
     if damage is not None:
-        message = f"{damage}; what could be unpacked is kept"
-        read.issues.append(Issue("error", "truncated", message, path))
+        detail = f"{damage}; what was unpacked before is kept"
+        read.issues.append(TRUNCATED.found(path, detail=detail))
     if space.damaged_at is not None:
-        message = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
-        read.issues.append(Issue("error", "truncated", message, path))
+        detail = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
+        read.issues.append(TRUNCATED.found(path, detail=detail))
     unknown = space.unknown + unknown_fields(_one_by_one(space.planes, raw))
-    if unknown:
-        message = "parts of planes under field numbers that the format lacks: newer, or damaged"
-        read.issues.append(Issue("warning", "unknown_fields", message, path, unknown))
+    read.issues += issues_found(path, (UNKNOWN_FIELDS, unknown))
     space = replace(space, planes=sorted(space.planes, key=_turn))
     names = [wire.plane_name(plane) for plane in space.planes]
     if not space.hostnames and ENVIRONMENT not in names and space.damaged_at is None:
-        message = (
-            "neither names a host nor has the plane that profilers write last; it may be cut off"
-        )
-        read.issues.append(Issue("info", "end_unseen", message, path))
+        read.issues.append(END_UNSEEN.found(path))
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)
     calls = _gpu_calls(space, names, read)
@@ -68,13 +71,11 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
             if events is not None:
                 read.planes.append(_put_off(events, sum(map(len, plane.payloads)), raw))
         except DecodeError as error:
-            message = f"{plane.name} is damaged and left out: {error}"
-            read.issues.append(Issue("error", "damaged_plane", message, path))
+            detail = f"{plane.name} is damaged: {error}"
+            read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
         except Exception as error:  # damage can have any shape; what it breaks is this plane
-            message = (
-                f"{plane.name} makes no sense and is left out: {type(error).__name__}: {error}"
-            )
-            read.issues.append(Issue("error", "damaged_plane", message, path))
+            detail = f"{plane.name} is inconsistent: {type(error).__name__}: {error}"
+            read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
     release(raw)
     _link(read)
     named, found = read.op_texts.programs(launched_modules(read.planes), read.programs, path)
@@ -149,7 +150,7 @@ def _opened(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Opened]:
     """The planes that can be decoded."""
     for opened in open_planes(space, path, read.host, read.profile_start_ns or 0):
         if isinstance(opened, TraceFormatError):
-            read.issues.append(Issue("error", "damaged_plane", opened.reason, path))
+            read.issues.append(DAMAGED_PLANE.found(path, detail=opened.reason))
         else:
             yield opened
 
@@ -184,7 +185,7 @@ def _read_plane(
     if plane.name == METADATA_PLANE:
         for program in programs_of_plane(plane):
             if isinstance(program, ValueError):
-                read.issues.append(Issue("warning", "damaged_hlo", str(program), read.path))
+                read.issues.append(DAMAGED_HLO.found(read.path, detail=str(program)))
             else:
                 read.programs[program.program_id] = program
     if plane.is_empty:

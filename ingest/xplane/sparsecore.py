@@ -8,7 +8,9 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED, SPARSECORE_OPS
+from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.op_events import OpEvents
 from xlahouse.ingest.xplane.chosen_events import ChosenEvents
 from xlahouse.ingest.xplane.event_chunks import chunks
@@ -49,11 +51,8 @@ def read_sparsecore_plane(
         chosen.add(chunk, has_ops[chunk.core.line] & chunk.in_time, {})
     in_ops = np.where(has_ops, counts.kept, 0)
     number = pl.lit(device.device_id, pl.Int64)
-    if in_ops.any():
-        message = (
-            f"{plane.name}: ops of a SparseCore stand in ops alone, outside launches and steps"
-        )
-        issues.append(Issue("info", "sparsecore_ops", message, source, int(in_ops.sum())))
+    detail = f"{plane.name}: {SPARSECORE_OPS.meaning}"
+    issues += issues_found(source, (SPARSECORE_OPS, int(in_ops.sum()), detail))
     return PlaneEvents(
         devices=[device],
         op_events=OpEvents.of_rows(_ops(plane, chosen.frame()).with_columns(device_id=number)),
@@ -72,11 +71,8 @@ def _device(
     owner = owners.get(match[1])
     issues = []
     if owner is None:
-        message = (
-            f"{plane.name}: its TensorCore has no events; its number is made from the plane's, and is "
-            "wrong on all hosts but the first"
-        )
-        issues.append(Issue("warning", "device_number_assumed", message, source))
+        detail = f"{plane.name}: its TensorCore, which would state its number, has no events"
+        issues.append(DEVICE_NUMBER_ASSUMED.found(source, detail=detail))
     number = int(match[2]) if owner is None else owner.device_id
     return Device(
         device_id=FIRST_NUMBER + number * _CORES_OF_A_DEVICE + int(match[3]),

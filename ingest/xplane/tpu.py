@@ -11,7 +11,9 @@ import polars as pl
 from google.protobuf.message import DecodeError
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Device, Issue, PlaneEvents
+from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
+from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.xplane.tpu_ops import ASYNC_OPS, OPS, STEPS, TRACE_ME, WAITS, read_op_lines
 from xlahouse.ingest.xplane.xspace import Plane
@@ -78,15 +80,8 @@ def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[I
     local, issues = int(match[1]), []
     details = _core_details(plane)
     if details is None:
-        issues.append(
-            Issue(
-                "warning",
-                "device_number_assumed",
-                f"{plane.name} has no readable core_details; its number in replica groups is taken to "
-                f"be {local}, which is wrong on all hosts but the first",
-                source,
-            )
-        )
+        detail = f"{plane.name} has no readable core_details, which state its number: {local} here"
+        issues.append(DEVICE_NUMBER_ASSUMED.found(source, detail=detail))
         number, chip = local, None
     else:
         number, chip = details.global_core_id, details.global_chip_id

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import Issue
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import EVENTS, KINDS, OpEvents, number_keys
 from xlahouse.ingest.events.spans import starts_of_runs
 from xlahouse.ingest.xplane.core_events import SlimEvents, decode_by_line

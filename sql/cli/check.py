@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xlahouse.sql.cli.options import WarehouseOption, open_warehouse
+
+if TYPE_CHECKING:
+    from xlahouse.ingest.events.issues import Code
+
+
+def code_text(code: Code) -> str:
+    """A code's severity, meaning, cost and remedy, at 80 columns."""
+    severity = (
+        f"{code.severity}, or info where {code.info_when}" if code.info_when else code.severity
+    )
+    lines = [f"{code.code}: {code.meaning}; {code.cost}", f"severity: {severity}"]
+    if code.remedy:
+        lines.append(f"remedy: {code.remedy}")
+    return "\n".join(
+        fill(line, 80, initial_indent="  " * bool(place), subsequent_indent="    ")
+        for place, line in enumerate(lines)
+    )
 
 
 def check(
@@ -29,7 +47,7 @@ def check(
         from xlahouse.ingest.events.issue_codes import CODES
 
         for code in CODES.values():
-            print(f"{code.code}: {code.meaning}; {code.cost}")
+            print(code_text(code))
         return
     from xlahouse.sql.check.check import check_warehouse
 

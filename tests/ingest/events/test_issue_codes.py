@@ -1,47 +1,36 @@
-"""Every finding's code is documented, and every documented code is found."""
+"""Every finding is of a documented code, and every documented code is found."""
 
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
-import xlahouse.ingest.events.issue_codes as issue_codes
+import pytest
+
+import xlahouse.ingest.events.issues as issues
+from xlahouse.ingest.events.codes_of_files import CARD_FIELD, TRUNCATED
 from xlahouse.ingest.events.issue_codes import CODES
+from xlahouse.ingest.events.issues import Issue, issues_found
 
-INGEST = Path(issue_codes.__file__).parents[1]
-_CODE = re.compile(r"[a-z]+(_[a-z]+)+|truncated")
-
-
-def is_message(node):
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and " " in node.value
-    return isinstance(node, (ast.JoinedStr, ast.BinOp))
+INGEST = Path(issues.__file__).parents[1]
 
 
-def code_in(elements):
-    """The code among the elements of a row `(count, code, message)`; None where it is no such row."""
-    texts = [node.value for node in elements if isinstance(node, ast.Constant)]
-    codes = [text for text in texts if isinstance(text, str) and _CODE.fullmatch(text)]
-    is_row = len(elements) in (3, 4) and any(is_message(node) for node in elements)
-    is_row = is_row or (len(elements) == 4 and texts[:1] in (["error"], ["warning"], ["info"]))
-    return codes[0] if is_row and len(codes) == 1 else None
+def names_in(path):
+    return {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
 
 
-def codes_used():
-    found = set()
-    for path in INGEST.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Issue":
-                if isinstance(node.args[1], ast.Constant):
-                    found.add(node.args[1].value)
-            elif isinstance(node, ast.Tuple) and (code := code_in(node.elts)):
-                found.add(code)
-    return found
+def calls_in(path):
+    called = (n.func for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call))
+    return {node.id for node in called if isinstance(node, ast.Name)}
 
 
 def test_every_code_is_documented_and_used():
-    assert codes_used() == set(CODES)
+    readers = [path for path in INGEST.rglob("*.py") if not path.name.startswith("codes_of_")]
+    used = set().union(*map(names_in, readers))
+    assert {code.upper() for code in CODES} <= used
+    # Only a code makes a finding, so none is undocumented.
+    assert [path.name for path in readers if "Issue" in calls_in(path)] == ["issues.py"]
+    assert [path.name for path in readers if "Code" in calls_in(path)] == []
 
 
 def test_each_says_what_it_means_and_costs():
@@ -49,3 +38,26 @@ def test_each_says_what_it_means_and_costs():
     for code in CODES.values():
         assert len(code.meaning) > 10
         assert len(code.cost) > 10
+
+
+def test_each_is_named_as_its_code():
+    files = INGEST.glob("events/codes_of_*.py")
+    assert {name for path in files for name in names_in(path) if name.isupper()} == {
+        *(code.upper() for code in CODES),
+        "_AGAIN",
+    }
+
+
+def test_a_finding_says_what_was_found_what_it_costs_and_what_to_try():
+    assert TRUNCATED.found("f", 2, "cut off") == Issue(
+        "error", "truncated", f"cut off; {TRUNCATED.cost}; {TRUNCATED.remedy}", "f", 2
+    )
+    assert issues_found("f", (TRUNCATED, 0), (TRUNCATED, 1)) == [TRUNCATED.found("f")]
+    assert TRUNCATED.found("f").message.startswith(f"{TRUNCATED.meaning}; ")
+
+
+def test_only_some_are_ever_only_information():
+    assert CARD_FIELD.found("f").severity == "warning"
+    assert CARD_FIELD.found("f", info=True).severity == "info"
+    with pytest.raises(ValueError, match="never only information"):
+        TRUNCATED.found("f", info=True)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xlahouse.ingest.events.codes_of_programs import DAMAGED_HLO
 from xlahouse.ingest.hlo.module_text import program_of_instructions, read_module_text
 from xlahouse.ingest.hlo.program_facts import gather
 
@@ -248,9 +249,8 @@ def test_findings_of_one_kind_are_one():
     texts = [f"%r.{n} = f32[8] all-reduce(f32[8] %p), replica_groups=<{n}>" for n in range(3)]
     found = program_of_instructions(texts, 1, "m", "f")
     (issue,) = found.issues("f")
-    assert (issue.code, issue.count) == ("damaged_hlo", 3)
-    assert issue.message == (
-        "f: replica_groups of r.0: replica groups in an unknown notation: <0> (and 2 more)"
+    assert issue == DAMAGED_HLO.found(
+        "f", 3, "f: replica_groups of r.0: replica groups in an unknown notation: <0> (and 2 more)"
     )
     assert gather([found.program], "f").ops["payload_bytes"].to_list() == [32, 32, 32]
 

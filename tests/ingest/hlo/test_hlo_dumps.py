@@ -287,7 +287,9 @@ def test_dumps_of_other_programs_are_a_finding(tmp_path):
     write(tmp_path / "dump/module_0001.jit_g.txt", TEXT.replace("jit_f", "jit_g").encode())
     ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
     said = rows(tmp_path / "wh", "issues").filter(pl.col("code") == "hlo_dump_unused")
-    assert said["message"][0].startswith("none of the 1 HLO dumps that were given is of a program")
+    assert said["message"][0].startswith(
+        "of 1 HLO dumps, by program id or else the module's name, none"
+    )
     assert "(jit_f)" in said["message"][0]
 
 
@@ -297,7 +299,7 @@ def test_an_empty_folder_of_dumps_is_a_finding_and_a_folder_without_any_beside_a
     (tmp_path / "dump").mkdir()
     ingest(tmp_path, hlo_dump=str(tmp_path / "dump"))
     said = rows(tmp_path / "wh", "issues").filter(pl.col("code") == "hlo_dump_unused")
-    assert said["message"][0].startswith("no HLO dump lies there")
+    assert said["message"][0].startswith("--hlo-dump names no dump of optimized HLO")
     other = tmp_path / "other"
     ingest(other)
     assert "hlo_dump_unused" not in codes(other)

@@ -10,6 +10,7 @@ from tests.ingest.traces import rows, tpu_trace, write
 from tests.synth.describe import Run
 from tests.synth.write import write_run
 from xlahouse.capture.errors import ManifestError
+from xlahouse.ingest.events.codes_of_files import CARD_CONTRADICTS
 from xlahouse.ingest.run import ingest_paths
 
 CARD = """
@@ -89,8 +90,11 @@ def test_what_contradicts_the_trace_is_told_and_left_out(tmp_path):
         message for code, severity, message in card_issues(tmp_path / "wh") if severity == "warning"
     ]
     assert told == [
-        "expected_device_count: 2 in the trace or manifest, 4 in the card",
-        "mesh: tp=4 in the card, but the run names 2 devices",
+        CARD_CONTRADICTS.found("", detail=detail).message
+        for detail in (
+            "expected_device_count: 2 in the trace or manifest, 4 in the card",
+            "mesh: tp=4 in the card, but the run names 2 devices",
+        )
     ]
 
 
@@ -215,8 +219,8 @@ def test_two_cards_beside_a_trace_are_none(tmp_path):
         (
             "card_unreadable",
             "warning",
-            "several workload cards lie beside the trace (one.yaml, two.yaml): none is used; "
-            "name one with --card",
+            "several workload cards lie beside the trace (one.yaml, two.yaml); "
+            "the facts that they would give are NULL; name one with --card",
         )
     ]
 

@@ -351,4 +351,4 @@ def test_a_query_loads_only_the_database(root: Path) -> None:
 
 def test_the_codes_of_findings_are_listed(monkeypatch, capsys):
     assert run(monkeypatch, "check", "--codes") == 0
-    assert "bad_time: events with an impossible time" in capsys.readouterr().out
+    assert "bad_time: events whose start or duration is negative" in capsys.readouterr().out

@@ -1,0 +1,123 @@
+"""Codes of findings about devices, clocks, launches and steps."""
+
+from __future__ import annotations
+
+from xlahouse.ingest.events.issues import Code
+
+CLOCKS_UNKNOWN = Code(
+    "clocks_unknown",
+    "warning",
+    "a file does not state when its profile started",
+    "times of different files cannot be compared: arrivals are NULL, and launches and instances are matched "
+    "as if all profiles had started at one time",
+)
+DEVICE_AMBIGUOUS = Code(
+    "device_ambiguous",
+    "warning",
+    "programs on virtual CPU devices that started late, each on one of the devices left over",
+    "their device may be another one of these",
+)
+DEVICE_COLLISION = Code(
+    "device_collision",
+    "error",
+    "two planes of a file claim the same device",
+    "the later plane's events are rejected",
+)
+DEVICE_CONFLICT = Code(
+    "device_conflict",
+    "error",
+    "collectives ran on a deduced device that is not in their rendezvous group",
+    "the deduced devices of that program may be wrong",
+)
+DEVICE_INFERRED = Code(
+    "device_inferred",
+    "info",
+    "virtual CPU devices, whose identity is deduced and whose times are not those of an accelerator",
+    "utilization, MFU, MBU and stragglers are NULL",
+)
+DEVICE_NUMBER_ASSUMED = Code(
+    "device_number_assumed",
+    "warning",
+    "a plane does not state the number that replica groups give its device",
+    "the number within the host is taken, which is wrong on every host but the first",
+)
+DEVICE_UNKNOWN = Code(
+    "device_unknown",
+    "warning",
+    "ops of virtual CPU devices whose thread-pool chain leads to no execution",
+    "they are in host_events, not in ops",
+    "start the profile before the program; instead of a Chrome trace, ingest the xplane",
+)
+DEVICES_MISSING = Code(
+    "devices_missing",
+    "warning",
+    "programs name devices that the trace lacks",
+    "their side of each transfer is unknown, and the run is partial",
+    "ingest the files of all hosts in one call, with --run NAME",
+)
+DEVICES_REPEATED = Code(
+    "devices_repeated",
+    "warning",
+    "files have the device numbers, or ranks, of other files of the run: two processes that both begin with "
+    "0, or one that was captured twice",
+    "they are a world of their own, whose devices add up; no transfer between worlds is one instance",
+    "if these are the same devices, at another time or in another kind of trace, ingest them as another run",
+    info_when="the files state no ranks",
+)
+LAUNCH_UNKNOWN = Code(
+    "launch_unknown",
+    "warning",
+    "calls that launched GPU kernels lie in no execution that can be identified",
+    "these kernels have no launch and no step",
+)
+MARKER_INCOMPLETE = Code(
+    "marker_incomplete",
+    "warning",
+    "step markers without the numbers `request` and `step_num`",
+    "their requests have no latency",
+    "give each step marker both numbers",
+)
+MARKER_REPEATED = Code(
+    "marker_repeated",
+    "warning",
+    "step markers with the request and step number of an earlier one on their host",
+    "both are one step, from the first one's start to the last one's end",
+    "give each request of a capture a number of its own",
+)
+MARKERS_CROSS = Code(
+    "markers_cross",
+    "warning",
+    "step markers of one process that begin within another one and outlast it",
+    "a launch that is enqueued while both are open is of the one that began last",
+)
+ONE_RANK = Code(
+    "one_rank",
+    "info",
+    "the files of PyTorch's profiler are of fewer ranks than took part",
+    "the other ranks' side of each transfer is unknown",
+    "ingest the files of all ranks in one call, with --run NAME",
+)
+OP_OUTSIDE_LAUNCH = Code(
+    "op_outside_launch",
+    "info",
+    "ops outside every launch",
+    "they have no step and no phase",
+)
+PROGRAM_CONFLICT = Code(
+    "program_conflict",
+    "warning",
+    "files of a run give one id to different programs: their processes number programs by themselves",
+    "they are worlds of their own, each with its own programs; no transfer between worlds is one instance",
+)
+SPARSECORE_OPS = Code(
+    "sparsecore_ops",
+    "info",
+    "ops of SparseCores",
+    "they are in ops alone: no launch, no step, no part in the time split",
+)
+UNEVEN_ENDS = Code(
+    "uneven_ends",
+    "warning",
+    "synchronous collectives whose members end over 1 us apart",
+    "clocks disagree, so their skew is NULL",
+)
