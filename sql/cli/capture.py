@@ -10,10 +10,10 @@ import typer
 
 
 def capture(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="What to run.")],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="Plan of experiments.")],
     experiment: Annotated[
         list[str] | None,
-        typer.Option("--experiment", help="Only those of this name, * for any letters."),
+        typer.Option("--experiment", help="Only experiments of this name; * is any text."),
     ] = None,
     traces: Annotated[Path, typer.Option("--traces", help="Folder for the traces.")] = Path(
         "traces"
@@ -21,17 +21,17 @@ def capture(
     device: Annotated[str, typer.Option("--device", help="auto, cpu or tpu.")] = "auto",
     devices: Annotated[
         int | None,
-        typer.Option("--devices", min=1, help="Devices there are; meshes may be smaller."),
+        typer.Option("--devices", min=1, help="Number of devices; meshes may be smaller."),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Capture again what was captured before.")
+        bool, typer.Option("--fresh", help="Capture again where there are traces.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what each experiment would take; run none.")
+        bool, typer.Option("--dry-run", help="Estimate each experiment; run none.")
     ] = False,
     stamp: Annotated[
         str | None,
-        typer.Option("--stamp", help="Name of the captures; the hosts of one run must share it."),
+        typer.Option("--stamp", help="Name of the captures, the same on all hosts of a run."),
     ] = None,
 ) -> None:
     """Run profiled inference and keep its traces.

@@ -35,7 +35,7 @@ def check(
         bool, typer.Option("--codes", help="List what each code means and costs, and stop.")
     ] = False,
 ) -> None:
-    """Run the audits and list what ingest found; exit 1 where something is wrong.
+    """Run the audits and list ingest's findings; exit 1 on an error.
 
     \b
     Examples:

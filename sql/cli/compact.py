@@ -15,16 +15,16 @@ def compact(
         list[str] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="Ids, prefixes or names; none: all.",
+            help="Ids, prefixes or names; default: all.",
             autocompletion=complete_run,
         ),
     ] = None,
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Make a run's many files few, and keep all runs' rows in one.
+    """Merge the many files of a run, and index the rows of all runs.
 
-    Queries over runs of many devices open quicker. Readers are not disturbed: the old files go an
-    hour later, with the next ingest, compact or drop.
+    Queries over runs of many devices then open faster. Readers are not disturbed: after an hour the
+    next ingest, compact or drop deletes the old files.
 
     \b
     Examples:

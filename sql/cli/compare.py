@@ -13,11 +13,15 @@ from xlahouse.sql.cli.options import WarehouseOption, complete_run, open_warehou
 def compare(
     base: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="The base.", autocompletion=complete_run),
+        typer.Argument(
+            metavar="RUN", help="The base: id, prefix or name.", autocompletion=complete_run
+        ),
     ],
     other: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="What is held against it.", autocompletion=complete_run),
+        typer.Argument(
+            metavar="RUN", help="The run to compare with it.", autocompletion=complete_run
+        ),
     ],
     warehouse: WarehouseOption = "./warehouse",
     fail_over: Annotated[
@@ -26,14 +30,14 @@ def compare(
             "--fail-over",
             min=0,
             metavar="PCT",
-            help="Exit 1 where the other is worse by more than this many percent, 3 if inconclusive.",
+            help="Exit 1 if the second run is worse by over PCT percent, 3 if inconclusive.",
         ),
     ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
             "--metric",
-            help="What --fail-over judges; may be repeated. "
+            help="Metric for --fail-over; may be repeated. "
             "Default: ttft_s, tpot_s, output_tokens_per_s.",
         ),
     ] = None,

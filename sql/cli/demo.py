@@ -16,7 +16,7 @@ def demo(
 ) -> None:
     """Capture, ingest, query and report, on this machine.
 
-    What was done before is not done again.
+    Steps that are done already are skipped.
 
     \b
     Examples:

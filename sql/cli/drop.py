@@ -25,12 +25,13 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     now: Annotated[
         bool,
-        typer.Option("--now", help="Free the space at once; queries that read the run fail."),
+        typer.Option("--now", help="Delete the files at once; queries on the run fail."),
     ] = False,
 ) -> None:
-    """Take runs out of the warehouse, their settings with them; traces are not touched.
+    """Remove runs and their settings from the warehouse.
 
-    Readers are not disturbed: the files go an hour later, with the next ingest, compact or drop.
+    Traces stay. Readers are not disturbed: after an hour the next ingest, compact or drop deletes the
+    files.
 
     \b
     Examples:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
 
 export_app = typer.Typer(
-    help="Write runs in the form of another tool.", no_args_is_help=True, rich_markup_mode=None
+    help="Write runs in the format of another tool.", no_args_is_help=True, rich_markup_mode=None
 )
 RunsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="RUN…", help="Id, prefix or name.", autocompletion=complete_run),
+    typer.Argument(metavar="RUN...", help="Ids, prefixes or names.", autocompletion=complete_run),
 ]
 OutputOption = Annotated[
-    Path, typer.Option("--output", "-o", help="The file; a folder where there are several runs.")
+    Path, typer.Option("--output", "-o", help="The file; for several runs a folder.")
 ]
 
 
@@ -33,8 +33,8 @@ def perfetto(
     """Write a trace that opens in ui.perfetto.dev.
 
     Each device is a process with its launches, the lines of its plane, its collectives by axis
-    (arrows join the participants of an instance) and its counters; each host one with its phases
-    and threads.
+    (arrows join the participants of an instance) and its counters; each host is a process with its
+    phases and threads.
 
     \b
     Examples:
@@ -50,10 +50,11 @@ def perfetto(
 def chakra(
     runs: RunsArgument, output: OutputOption, warehouse: WarehouseOption = "./warehouse"
 ) -> None:
-    """Write Chakra execution traces, one a device, for simulators such as ASTRA-sim.
+    """Write Chakra execution traces for simulators.
 
-    The output is a folder: RUN.NPU.et for each traced device, and comm_groups.json. Nodes are compute
-    ops, collectives and the sends and receives of permutes, with sizes, groups and dependencies.
+    ASTRA-sim reads them. The output is a folder: RUN.NPU.et for each traced device, and
+    comm_groups.json. Nodes are compute ops, collectives and the sends and receives of permutes, with
+    sizes, groups and dependencies.
 
     \b
     Examples:
@@ -67,15 +68,15 @@ def chakra(
 @export_app.command("ccl-bench")
 def ccl_bench(
     runs: RunsArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the rows' folders.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the runs' folders.")],
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Write rows for CCL-Bench: a folder a run that its tools accept, and the rows of its website.
+    """Write a CCL-Bench folder for each run, and rows of its website.
 
     A folder has the workload card and the whole trace as Chrome JSON; benchmark_data.json has each
-    run's metrics by CCL-Bench's definitions (as the view ccl_legacy) and, as xlahouse_METRIC, by ours
-    (ccl_bench), null where they cannot be known. Fields that CCL-Bench asks for and nothing tells are
-    named, never made up.
+    run's metrics by CCL-Bench's definitions (view ccl_legacy) and, as xlahouse_METRIC, by ours (view
+    ccl_bench), null where they are unknown. Fields of CCL-Bench that have no source are listed, never
+    made up.
 
     \b
     Examples:
@@ -99,20 +100,20 @@ def duckdb(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]…",
-            help="Id, prefix or name; default: all.",
+            metavar="[RUN]...",
+            help="Ids, prefixes or names; default: all.",
             autocompletion=complete_run,
         ),
     ] = None,
     copy: Annotated[
-        bool, typer.Option("--copy", help="Hold the rows, so that the file survives any move.")
+        bool, typer.Option("--copy", help="Copy the rows, so that the file can move.")
     ] = False,
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Write one file that any client of DuckDB opens, with tables, views and their documentation.
+    """Write one file that any client of DuckDB opens.
 
-    Without --copy it reads the files that the warehouse has now, in their place; the line that is
-    printed, run in the file, tells it of another place.
+    It has tables, views and their documentation. Without --copy it reads the files that the warehouse
+    has now, in their place; if they move, run the printed statement in the file.
 
     \b
     Examples:
@@ -134,13 +135,13 @@ def duckdb(
 @export_app.command()
 def dataset(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A new folder, or an old dataset.")
+        Path, typer.Option("--output", "-o", help="A new folder, or an old dataset to replace.")
     ],
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]…",
-            help="Id, prefix or name; default: all.",
+            metavar="[RUN]...",
+            help="Ids, prefixes or names; default: all.",
             autocompletion=complete_run,
         ),
     ] = None,
@@ -148,24 +149,24 @@ def dataset(
         list[str] | None,
         typer.Option(
             "--views",
-            metavar="NAME[,NAME…]",
-            help="Only these views, beside the tables about runs.",
+            metavar="NAME[,NAME...]",
+            help="Only these views, and the tables about runs.",
             autocompletion=complete_view,
         ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="CSV beside Parquet.")] = True,
+    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="Write CSV beside Parquet.")] = True,
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Write a dataset: each view over the runs as Parquet and CSV, with a data dictionary.
+    """Write a dataset: views as Parquet and CSV, with a dictionary.
 
-    The folder has what someone needs who has neither xlahouse nor the traces: DICTIONARY.md (and
-    dictionary.json) tells what a row is, each column's type, unit and meaning, the version of its
-    definition, and which runs have how many rows. The same warehouse gives the same bytes.
+    Its readers need neither xlahouse nor the traces: DICTIONARY.md (and dictionary.json) states what a
+    row is, each column's type, unit and meaning, the version of its definition, and the number of rows
+    of each run. The same warehouse gives the same bytes.
 
     \b
     Examples:
       xlahouse export dataset -o dataset
-      xlahouse export dataset tp4 dp2.tp2 -o two --views latency,traffic_volume --no-csv
+      xlahouse export dataset tp4 dp2.tp2 -o two --views latency --no-csv
     """
     from xlahouse.sql.cli.progress import progress
     from xlahouse.sql.export.dataset import write_dataset

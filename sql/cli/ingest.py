@@ -12,11 +12,11 @@ from xlahouse.sql.cli.options import SparkConfOption, WarehouseOption, check_eng
 
 def ingest(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH…", help="Traces, or folders that hold them.")
+        list[str], typer.Argument(metavar="PATH...", help="Traces, or folders with traces.")
     ],
     warehouse: WarehouseOption = "./warehouse",
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes, at most one a run.")
+        int, typer.Option("--workers", min=1, help="Processes, at most one per run.")
     ] = 2,
     mesh: Annotated[
         str | None, typer.Option("--mesh", help="Mesh, major to minor, such as dp=2,tp=4.")
@@ -24,20 +24,20 @@ def ingest(
     device_kind: Annotated[
         str | None, typer.Option("--device-kind", help="Kind of device, such as 'TPU v6e'.")
     ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="What to call the run.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Name of the run.")] = None,
     hlo_dump: Annotated[
         str | None,
         typer.Option("--hlo-dump", help="Folder with the compiler's dumps of optimized HLO."),
     ] = None,
     card: Annotated[
         str | None,
-        typer.Option("--card", help="Workload card (YAML) that fills what the traces lack."),
+        typer.Option("--card", help="Workload card (YAML) with facts that traces lack."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", help="local; or spark: one task a run on its executors.")
+        str, typer.Option("--engine", help="local, or spark: one task per run.")
     ] = "local",
     conf: SparkConfOption = None,
 ) -> None:
@@ -49,7 +49,8 @@ def ingest(
       xlahouse ingest host0.xplane.pb -w wh --mesh dp=2,tp=4 --run baseline
       xlahouse ingest traces --hlo-dump /tmp/xla_dump
       xlahouse ingest host.trace.json.gz --card llama-tp2-tpu.yaml
-      xlahouse ingest gs://b/traces -w gs://b/wh --engine spark --conf spark.master=spark://head:7077
+      xlahouse ingest gs://b/traces -w gs://b/wh --engine spark \\
+        --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("local", "spark"), conf)
     from xlahouse.ingest.process import loading, prepare_process

@@ -91,7 +91,7 @@ SparkConfOption = Annotated[
     typer.Option(
         "--conf",
         metavar="KEY=VALUE",
-        help="A setting of Spark, such as spark.master=spark://head:7077.",
+        help="Spark setting, such as spark.master=spark://head:7077.",
     ),
 ]
 

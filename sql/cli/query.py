@@ -24,7 +24,7 @@ def query(
         str,
         typer.Argument(
             metavar="SQL|FILE|-",
-            help="One query; a .sql file that holds it; - reads it from stdin.",
+            help="A query; a .sql file with one; - reads stdin.",
         ),
     ],
     warehouse: WarehouseOption = "./warehouse",
@@ -34,23 +34,22 @@ def query(
     ] = None,
     format: FormatOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=0, help="At most so many rows.")
-    ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="duckdb, or spark.")] = "duckdb",
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows to write.")] = None,
+    engine: Annotated[str, typer.Option("--engine", help="duckdb or spark.")] = "duckdb",
     conf: SparkConfOption = None,
 ) -> None:
     """Answer one query over tables and views.
 
-    On Spark it runs where spark.master says, and is refused where a construct is not known to mean the
-    same there.
+    On Spark the query runs on spark.master; a construct that is not known to mean the same there is
+    refused.
 
     \b
     Examples:
-      xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by axis"
-      xlahouse query "from latency where run_id = \\$run" -p run=579c542a5ddd
+      xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by 1"
+      xlahouse query 'from latency where run_id = $run' -p run=579c542a5ddd
       xlahouse query volume.sql --format csv -o volume.csv
-      xlahouse query "from run_summary" --engine spark --conf spark.master=spark://head:7077
+      xlahouse query "from run_summary" --engine spark \\
+        --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("duckdb", "spark"), conf)
     text = _stdin() if sql == "-" else _argument(sql)

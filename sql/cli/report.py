@@ -20,7 +20,9 @@ REPORT_FORMATS = ("html", "png", "svg", "pdf")
 def report(
     pages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PAGE]...", help="Default: all.", autocompletion=complete_page),
+        typer.Argument(
+            metavar="[PAGE]...", help="Names of pages; default: all.", autocompletion=complete_page
+        ),
     ] = None,
     warehouse: WarehouseOption = "./warehouse",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pages.")] = Path(
@@ -32,28 +34,28 @@ def report(
     ] = None,
     page: Annotated[
         list[Path] | None,
-        typer.Option("--page", help="A page of your own: a Python file, which is run."),
+        typer.Option("--page", help="A page of your own: a Python file to run."),
     ] = None,
     format: Annotated[
-        str, typer.Option("--format", help="html; or each figure as png, svg or pdf.")
+        str, typer.Option("--format", help="html, or each figure as png, svg or pdf.")
     ] = "html",
     workers: Annotated[
         int, typer.Option("--workers", min=1, help="Processes that draw runs' pages.")
     ] = 2,
 ) -> None:
-    """Write self-contained HTML pages, the rows of each chart as CSV beside them.
+    """Write self-contained HTML pages, with the rows of charts as CSV.
 
     Pages of each run: overview, communication, intervals, time, efficiency, scheduling, quality; over
-    runs: index, comparison, scaling, study. A page whose run did not change is not drawn again.
+    runs: index, comparison, scaling, study. Pages of runs that did not change are not drawn again.
 
     \b
-    A page of your own is a file such as busiest.py, with a query and a function that draws its rows:
+    A page of your own is a file such as busiest.py, with a query and its chart:
       import altair as alt
-      TITLE = "Busiest links"
-      SQL = "select axis, sum(wire_bytes) as bytes from traffic_volume where run_id = $run group by axis"
+      TITLE = "Busiest axes"
+      SQL = "select axis, wire_bytes from traffic_volume where run_id = $run"
       def charts(rows):
-          return alt.Chart(rows).mark_bar().encode(x="bytes", y="axis")
-    With $run there is one for each run; with $runs, or neither, one for the site.
+          return alt.Chart(rows).mark_bar().encode(x="sum(wire_bytes)", y="axis")
+    With $run each run has such a page; with $runs, or neither, the site has one.
 
     \b
     Examples:

@@ -13,11 +13,11 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Id, prefix or name.", autocompletion=complete_run)
 ]
 set_app = typer.Typer(
-    help="Change what a run's views take for granted; nothing is ingested again.",
+    help="Set a run's mesh, peaks or device kind, without a new ingest.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-OWN_HELP = "own: take the setting back"
+OWN_HELP = "own: remove the setting"
 
 
 @set_app.command("mesh")
@@ -28,7 +28,7 @@ def set_mesh_of(
     ],
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Set the mesh by which collectives get their axis.
+    """Set the mesh that gives each collective its axis.
 
     \b
     Examples:
@@ -52,16 +52,16 @@ def set_peaks_of(
         typer.Argument(
             metavar="PEAKS",
             help="Of a chip: bf16_flops=…,hbm_bytes_per_s=…; of a link, one way: "
-            f"ici_bytes_per_s=…; those that are left out stay as they were known. {OWN_HELP}.",
+            f"ici_bytes_per_s=…; peaks that you leave out keep their known values. {OWN_HELP}.",
         ),
     ],
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Set the peaks that utilization, MFU and rooflines are taken against.
+    """Set the peaks for utilization, MFU and rooflines.
 
     \b
     Examples:
-      xlahouse set peaks baseline bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12,ici_bytes_per_s=9e10
+      xlahouse set peaks baseline bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12
       xlahouse set peaks 579c ici_bytes_per_s=4.5e10 -w wh
       xlahouse set peaks baseline own
     """
@@ -79,7 +79,7 @@ def set_device_kind_of(
     value: Annotated[str, typer.Argument(metavar="KIND", help=f"Such as 'TPU v6e'. {OWN_HELP}.")],
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Set the kind of device, by which the shipped table gives the peaks.
+    """Set the kind of device, which selects the shipped peaks.
 
     \b
     Examples:

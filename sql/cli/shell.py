@@ -10,10 +10,10 @@ from xlahouse.sql.cli.options import WarehouseOption, open_warehouse
 
 
 def shell(warehouse: WarehouseOption = "./warehouse") -> None:
-    """Ask one query after the other, with completion, a history and paging.
+    """Answer queries at a prompt, with completion, history and paging.
 
-    Statements end with a semicolon; .help lists what else can be typed. From a pipe it runs what it
-    reads.
+    Statements end with a semicolon; .help lists the commands. From a pipe the shell runs a script of
+    both.
 
     \b
     Examples:

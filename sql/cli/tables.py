@@ -9,7 +9,9 @@ import typer
 from xlahouse.sql.cli.options import print_pairs
 
 
-def tables(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:
+def tables(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A table.")] = None,
+) -> None:
     """List the tables, or print one's columns.
 
     \b

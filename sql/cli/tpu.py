@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from xlahouse.capture.tpu.gcloud import Gcloud
 
 tpu_app = typer.Typer(
-    help="Create TPU VMs, run plans on them, fetch the traces, delete them (around gcloud).",
+    help="Create TPU VMs with gcloud, run plans on them, fetch the traces.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What to call the TPU VM.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the TPU VM.")]
 Zone = Annotated[
     str,
     typer.Option("--zone", help="Zone, such as us-east1-d.", envvar="XLAHOUSE_TPU_ZONE"),
@@ -34,44 +34,45 @@ Traces = Annotated[Path, typer.Option("--traces", help="Folder for the traces, o
 def create(
     name: Name,
     type_: Annotated[
-        str, typer.Option("--type", help="As Google Cloud has it: v6e-8, v5litepod-16, v4-32.")
+        str, typer.Option("--type", help="Accelerator type: v6e-8, v5litepod-16, v4-32.")
     ],
     zone: Zone,
     spot: Annotated[
-        bool, typer.Option("--spot/--on-demand", help="Spot chips may be taken away.")
+        bool, typer.Option("--spot/--on-demand", help="Spot chips may be preempted.")
     ] = True,
     quota: Annotated[
         Path | None,
         typer.Option(
             "--quota",
-            help="What may be asked for; default: the shipped file.",
+            help="File of the quota; default: the shipped one.",
             envvar="XLAHOUSE_TPU_QUOTA",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Ask for more than the quota.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Request more than the quota.")] = False,
     runtime: Annotated[
         str | None, typer.Option("--runtime", help="Runtime version; default: the generation's.")
     ] = None,
     network: Annotated[str | None, typer.Option("--network", help="VPC network.")] = None,
     subnetwork: Annotated[str | None, typer.Option("--subnetwork", help="Subnetwork.")] = None,
     service_account: Annotated[
-        str | None, typer.Option("--service-account", help="Account of the VM.")
+        str | None, typer.Option("--service-account", help="Service account of the VM.")
     ] = None,
     hours: Annotated[
-        float, typer.Option("--hours", min=0.1, help="How long it is to live, for the estimate.")
+        float, typer.Option("--hours", min=0.1, help="Planned hours, for the cost estimate.")
     ] = 1.0,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Return when it can be used, or at once.")
+        bool, typer.Option("--wait/--no-wait", help="Return when the VM is ready, or at once.")
     ] = True,
     project: Project = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Ask for a TPU VM as a queued resource; chips outside the quota are refused.
+    """Request a TPU VM as a queued resource, within the quota.
 
     \b
     Examples:
       xlahouse tpu create tp4 --type v6e-4 --zone us-east1-d
-      xlahouse tpu create big --type v4-32 --zone us-central2-b --on-demand --hours 3 --dry-run
+      xlahouse tpu create big --type v4-32 --zone us-central2-b \\
+        --on-demand --hours 3 --dry-run
     """
     from xlahouse.capture.slices import parse_slice
     from xlahouse.capture.tpu import vm
@@ -96,31 +97,32 @@ def create(
 @tpu_app.command()
 def run(
     name: Name,
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="What to run.")],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="Plan of experiments.")],
     zone: Zone,
     experiment: Annotated[
-        list[str] | None, typer.Option("--experiment", help="Only this one; may be repeated.")
+        list[str] | None,
+        typer.Option("--experiment", help="Only this experiment; may be repeated."),
     ] = None,
     traces: Traces = Path("traces"),
     install: Annotated[
         str | None,
-        typer.Option("--install", help="What pip installs there; default: this checkout."),
+        typer.Option("--install", help="Package to install there; default: this checkout."),
     ] = None,
     recreate: Annotated[
         int,
-        typer.Option("--recreate", min=0, help="How often to create it again when taken away."),
+        typer.Option("--recreate", min=0, help="Times to create the VM again after a preemption."),
     ] = 0,
     project: Project = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Capture a plan there, one experiment after the other; each one's traces come home at once.
+    """Capture a plan on the VM, and fetch each experiment's traces.
 
-    What was captured before is skipped, so a run that was cut off goes on where it stopped.
+    Experiments that have traces are skipped: after an interruption, run the command again.
 
     \b
     Examples:
       xlahouse tpu run tp4 plan.yaml --zone us-east1-d
-      xlahouse tpu run tp4 plan.yaml --zone us-east1-d --recreate 5 --traces traces
+      xlahouse tpu run tp4 plan.yaml --zone us-east1-d --recreate 5
     """
     from xlahouse.capture.tpu import run as tpu_run
     from xlahouse.capture.tpu import vm
@@ -142,7 +144,7 @@ def fetch(
     project: Project = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Bring all finished traces home, from every host.
+    """Fetch all finished traces, from every host.
 
     \b
     Examples:
@@ -162,7 +164,7 @@ def delete(
     project: Project = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Delete the TPU VM and what is on its disks; it costs nothing from then on.
+    """Delete the TPU VM and its disks; it then costs nothing.
 
     \b
     Examples:

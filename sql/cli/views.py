@@ -11,19 +11,17 @@ from xlahouse.sql.cli.options import WarehouseOption, complete_view, library_of,
 
 def views(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", autocompletion=complete_view)
+        str | None, typer.Argument(metavar="[NAME]", help="A view.", autocompletion=complete_view)
     ] = None,
     warehouse: WarehouseOption = "./warehouse",
     dialect: Annotated[
         str | None,
-        typer.Option(
-            "--dialect", help="Print statements that create them: duckdb, spark or bigquery."
-        ),
+        typer.Option("--dialect", help="Print CREATE statements: duckdb, spark or bigquery."),
     ] = None,
 ) -> None:
-    """List the views, or print one's documentation, origins, examples and SQL.
+    """List the views, or print one with its origins, examples and SQL.
 
-    A warehouse's own views, the .sql files in its folder user_views, are among them.
+    The list has the warehouse's own views too: the .sql files in its folder user_views.
 
     \b
     Examples:

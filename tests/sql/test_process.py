@@ -139,7 +139,9 @@ def test_a_full_stdout_is_one_line(
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("arguments", [["tables", "runs"], ["ingest", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["tables", "runs"], ["set", "peaks", "--help"]], ids=" ".join
+)
 def test_no_locale_forbids_our_words(arguments: list[str]) -> None:
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(

@@ -83,6 +83,21 @@ def test_every_verb_has_help_with_examples(
         assert re.search(r"\S  +\S|^\S+$", option), f"{option}: say what it does"
 
 
+@pytest.mark.parametrize(
+    "path", [(), ("set",), ("export",), ("tpu",), *commands()], ids=lambda path: " ".join(path)
+)
+def test_help_is_whole_at_80_columns(
+    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    assert run(monkeypatch, *path, "--help") == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert len(line) <= 80
+        repeats = line.startswith("Usage:") and line.endswith(("]...", "}..."))  # RUN...: several
+        assert repeats or not line.endswith(("…", "..."))
+
+
 def test_query(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
