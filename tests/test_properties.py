@@ -21,7 +21,7 @@ from xlahouse.sql.warehouse import Warehouse
 
 VIEWS = ("traffic_volume", "traffic_matrix", "collective_bandwidth", "collective_axis")
 VIEWS += ("device_time", "comm_compute", "latency", "step_latency", "run_summary", "run_mesh")
-FREE = ("run_id", "name")  # these tell the variants of a run apart
+FREE = ("run_id", "name")  # these distinguish the variants of a run
 POINTS = ("start_ps", "first_op_ps", "end_ps")  # the other times are durations
 # What stands for devices' numbers: the mesh's order is part of the setup, a permute's groups go by their
 # smallest device, and instances that start together by their groups.

@@ -259,7 +259,7 @@ def test_what_comes_from_the_model(ingested):
 
 
 def test_op_profile(ingested):
-    """Cost aside of what is no compute: nobody asks for it."""
+    """Without the cost of ops that are no compute: no view uses it."""
     found = ingested.rows("select * from op_profile_v1 where phase is not null")
     for row in found:
         row["category"] = row["category"].replace("host_transfer", "copy")

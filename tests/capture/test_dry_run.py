@@ -1,4 +1,4 @@
-"""Forecasts: bytes a device and collectives of a step, held to sums by hand; every cell of the study fits."""
+"""Forecasts: device bytes and collectives of a step, against sums by hand; every cell of the study fits."""
 
 from __future__ import annotations
 

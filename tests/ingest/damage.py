@@ -94,7 +94,7 @@ def silent_loss(whole: Outcome, damaged: Outcome) -> bool:
 
 
 def leaves_no_trace(name: str, raw: bytes) -> bool:
-    """Whether damaged text is JSON that nobody can tell from an undamaged file's: whole events are gone."""
+    """Whether damaged text is JSON that could be an undamaged file's: whole events are gone."""
     if not name.endswith(".json"):
         return False
     try:

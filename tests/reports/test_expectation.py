@@ -1,4 +1,4 @@
-"""Expected against measured: ratios, what nobody expected, and what cannot be compared, in words."""
+"""Expected against measured: ratios, unexpected traffic, and what cannot be compared, in words."""
 
 from __future__ import annotations
 

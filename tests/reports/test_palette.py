@@ -88,7 +88,7 @@ def test_every_colour_holds_against_light_and_dark_paper(colours):
 @pytest.mark.parametrize("vision", VISION)
 @pytest.mark.parametrize("colours", ALL.values(), ids=ALL)
 def test_no_two_colours_of_a_set_look_alike(colours, vision):
-    # 2.3 is just noticeable; 8 tells two areas apart that do not touch.
+    # 2.3 is just noticeable; 8 distinguishes two areas that do not touch.
     worst = min((distance(a, b, vision), a, b) for a, b in combinations(colours, 2))
     assert worst[0] > 8, worst
 

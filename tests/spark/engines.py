@@ -24,7 +24,7 @@ def why_not() -> str | None:
     if importlib.util.find_spec("pyspark") is None:
         return "needs pyspark: install xlahouse[spark]"
     if shutil.which("java") is None:
-        return "Spark needs java, version 17 or newer, and there is none on PATH"
+        return "Spark needs java, version 17 or newer, and PATH has no java"
     return None
 
 

@@ -107,7 +107,7 @@ REFUSED = [
     "from a union all (with a as (select 1) from a)",
     "with a as (from a) from a",
     "with a as (select 1) from main.a",
-    # A name that could be a file is none, whatever else it names.
+    # A name that could be a file is not read as one, whatever else it names.
     """with "x.parquet" as (select 1) from "x.parquet" """,
     """with "/etc/passwd" as (select 1) from '/etc/passwd'""",
     """select * from (with "x.csv" as (select 1) select 1) as a, 'x.csv'""",

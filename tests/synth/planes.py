@@ -72,7 +72,7 @@ class Plane:
         stats: dict[str, Value | Unsigned] | None = None,
         number: int | None = None,
     ) -> int:
-        """Metadata id of a kind of event; `key` tells kinds of one name apart."""
+        """Metadata id of a kind of event; `key` distinguishes kinds with the same name."""
         if key not in self.event_ids:
             number = len(self.event_ids) + 1 if number is None else number
             self.event_ids[key] = number

@@ -70,7 +70,7 @@ def test_fsdp_gathers_every_weight_in_each_pass():
 
 
 def test_a_stacked_pipeline_shifts_in_every_tick():
-    # 4 + 4 - 1 = 7 ticks of 32 tokens = 8,192 bytes; the last stage has nobody to send to.
+    # 4 + 4 - 1 = 7 ticks of 32 tokens = 8,192 bytes; the last stage sends to no other.
     key = "prefill", "pp", "collective-permute"
     assert volume(CASES["pp_stacked"], 0)[key] == (7, 57_344, 57_344)
     assert volume(CASES["pp_stacked"], 3)[key] == (7, 0, 0)
@@ -161,7 +161,7 @@ def test_expectation_of_tp():
 
 def test_expectation_of_a_stacked_pipeline():
     # 4 stages of a layer, 2 microbatches of 4 prompts: 5 ticks of [4 x 16, 128] bf16, 16,384 bytes, on
-    # each of 8 devices; the last stage, 2 of the 8, has nobody to send to here.
+    # each of 8 devices; the last stage, 2 of the 8, send to no device here.
     (row,) = (
         row
         for row in expected_traffic(CASES["pp_tp_ticks"])

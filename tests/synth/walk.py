@@ -49,7 +49,7 @@ class _Walk:
         return Visit(segment, self.late, stay, wait, **more)
 
     def alone(self, segment: Segment) -> Visit:
-        """A segment in which nobody waits; only compute is slower on a lagged member."""
+        """A segment in which no device waits; only compute is slower on a lagged member."""
         lag = self.run.lag if segment.what == "compute" else lambda position: 0
         visit = self.each(segment, {p: segment.ps + lag(p) for p in self.late})
         if segment.what == "start":

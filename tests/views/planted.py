@@ -84,7 +84,7 @@ class Bench:
 
     def catches(self, mutant: Mutant) -> bool:
         """Whether a case of the view, or of one on top of it, fails or does not end with the fault in it,
-        or nobody could make the fault, as the statement does not bind."""
+        or the fault cannot happen, as the statement does not bind."""
         try:
             self._create(mutant.view, mutant.sql)
         except duckdb.BinderException:

@@ -17,7 +17,7 @@ AXES = [
     axes
     for count in (1, 2, 3)
     for axes in itertools.combinations(("dp", "fsdp", "ep", "pp", "tp", "sp"), count)
-    # tp and sp split the same weights; what fsdp gathers in a pipeline, and how often, nobody defines
+    # tp and sp split the same weights; what fsdp gathers in a pipeline, and how often, is not defined
     if not {"tp", "sp"} <= set(axes) and not {"fsdp", "pp"} <= set(axes)
 ]
 TENSOR = ("tp", "sp")

@@ -86,7 +86,7 @@ def test_time_split(warehouse):
 
 
 def test_traffic(warehouse):
-    """Bytes by device and kind; a kind with a collective whose bytes nobody knows has none."""
+    """Bytes by device and kind; a kind with a collective of unknown bytes has none."""
     expected = defaultdict(lambda: [0, 0, 0.0])
     for device, kind, size, group in warehouse.query(
         "select device_id, kind, payload_bytes, group_size from collectives"

@@ -364,7 +364,7 @@ def survived(raw):
 
 
 def events_of(raw):
-    """Events of well-formed text by the standard library; None where it is none, as for any other tool."""
+    """Events of well-formed text by the standard library; None where it is not well formed."""
     try:
         listed = json.loads(raw.decode())
         return [each for each in listed["traceEvents"] if each.get("ph") not in (None, "M")]

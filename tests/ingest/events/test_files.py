@@ -29,7 +29,7 @@ def test_a_file_is_read(place):
 
 
 def test_arrow_never_holds_bytes_of_python(place):
-    """Its threads let go of them in their own time, which aborts a process that is at its end."""
+    """Its threads release them in their own time, which aborts a process that is ending."""
     system, path = place
     before = pa.total_allocated_bytes()
     with open_native(system, path) as file:

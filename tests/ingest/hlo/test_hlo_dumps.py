@@ -311,7 +311,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def test_programs_of_which_nothing_but_their_names_is_known_have_no_hlo(tmp_path):
-    """Two ran, and their ops are called by their names alone, which no instruction can be had from."""
+    """Two ran, and their ops have only names, from which no instruction can be read."""
     plane = PlaneBuilder("/device:TPU:0")
     modules, ops = plane.line("XLA Modules"), plane.line("XLA Ops")
     for number, start in ((7, 1000), (8, 3000)):

@@ -1,4 +1,4 @@
-"""Wrappers whose computation is not known: what their own text tells of the transfer within."""
+"""Wrappers whose computation is not known: what their own text states about the transfer within."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_killed_write_leaves_the_old_state(store, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_run(store, {"issues": issues("new")})
     assert listed(store) == old
-    assert len(written(tmp_path)) == 2  # the leftover is there, and is nobody's
+    assert len(written(tmp_path)) == 2  # the leftover is there, and belongs to no run
     store.clear_leftovers()
     assert len(written(tmp_path)) == 2  # its lease still runs: another ingest may be writing it
 

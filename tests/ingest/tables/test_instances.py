@@ -94,7 +94,7 @@ def one_by_one(rows):
         ),
         max_size=40,
     ),
-    st.sampled_from([1, 1 << 54]),  # times too far apart to be told apart by key in one number
+    st.sampled_from([1, 1 << 54]),  # times too far apart for one number to hold time and key
 )
 def test_all_at_once_is_as_one_by_one(rows, scale):
     rows = [(op, device, start * scale, duration * scale) for op, device, start, duration in rows]

@@ -1,6 +1,6 @@
 """The order in which a file writes things means nothing: planes, lines, events, stats, names of files.
 
-Synthetic TPU runs are held to that in tests/test_properties.py; here are the other kinds of traces.
+tests/test_properties.py checks the same on synthetic TPU runs; here are the other kinds of traces.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def test_marks_find_the_latest_span_and_that_alone(drawn, spans):
 @pytest.mark.parametrize(("others", "device"), [(0, 1), (1, 0)])
 def test_a_device_keeps_its_number_where_the_helper_of_another_is_missing(others, device):
     """Of the second execution the helper of device 0 is not in the trace. Where an Execute announces
-    something else besides, which of its closures are helpers cannot be told, and those seen count."""
+    something else besides, which of its closures are helpers cannot be determined, and those seen count."""
     host = Host()
     run_on_two(host)
     of_others = [(320, 30 + number) for number in range(others)]

@@ -1,4 +1,4 @@
-"""Damage of any kind: never an exception that nobody foresaw, never events lost without a word."""
+"""Damage of any kind: never an unexpected exception, never events lost without a finding."""
 
 from __future__ import annotations
 

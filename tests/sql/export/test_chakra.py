@@ -17,7 +17,7 @@ US = 1_000_000  # ps
 
 
 def messages():
-    """Metadata and Node declared anew from mlcommons/chakra's et_def.proto, apart from our tables."""
+    """Metadata and Node declared again from mlcommons/chakra's et_def.proto, apart from our tables."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="et.proto", package="et", syntax="proto3")
 

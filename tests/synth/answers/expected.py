@@ -16,7 +16,7 @@ MARKED = ("prefill", "decode", "warmup")
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What a manifest tells of a model, its work, and how it is split.
+    """What a manifest states about a model, its work, and how it is split.
 
     `matrices` are weights that fsdp shards: (elements, axes that split it besides); layers with
     experts are those from `first_expert_layer` on.

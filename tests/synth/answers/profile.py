@@ -69,7 +69,7 @@ def op_profile(run: Run) -> list[Row]:
             "duration_ps": total.duration,
             "self_ps": total.self_time,
             "self_ratio": total.self_time / phases[phase],
-            # a loop's own cost, and a wait's, nobody asks for
+            # a loop's own cost, and a wait's, are not asked for
             "flops": None if total.flops is None else float(total.flops),
         }
         for (phase, program, op, category), total in totals.items()

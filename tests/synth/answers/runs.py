@@ -1,4 +1,4 @@
-"""Answers of the views that hold several runs against each other; runs are given with their setups."""
+"""Answers of the views that compare several runs; runs are given with their setups."""
 
 from __future__ import annotations
 

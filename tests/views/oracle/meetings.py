@@ -72,7 +72,7 @@ def clocks(run: Run) -> Clocks | None:
     reference, found = sharing[0], {}
     for host in hosts:
         both = [rows for rows in across if {host, reference} <= hosts_of(run, rows)]
-        both = both if host is not None else []  # a clock without a name is compared with nobody's
+        both = both if host is not None else []  # a clock without a name is compared with no other
         found[host] = _clock(run, host, reference, both)
     return Clocks(reference, found)
 
@@ -112,7 +112,7 @@ def clock_offset(run: Run) -> Iterator[Row]:
 def tells_arrivals(run: Run, rows: list[Row], known: Clocks | None) -> bool:
     """Whether arrivals of an instance's participants can be compared.
 
-    Nothing is held against a clock of which nothing is known.
+    A clock of which nothing is known is compared with no other.
     """
     hosts = hosts_of(run, rows)
     if leave_apart(rows) or len(arrivals_of(rows)) < 2:
