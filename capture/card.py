@@ -22,7 +22,7 @@ class ModelArch(msgspec.Struct, frozen=True, kw_only=True):
     num_params_active: Positive | None = None
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
+class CardModel(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. iteration: what the tools divide by where a trace has no steps."""
 
     phase: Literal["training", "inference", "serving"] | None = None
@@ -72,7 +72,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Model, data and hardware."""
 
-    model: Model = Model()
+    model: CardModel = CardModel()
     data: Data = Data()
     hardware: Hardware = Hardware()
 
@@ -121,7 +121,7 @@ class MetricSource(msgspec.Struct, frozen=True, kw_only=True):
     metrics_specific_trace: list[Text] | None = None
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadCard(msgspec.Struct, frozen=True, kw_only=True):
     """A workload card; None is what it does not say."""
 
     version: Literal[1] | None = None
@@ -148,7 +148,7 @@ _OPTIONAL = {
 }
 
 
-def missing(card: Card) -> list[str]:
+def missing(card: WorkloadCard) -> list[str]:
     """Fields that CCL-Bench asks for and the card does not have, as paths with points.
 
     The sizes of the model (model_arch) are asked for only where one of them is given.
@@ -172,7 +172,7 @@ def _absent(part: msgspec.Struct, steps: tuple[str, ...]) -> list[str]:
     return found
 
 
-def stated(card: Card) -> dict[str, object]:
+def stated(card: WorkloadCard) -> dict[str, object]:
     """The card as mappings, without what it does not say; N/A where a list needs a place to be kept."""
     return _stated(card)
 

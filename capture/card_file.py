@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from xlahouse.capture.card import Card, ModelArch, stated
+from xlahouse.capture.card import ModelArch, WorkloadCard, stated
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.yaml_lines import line_of
 
@@ -40,7 +40,7 @@ def looks_like_card(text: str) -> bool:
     return re.search(r"^workload\s*:", text, re.MULTILINE) is not None
 
 
-def read_card(text: str, where: str) -> tuple[Card, list[Problem]]:
+def read_card(text: str, where: str) -> tuple[WorkloadCard, list[Problem]]:
     """(what the card says, what is wrong with it); a field at fault is left out of the former.
 
     N/A, TBD and empty values say nothing. `Model-executor` is read at the top level, where
@@ -63,11 +63,11 @@ def read_card(text: str, where: str) -> tuple[Card, list[Problem]]:
     if not isinstance(raw, dict) or not isinstance(raw.get("workload"), dict):
         raise ManifestError(f"{where}: no workload card: it has no mapping `workload`")
     problems: list[Problem] = []
-    fields = _converted(Card, _canonical(raw), (), text, problems)
-    return msgspec.convert(fields, Card), problems
+    fields = _converted(WorkloadCard, _canonical(raw), (), text, problems)
+    return msgspec.convert(fields, WorkloadCard), problems
 
 
-def checked_card(text: str, where: str) -> Card:
+def checked_card(text: str, where: str) -> WorkloadCard:
     """A card without a wrong value; fields that cards do not have are passed over.
 
     Raises:
@@ -80,7 +80,7 @@ def checked_card(text: str, where: str) -> Card:
     return card
 
 
-def card_text(card: Card) -> str:
+def card_text(card: WorkloadCard) -> str:
     """The card as YAML; what it does not say is not there."""
     import yaml
 

@@ -11,8 +11,9 @@ import msgspec
 import yaml
 
 from xlahouse.capture.errors import CaptureError, ManifestError
-from xlahouse.capture.feasible import check_feasible, stages_of
+from xlahouse.capture.feasible import Candidate, check_feasible, stages_of
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.capture.models.blueprint import Blueprint
 from xlahouse.capture.models.families import FAMILIES
 from xlahouse.capture.models.placing import Stages
 from xlahouse.capture.models.presets import ConfigValue, find_preset, model_config, size_of
@@ -35,9 +36,9 @@ DEFAULT_SCOPES = (
     "lm_head",
 )
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a path
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+PathName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a path
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +48,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     experiment's seed.
     """
 
-    name: Name
+    name: PathName
     preset: str
     config: dict[str, object] = {}
     weights: str = ""
@@ -71,19 +72,19 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One capture: what runs, on which mesh, how often. Sequences have a prompt of `prompt_tokens`
     tokens each and generate `output_tokens` (the first of them in the prefill)."""
 
-    name: Name
+    name: PathName
     model: Model
-    mesh: dict[str, Positive]  # axis -> size, major to minor
-    batch_size: Positive  # sequences over all devices
-    prompt_tokens: Positive
-    output_tokens: Positive
+    mesh: dict[str, AtLeastOne]  # axis -> size, major to minor
+    batch_size: AtLeastOne  # sequences over all devices
+    prompt_tokens: AtLeastOne
+    output_tokens: AtLeastOne
     dtype: Literal["float32", "bfloat16"] = "float32"
-    warmup_requests: Count = 2  # two, because the second prefill meets the cache of the first
-    requests: Positive = 2  # profiled
-    seed: Count = 0
-    repeat: Count = 0
+    warmup_requests: AtLeastZero = 2  # two, because the second prefill meets the cache of the first
+    requests: AtLeastOne = 2  # profiled
+    seed: AtLeastZero = 0
+    repeat: AtLeastZero = 0
     scopes: tuple[str, ...] = DEFAULT_SCOPES
-    microbatches: Positive = 1  # of a pipeline
+    microbatches: AtLeastOne = 1  # of a pipeline
     # Places an expert has for tokens, as a multiple of its fair share; tokens beyond are dropped.
     # None: places for all of them.
     capacity_factor: Annotated[float, msgspec.Meta(gt=0)] | None = None
@@ -113,6 +114,33 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return stages_of(self.mesh, FAMILIES[self.model.family], self.model.sizes)
 
     @property
+    def candidate(self) -> Candidate:
+        """The part that decides whether it can run."""
+        return Candidate(
+            family=FAMILIES[self.model.family],
+            config=self.model.sizes,
+            mesh=self.mesh,
+            batch_size=self.batch_size,
+            prompt_tokens=self.prompt_tokens,
+            microbatches=self.microbatches,
+        )
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """The part that decides the sharded model."""
+        return Blueprint(
+            family=FAMILIES[self.model.family],
+            config=self.model.sizes,
+            mesh=self.mesh,
+            stages=self.stages,
+            microbatches=self.microbatches,
+            capacity_factor=self.capacity_factor,
+            dtype=self.dtype,
+            batch_size=self.batch_size,
+            length=self.prompt_tokens + self.output_tokens,
+        )
+
+    @property
     def cell(self) -> Path:
         """Folder of its captures under the traces folder; seq is prompt and output together."""
         length = self.prompt_tokens + self.output_tokens
@@ -127,7 +155,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _TopLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: Name = ""
+    name: PathName = ""
     experiments: Annotated[list[dict[str, object]], msgspec.Meta(min_length=1)]
     defaults: dict[str, object] = {}
 
@@ -216,7 +244,7 @@ def check_experiment(experiment: Experiment) -> None:
         ManifestError: starts with the field at fault and says what to try.
     """
     longest = size_of(experiment.model.sizes, "max_position_embeddings")
-    check_feasible(experiment)
+    check_feasible(experiment.candidate)
     if experiment.slice:
         _check_slice(experiment)
     length = experiment.prompt_tokens + experiment.output_tokens

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.sharding import Layout
 
 
-class Collectives:
+class MeshCollectives:
     """Collectives over the axes of `layout`; every tensor is a device's own shard."""
 
     def __init__(self, layout: Layout) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-    from xlahouse.capture.models.collectives import Collectives
+    from xlahouse.capture.models.collectives import MeshCollectives
     from xlahouse.capture.models.modules import ExpertsModule
 
 EXPERTS = "xlahouse_dispatch"  # name under which transformers finds the dispatch
 
 
-def register_experts(collectives: Collectives | None, capacity_factor: float | None) -> None:
+def register_experts(collectives: MeshCollectives | None, capacity_factor: float | None) -> None:
     """Make the dispatch over `ep` known to transformers, for all models of this process.
 
     Args:
@@ -37,7 +37,7 @@ def dispatch_and_combine(
     hidden: torch.Tensor,
     chosen: torch.Tensor,
     weights: torch.Tensor,
-    collectives: Collectives | None,
+    collectives: MeshCollectives | None,
     capacity_factor: float | None,
 ) -> torch.Tensor:
     """The experts' answer for each token; under `tp` a partial sum over the intermediate dimension.

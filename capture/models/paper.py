@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.models.collectives import Collectives
+from xlahouse.capture.models.collectives import MeshCollectives
 from xlahouse.capture.models.families import Spec
 from xlahouse.capture.models.sharding import Layout
 
@@ -60,7 +60,7 @@ class Collective:
     payload_bytes: int
 
 
-class PaperCollectives(Collectives):
+class PaperCollectives(MeshCollectives):
     """Collectives that are only noted, in `noted`; results have the shapes that they would have."""
 
     def __init__(self, layout: Layout) -> None:
@@ -68,21 +68,21 @@ class PaperCollectives(Collectives):
         self.noted: list[Collective] = []
 
     def all_reduce(self, shard: torch.Tensor, axis: str | None) -> torch.Tensor:
-        """See Collectives."""
+        """See MeshCollectives."""
         if axis not in self.layout.sizes:
             return shard
         self._note("all-reduce", axis, shard)
         return shard.new_empty(shard.shape)
 
     def reduce_scatter(self, shard: torch.Tensor, axis: str, dim: int) -> torch.Tensor:
-        """See Collectives."""
+        """See MeshCollectives."""
         if axis not in self.layout.sizes:
             return shard
         self._note("reduce-scatter", axis, shard)
         return self._resized(shard, dim, 1, self.layout.sizes[axis])
 
     def all_gather(self, shard: torch.Tensor, axis: str | None, dim: int) -> torch.Tensor:
-        """See Collectives."""
+        """See MeshCollectives."""
         if axis not in self.layout.sizes:
             return shard
         whole = self._resized(shard, dim, self.layout.sizes[axis], 1)
@@ -90,7 +90,7 @@ class PaperCollectives(Collectives):
         return whole
 
     def all_to_all(self, shard: torch.Tensor, axis: str, split: int, join: int) -> torch.Tensor:
-        """See Collectives."""
+        """See MeshCollectives."""
         if axis not in self.layout.sizes:
             return shard
         self._note("all-to-all", axis, shard)
@@ -98,7 +98,7 @@ class PaperCollectives(Collectives):
         return self._resized(dealt, join, self.layout.sizes[axis], 1)
 
     def shift(self, shard: torch.Tensor, axis: str) -> torch.Tensor:
-        """See Collectives."""
+        """See MeshCollectives."""
         if axis not in self.layout.sizes:
             return shard
         self._note("collective-permute", axis, shard)

@@ -13,7 +13,7 @@ from xlahouse.capture.models.families import Family, parameter_spec
 if TYPE_CHECKING:
     import torch
 
-    from xlahouse.capture.models.collectives import Collectives
+    from xlahouse.capture.models.collectives import MeshCollectives
     from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharding import Layout
 
@@ -44,7 +44,7 @@ class Parallel:
         model: CausalModel,
         family: Family,
         layout: Layout,
-        collectives: Collectives,
+        collectives: MeshCollectives,
         own_place: Callable[[str], torch.Tensor],
     ) -> None:
         """`own_place` gives [1], a device's place along an axis."""

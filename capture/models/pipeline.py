@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.models.cache import StaticCache
-    from xlahouse.capture.models.collectives import Collectives
+    from xlahouse.capture.models.collectives import MeshCollectives
     from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.placing import Placed, Stages
 
@@ -73,7 +73,7 @@ def run_pipeline(
     positions: torch.Tensor,
     cache: StaticCache,
     stage: torch.Tensor,
-    collectives: Collectives,
+    collectives: MeshCollectives,
     stages: Stages,
     microbatches: int,
 ) -> torch.Tensor:

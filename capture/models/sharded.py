@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.attention import ATTENTION, register_attention, rotate_pairs_as_reals
+from xlahouse.capture.models.blueprint import Blueprint
 from xlahouse.capture.models.cache import StaticCache
-from xlahouse.capture.models.collectives import Collectives
+from xlahouse.capture.models.collectives import MeshCollectives
 from xlahouse.capture.models.experts import EXPERTS, register_experts
-from xlahouse.capture.models.families import FAMILIES
 from xlahouse.capture.models.parallel import Parallel
 from xlahouse.capture.models.placing import place_weights
 from xlahouse.capture.models.sharding import Layout
@@ -18,39 +18,36 @@ from xlahouse.capture.models.weights import WeightSource, build_skeleton
 if TYPE_CHECKING:
     import torch
 
-    from xlahouse.capture.plan import Experiment
-
 
 class ShardedModel:
-    """One experiment's model; torch_xla is in SPMD mode."""
+    """A model on its mesh; torch_xla is in SPMD mode."""
 
     def __init__(
         self,
-        experiment: Experiment,
+        blueprint: Blueprint,
         source: WeightSource,
-        collectives: Collectives | None = None,
+        collectives: MeshCollectives | None = None,
     ) -> None:
-        """`collectives` are those of another layout than the experiment's mesh on real devices."""
+        """`collectives` are those of another layout than the blueprint's mesh on real devices."""
         import torch
 
-        self.family = FAMILIES[experiment.model.family]
-        config = experiment.model.sizes
-        self.collectives = collectives or Collectives(Layout(experiment.mesh))
+        self.family = blueprint.family
+        self.collectives = collectives or MeshCollectives(Layout(blueprint.mesh))
         self.layout = self.collectives.layout
-        self.stages, self.microbatches = experiment.stages, experiment.microbatches
+        self.stages, self.microbatches = blueprint.stages, blueprint.microbatches
         register_attention()
-        register_experts(self.collectives, experiment.capacity_factor)
-        self.model = build_skeleton(self.family.model_class, self.family.name, config)
+        register_experts(self.collectives, blueprint.capacity_factor)
+        self.model = build_skeleton(self.family.model_class, self.family.name, blueprint.config)
         self.model.set_attn_implementation(ATTENTION)
         if self.family.name == "deepseek_v2":
             rotate_pairs_as_reals(self.model)
         if self.family.experts:
             self.model.set_experts_implementation(EXPERTS)
         self.placed = place_weights(
-            self.model, self.family, source, self.layout, experiment.dtype, self.stages
+            self.model, self.family, source, self.layout, blueprint.dtype, self.stages
         )
         self.source_label = source.label
-        self.cache = self._cache(experiment, getattr(torch, experiment.dtype))
+        self.cache = self._cache(blueprint, getattr(torch, blueprint.dtype))
         self.cache.place(self.layout)
         self.places: dict[str, torch.Tensor] = {}
         for axis in self.layout.sizes:
@@ -64,9 +61,9 @@ class ShardedModel:
         """[1], a device's own place along `axis`, under manual sharding."""
         return self.layout.enter(self.places[axis])
 
-    def _cache(self, experiment: Experiment, dtype: torch.dtype) -> StaticCache:
+    def _cache(self, blueprint: Blueprint, dtype: torch.dtype) -> StaticCache:
         config = self.model.config
-        slots = experiment.prompt_tokens + experiment.output_tokens
+        slots = blueprint.length
         rates = getattr(config, "compress_rates", None)
         if rates:  # whole windows, and at least one
             every = math.lcm(*rates.values())
@@ -80,4 +77,4 @@ class ShardedModel:
             for layer in range(config.num_hidden_layers)
             if self.stages.stacked(layer) != []
         }
-        return StaticCache(self.family.name, config, stacked, (experiment.batch_size, slots), dtype)
+        return StaticCache(self.family.name, config, stacked, (blueprint.batch_size, slots), dtype)

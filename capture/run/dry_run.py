@@ -17,7 +17,7 @@ from xlahouse.capture.slices import parse_slice
 if TYPE_CHECKING:
     from xlahouse.capture.run.forecast import Forecast
 
-NEEDED = ("torch", "transformers")
+FORECAST_PACKAGES = ("torch", "transformers")
 GIB = 2**30
 # Of a chip's memory: libtpu keeps a part for itself, and programs lie there too.
 USABLE = 0.95
@@ -30,7 +30,7 @@ def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
     Raises:
         CaptureError: after all else, where an experiment does not fit its slice.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in FORECAST_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         yield from (f"{each.name}  {traces / each.cell}" for each in chosen)
         yield (
@@ -77,7 +77,7 @@ def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
         f"  {experiment.parallelism}{where}: {share.parameters:,} parameters, {experiment.dtype}, "
         f"{count} device{'' if count == 1 else 's'}"
     )
-    yield from (f"  {line}" for line in parts_of(experiment))
+    yield from (f"  {line}" for line in parts_of(experiment.candidate))
     unit, size = ("GiB", GIB) if share.total_bytes >= GIB / 10 else ("MiB", GIB / 1024)
     yield (
         f"  a device holds {share.total_bytes / size:.2f} {unit}: weights "

@@ -62,7 +62,7 @@ def capture(job: Job) -> None:
     try:
         outcome = profile_requests(sharded, experiment, prompts, growing)
         say("progress", "comparing tokens")
-        comparison = compare(experiment, sharded, prompts, outcome, unsharded)
+        comparison = compare(experiment, sharded, prompts, outcome.tokens, unsharded)
         for warning in [*outcome.warnings, *(comparison.differences or [])]:
             say("warning", warning)
         manifest = describe(experiment, sharded, outcome, comparison)
@@ -103,7 +103,7 @@ def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
     if experiment.dtype == "float32" and os.environ["PJRT_DEVICE"] == "TPU":
         set_mat_mul_precision("highest")  # a TPU multiplies float32 in bfloat16 otherwise
     say("progress", "placing weights")
-    sharded = ShardedModel(experiment, source)
+    sharded = ShardedModel(experiment.blueprint, source)
     add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
     return sharded
 

@@ -56,7 +56,7 @@ def forecast(experiment: Experiment) -> Forecast:
 def _forecast(encoded: bytes) -> Forecast:
     experiment = msgspec.json.decode(encoded, type=Experiment)
     collectives = PaperCollectives(PaperLayout(experiment.mesh))
-    sharded = ShardedModel(experiment, PaperWeights(), collectives)
+    sharded = ShardedModel(experiment.blueprint, PaperWeights(), collectives)
     mark = Watermark()
     layers = AlikeLayers(sharded, collectives, mark)
     steps = []

@@ -75,7 +75,7 @@ def _run_child(
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        watch = Watch(child.kill)
+        watch = Watchdog(child.kill)
         try:
             child.stdin.write(msgspec.json.encode(job) + b"\n")
             child.stdin.flush()  # and not closed: its end tells the child that this process is gone
@@ -96,7 +96,7 @@ def _run_child(
     return watch.hanging or error, child.returncode
 
 
-class Watch:
+class Watchdog:
     """Ends a child process that hangs where it said that it would not.
 
     hanging: what it was at, in words, once it was ended for that.

@@ -17,7 +17,7 @@ from xlahouse.capture.models.decode import ELSEWHERE
 from xlahouse.capture.models.pipeline import masked_note, schedule
 from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.run.overhead import Cost
-from xlahouse.capture.run.reference import LOGITS_TOLERANCE, Comparison
+from xlahouse.capture.run.reference import LOGITS_TOLERANCE, OutputComparison
 from xlahouse.capture.run.sources import notes_on
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
 
-PACKAGES = ("torch", "torch_xla", "transformers")
-FLAGS = (
+RECORDED_PACKAGES = ("torch", "torch_xla", "transformers")
+RECORDED_VARIABLES = (
     "PJRT_DEVICE",
     "CPU_NUM_DEVICES",
     "XLA_IR_DEBUG",
@@ -100,7 +100,7 @@ def device_coords(attributes: Sequence[DeviceAttributes]) -> list[list[int]]:
 
 
 def describe(
-    experiment: Experiment, sharded: ShardedModel, outcome: Outcome, comparison: Comparison
+    experiment: Experiment, sharded: ShardedModel, outcome: Outcome, comparison: OutputComparison
 ) -> Manifest:
     """The manifest of a finished capture."""
     import torch_xla.runtime as xr
@@ -120,7 +120,7 @@ def describe(
         framework="torch_xla",
         framework_versions={
             "python": platform.python_version(),
-            **{package: version(package) for package in PACKAGES},
+            **{package: version(package) for package in RECORDED_PACKAGES},
         },
         model=experiment.model.name,
         model_family=experiment.model.family,
@@ -145,7 +145,7 @@ def describe(
         requests=outcome.timings,
         tokens=[[] if ELSEWHERE in row else row for row in outcome.tokens[-1].tolist()],
         tokens_match_unsharded=None if differences is None else not differences,
-        flags={name: os.environ[name] for name in FLAGS if name in os.environ},
+        flags={name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ},
         parameters=placed.parameters,
         weight_bytes=placed.weight_bytes,
         kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
-    from xlahouse.capture.run.record import Outcome
 
 # In bfloat16 (8 bits of mantissa) another order of summation moves logits by 1 to 4 % of their
 # standard deviation after a few layers; a wrong sharding moves them by about all of it.
@@ -114,7 +113,7 @@ def compare_tokens(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputComparison:
     """How the sharded model's output stands beside the unsharded one's; all unknown: not compared."""
 
     differences: list[str] | None = None  # requests whose tokens differ, in words
@@ -146,23 +145,23 @@ def compare(
     experiment: Experiment,
     sharded: ShardedModel,
     prompts: list[torch.Tensor],
-    outcome: Outcome,
+    tokens: list[torch.Tensor],
     unsharded: Unsharded | None,
-) -> Comparison:
+) -> OutputComparison:
     """Hold the profiled requests to the unsharded model.
 
     Raises:
         CaptureError: tokens differ in float32 with no token dropped, or logits in bfloat16.
     """
 
-    if unsharded is None or bool((outcome.tokens[0] == ELSEWHERE).all()):
-        return Comparison()
+    if unsharded is None or bool((tokens[0] == ELSEWHERE).all()):
+        return OutputComparison()
     dropless = experiment.capacity_factor is None
     exact = dropless and experiment.dtype == "float32"
-    differences = compare_tokens(outcome.tokens, unsharded.tokens, exact)
+    differences = compare_tokens(tokens, unsharded.tokens, exact)
     if exact or not dropless:
-        return Comparison(differences)
+        return OutputComparison(differences)
     logits = prefill_logits(sharded, prompts[0])
-    return Comparison(
+    return OutputComparison(
         differences, logits_difference(logits, unsharded.logits, sharded.family.experts)
     )

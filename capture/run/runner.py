@@ -17,8 +17,8 @@ from xlahouse.capture.plan import Experiment, read_plan
 from xlahouse.capture.run.job import Note
 from xlahouse.capture.run.process import run_experiment
 
-NEEDED = ("torch", "torch_xla", "transformers")
-DEVICES = ("cpu", "tpu")
+CAPTURE_PACKAGES = ("torch", "torch_xla", "transformers")
+PLATFORMS = ("cpu", "tpu")
 
 
 class CaptureEvent(msgspec.Struct, frozen=True):
@@ -134,9 +134,9 @@ def resolve_device(device: str) -> str:
     Raises:
         CaptureError: another name, or the packages of the capture extra are not installed.
     """
-    if device not in (*DEVICES, "auto"):
-        raise CaptureError(f"no device {device!r}; choose auto, {' or '.join(DEVICES)}")
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if device not in (*PLATFORMS, "auto"):
+        raise CaptureError(f"no device {device!r}; choose auto, {' or '.join(PLATFORMS)}")
+    missing = [name for name in CAPTURE_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise CaptureError(
             f"capture needs {', '.join(missing)}: pip install 'xlahouse[capture]'"
@@ -145,7 +145,7 @@ def resolve_device(device: str) -> str:
     if device != "auto":
         return device
     asked = os.environ.get("PJRT_DEVICE", "").lower()
-    if asked in DEVICES:
+    if asked in PLATFORMS:
         return asked
     # TPU chips are /dev/accel<n> up to v4 and /dev/vfio/<n> from v5e on.
     chips = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev/vfio").glob("[0-9]*")]

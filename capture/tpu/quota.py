@@ -27,7 +27,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.chips} {pricing(self.spot)} {self.type} chips in {self.zone}"
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _QuotaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quota: Annotated[list[Grant], msgspec.Meta(min_length=1)]
 
 
@@ -43,7 +43,7 @@ def read_quota(path: Path = SHIPPED) -> list[Grant]:
         ManifestError: the file is not there or not a quota file; names the field.
     """
     try:
-        return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _File).quota
+        return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _QuotaFile).quota
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}; name a quota file") from error
     except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:

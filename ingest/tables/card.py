@@ -10,7 +10,7 @@ from typing import Any
 import fsspec
 import msgspec
 
-from xlahouse.capture.card import Card, Parallelization, stated
+from xlahouse.capture.card import Parallelization, WorkloadCard, stated
 from xlahouse.capture.card_file import checked_card, read_card
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.manifest import MeshAxis
@@ -36,7 +36,7 @@ class FoundCard:
     """A card, where it lies, and what is wrong with it. sha256: of its bytes."""
 
     path: str
-    card: Card
+    card: WorkloadCard
     sha256: str
     issues: list[Issue] = field(default_factory=list)
 
@@ -58,7 +58,9 @@ def read_beside(path: str) -> FoundCard:
     try:
         card, problems = read_card(_text(raw, path), path)
     except ManifestError as error:
-        return FoundCard(path, Card(), digest, [CARD_UNREADABLE.found(path, detail=str(error))])
+        return FoundCard(
+            path, WorkloadCard(), digest, [CARD_UNREADABLE.found(path, detail=str(error))]
+        )
     issues = [
         CARD_FIELD.found(path, detail=str(problem), info=problem.foreign) for problem in problems
     ]
@@ -111,7 +113,7 @@ def fill(row: dict[str, Any], found: FoundCard) -> tuple[dict[str, Any], list[Is
     return filled | {"card": card} | _setup(row, found.card), issues
 
 
-def _facts(card: Card) -> dict[str, Any]:
+def _facts(card: WorkloadCard) -> dict[str, Any]:
     """Columns of `runs`, by what the card calls them; None where it does not say."""
     model, data = card.workload.model, card.workload.data
     framework, xpu = card.executor.framework, card.workload.hardware.xpu_spec
@@ -143,7 +145,7 @@ def _facts(card: Card) -> dict[str, Any]:
     }
 
 
-def _model_name(card: Card) -> str | None:
+def _model_name(card: WorkloadCard) -> str | None:
     """The model's name on the hub, else its family."""
     url = (card.hf_url or "").rstrip("/")
     name = url.rpartition("/")[2] if "huggingface.co/" in url else ""
@@ -181,7 +183,7 @@ def _mesh(plan: Parallelization, row: dict[str, Any]) -> tuple[dict[str, Any], s
     }, None
 
 
-def _setup(row: dict[str, Any], card: Card) -> dict[str, str]:
+def _setup(row: dict[str, Any], card: WorkloadCard) -> dict[str, str]:
     """Runs whose cards choose the same are repeats of one setup."""
     if row.get("setup") is not None:
         return {}

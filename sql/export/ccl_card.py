@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from xlahouse.capture.card import Card
+from xlahouse.capture.card import WorkloadCard
 
 # Axes of our meshes -> where a card has them.
 _PLAN = {
@@ -27,7 +27,7 @@ _LITE = {"5lite": "5e", "5litepod": "5e", "6lite": "6e", "5": "5p"}
 _GENERATION = re.compile(r"^(?:tpu)?_?v?(\d+\w*)$")
 
 
-def card_of_run(row: dict[str, Any], mesh: dict[str, int], kind: str | None) -> Card:
+def card_of_run(row: dict[str, Any], mesh: dict[str, int], kind: str | None) -> WorkloadCard:
     """A card for a run.
 
     Args:
@@ -36,7 +36,7 @@ def card_of_run(row: dict[str, Any], mesh: dict[str, int], kind: str | None) -> 
         kind: of its devices, as the views use it.
     """
     told = _merged(msgspec.json.decode(row["card"] or "{}"), _of_run(row, mesh, kind))
-    return msgspec.convert(_without_places(told), Card)
+    return msgspec.convert(_without_places(told), WorkloadCard)
 
 
 def _of_run(row: dict[str, Any], mesh: dict[str, int], kind: str | None) -> dict[str, Any]:

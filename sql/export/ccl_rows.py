@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from xlahouse.capture.card import Card, missing, stated
+from xlahouse.capture.card import WorkloadCard, missing, stated
 from xlahouse.capture.card_file import card_text
 from xlahouse.capture.errors import ReportError
 from xlahouse.sql.export.ccl_card import card_of_run
@@ -113,7 +113,7 @@ def _folder_name(stem: str, virtual: bool) -> str:
     return stem if "tpu" in stem.lower() else f"{stem}-tpu"
 
 
-def _card(warehouse: Warehouse, row: dict[str, Any]) -> Card:
+def _card(warehouse: Warehouse, row: dict[str, Any]) -> WorkloadCard:
     given = {"run": row["run_id"]}
     mesh = warehouse.query(
         "select axis, min(size) from run_mesh_v1 where run_id = $run group by axis, axis_index "
@@ -132,7 +132,7 @@ def _write_folder(
     warehouse: Warehouse,
     run_id: str,
     folder: Path,
-    card: Card,
+    card: WorkloadCard,
     on_progress: Callable[[str], None],
 ) -> None:
     """The folder with its two files and no other: another trace or card in it would be taken for them."""
@@ -172,7 +172,9 @@ def _remove_earlier(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _entry(warehouse: Warehouse, row: dict[str, Any], name: str, card: Card) -> dict[str, Any]:
+def _entry(
+    warehouse: Warehouse, row: dict[str, Any], name: str, card: WorkloadCard
+) -> dict[str, Any]:
     """A row as CCL-Bench's website has it; what tells it from others' is in `xlahouse`."""
     given = {"run": row["run_id"]}
     columns = "metric, value, note from {} where run_id = $run order by metric"
@@ -219,7 +221,7 @@ def _flat(card: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _remarks(card: Card, virtual: bool) -> list[str]:
+def _remarks(card: WorkloadCard, virtual: bool) -> list[str]:
     remarks = []
     if virtual:
         remarks.append("virtual devices: its times are not a TPU's; keep it to yourself")

@@ -33,7 +33,7 @@ def run(traces: Path, stop: Path) -> int:
     def tell(event):
         print(event.kind, event.experiment, event.message, flush=True)
 
-    runner.NEEDED = ()
+    runner.CAPTURE_PACKAGES = ()
     runner.run_experiment = run_experiment
     try:
         runner.run_plan(DEMO_PLAN, traces, device="cpu", on_event=tell)

@@ -19,7 +19,7 @@ BASE = Experiment(
 
 def refuse(**fields):
     with pytest.raises(ManifestError) as caught:
-        check_feasible(msgspec.structs.replace(BASE, **fields))
+        check_feasible(msgspec.structs.replace(BASE, **fields).candidate)
     return str(caught.value)
 
 
@@ -63,7 +63,7 @@ def test_what_cannot_run_is_refused_and_the_nearest_named(fields, reason, near):
     ],
 )
 def test_what_can_run_passes(model, mesh, fields):
-    check_feasible(msgspec.structs.replace(BASE, model=model, mesh=mesh, **fields))
+    check_feasible(msgspec.structs.replace(BASE, model=model, mesh=mesh, **fields).candidate)
 
 
 def test_a_model_whose_heads_do_not_fit_is_refused_without_a_nearest():

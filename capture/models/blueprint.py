@@ -1,0 +1,24 @@
+"""What ShardedModel builds: an architecture's sizes, the mesh, and the shapes of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlahouse.capture.models.families import Family
+from xlahouse.capture.models.placing import Stages
+from xlahouse.capture.models.presets import ConfigValue
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The part of an experiment that decides a model's tensors and programs."""
+
+    family: Family
+    config: dict[str, ConfigValue]  # by transformers' names
+    mesh: dict[str, int]  # axis -> size, major to minor
+    stages: Stages
+    microbatches: int  # of a pipeline; 1 without
+    capacity_factor: float | None  # see register_experts
+    dtype: str  # `float32` or `bfloat16`
+    batch_size: int  # sequences over all devices
+    length: int  # tokens of a sequence: prompt and output
