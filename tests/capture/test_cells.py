@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.profile_reader import collectives, payloads, read_profile
+from tests.later import Later, needs
 from xlahouse.capture.manifest import decode_manifest, manifest_path
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.forecast import forecast
@@ -21,9 +22,8 @@ from xlahouse.capture.run.runner import run_plan
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
-torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
-pytest.importorskip("torch_xla", reason="install xlahouse[capture]")
-pytestmark = pytest.mark.xdist_group("capture")
+torch = Later("torch")
+pytestmark = [needs("torch", "torch_xla"), pytest.mark.xdist_group("capture")]
 
 BATCH, PROMPT, OUTPUT, HIDDEN, VOCABULARY = 4, 8, 4, 32, 64
 

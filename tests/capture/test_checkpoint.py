@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.later import Later, needs
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.models.checkpoint import Checkpoint, dequantise, find_checkpoint
+from xlahouse.capture.models.weights import RandomWeights, fill_on_host
 from xlahouse.capture.plan import Experiment, Model
+from xlahouse.capture.run.sources import skeleton_of
 
-torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
-
-from safetensors.torch import load_file, save_file  # noqa: E402
-
-from xlahouse.capture.models.checkpoint import Checkpoint, dequantise, find_checkpoint  # noqa: E402
-from xlahouse.capture.models.weights import RandomWeights, fill_on_host  # noqa: E402
-from xlahouse.capture.run.sources import skeleton_of  # noqa: E402
+torch, safetensors = Later("torch"), Later("safetensors.torch")
+pytestmark = needs("torch")
 
 QWEN = {
     "vocab_size": 32,
@@ -126,12 +125,12 @@ def test_a_folder_without_weights_or_with_damaged_ones_is_refused(tmp_path):
 def test_names_and_scales_of_a_folder_are_read_without_its_config(tmp_path):
     save("qwen2.5-32b", tmp_path)
     (path,) = tmp_path.glob("*.safetensors")
-    stored = load_file(path)
+    stored = safetensors.load_file(path)
     name = "model.layers.0.mlp.up_proj.weight"
     stored[f"{name}_scale_inv"] = torch.full((1, 1), 3.0)
     meant = stored[name].to(torch.float8_e4m3fn)
     stored[name] = meant
-    save_file(stored, path)
+    safetensors.save_file(stored, path)
     (tmp_path / "config.json").unlink()
     skeleton = skeleton_of(experiment("qwen2.5-32b"))
     got = Checkpoint(tmp_path, skeleton).tensor(name, skeleton.state_dict()[name])

@@ -9,20 +9,19 @@ import msgspec
 import pytest
 
 from tests.conftest import DEMO_PLAN
+from tests.later import Later, needs
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.models.paper import Collective
+from xlahouse.capture.models.watermark import Watermark
 from xlahouse.capture.plan import Experiment, Model, read_plan
 from xlahouse.capture.run import dry_run
+from xlahouse.capture.run import forecast as forecasting
+from xlahouse.capture.run.forecast import forecast
 from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.tpu.quota import read_quota
 
-torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
-pytest.importorskip("transformers", reason="install xlahouse[capture]")
-
-from xlahouse.capture.models.paper import Collective  # noqa: E402
-from xlahouse.capture.models.watermark import Watermark  # noqa: E402
-from xlahouse.capture.run import forecast as forecasting  # noqa: E402
-from xlahouse.capture.run.forecast import forecast  # noqa: E402
-
+torch = Later("torch")
+pytestmark = needs("torch", "transformers")
 STUDY = DEMO_PLAN.with_name("study.yaml")
 CELLS = Path(__file__).with_name("cells.yaml")
 STUDIED = read_plan(STUDY).experiments

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
-
-from xlahouse.capture.models.experts import (  # noqa: E402
+from tests.later import Later, needs
+from xlahouse.capture.models.experts import (
     assign_places,
     dispatch_and_combine,
     expert_capacity,
 )
 
+torch = Later("torch")
+pytestmark = needs("torch")
 EXPERTS, HIDDEN, WIDTH, TOKENS, CHOSEN = 4, 8, 6, 5, 2
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import DEMO_PLAN
+from tests.later import Later, needs
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.models.attention import grouped_attention
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.reference import compare_tokens, draw_prompts, logits_difference
 from xlahouse.capture.run.runner import run_plan
 
-torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
-pytestmark = pytest.mark.xdist_group("capture")
+torch = Later("torch")
+pytestmark = [needs("torch"), pytest.mark.xdist_group("capture")]
 
 
 def test_grouped_attention_equals_torchs_own():
