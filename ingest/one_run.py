@@ -131,7 +131,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         raise
     _apply_settings(root, run_id, options)
     return IngestResult(
-        run_id, name, row["status"], _all_rows(writer.rows()), issues=_severities(issues)
+        run_id, name, str(row["status"]), _all_rows(writer.rows()), issues=_severities(issues)
     )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
+from polars.datatypes import DataTypeClass
 
 from xlahouse.ingest.events.codes_of_files import BAD_TIME
 from xlahouse.ingest.events.issues import Issue, issues_found
 
+ColumnTypes: TypeAlias = dict[str, pl.DataType | DataTypeClass]
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
-OPS: dict[str, Any] = {
+OPS: ColumnTypes = {
     "device_id": pl.Int64,
     "program_id": pl.UInt64,
     "module": pl.String,
@@ -35,7 +37,7 @@ OPS: dict[str, Any] = {
     "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
     "kernel": pl.String,  # on a GPU: what ran; an op whose HLO is a start is then the whole transfer
 }
-LAUNCHES: dict[str, Any] = {
+LAUNCHES: ColumnTypes = {
     "device_id": pl.Int64,
     "program_id": pl.UInt64,
     "module": pl.String,
@@ -48,7 +50,7 @@ LAUNCHES: dict[str, Any] = {
     "launch_key": pl.Int64,
     "instance_key": pl.Int64,  # where the reader knows the launch instance
 }
-HOST_EVENTS: dict[str, Any] = {
+HOST_EVENTS: ColumnTypes = {
     "host": pl.String,
     "thread": pl.String,
     "name": pl.String,
@@ -56,13 +58,13 @@ HOST_EVENTS: dict[str, Any] = {
     "duration_ps": pl.Int64,
     "args": pl.String,
 }
-COUNTERS: dict[str, Any] = {
+COUNTERS: ColumnTypes = {
     "device_id": pl.Int64,
     "name": pl.String,
     "start_ps": pl.Int64,
     "value": pl.Float64,
 }
-MARKERS: dict[str, Any] = {
+MARKERS: ColumnTypes = {
     "host": pl.String,
     "phase": pl.String,
     "request": pl.Int64,
@@ -70,8 +72,8 @@ MARKERS: dict[str, Any] = {
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
 }
-PRODUCERS: dict[str, Any] = {"link_type": pl.Int64, "link": pl.Int64, "enqueue_ps": pl.Int64}
-COVERAGE: dict[str, Any] = {
+PRODUCERS: ColumnTypes = {"link_type": pl.Int64, "link": pl.Int64, "enqueue_ps": pl.Int64}
+COVERAGE: ColumnTypes = {
     "source": pl.String,
     "plane": pl.String,
     "line": pl.String,
@@ -82,12 +84,12 @@ COVERAGE: dict[str, Any] = {
 }
 
 
-def empty(columns: dict[str, Any]) -> pl.DataFrame:
+def empty(columns: ColumnTypes) -> pl.DataFrame:
     """A frame of these columns without rows."""
     return pl.DataFrame(schema=columns)
 
 
-def conform(frame: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
+def conform(frame: pl.DataFrame, columns: ColumnTypes) -> pl.DataFrame:
     """Exactly these columns, typed; missing ones NULL."""
     found = frame.schema
     if list(found.items()) == list(columns.items()):
@@ -100,7 +102,7 @@ def conform(frame: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-def stack(frames: list[pl.DataFrame], columns: dict[str, Any]) -> pl.DataFrame:
+def stack(frames: list[pl.DataFrame], columns: ColumnTypes) -> pl.DataFrame:
     """One frame of these columns from many."""
     return pl.concat([conform(frame, columns) for frame in frames]) if frames else empty(columns)
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from xlahouse.ingest.hlo.messages import (
+    AxisRef,
+    GroupMesh,
+    HloInstruction,
+    IotaGroups,
+    MeshGroups,
+    MessageList,
+    ReplicaGroup,
+)
 
 MOST_DEVICES = 1 << 20  # beyond any machine; guards against damaged numbers
 Groups = list[list[int]]
@@ -17,7 +27,7 @@ class GroupError(ValueError):
     """Groups that contradict themselves or the device assignment; the message says how."""
 
 
-def raw_groups(instruction: Any) -> Groups:
+def raw_groups(instruction: HloInstruction) -> Groups:
     """Groups as the instruction writes them, in whichever notation; [] means all that run it.
 
     Raises:
@@ -32,12 +42,12 @@ def raw_groups(instruction: Any) -> Groups:
     return _from_lists(listed.replica_groups or instruction.replica_groups)
 
 
-def _from_lists(groups: Any) -> Groups:
+def _from_lists(groups: MessageList[ReplicaGroup]) -> Groups:
     """`{{0,1},{2,3}}`: each group lists its members; empty groups say nothing."""
     return [list(group.replica_ids) for group in groups if group.replica_ids]
 
 
-def _from_iota(iota: Any) -> Groups:
+def _from_iota(iota: IotaGroups) -> Groups:
     """`[groups,size]<=[dims]T(perm)`: the numbers from 0 in the shape dims, transposed, cut into groups."""
     dims = list(iota.iota_reshape_dims)
     perm = list(iota.iota_transpose_perm) or list(range(len(dims)))
@@ -66,7 +76,7 @@ class _AxisPart(NamedTuple):
         return self.axis == other.axis and self.before <= other.before and other.after <= self.after
 
 
-def _from_mesh(listed: Any) -> Groups:
+def _from_mesh(listed: MeshGroups) -> Groups:
     """`mesh['a'=4,'b'=2] {'a'}`: members of a group differ along the axes in braces.
 
     An axis may be named in part, as `'a':(pre)size`: the mesh's axis is then split in three.
@@ -81,17 +91,17 @@ def _from_mesh(listed: Any) -> Groups:
     return _as_lists(cube.reshape(-1, math.prod(parts[place].size for place in grouped)))
 
 
-def _mesh_numbers(mesh: Any, sizes: list[int]) -> NDArray[np.int64]:
+def _mesh_numbers(mesh: GroupMesh, sizes: list[int]) -> NDArray[np.int64]:
     """The mesh's numbers, the last axis fastest; from 0 on where the mesh lists none."""
     if min(sizes, default=0) < 1 or math.prod(sizes) > MOST_DEVICES:
         raise GroupError(f"a mesh of {sizes}")
-    numbers = np.array(mesh.device_ids or range(math.prod(sizes)), dtype=np.int64)
+    numbers = np.array(list(mesh.device_ids) or range(math.prod(sizes)), dtype=np.int64)
     if len(numbers) != math.prod(sizes):
         raise GroupError(f"a mesh of {sizes} lists {len(numbers)} devices")
     return numbers
 
 
-def _named_part(ref: Any, sizes: list[int]) -> _AxisPart:
+def _named_part(ref: AxisRef, sizes: list[int]) -> _AxisPart:
     """The whole axis that a reference names, or the part of it."""
     index, part = ref.mesh_axis_index, ref.sub_axis_info
     if not 0 <= index < len(sizes):

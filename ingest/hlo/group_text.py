@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
-from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.hlo.group_notations import MOST_DEVICES
+from xlahouse.ingest.hlo.messages import HloInstruction, MeshGroups
 from xlahouse.ingest.hlo.scan import HloTextError, shown
 
 _IOTA = re.compile(r"\[([\d,\s]*)\]<=\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")
@@ -20,7 +19,7 @@ _ROWS = re.compile(rf"\{{\s*(?:{_ROW}(?:\s*,\s*{_ROW})*)?\s*\}}")
 _ORDER = re.compile(r"\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")
 
 
-def read_groups(instruction: Any, text: str) -> None:
+def read_groups(instruction: HloInstruction, text: str) -> None:
     """Put what `replica_groups=` says into an HloInstruction message, in the notation that it uses.
 
     Raises:
@@ -43,7 +42,7 @@ def read_groups(instruction: Any, text: str) -> None:
         raise HloTextError(f"replica groups in an unknown notation: {shown(text)}")
 
 
-def read_pairs(instruction: Any, text: str) -> None:
+def read_pairs(instruction: HloInstruction, text: str) -> None:
     """Put what `source_target_pairs=` says into an HloInstruction message.
 
     Raises:
@@ -62,7 +61,7 @@ def _lists(text: str) -> list[list[int]]:
     return [numbers(part) for part in re.findall(r"\{([^{}]*)\}", text[1:-1])]
 
 
-def _read_mesh(listed: Any, axes: str, ids: str | None, refs: str) -> None:
+def _read_mesh(listed: MeshGroups, axes: str, ids: str | None, refs: str) -> None:
     names: dict[str, int] = {}
     for name, size in _all(_AXIS, axes):
         names[name] = len(names)
@@ -75,9 +74,8 @@ def _read_mesh(listed: Any, axes: str, ids: str | None, refs: str) -> None:
             raise HloTextError(f"axis {name} is not in the mesh {shown(axes)}")
         ref = listed.axes.add(mesh_axis_index=names[name.strip()])
         if size:
-            ref.sub_axis_info.CopyFrom(
-                message_class("SubAxisInfo")(pre_size=int(before), size=int(size))
-            )
+            part = ref.sub_axis_info
+            part.pre_size, part.size = int(before), int(size)
 
 
 def _all(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from xlahouse.ingest.hlo.group_notations import GroupError, Groups, raw_groups
+from xlahouse.ingest.hlo.messages import HloInstruction, HloModule
 
 _PAIR = re.compile(rb"\{\s*(\d{1,18})\s*,\s*(\d{1,18})\s*\}")
 _PAIRS = re.compile(rb"\s*\{(?:[\s,]*\{\s*\d{1,18}\s*,\s*\d{1,18}\s*\})*\s*\}\s*")
@@ -38,7 +38,7 @@ class Assignment:
         return len(self.devices[0]) if self.devices else 0
 
     @classmethod
-    def of(cls, module: Any) -> Assignment | None:
+    def of(cls, module: HloModule) -> Assignment | None:
         """The assignment in an HloModule; None where it has none."""
         rows = module.device_assignment.computation_devices
         devices = tuple(tuple(row.replica_device_ids) for row in rows)
@@ -54,7 +54,7 @@ class GroupMode(Enum):
     FLATTENED_ID = "replica x partitions + partition"
 
 
-def group_mode(instruction: Any) -> GroupMode:
+def group_mode(instruction: HloInstruction) -> GroupMode:
     """The mode of a collective, which its channel, opcode and use_global_device_ids decide."""
     if instruction.channel_id <= 0:
         return GroupMode.CROSS_REPLICA
@@ -65,7 +65,7 @@ def group_mode(instruction: Any) -> GroupMode:
     return GroupMode.CROSS_REPLICA_AND_PARTITION
 
 
-def device_groups(instruction: Any, assignment: Assignment | None) -> Groups:
+def device_groups(instruction: HloInstruction, assignment: Assignment | None) -> Groups:
     """Groups as logical device numbers; without an assignment they are taken to be just those.
 
     Raises:
@@ -128,7 +128,9 @@ _DEVICES_OF: dict[GroupMode, Callable[[Groups, Assignment], Groups]] = {
 }
 
 
-def device_pairs(instruction: Any, assignment: Assignment | None) -> list[tuple[int, int]]:
+def device_pairs(
+    instruction: HloInstruction, assignment: Assignment | None
+) -> list[tuple[int, int]]:
     """Source and target of each pair of a permute, as logical device numbers.
 
     Raises:
@@ -150,7 +152,7 @@ def device_pairs(instruction: Any, assignment: Assignment | None) -> list[tuple[
         raise GroupError("a pair names a member that the program does not have") from None
 
 
-def _pairs_in_attributes(instruction: Any) -> list[tuple[int, int]]:
+def _pairs_in_attributes(instruction: HloInstruction) -> list[tuple[int, int]]:
     """Pairs of a send or recv: XLA keeps them in an attribute, as `{{0,1},{1,2}}`."""
     for attribute in instruction.frontend_attributes.map:
         if attribute.key == b"_xla_send_recv_source_target_pairs":

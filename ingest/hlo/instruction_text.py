@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from xlahouse.ingest.hlo.group_text import numbers, read_groups, read_pairs
+from xlahouse.ingest.hlo.messages import HloInstruction, new_shape
 from xlahouse.ingest.hlo.scan import (
     HloTextError,
     closing,
@@ -17,7 +17,7 @@ from xlahouse.ingest.hlo.scan import (
     unquoted,
     without_comments,
 )
-from xlahouse.ingest.hlo.shape_text import ReadShape, end_of_shape, read_shape, unknown_shape
+from xlahouse.ingest.hlo.shape_text import ReadShape, end_of_shape, read_shape
 
 _HEAD = re.compile(r"\s*(ROOT\s+)?%?([^\s=]+)\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-z][\w-]*)\(")
@@ -75,7 +75,7 @@ class Line:
     ends: bool = True
 
 
-def read_instruction(text: str, into: Any) -> Line:
+def read_instruction(text: str, into: HloInstruction) -> Line:
     """Read `%all-reduce.1 = f32[8]{0} all-reduce(f32[8]{0} %x), channel_id=1, to_apply=%add`.
 
     A shape, operands or an attribute that cannot be read cost themselves, and are problems.
@@ -113,7 +113,7 @@ def _shape_and_opcode(text: str, start: int) -> tuple[ReadShape, re.Match[str] |
     try:
         end = end_of_shape(text, start)
     except HloTextError as error:
-        return ReadShape(unknown_shape(), (str(error),)), _LATER_OPCODE.match(text, start)
+        return ReadShape(new_shape(), (str(error),)), _LATER_OPCODE.match(text, start)
     return read_shape(text[start:end]), _OPCODE.match(text, end)
 
 
@@ -125,7 +125,7 @@ def _operands(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _attributes(text: str, into: Any, line: Line) -> Line:
+def _attributes(text: str, into: HloInstruction, line: Line) -> Line:
     """Read `, key=value` after `key=value`; returns the line with what they hold."""
     called: list[str] = []
     problems = list(line.problems)
@@ -156,7 +156,7 @@ def _attributes(text: str, into: Any, line: Line) -> Line:
     )
 
 
-def _forget(into: Any, key: str) -> None:
+def _forget(into: HloInstruction, key: str) -> None:
     """Take back what was read of an attribute that makes no sense; parts of metadata stand each by itself."""
     if key == "metadata":
         return
@@ -184,7 +184,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _read_metadata(into: Any, text: str) -> None:
+def _read_metadata(into: HloInstruction, text: str) -> None:
     beyond = []
     for key, value in _METADATA.findall(text):
         if value.isdigit():
@@ -198,14 +198,14 @@ def _read_metadata(into: Any, text: str) -> None:
         raise HloTextError(f"numbers of more than 32 bits: {', '.join(beyond)}")
 
 
-def _read_frontend(into: Any, text: str) -> None:
+def _read_frontend(into: HloInstruction, text: str) -> None:
     for piece in split_commas(text[1:-1]):
         key, _, value = piece.partition("=")
         into.frontend_attributes.map.add(key=key.encode(), value=unquoted(value).encode())
 
 
-def _read_integer(field: str) -> Callable[[Any, str], None]:
-    def read(into: Any, text: str) -> None:
+def _read_integer(field: str) -> Callable[[HloInstruction, str], None]:
+    def read(into: HloInstruction, text: str) -> None:
         found = numbers(text)
         if len(found) != 1 or not -1 << 63 <= found[0] < 1 << 63:
             raise HloTextError(f"no number of 64 bits: {shown(text)}")
@@ -214,8 +214,8 @@ def _read_integer(field: str) -> Callable[[Any, str], None]:
     return read
 
 
-def _read_flag(field: str) -> Callable[[Any, str], None]:
-    def read(into: Any, text: str) -> None:
+def _read_flag(field: str) -> Callable[[HloInstruction, str], None]:
+    def read(into: HloInstruction, text: str) -> None:
         if text not in ("true", "false"):
             raise HloTextError(f"neither true nor false: {shown(text)}")
         setattr(into, field, text == "true")
@@ -223,11 +223,11 @@ def _read_flag(field: str) -> Callable[[Any, str], None]:
     return read
 
 
-def _read_text(field: str) -> Callable[[Any, str], None]:
+def _read_text(field: str) -> Callable[[HloInstruction, str], None]:
     return lambda into, text: setattr(into, field, unquoted(text).encode())
 
 
-_READERS: dict[str, Callable[[Any, str], None]] = {
+_READERS: dict[str, Callable[[HloInstruction, str], None]] = {
     "channel_id": _read_integer("channel_id"),
     "index": _read_integer("tuple_index"),
     "dimensions": lambda into, text: into.dimensions.extend(numbers(text.strip("{}"))),

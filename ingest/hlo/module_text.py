@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from xlahouse.ingest.events.codes_of_programs import DAMAGED_HLO
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.hlo.instruction_text import Line, read_instruction
+from xlahouse.ingest.hlo.messages import (
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    new_instruction,
+    new_module,
+    new_shape,
+)
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.scan import HloTextError, shown, split_commas
-from xlahouse.ingest.hlo.shape_text import read_shape, unknown_shape
+from xlahouse.ingest.hlo.shape_text import read_shape
 from xlahouse.ingest.hlo.stack_frames import TABLES, read_table_line
 from xlahouse.ingest.hlo.transfer import WRAPPERS, split_role
 
@@ -49,17 +55,17 @@ class _Module:
     see Program.
     """
 
-    proto: Any = field(default_factory=message_class("HloModule"))
-    lines: list[tuple[Any, Any, Line]] = field(default_factory=list)
-    unseen: list[Any] = field(default_factory=list)
+    proto: HloModule = field(default_factory=new_module)
+    lines: list[tuple[HloComputation, HloInstruction, Line]] = field(default_factory=list)
+    unseen: list[HloInstruction] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     next_id: int = 1
 
-    def computation(self, name: str) -> Any:
+    def computation(self, name: str) -> HloComputation:
         self.next_id += 1
         return self.proto.computations.add(name=name.encode(), id=self.next_id)
 
-    def instruction(self, holder: Any, text: str, where: str) -> None:
+    def instruction(self, holder: HloComputation, text: str, where: str) -> None:
         """Add one; what cannot be read of it is a problem, and nothing else."""
         message = holder.instructions.add()
         try:
@@ -102,8 +108,8 @@ class _Module:
     def _placeholder(self, name: str, shape: str) -> int:
         """An instruction of which no more than its name and shape is known, or less."""
         self.next_id += 1
-        message = message_class("HloInstruction")(name=name.encode(), id=self.next_id)
-        message.shape.CopyFrom(read_shape(shape).proto if shape else unknown_shape())
+        message = new_instruction(name=name.encode(), id=self.next_id)
+        message.shape.CopyFrom(read_shape(shape).proto if shape else new_shape())
         self.unseen.append(message)
         return self.next_id
 
@@ -225,7 +231,7 @@ def _call(module: _Module) -> set[int]:
     return opaque
 
 
-def _is_wrapper(message: Any, line: Line) -> bool:
+def _is_wrapper(message: HloInstruction, line: Line) -> bool:
     """Whether what it does stands in a computation; a done does what its start does."""
     base, role = split_role(message.opcode.decode())
     return base in WRAPPERS and bool(line.called or not line.ends or role != "sync")

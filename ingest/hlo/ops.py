@@ -6,9 +6,9 @@ The called computation decides for wrappers (METRICS, "Category of an op").
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.transfer import (
     Transfer,
@@ -41,13 +41,13 @@ class OpFacts:
     category: str
     role: str
     start_op: str | None = None
-    collective: Any = None
+    collective: HloInstruction | None = None
     kind: str | None = None
     dtype: str | None = None
     payload_bytes: int | None = None
 
 
-def op_facts(program: Program, instruction: Any) -> OpFacts:
+def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:
     """Category of an instruction, and its transfer if it is a collective."""
     name = instruction.name.decode("utf-8", "replace")
     opcode = _opcode(instruction)
@@ -88,7 +88,7 @@ def _payload(program: Program, transfer: Transfer, kind: str) -> tuple[str | Non
     return shapes.dtype(leaves[0]) if leaves else None, known
 
 
-def _category(program: Program, instruction: Any, base: str) -> str:
+def _category(program: Program, instruction: HloInstruction | None, base: str) -> str:
     if base in CONTROL:
         return "control"
     if base in ("send", "recv", "infeed", "outfeed"):
@@ -105,11 +105,11 @@ def _category(program: Program, instruction: Any, base: str) -> str:
     return "compute" if instruction.opcode == b"copy" else "copy"
 
 
-def _opcode(instruction: Any) -> str:
+def _opcode(instruction: HloInstruction) -> str:
     return str(instruction.opcode.decode("utf-8", "replace"))
 
 
-def _only_copies(program: Program, instruction: Any) -> bool:
+def _only_copies(program: Program, instruction: HloInstruction) -> bool:
     opcodes = {
         inner.opcode.decode("utf-8", "replace")
         for computation in program.called(instruction)
@@ -118,7 +118,7 @@ def _only_copies(program: Program, instruction: Any) -> bool:
     return bool(opcodes & set(_COPIES)) and opcodes <= set(_COPIES + _FREE)
 
 
-def _touches_host(program: Program, instruction: Any) -> bool:
+def _touches_host(program: Program, instruction: HloInstruction) -> bool:
     sides = [instruction.shape, *(operand.shape for operand in program.operands(instruction))]
     return any(
         leaf.layout.memory_space == HOST_MEMORY for side in sides for leaf in shapes.leaves(side)

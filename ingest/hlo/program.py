@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.hlo import shapes
 from xlahouse.ingest.hlo.groups import Assignment
+from xlahouse.ingest.hlo.messages import HloComputation, HloInstruction, HloModule, Shape, module_of
 from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
 from xlahouse.ingest.hlo.stack_frames import source_of
 
@@ -37,9 +36,9 @@ class Program:
 
     program_id: int
     module: str
-    proto: Any
+    proto: HloModule
     assignment_assumed: bool = False
-    unseen: tuple[Any, ...] = ()
+    unseen: tuple[HloInstruction, ...] = ()
     opaque: frozenset[int] = frozenset()
     unread: frozenset[int] = frozenset()
     loose: bool = False
@@ -58,54 +57,54 @@ class Program:
         return [self.assignment, *self.elsewhere]
 
     @cached_property
-    def computations(self) -> dict[int, Any]:
+    def computations(self) -> dict[int, HloComputation]:
         """Computations by id."""
         return {computation.id: computation for computation in self.proto.computations}
 
     @cached_property
-    def by_id(self) -> dict[int, Any]:
+    def by_id(self) -> dict[int, HloInstruction]:
         """Instructions by id, over all computations."""
         seen = {instruction.id: instruction for _, instruction in self.instructions()}
         return seen | {instruction.id: instruction for instruction in self.unseen}
 
     @cached_property
-    def _holders(self) -> dict[int, Any]:
+    def _holders(self) -> dict[int, HloComputation]:
         return {instruction.id: computation for computation, instruction in self.instructions()}
 
     @cached_property
-    def loops(self) -> list[Any]:
+    def loops(self) -> list[HloInstruction]:
         """Its while instructions."""
         return [each for _, each in self.instructions() if each.opcode == b"while"]
 
     @cached_property
-    def loop_bodies(self) -> dict[int, Any]:
+    def loop_bodies(self) -> dict[int, HloInstruction]:
         """What a loop carries from one round to the next: the tuple at the root of its body, by the body's
         id. A condition's root is no tuple."""
         called = [computation for loop in self.loops for computation in self.called(loop)]
         roots = {computation.id: self.by_id.get(computation.root_id) for computation in called}
         return {number: root for number, root in roots.items() if root and root.opcode == b"tuple"}
 
-    def computation_of(self, instruction: Any) -> Any:
+    def computation_of(self, instruction: HloInstruction) -> HloComputation:
         """The computation that holds an instruction."""
         return self._holders[instruction.id]
 
-    def instructions(self) -> Iterator[tuple[Any, Any]]:
+    def instructions(self) -> Iterator[tuple[HloComputation, HloInstruction]]:
         """(computation, instruction) of every instruction."""
         for computation in self.proto.computations:
             for instruction in computation.instructions:
                 yield computation, instruction
 
-    def operands(self, instruction: Any) -> list[Any]:
+    def operands(self, instruction: HloInstruction) -> list[HloInstruction]:
         """The instructions whose values it takes; unknown ids are left out."""
         found = (self.by_id.get(number) for number in instruction.operand_ids)
         return [operand for operand in found if operand is not None]
 
-    def called(self, instruction: Any) -> list[Any]:
+    def called(self, instruction: HloInstruction) -> list[HloComputation]:
         """The computations that it calls."""
         found = (self.computations.get(number) for number in instruction.called_computation_ids)
         return [computation for computation in found if computation is not None]
 
-    def framework_op(self, instruction: Any) -> str:
+    def framework_op(self, instruction: HloInstruction) -> str:
         """Its op_name; where it has none, that of the root of what it calls."""
         if instruction.metadata.op_name:
             return _text(instruction.metadata.op_name)
@@ -131,18 +130,16 @@ def parse_program(raw: bytes, program_id: int | None, name: str) -> Program:
     Raises:
         ValueError: the bytes are no HloProto.
     """
-    proto = message_class("HloProto")()
     try:
-        proto.ParseFromString(raw)
+        module = module_of(raw)
     except DecodeError as error:
         raise ValueError(f"the HLO of {name} is damaged: {error}") from error
-    module = proto.hlo_module
     own = module.id if program_id is None else program_id
     digest = hashlib.sha256(raw).digest()
     return Program(own % _UINT64, _text(module.name) or name, module, digest=digest)
 
 
-def instruction_rows(program: Program) -> list[dict[str, Any]]:
+def instruction_rows(program: Program) -> list[dict[str, object]]:
     """Rows of the `instructions` table, without run_id."""
     names = {number: _text(other.name) for number, other in program.by_id.items()}
     rows = []
@@ -174,7 +171,7 @@ def _joined(names: Iterator[str]) -> str | None:
     return ",".join(names) or None
 
 
-def _shape_columns(shape: Any) -> dict[str, Any]:
+def _shape_columns(shape: Shape) -> dict[str, object]:
     is_array = bool(shapes.leaves(shape)) and shape.element_type != shapes.TUPLE
     space = shape.layout.memory_space
     return {

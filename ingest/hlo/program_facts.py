@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import polars as pl
 
@@ -15,15 +14,17 @@ from xlahouse.ingest.events.codes_of_programs import (
     KIND_INFERRED,
     SIZE_UNKNOWN,
 )
+from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.group_notations import GroupError
 from xlahouse.ingest.hlo.groups import connected, device_groups, device_pairs
+from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.ops import OpFacts, op_facts
 from xlahouse.ingest.hlo.program import Program, instruction_rows
 from xlahouse.ingest.hlo.transfer import begun_before_loops
 from xlahouse.ingest.hlo.wrapped_text import wrapped
 
-FACTS: dict[str, Any] = {
+FACTS: ColumnTypes = {
     "program_id": pl.UInt64,
     "op": pl.String,
     "module": pl.String,
@@ -42,14 +43,14 @@ FACTS: dict[str, Any] = {
     "tick": pl.Int64,
 }
 _SCOPE = ("layer", "component", "tick")
-GROUPS: dict[str, Any] = {
+GROUPS: ColumnTypes = {
     "program_id": pl.UInt64,
     "op": pl.String,
     "group_index": pl.Int64,
     "position": pl.Int64,
     "logical_id": pl.Int64,
 }
-PAIRS: dict[str, Any] = {
+PAIRS: ColumnTypes = {
     "program_id": pl.UInt64,
     "op": pl.String,
     "source_device_id": pl.Int64,
@@ -64,7 +65,7 @@ class ProgramFacts:
     ops: pl.DataFrame
     groups: pl.DataFrame
     pairs: pl.DataFrame
-    instructions: list[dict[str, Any]]
+    instructions: list[dict[str, object]]
     logical_ids: set[int]
     issues: list[Issue]
 
@@ -73,10 +74,10 @@ class ProgramFacts:
 class _Rows:
     """Rows under construction, of one program or of many."""
 
-    ops: list[dict[str, Any]] = field(default_factory=list)
-    groups: list[dict[str, Any]] = field(default_factory=list)
-    pairs: list[dict[str, Any]] = field(default_factory=list)
-    instructions: list[dict[str, Any]] = field(default_factory=list)
+    ops: list[dict[str, object]] = field(default_factory=list)
+    groups: list[dict[str, object]] = field(default_factory=list)
+    pairs: list[dict[str, object]] = field(default_factory=list)
+    instructions: list[dict[str, object]] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
 
     def extend(self, other: _Rows) -> None:
@@ -102,10 +103,11 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         for place in program.assignments:
             if place is not None:
                 logical_ids.update(device for row in place.devices for device in row)
-    logical_ids.update(row["logical_id"] for row in rows.groups)
+    groups = pl.DataFrame(rows.groups, schema=GROUPS)
+    logical_ids.update(groups["logical_id"])
     return ProgramFacts(
         ops=pl.DataFrame(rows.ops, schema=FACTS).unique(["program_id", "op"], keep="first"),
-        groups=pl.DataFrame(rows.groups, schema=GROUPS),
+        groups=groups,
         pairs=pl.DataFrame(rows.pairs, schema=PAIRS),
         instructions=rows.instructions,
         logical_ids=logical_ids,
@@ -128,7 +130,7 @@ def _of_program(program: Program, source: str) -> _Rows:
             continue
         key = {"program_id": program.program_id, "op": facts.op}
         try:
-            members, exchanged = _participants(program, facts)
+            members, exchanged = _participants(program, facts.collective, facts.kind)
         except GroupError as error:
             detail = f"{program.module} {facts.op}: {error}"
             rows.issues.append(BAD_REPLICA_GROUPS.found(source, detail=detail))
@@ -138,7 +140,9 @@ def _of_program(program: Program, source: str) -> _Rows:
     return rows
 
 
-def _opaque_row(program: Program, instruction: Any, row: dict[str, Any]) -> dict[str, Any]:
+def _opaque_row(
+    program: Program, instruction: HloInstruction, row: dict[str, object]
+) -> dict[str, object]:
     """What the text of a wrapper tells; its category is left to what else is known of the op."""
     taken = {name: row[name] for name in ("program_id", "module", "op", "opcode", *_SCOPE)}
     return dict.fromkeys(FACTS) | taken | vars(wrapped(program, instruction))
@@ -165,13 +169,13 @@ def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue
 
 def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     """Values whose sizes nobody knows before the program runs."""
-    count = sum("?" in row["shape"] for row in rows.instructions)
+    count = sum("?" in str(row["shape"]) for row in rows.instructions)
     if program.names_ranks:  # a rank's trace may state its own sizes
         return []
     return issues_found(source, (SIZE_UNKNOWN, count, f"{program.module}: {SIZE_UNKNOWN.meaning}"))
 
 
-def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
+def _fact_row(facts: OpFacts, instruction: dict[str, object]) -> dict[str, object]:
     taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE)}
     found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
     taken["transfer_op"] = found
@@ -180,24 +184,24 @@ def _fact_row(facts: OpFacts, instruction: dict[str, Any]) -> dict[str, Any]:
 
 
 def _participants(
-    program: Program, facts: OpFacts
+    program: Program, collective: HloInstruction, kind: str | None
 ) -> tuple[list[list[int]], list[tuple[int, int]]]:
     """(groups, pairs) of a collective as logical device numbers, in each of the processes that run it;
     pairs only of a permute."""
-    if facts.collective.id in program.unread:
+    if collective.id in program.unread:
         raise GroupError("the text of its groups or pairs cannot be read")
-    if facts.kind in ("collective-permute", "send-recv"):
-        found = [device_pairs(facts.collective, place) for place in program.assignments]
+    if kind in ("collective-permute", "send-recv"):
+        found = [device_pairs(collective, place) for place in program.assignments]
         exchanged = list(dict.fromkeys(pair for pairs in found for pair in pairs))
         return connected(exchanged), exchanged
-    groups = [device_groups(facts.collective, place) for place in program.assignments]
+    groups = [device_groups(collective, place) for place in program.assignments]
     distinct = list(dict.fromkeys(tuple(group) for of_place in groups for group in of_place))
     if len({member for group in distinct for member in group}) < sum(map(len, distinct)):
         raise GroupError("processes that share devices give them different groups")
     return [list(group) for group in distinct], []
 
 
-def _group_rows(key: dict[str, Any], groups: list[list[int]]) -> list[dict[str, Any]]:
+def _group_rows(key: dict[str, object], groups: list[list[int]]) -> list[dict[str, object]]:
     return [
         key | {"group_index": index, "position": position, "logical_id": member}
         for index, group in enumerate(groups)

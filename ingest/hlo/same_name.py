@@ -7,9 +7,10 @@ another program. A dump of a program whose HLO the trace holds is of no other on
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.messages import Shape
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.shared_programs import is_same_code
 
@@ -64,7 +65,7 @@ def _outline(program: Program) -> dict[bytes, Arrays]:
     return {each.name: _arrays(each.shape) for _, each in program.instructions()}
 
 
-def _arrays(shape: Any) -> Arrays:
+def _arrays(shape: Shape) -> Arrays:
     leaves = shapes.leaves(shape)
     if not all(shapes.is_known(leaf) for leaf in leaves):
         return ()

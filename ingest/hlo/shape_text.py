@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.messages import Layout, Shape, new_shape
 from xlahouse.ingest.hlo.scan import HloTextError, closing, shown, split_commas
 
 _NUMBERS = {name: number for number, (name, _) in shapes.ELEMENT_TYPES.items()}
@@ -27,7 +26,7 @@ class ReadShape:
     shapes.UNKNOWN_SPACE. proto is shared: do not change it.
     """
 
-    proto: Any
+    proto: Shape
     problems: tuple[str, ...] = ()
 
 
@@ -51,18 +50,13 @@ def end_of_shape(text: str, start: int = 0) -> int:
 @lru_cache(maxsize=65536)
 def read_shape(text: str) -> ReadShape:
     """A shape's text; what cannot be read of it costs that alone."""
-    shape = message_class("ShapeProto")()
+    shape = new_shape()
     problems: list[str] = []
     _read(text, shape, problems)
     return ReadShape(shape, tuple(problems))
 
 
-def unknown_shape() -> Any:
-    """The shape of what nothing is known of."""
-    return message_class("ShapeProto")()
-
-
-def _read(text: str, shape: Any, problems: list[str], depth: int = 0) -> None:
+def _read(text: str, shape: Shape, problems: list[str], depth: int = 0) -> None:
     if depth > _DEEPEST:
         problems.append(f"tuples within tuples without end: {shown(text)}")
         return
@@ -105,7 +99,7 @@ def _size(text: str) -> int | None:
     return size if (size := int(text)) <= _MOST else None
 
 
-def _read_layout(layout: Any, text: str) -> None:
+def _read_layout(layout: Layout, text: str) -> None:
     """`1,0:T(8,128)(2,1)E(4)S(1)`; marks that say nothing of sizes or places are passed over."""
     order, _, marks = text.partition(":")
     layout.minor_to_major.extend(int(index) for index in order.split(",") if index.strip())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+from xlahouse.ingest.hlo.messages import Shape
 
 # xla.PrimitiveType (xla/xla_data.proto): number -> (name in HLO text, bits of an element).
 ELEMENT_TYPES = {
@@ -45,7 +46,7 @@ UNKNOWN_SPACE = -1  # memory space of a layout that cannot be read
 _NO_DATA = {TOKEN: "token", OPAQUE: "opaque"}
 
 
-def dtype(shape: Any) -> str:
+def dtype(shape: Shape) -> str:
     """Element type as HLO text writes it; `tuple`, `token` or `opaque` where there is none."""
     if shape.element_type == TUPLE:
         return "tuple"
@@ -54,24 +55,24 @@ def dtype(shape: Any) -> str:
     return ELEMENT_TYPES.get(shape.element_type, ("unknown", 0))[0]
 
 
-def leaves(shape: Any) -> list[Any]:
+def leaves(shape: Shape) -> list[Shape]:
     """The arrays of a shape: its tuple elements, flattened, without tokens and opaque values."""
     if shape.element_type == TUPLE:
         return [leaf for part in shape.tuple_shapes for leaf in leaves(part)]
     return [] if shape.element_type in _NO_DATA else [shape]
 
 
-def is_known(leaf: Any) -> bool:
+def is_known(leaf: Shape) -> bool:
     """Whether element type and dimensions of an array are known."""
     return leaf.element_type in ELEMENT_TYPES and min(leaf.dimensions, default=0) >= 0
 
 
-def dims(shape: Any) -> list[int | None]:
+def dims(shape: Shape) -> list[int | None]:
     """Dimensions of an array; None for one that has no size."""
     return [None if size < 0 else size for size in shape.dimensions]
 
 
-def logical_bytes(shape: Any) -> int | None:
+def logical_bytes(shape: Shape) -> int | None:
     """dims x bits, rounded up to bytes, summed over a tuple; None where unknown."""
     total = 0
     for leaf in leaves(shape):
@@ -81,7 +82,7 @@ def logical_bytes(shape: Any) -> int | None:
     return _plausible(total)
 
 
-def padded_bytes(shape: Any) -> int | None:
+def padded_bytes(shape: Shape) -> int | None:
     """Bytes that the tiled layout occupies, summed over a tuple; None where it is not known."""
     total = 0
     for leaf in leaves(shape):
@@ -117,7 +118,7 @@ def _bytes(elements: int, bits: int) -> int:
     return -(-elements * bits // 8)
 
 
-def tiling(shape: Any) -> str | None:
+def tiling(shape: Shape) -> str | None:
     """Tiles as HLO text writes them, such as `(8,128)(2,1)`; None without tiles."""
     tiles = (",".join(map(_tile_dim, tile.dimensions)) for tile in shape.layout.tiles)
     return "".join(f"({tile})" for tile in tiles) or None
@@ -127,7 +128,7 @@ def _tile_dim(size: int) -> str:
     return "*" if size == COMBINED else str(size)
 
 
-def shape_text(shape: Any) -> str:
+def shape_text(shape: Shape) -> str:
     """As HLO text writes it: `bf16[8,128]{1,0:T(8,128)S(1)}`, tuples in parentheses."""
     if shape.element_type == TUPLE:
         return "(" + ", ".join(shape_text(part) for part in shape.tuple_shapes) + ")"

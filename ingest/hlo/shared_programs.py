@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.hlo.messages import new_instruction
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
 
@@ -26,7 +26,7 @@ def _instructions(program: Program) -> set[bytes]:
     """Name, opcode, shape and groups of each instruction, serialized."""
     found = set()
     for _, instruction in program.instructions():
-        bare = type(instruction)(
+        bare = new_instruction(
             name=instruction.name,
             opcode=instruction.opcode,
             shape=instruction.shape,
@@ -89,7 +89,7 @@ def _joined(number: int, programs: list[Program], files: list[FileEvents]) -> Pr
 
 def _of_all_texts(number: int, programs: list[Program], files: list[FileEvents]) -> Program:
     """A program from the names that its ops have in any of the files."""
-    texts: dict[str, Any] = {}
+    texts: dict[str, None] = {}
     for file in files:
         texts |= file.op_texts.by_program.get(number, {})
     if not texts:  # a Chrome trace's

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+
+from xlahouse.ingest.hlo.messages import (
+    FileLocation,
+    HloModule,
+    Item,
+    MessageList,
+    OpMetadata,
+    Repeated,
+    StackFrame,
+    StackFrameIndex,
+    Values,
+)
 
 _QUOTED = re.compile(r'\d+ "(.*)"$')
 _NUMBER = re.compile(r"(\w+)=(\d{1,9})\b")  # of 32 bits
@@ -12,12 +24,12 @@ _PLACE = re.compile(r"(\d{1,9})\b")
 _MOST_MISSING = 10_000
 
 
-def source_of(module: Any, metadata: Any) -> tuple[str | None, int | None]:
+def source_of(module: HloModule, metadata: OpMetadata) -> tuple[str | None, int | None]:
     """(file, line) of an instruction's metadata: its own, else its stack frame's; NULL where unknown.
 
     Args:
-        module: HloModule message, which holds the tables; their entries are counted from 1.
-        metadata: OpMetadata message.
+        module: holds the tables; their entries are counted from 1.
+        metadata: of the instruction.
     """
     if metadata.source_file or not metadata.stack_frame_id:
         file, line = metadata.source_file, metadata.source_line
@@ -30,61 +42,73 @@ def source_of(module: Any, metadata: Any) -> tuple[str | None, int | None]:
     return file.decode("utf-8", "replace") or None, line or None
 
 
-def _entry(table: Any, number: int) -> Any:
+def _entry(table: Repeated[Item], number: int) -> Item | None:
     return table[number - 1] if 0 < number <= len(table) else None
 
 
-def read_table_line(table: str, index: Any, line: str) -> bool:
+@dataclass(frozen=True)
+class _Names:
+    """A table of names: lines such as `1 "model.py"`."""
+
+    entries: Values[bytes]
+
+    def skip(self) -> None:
+        """Add an entry without a name."""
+        self.entries.append(b"")
+
+    def read(self, line: str) -> bool:
+        """Add the entry that a line states; whether it states one."""
+        found = _QUOTED.match(line)
+        if found:
+            self.entries.append(found[1].encode())
+        return bool(found)
+
+
+@dataclass(frozen=True)
+class _Records:
+    """A table of records: lines such as `1 {file_name_id=1 function_name_id=1 line=7}`."""
+
+    entries: MessageList[FileLocation] | MessageList[StackFrame]
+    columns: tuple[str, ...]  # fields that we read
+
+    def skip(self) -> None:
+        """Add an entry of zeros."""
+        self.entries.add()
+
+    def read(self, line: str) -> bool:
+        """Add the entry that a line states; whether it states one."""
+        found = {key: int(value) for key, value in _NUMBER.findall(line)}
+        if found:
+            self.entries.add(**{name: found.get(name, 0) for name in self.columns})
+        return bool(found)
+
+
+# Of each table in a module's text, by its heading, its place in the message.
+TABLES: dict[str, Callable[[StackFrameIndex], _Names | _Records]] = {
+    "FileNames": lambda index: _Names(index.file_names),
+    "FunctionNames": lambda index: _Names(index.function_names),
+    "FileLocations": lambda index: _Records(index.file_locations, ("file_name_id", "line")),
+    "StackFrames": lambda index: _Records(index.stack_frames, ("file_location_id",)),
+}
+
+
+def read_table_line(heading: str, index: StackFrameIndex, line: str) -> bool:
     """Read a line of one of TABLES in a module's text; whether it was one.
 
     Entries are known by their place, which each line begins with: those that are missing are left empty.
 
     Args:
-        table: the heading above the line.
-        index: StackFrameIndex message to add to.
+        heading: of the table.
+        index: to add to.
         line: the line, stripped.
     """
-    field, read = TABLES[table]
-    entries, place = getattr(index, field), _PLACE.match(line)
-    missing = int(place[1]) - 1 - len(entries) if place else -1
+    table, place = TABLES[heading](index), _PLACE.match(line)
+    missing = int(place[1]) - 1 - len(table.entries) if place else -1
     if not 0 <= missing <= _MOST_MISSING:
         return False
     for _ in range(missing):
-        _add_empty(entries)
-    if read(entries, line):
+        table.skip()
+    if table.read(line):
         return True
-    _add_empty(entries)
+    table.skip()
     return False
-
-
-def _add_empty(entries: Any) -> None:
-    if hasattr(entries, "add"):
-        entries.add()
-    else:
-        entries.append(b"")
-
-
-def _read_name(entries: Any, line: str) -> bool:
-    found = _QUOTED.match(line)
-    if found:
-        entries.append(found[1].encode())
-    return bool(found)
-
-
-def _record(*columns: str) -> Callable[[Any, str], bool]:
-    def read(entries: Any, line: str) -> bool:
-        found = {key: int(value) for key, value in _NUMBER.findall(line)}
-        if found:
-            entries.add(**{name: found.get(name, 0) for name in columns})
-        return bool(found)
-
-    return read
-
-
-# Of each table: its field in StackFrameIndex, and what reads a line.
-TABLES: dict[str, tuple[str, Callable[[Any, str], bool]]] = {
-    "FileNames": ("file_names", _read_name),
-    "FunctionNames": ("function_names", _read_name),
-    "FileLocations": ("file_locations", _record("file_name_id", "line")),
-    "StackFrames": ("stack_frames", _record("file_location_id")),
-}

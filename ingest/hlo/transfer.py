@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from xlahouse.ingest.hlo import shapes
 from xlahouse.ingest.hlo.group_notations import GroupError
 from xlahouse.ingest.hlo.groups import device_groups
+from xlahouse.ingest.hlo.messages import HloInstruction, Shape
 from xlahouse.ingest.hlo.program import Program
 
 KINDS = (
@@ -40,7 +40,7 @@ class Transfer:
 
     role: str
     kind: str
-    instructions: tuple[Any, ...]
+    instructions: tuple[HloInstruction, ...]
     fused: bool = False
 
 
@@ -52,7 +52,7 @@ def split_role(opcode: str) -> tuple[str, str]:
     return opcode, "start" if opcode in ("send", "recv") else "sync"
 
 
-def find_transfer(program: Program, instruction: Any, depth: int = 0) -> Transfer | None:
+def find_transfer(program: Program, instruction: HloInstruction, depth: int = 0) -> Transfer | None:
     """The transfer that an instruction is, or that the computation it calls holds."""
     base, role = split_role(instruction.opcode.decode("utf-8", "replace"))
     if base in KINDS:
@@ -83,7 +83,7 @@ def find_transfer(program: Program, instruction: Any, depth: int = 0) -> Transfe
     return Transfer(_role_of_wrapper(inner), kind, _held(moving), fused)
 
 
-def _held(transfers: list[Transfer]) -> tuple[Any, ...]:
+def _held(transfers: list[Transfer]) -> tuple[HloInstruction, ...]:
     return tuple(each for transfer in transfers for each in transfer.instructions)
 
 
@@ -93,13 +93,13 @@ def _role_of_wrapper(inner: list[Transfer]) -> str:
     return roles.pop() if len(roles) == 1 else "sync"
 
 
-def start_of(program: Program, done: Any) -> Any:
+def start_of(program: Program, done: HloInstruction) -> HloInstruction | None:
     """The start whose value a done (or an update) takes; see start_behind."""
     operands = program.operands(done)
     return start_behind(program, operands[0]) if operands else None
 
 
-def start_behind(program: Program, value: Any) -> Any:
+def start_behind(program: Program, value: HloInstruction) -> HloInstruction | None:
     """The start whose value a done (or an update) takes; None where the chain leaves the computation, but
     for loops: what a round began, the next one or what follows the loop ends."""
     current = value
@@ -124,7 +124,7 @@ def start_behind(program: Program, value: Any) -> Any:
     return None
 
 
-def _tuple_behind(program: Program, value: Any) -> Any:
+def _tuple_behind(program: Program, value: HloInstruction) -> HloInstruction | None:
     """The tuple that a value is: itself, or what a loop carries, be it seen within or behind the loop."""
     if value.opcode == b"tuple":
         return value
@@ -146,8 +146,9 @@ def begun_before_loops(program: Program) -> dict[int, str]:
             continue
         pairs = zip(program.operands(given[0]), program.operands(carried), strict=False)
         for before, within in pairs:
-            first = start_behind(program, before)
-            later = None if first is None else start_behind(program, within)
+            if (first := start_behind(program, before)) is None:
+                continue
+            later = start_behind(program, within)
             if later is not None and first.id != later.id:
                 found[first.id] = later.name.decode("utf-8", "replace")
     return found
@@ -163,7 +164,7 @@ def kind_of(program: Program, transfer: Transfer) -> str:
     return "reduce-scatter" if sliced else "all-reduce"
 
 
-def _group_size(program: Program, reduced: Any) -> int | None:
+def _group_size(program: Program, reduced: HloInstruction) -> int | None:
     """Members of each of its groups; None where they are not known or differ in size."""
     try:
         sizes = {len(group) for group in device_groups(reduced, program.assignment)}
@@ -172,7 +173,7 @@ def _group_size(program: Program, reduced: Any) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _is_share(whole: Any, part: Any, members: int | None) -> bool:
+def _is_share(whole: Shape, part: Shape, members: int | None) -> bool:
     """Whether a slice of an array is the part of it that falls to one of so many members.
 
     Another slice, such as one that a loop takes, is no scattering; the last member's may be padded.
@@ -187,7 +188,7 @@ def _is_share(whole: Any, part: Any, members: int | None) -> bool:
     return bool(math.prod(whole.dimensions) == members * math.prod(part.dimensions))
 
 
-def _only_sliced(program: Program, reduced: Any, members: int | None) -> bool:
+def _only_sliced(program: Program, reduced: HloInstruction, members: int | None) -> bool:
     """Whether each use of a fused all-reduce takes a member's share of it, at a place that is computed."""
     holder = program.computation_of(reduced)
     pending, sliced = [reduced], False
@@ -207,7 +208,7 @@ def _only_sliced(program: Program, reduced: Any, members: int | None) -> bool:
     return sliced
 
 
-def payload_leaves(program: Program, inner: Any, kind: str) -> list[Any]:
+def payload_leaves(program: Program, inner: HloInstruction, kind: str) -> list[Shape]:
     """The arrays whose bytes are the payload S of one collective instruction (METRICS, Bytes)."""
     if inner.opcode == b"recv":
         return []
@@ -228,7 +229,7 @@ def payload_leaves(program: Program, inner: Any, kind: str) -> list[Any]:
     return shapes.leaves(operands[0]) if operands else []
 
 
-def _in_place(operands: list[Any]) -> bool:
+def _in_place(operands: list[Shape]) -> bool:
     """An in-place permute takes (input, output, input offsets, output offsets)."""
     return len(operands) == 4 and all(
         not leaf.dimensions and shapes.dtype(leaf) in ("s32", "u32", "s64", "u64")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.messages import HloInstruction, Shape
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.transfer import KINDS, split_role
 
@@ -33,7 +33,7 @@ class Wrapped:
     kind: str | None = None
 
 
-def wrapped(program: Program, instruction: Any) -> Wrapped:
+def wrapped(program: Program, instruction: HloInstruction) -> Wrapped:
     """What passes through a fusion, a call or an async pair whose computation is not known."""
     operands, results, is_async = _sides(program, instruction)
     ways = {_way(operand, result) for operand, result in zip(operands, results, strict=False)}
@@ -47,7 +47,7 @@ def wrapped(program: Program, instruction: Any) -> Wrapped:
     return Wrapped(shapes.dtype(operands[0]), _bytes(operands), _bytes(results), kind)
 
 
-def _sides(program: Program, instruction: Any) -> tuple[list[Any], list[Any], bool]:
+def _sides(program: Program, instruction: HloInstruction) -> tuple[list[Shape], list[Shape], bool]:
     """(arrays that go in, arrays that come out, whether by an async pair)."""
     role = split_role(instruction.opcode.decode("utf-8", "replace"))[1]
     operands = program.operands(instruction)
@@ -59,18 +59,18 @@ def _sides(program: Program, instruction: Any) -> tuple[list[Any], list[Any], bo
     return _arrays([pair.tuple_shapes[0]]), _arrays([pair.tuple_shapes[1]]), True
 
 
-def _arrays(sides: list[Any]) -> list[Any]:
+def _arrays(sides: list[Shape]) -> list[Shape]:
     """Arrays of some shapes; scalars steer a transfer, and are none of what it moves."""
     leaves = [leaf for side in sides for leaf in shapes.leaves(side)]
     return [leaf for leaf in leaves if leaf.dimensions or not shapes.is_known(leaf)]
 
 
-def _bytes(arrays: list[Any]) -> int | None:
+def _bytes(arrays: list[Shape]) -> int | None:
     sizes = [size for leaf in arrays if (size := shapes.logical_bytes(leaf)) is not None]
     return sum(sizes) if len(sizes) == len(arrays) else None
 
 
-def _way(operand: Any, result: Any) -> int | None:
+def _way(operand: Shape, result: Shape) -> int | None:
     """How the result's size is to the operand's; None where more than the size of a dimension differs."""
     if not (shapes.is_known(operand) and shapes.is_known(result)):
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
@@ -236,5 +235,5 @@ def _small_tables(
     }
 
 
-def _stacked(planes: Iterable[PlaneEvents], name: str, columns: dict[str, Any]) -> pl.DataFrame:
+def _stacked(planes: Iterable[PlaneEvents], name: str, columns: frames.ColumnTypes) -> pl.DataFrame:
     return frames.stack([getattr(plane, name) for plane in planes], columns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import fsspec
 import msgspec
@@ -82,7 +81,7 @@ def _text(raw: bytes, path: str) -> str:
         raise ManifestError(f"{path}: not UTF-8 text; name a workload card") from error
 
 
-def fill(row: dict[str, Any], found: FoundCard) -> tuple[dict[str, Any], list[Issue]]:
+def fill(row: dict[str, object], found: FoundCard) -> tuple[dict[str, object], list[Issue]]:
     """(the columns of `runs` that the card gives, findings). What trace and manifest tell stays.
 
     Args:
@@ -113,7 +112,7 @@ def fill(row: dict[str, Any], found: FoundCard) -> tuple[dict[str, Any], list[Is
     return filled | {"card": card} | _setup(row, found.card), issues
 
 
-def _facts(card: WorkloadCard) -> dict[str, Any]:
+def _facts(card: WorkloadCard) -> dict[str, object]:
     """Columns of `runs`, by what the card calls them; None where it does not say."""
     model, data = card.workload.model, card.workload.data
     framework, xpu = card.executor.framework, card.workload.hardware.xpu_spec
@@ -159,7 +158,7 @@ def _device_kind(model: str | None) -> str | None:
     return f"TPU {model[3:].strip('_- ')}".strip()
 
 
-def _mesh(plan: Parallelization, row: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+def _mesh(plan: Parallelization, row: dict[str, object]) -> tuple[dict[str, object], str | None]:
     """(mesh and parallelism, None); ({}, what is wrong with it).
 
     Experts lie on devices of the other axes in many frameworks: where the product is too large with
@@ -183,7 +182,7 @@ def _mesh(plan: Parallelization, row: dict[str, Any]) -> tuple[dict[str, Any], s
     }, None
 
 
-def _setup(row: dict[str, Any], card: WorkloadCard) -> dict[str, str]:
+def _setup(row: dict[str, object], card: WorkloadCard) -> dict[str, str]:
     """Runs whose cards choose the same are repeats of one setup."""
     if row.get("setup") is not None:
         return {}
@@ -192,7 +191,7 @@ def _setup(row: dict[str, Any], card: WorkloadCard) -> dict[str, str]:
     return {"setup": hashlib.sha256(raw).hexdigest()[:12]}
 
 
-def _agree(known: Any, value: Any) -> bool:
+def _agree(known: object, value: object) -> bool:
     """Whether two words or numbers mean the same."""
     if isinstance(known, str) and isinstance(value, str):
         return known.lower().replace("-", "_") == value.lower().replace("-", "_")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -97,28 +99,44 @@ def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+class _Marker(NamedTuple):
+    """A step marker."""
+
+    host: str
+    start_ps: int
+    end_ps: int
+    phase: str | None
+    request: int | None
+    step: int | None
+
+
 def _innermost(steps: pl.DataFrame) -> pl.DataFrame:
     """host, when, phase, request, step: the innermost marker that is open from `when` on, NULL for none."""
-    rows = steps.sort("host", "start_ps", "duration_ps", descending=[False, False, True]).to_dicts()
-    found: list[dict[str, Any]] = []
-    for host, group in groupby(rows, key=lambda row: row["host"]):
-        of_host, is_open = list(group), []
-        bounds = {row["start_ps"] for row in of_host} | {_end(row) for row in of_host}
-        waiting = iter([*of_host, None])
-        following = next(waiting)
-        for when in sorted(bounds):
-            while following is not None and following["start_ps"] <= when:
-                is_open.append(following)
-                following = next(waiting)
-            is_open = [row for row in is_open if _end(row) > when]
-            inner = is_open[-1] if is_open else None
-            found.append({"host": host, "when": when} | {n: inner and inner[n] for n in STEP})
+    ordered = steps.sort("host", "start_ps", "duration_ps", descending=[False, False, True])
+    rows = ordered.with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
+    markers = map(_Marker._make, rows.select(_Marker._fields).iter_rows())
+    found = [
+        (host, when, *(marker[3:] if marker else [None] * len(STEP)))
+        for host, of_host in groupby(markers, key=lambda marker: marker.host)
+        for when, marker in _innermost_of(list(of_host))
+    ]
     schema = {"host": pl.String, "when": pl.Int64} | {name: steps.schema[name] for name in STEP}
-    return pl.DataFrame(found, schema=schema).sort("when", maintain_order=True)
+    return pl.DataFrame(found, schema=schema, orient="row").sort("when", maintain_order=True)
 
 
-def _end(marker: dict[str, Any]) -> int:
-    return int(marker["start_ps"] + marker["duration_ps"])
+def _innermost_of(markers: list[_Marker]) -> Iterator[tuple[int, _Marker | None]]:
+    """(time, the innermost marker that is open from then on), wherever a marker begins or ends.
+
+    Args:
+        markers: of one host, by start, and of those that start together the longer first.
+    """
+    opened: list[_Marker] = []
+    waiting = deque(markers)
+    for when in sorted({time for marker in markers for time in (marker.start_ps, marker.end_ps)}):
+        while waiting and waiting[0].start_ps <= when:
+            opened.append(waiting.popleft())
+        opened = [marker for marker in opened if marker.end_ps > when]
+        yield when, opened[-1] if opened else None
 
 
 def phase_rows(markers: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:

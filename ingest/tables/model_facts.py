@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from xlahouse.capture.manifest import Manifest
 from xlahouse.ingest.hlo.weight_matrices import Weights, matrix_weights
@@ -16,7 +16,7 @@ _PARTIAL_ATTENTION = ("index_topk", "compress_ratios", "compress_ratio")
 _MATRICES = 3  # of a gated feed-forward network: gate, up and down
 
 
-def model_facts(manifest: Manifest) -> dict[str, Any]:
+def model_facts(manifest: Manifest) -> dict[str, object]:
     """Columns of the runs table; None where manifest and configuration do not tell."""
     config, expert_layers = manifest.model_config, _layers_of_experts(manifest)
     weights = matrix_weights(manifest, expert_layers)
@@ -112,7 +112,7 @@ def _attention_pair_flops(manifest: Manifest) -> float | None:
     return 2.0 * manifest.layers * heads * (keys + values)
 
 
-def _first(config: dict[str, Any], names: tuple[str, ...]) -> int | None:
+def _first(config: Mapping[str, object], names: tuple[str, ...]) -> int | None:
     """The first of these that is a whole number."""
     found = (config.get(name) for name in names)
     return next((n for n in found if isinstance(n, int) and not isinstance(n, bool)), None)

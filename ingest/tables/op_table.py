@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -65,7 +64,7 @@ class _Values:
     """
 
     kind: pa.DataType
-    numbers: NDArray[Any]
+    numbers: NDArray[np.generic]
     missing: NDArray[np.bool_] | None
     words: pa.Array | None = None
 

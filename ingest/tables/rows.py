@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
@@ -23,7 +22,7 @@ _OF_DEVICE = (
 )
 
 
-def typed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
+def typed(table: str, rows: list[dict[str, object]]) -> pl.DataFrame:
     """Rows as a frame with the table's types, without run_id."""
     empty = pl.DataFrame(pl.from_arrow(BY_NAME[table].schema.empty_table())).drop("run_id")
     names = set(rows[0]) if rows else set(empty.columns)
@@ -54,7 +53,7 @@ def device_rows(
     for number in sorted(logical_ids):
         device = traced.get(number)
         logical_id = None if getattr(device, "core", None) == "sparsecore" else number
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "device_id": number,
             "world": world,
             "logical_id": logical_id,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from typing import Any
 
 import msgspec
 
@@ -52,7 +51,7 @@ def run_row(
     raw_manifest: bytes,
     built: RunTables,
     damaged: bool,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The row without `files`; what neither manifest nor trace tells is NULL.
 
     damaged: whether some of the run's files could not be read at all.
@@ -62,7 +61,7 @@ def run_row(
     named = built.devices_named - (len(built.devices) - traced)
     named = max(named, manifest.device_count if manifest else 0)
     kinds = sorted({device.kind for device in programmed})
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "run_id": run_id,
         "name": name,
         "captured_at": _captured_at(manifest, built.epoch_ns),

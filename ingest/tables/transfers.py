@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
 
-KINDS: dict[str, Any] = {
+KINDS: frames.ColumnTypes = {
     "program_id": pl.UInt64,
     "module": pl.String,
     "op": pl.String,
@@ -26,8 +25,8 @@ KINDS: dict[str, Any] = {
     "layer": pl.Int64,
     "component": pl.String,
 }
-STEPS: dict[str, Any] = {"phase": pl.String, "request": pl.Int64, "step": pl.Int64}
-EVENTS: dict[str, Any] = {
+STEPS: frames.ColumnTypes = {"phase": pl.String, "request": pl.Int64, "step": pl.Int64}
+EVENTS: frames.ColumnTypes = {
     "device_id": pl.Int64,
     "launch": pl.Int64,
     "start_ps": pl.Int64,
@@ -88,7 +87,7 @@ def whole_rows(
         yield pl.concat(parts, how="horizontal")
 
 
-def _shared(rows: pl.DataFrame, columns: dict[str, Any]) -> tuple[pl.DataFrame, pl.Series]:
+def _shared(rows: pl.DataFrame, columns: frames.ColumnTypes) -> tuple[pl.DataFrame, pl.Series]:
     """(the distinct values of some columns; of each row, its place among them)."""
     names = list(columns)
     distinct = rows.select(names).unique(maintain_order=True)

@@ -1,0 +1,269 @@
+"""The HLO messages of ingest.events.proto, as types: the fields that we read and write, and no others.
+
+Their classes are made at run time from tables of field numbers, so no type checker sees them otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, Self, TypeVar, cast, overload
+
+from xlahouse.ingest.events.proto import message_class
+
+Item = TypeVar("Item")
+
+
+class Repeated(Protocol[Item]):
+    """A repeated field."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Item]: ...
+    def __contains__(self, item: object, /) -> bool: ...
+    @overload
+    def __getitem__(self, place: int) -> Item: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Item]: ...
+    def __delitem__(self, place: int) -> None: ...
+
+
+class Values(Repeated[Item], Protocol[Item]):
+    """A repeated field of numbers, truths or bytes."""
+
+    def append(self, value: Item) -> None: ...
+    def extend(self, values: Iterable[Item]) -> None: ...
+
+
+class MessageList(Repeated[Item], Protocol[Item]):
+    """A repeated field of messages."""
+
+    def add(self, **fields: object) -> Item:
+        """Append a message with these fields."""
+        ...
+
+
+class Message(Protocol):
+    """What every message can do."""
+
+    def Clear(self) -> None: ...
+    def ClearField(self, name: str) -> None: ...
+    def CopyFrom(self, other: Self) -> None: ...
+    def HasField(self, name: str) -> bool: ...
+    def SetInParent(self) -> None: ...
+    def SerializeToString(self, *, deterministic: bool) -> bytes: ...
+
+
+class Tile(Message, Protocol):
+    """A tile of a layout."""
+
+    dimensions: Values[int]  # shapes.COMBINED for one that is merged into the next
+
+
+class Layout(Message, Protocol):
+    """How an array lies in memory."""
+
+    minor_to_major: Values[int]
+    tiles: MessageList[Tile]
+    element_size_in_bits: int  # 0: that of the element type
+    memory_space: int
+
+
+class Shape(Message, Protocol):
+    """Type and size of a value: an array, a tuple of shapes, a token or an opaque value."""
+
+    element_type: int  # xla.PrimitiveType; 0: unknown
+    dimensions: Values[int]
+    tuple_shapes: MessageList[Shape]
+    layout: Layout
+    is_dynamic_dimension: Values[bool]
+
+
+class OpMetadata(Message, Protocol):
+    """Where an instruction came from."""
+
+    op_type: bytes
+    op_name: bytes
+    source_file: bytes
+    source_line: int
+    stack_frame_id: int  # from 1, in the module's StackFrameIndex; 0: none
+
+
+class ReplicaGroup(Message, Protocol):
+    """One group, its members listed."""
+
+    replica_ids: Values[int]
+
+
+class SourceTarget(Message, Protocol):
+    """A pair of a permute."""
+
+    source: int
+    target: int
+
+
+class IotaGroups(Message, Protocol):
+    """`[groups,size]<=[dims]T(perm)`."""
+
+    num_replica_groups: int
+    num_devices_per_group: int
+    iota_reshape_dims: Values[int]
+    iota_transpose_perm: Values[int]
+
+
+class GroupMeshAxis(Message, Protocol):
+    """An axis of a mesh."""
+
+    name: bytes
+    size: int
+
+
+class GroupMesh(Message, Protocol):
+    """A mesh that groups are stated in."""
+
+    axes: MessageList[GroupMeshAxis]
+    device_ids: Values[int]  # the last axis fastest; empty: from 0 on
+
+
+class SubAxis(Message, Protocol):
+    """The part of a mesh axis that `'a':(pre_size)size` names."""
+
+    pre_size: int
+    size: int  # 0: the whole axis
+
+
+class AxisRef(Message, Protocol):
+    """An axis along which a group's members differ."""
+
+    mesh_axis_index: int
+    sub_axis_info: SubAxis
+
+
+class MeshGroups(Message, Protocol):
+    """`mesh['a'=4,'b'=2] {'a'}`."""
+
+    mesh: GroupMesh
+    axes: MessageList[AxisRef]
+
+
+class DeviceList(Message, Protocol):
+    """Groups, listed or as iota."""
+
+    replica_groups: MessageList[ReplicaGroup]
+    iota_replica_group_list: IotaGroups
+
+
+class FrontendAttribute(Message, Protocol):
+    """An entry of a map."""
+
+    key: bytes
+    value: bytes
+
+
+class FrontendAttributes(Message, Protocol):
+    """A map of texts that a framework attaches."""
+
+    map: MessageList[FrontendAttribute]
+
+
+class HloInstruction(Message, Protocol):
+    """An instruction."""
+
+    id: int
+    name: bytes
+    opcode: bytes
+    shape: Shape
+    metadata: OpMetadata
+    tuple_index: int  # of get-tuple-element
+    dimensions: Values[int]
+    channel_id: int  # 0 or less: none
+    custom_call_target: bytes
+    operand_ids: Values[int]
+    called_computation_ids: Values[int]
+    is_host_transfer: bool
+    replica_groups: MessageList[ReplicaGroup]
+    source_target_pairs: MessageList[SourceTarget]
+    frontend_attributes: FrontendAttributes
+    use_global_device_ids: bool
+    async_execution_thread: bytes
+    collective_device_list: DeviceList
+    iota_collective_device_list: IotaGroups
+    mesh_axes_replica_group_list: MeshGroups
+
+
+class HloComputation(Message, Protocol):
+    """A computation."""
+
+    id: int
+    name: bytes
+    instructions: MessageList[HloInstruction]
+    root_id: int
+
+
+class ComputationDevice(Message, Protocol):
+    """Devices of one partition."""
+
+    replica_device_ids: Values[int]  # by replica
+
+
+class DeviceAssignment(Message, Protocol):
+    """Which device runs which replica and partition."""
+
+    computation_devices: MessageList[ComputationDevice]  # by partition
+
+
+class FileLocation(Message, Protocol):
+    """A line of a file."""
+
+    file_name_id: int  # from 1, in StackFrameIndex.file_names; 0: none
+    line: int
+
+
+class StackFrame(Message, Protocol):
+    """A frame; its function and its parent are not read."""
+
+    file_location_id: int  # from 1, in StackFrameIndex.file_locations; 0: none
+
+
+class StackFrameIndex(Message, Protocol):
+    """A module's source lines, each once."""
+
+    file_names: Values[bytes]
+    function_names: Values[bytes]
+    file_locations: MessageList[FileLocation]
+    stack_frames: MessageList[StackFrame]
+
+
+class HloModule(Message, Protocol):
+    """A module."""
+
+    id: int
+    name: bytes
+    computations: MessageList[HloComputation]
+    entry_computation_id: int
+    device_assignment: DeviceAssignment
+    stack_frame_index: StackFrameIndex
+
+
+def new_shape() -> Shape:
+    """An empty ShapeProto: a shape of which nothing is known."""
+    return cast("Shape", message_class("ShapeProto")())
+
+
+def new_instruction(**fields: object) -> HloInstruction:
+    """An HloInstruction with these fields."""
+    return cast("HloInstruction", message_class("HloInstruction")(**fields))
+
+
+def new_module() -> HloModule:
+    """An empty HloModule."""
+    return cast("HloModule", message_class("HloModule")())
+
+
+def module_of(raw: bytes) -> HloModule:
+    """The module in a serialized HloProto.
+
+    Raises:
+        google.protobuf.message.DecodeError: the bytes are no HloProto.
+    """
+    proto = message_class("HloProto")()
+    proto.ParseFromString(raw)
+    return cast("HloModule", proto.hlo_module)
