@@ -1,4 +1,4 @@
-"""What a workload card of CCL-Bench holds: the fields, their allowed values, their units."""
+"""Fields of a CCL-Bench workload card, their allowed values and units."""
 
 from __future__ import annotations
 
@@ -12,128 +12,132 @@ Gbps = Annotated[float, msgspec.Meta(gt=0, le=1e9)]  # gigabits a second
 
 
 class ModelArch(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of the model; num_params_active are the ones that a token passes through."""
+    """Sizes of the model."""
 
-    num_params: Positive | None = None
-    num_params_embedding: Positive | None = None
-    num_layers: Positive | None = None
-    num_heads: Positive | None = None
-    head_dim: Positive | None = None
-    num_params_active: Positive | None = None
+    num_params: Positive | None = None  # all parameters
+    num_params_embedding: Positive | None = None  # of the embedding
+    num_layers: Positive | None = None  # decoder layers
+    num_heads: Positive | None = None  # query heads of a layer
+    head_dim: Positive | None = None  # width of a head
+    num_params_active: Positive | None = None  # that one token passes through
 
 
 class CardModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run. iteration: what the tools divide by where a trace has no steps."""
+    """The model that runs."""
 
-    phase: Literal["training", "inference", "serving"] | None = None
-    moe: bool | None = None
+    phase: Literal["training", "inference", "serving"] | None = None  # phase of the workload
+    moe: bool | None = None  # whether it has experts
+    # what one traced step covers
     granularity: Literal["model_fwd_bwd_pass", "model_fwd", "layer", "kernel"] | None = None
-    model_family: Text | None = None
+    model_family: Text | None = None  # such as qwen3
+    # dtype of weights and activations
     precision: Literal["bf16", "fp32", "fp16", "int8", "fp8"] | None = None
-    epochs: Positive | None = None
-    iteration: Positive | None = None
-    model_arch: ModelArch = ModelArch()
+    epochs: Positive | None = None  # of training
+    iteration: Positive | None = None  # steps; tools divide by it where a trace has none
+    model_arch: ModelArch = ModelArch()  # its sizes
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
-    """What it is run on. batch_size: sequences over all devices; lengths in tokens."""
+    """Its inputs; lengths in tokens."""
 
-    batch_size: Positive | None = None
-    seq_len: Positive | None = None
-    input_len: Positive | None = None
-    output_len: Positive | None = None
-    dataset: Text | None = None
+    batch_size: Positive | None = None  # sequences over all devices
+    seq_len: Positive | None = None  # tokens of a sequence
+    input_len: Positive | None = None  # tokens of a prompt
+    output_len: Positive | None = None  # generated tokens of a sequence
+    dataset: Text | None = None  # its name or address
 
 
 class NetworkTopo(msgspec.Struct, frozen=True, kw_only=True):
-    """bandwidth_gbps: [scale-out, scale-up], gigaBITS a second; None where it does not apply."""
+    """How the devices are connected."""
 
-    topology: Text | None = None
+    topology: Text | None = None  # such as 2x2 or ring
+    # [scale-out, scale-up] in gigaBITS a second; None where it does not apply
     bandwidth_gbps: Annotated[list[Gbps | None], msgspec.Meta(max_length=2)] | None = None
 
 
 class XpuSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The accelerators; model such as tpu_v6e."""
+    """The accelerators."""
 
-    type: Literal["GPU", "TPU"] | None = None
-    model: Text | None = None
-    total_count: Positive | None = None
-    count_per_node: Positive | None = None
+    type: Literal["GPU", "TPU"] | None = None  # kind of accelerator
+    model: Text | None = None  # such as tpu_v6e
+    total_count: Positive | None = None  # devices of the run
+    count_per_node: Positive | None = None  # devices of a host
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """What it runs on."""
+    """The machines."""
 
-    network_topo: NetworkTopo = NetworkTopo()
-    xpu_spec: XpuSpec = XpuSpec()
-    driver_version: Text | None = None
+    network_topo: NetworkTopo = NetworkTopo()  # how devices are connected
+    xpu_spec: XpuSpec = XpuSpec()  # the accelerators
+    driver_version: Text | None = None  # of the accelerators
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Model, data and hardware."""
 
-    model: CardModel = CardModel()
-    data: Data = Data()
-    hardware: Hardware = Hardware()
+    model: CardModel = CardModel()  # the model that runs
+    data: Data = Data()  # its inputs
+    hardware: Hardware = Hardware()  # the machines
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
-    """name: such as torchxla, vllm, maxtext."""
+    """The program that runs the model."""
 
-    name: Text | None = None
-    compiler_tool_selection: Text | None = None
-    version: Text | None = None
+    name: Text | None = None  # such as torchxla, vllm, maxtext
+    compiler_tool_selection: Text | None = None  # such as xla
+    version: Text | None = None  # of the framework
 
 
 class Parallelization(msgspec.Struct, frozen=True, kw_only=True):
     """Devices along each kind of parallelism."""
 
-    dp_replicate: Positive | None = None
-    dp_shard: Positive | None = None
-    tp: Positive | None = None
-    pp: Positive | None = None
-    cp: Positive | None = None
-    ep: Positive | None = None
-    pp_mb: Positive | None = None
+    dp_replicate: Positive | None = None  # data parallel replicas
+    dp_shard: Positive | None = None  # devices that share weights, as in FSDP
+    tp: Positive | None = None  # tensor parallel
+    pp: Positive | None = None  # pipeline stages
+    cp: Positive | None = None  # context parallel
+    ep: Positive | None = None  # expert parallel
+    pp_mb: Positive | None = None  # microbatches of a pipeline
 
 
 class CommunicationLibrary(msgspec.Struct, frozen=True, kw_only=True):
-    """env: variables that shape it."""
+    """The library of the collectives."""
 
-    name: Text | None = None
-    version: Text | None = None
-    env: dict[str, str] | None = None
+    name: Text | None = None  # such as xla or NCCL
+    version: Text | None = None  # of the library
+    env: dict[str, str] | None = None  # variables that configure it
 
 
 class ModelExecutor(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is run."""
+    """Program and parallelism."""
 
-    framework: Framework = Framework()
-    model_plan_parallelization: Parallelization = Parallelization()
-    communication_library: CommunicationLibrary = CommunicationLibrary()
-    protocol_selection: list[Text] | None = None
+    framework: Framework = Framework()  # the program
+    model_plan_parallelization: Parallelization = Parallelization()  # devices along each axis
+    communication_library: CommunicationLibrary = CommunicationLibrary()  # of the collectives
+    protocol_selection: list[Text] | None = None  # such as ici or nvlink
 
 
 class MetricSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured with; `json_tpu` alone for a row on TPUs."""
+    """The traces that metrics are computed from."""
 
-    traces: list[Text] | None = None
-    metrics_specific_trace: list[Text] | None = None
+    traces: list[Text] | None = None  # kinds of trace; `json_tpu` alone for a row on TPUs
+    metrics_specific_trace: list[Text] | None = None  # further traces for single metrics
 
 
 class WorkloadCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload card; None is what it does not say."""
+    """A workload card; None where it does not state a field."""
 
-    version: Literal[1] | None = None
-    description: Text | None = None
-    hf_url: Text | None = None
-    trace_url: Text | None = None
-    contributor: Text | None = None
-    contact: Text | None = None
-    workload: Workload = Workload()
+    version: Literal[1] | None = None  # of the card format
+    description: Text | None = None  # the row in one sentence
+    hf_url: Text | None = None  # of the model on the hub
+    trace_url: Text | None = None  # of the traces
+    contributor: Text | None = None  # a name
+    contact: Text | None = None  # an address
+    workload: Workload = Workload()  # model, data and hardware
+    # program and parallelism
     executor: ModelExecutor = msgspec.field(name="Model-executor", default=ModelExecutor())
-    metric_source: MetricSource = MetricSource()
-    collection_notes: object = None
+    metric_source: MetricSource = MetricSource()  # the traces
+    collection_notes: object = None  # free text or a mapping
 
 
 # Fields that a card may lack; CCL-Bench asks for all others.

@@ -23,12 +23,12 @@ _BANDWIDTH = re.compile(r"^\s*([0-9.]+)\s*(G[Bb](?:ps|it/s|/s)?)\s*$")
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a field. line: 1-based. foreign: cards have no such field, so it costs nothing."""
+    """A fault of one field."""
 
-    path: str
-    line: int | None
-    message: str
-    foreign: bool = False
+    path: str  # field, as a path with points
+    line: int | None  # 1-based; None where it is not known
+    message: str  # what is wrong
+    foreign: bool = False  # cards have no such field; it is ignored
 
     def __str__(self) -> str:
         where = f"line {self.line}: " if self.line is not None else ""

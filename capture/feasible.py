@@ -19,14 +19,14 @@ _GATHERED = ("hidden_size", "q_lora_rank", "kv_lora_rank")  # what fsdp splits
 
 @dataclass(frozen=True)
 class Candidate:
-    """What decides whether an experiment can run."""
+    """The part of an experiment that decides whether it can run."""
 
-    family: Family
-    config: dict[str, ConfigValue]
-    mesh: dict[str, int]
-    batch_size: int
-    prompt_tokens: int
-    microbatches: int
+    family: Family  # the model's architecture
+    config: dict[str, ConfigValue]  # sizes by transformers' names
+    mesh: dict[str, int]  # axis -> size, major to minor
+    batch_size: int  # sequences over all devices
+    prompt_tokens: int  # tokens of each prompt
+    microbatches: int  # of a pipeline; 1 without
 
     def size(self, axis: str) -> int:
         """Devices along an axis; 1 where the mesh lacks it."""

@@ -27,20 +27,16 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # beyond that a number is 
 class MeshAxis(msgspec.Struct, frozen=True):
     """One axis of the device mesh; a mesh lists its axes major to minor."""
 
-    axis: str
-    size: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+    axis: str  # such as tp
+    size: Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # devices along it
 
 
 class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
-    """Host-clock times of one profiled request, in seconds.
+    """Host-clock times of one profiled request, in seconds."""
 
-    ttft_s runs from the start of the prefill marker to the first token on the host; step_s holds
-    one duration for each decode step, from token to token.
-    """
-
-    request: int
-    ttft_s: float
-    step_s: list[float]
+    request: int  # 0-based, as in its markers
+    ttft_s: float  # from the start of the prefill marker to the first token on the host
+    step_s: list[float]  # [decode step] from token to token
 
     @property
     def tpot_s(self) -> float | None:
@@ -51,38 +47,38 @@ class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about a captured run that its trace does not say. Unknown facts are None."""
 
-    manifest_version: int = 1
-    name: str
+    manifest_version: int = 1  # of this format
+    name: str  # the experiment's
     captured_at: str  # ISO 8601, UTC
-    framework: str
-    framework_versions: dict[str, str]
-    model: str
-    model_family: str
-    model_config: dict[str, Any]
+    framework: str  # such as torch_xla
+    framework_versions: dict[str, str]  # package -> version
+    model: str  # the plan's name of it
+    model_family: str  # transformers' model_type
+    model_config: dict[str, Any]  # sizes by transformers' names
     weights: str  # `random:<seed>` or where they came from
-    layers: Count
-    hidden_size: Count
-    dtype: str
-    batch_size: Count
-    microbatches: Count = 1
-    prompt_tokens: Count
-    output_tokens: Count
+    layers: Count  # decoder layers
+    hidden_size: Count  # width of a token's activations
+    dtype: str  # float32 or bfloat16
+    batch_size: Count  # sequences over all devices
+    microbatches: Count = 1  # of a pipeline; 1 without
+    prompt_tokens: Count  # of each sequence
+    output_tokens: Count  # of each sequence; the prefill gives the first
     parallelism: str  # label such as `dp2.tp2`
-    mesh: list[MeshAxis]
-    mesh_device_ids: list[int]
+    mesh: list[MeshAxis]  # major to minor
+    mesh_device_ids: list[int]  # the devices of the mesh, in its order
     # [device id] -> (x, y, z) of its chip; []: the runtime does not tell, as for virtual devices.
     device_coords: list[Annotated[list[Count], msgspec.Meta(min_length=2, max_length=3)]] = []
     device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
-    device_count: Count
-    host_count: Count = 1
-    repeat: Count = 0
-    warmup_requests: Count
-    requests: list[RequestTiming]
+    device_count: Count  # devices of the mesh
+    host_count: Count = 1  # processes, one a host
+    repeat: Count = 0  # number of the repetition
+    warmup_requests: Count  # before the profiler started
+    requests: list[RequestTiming]  # profiled
     # Of the last profiled request: batch x output_tokens; [] for a sequence on another host's devices.
     tokens: list[list[int]]
-    tokens_match_unsharded: bool | None = None
+    tokens_match_unsharded: bool | None = None  # None: not compared
     flags: dict[str, str] = {}  # XLA_FLAGS and other environment that shaped the run
-    parameters: int | None = None
+    parameters: int | None = None  # of the whole model
     weight_bytes: int | None = None  # of all parameters, over all devices, each counted once
     kv_bytes_per_token: int | None = None  # keys and values of one token of one sequence
     stage_layers: list[list[Count]] = []  # of a stage-stacked pipeline: [stage] -> its layers

@@ -42,15 +42,12 @@ AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model: a preset of capture/models/presets.yaml, and the sizes that differ from it.
+    """A model: a preset of capture/models/presets.yaml, and the sizes that differ from it."""
 
-    `weights` is a folder with safetensors or a name on the hub; without it they are drawn from the
-    experiment's seed.
-    """
-
-    name: PathName
-    preset: str
-    config: dict[str, object] = {}
+    name: PathName  # names the folder of its captures
+    preset: str  # a preset
+    config: dict[str, object] = {}  # sizes that differ from the preset's, by transformers' names
+    # a folder of safetensors, or a repository of the hub; empty: drawn from `seed`
     weights: str = ""
 
     @property
@@ -69,29 +66,31 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One capture: what runs, on which mesh, how often. Sequences have a prompt of `prompt_tokens`
-    tokens each and generate `output_tokens` (the first of them in the prefill)."""
+    """One capture: a model, its mesh, and the requests that run."""
 
-    name: PathName
-    model: Model
-    mesh: dict[str, AtLeastOne]  # axis -> size, major to minor
+    name: PathName  # `--experiment` selects it; unique in the plan
+    model: Model  # a preset, or a mapping with the keys of the second table
+    # axis to size, major to minor: `{dp: 2, tp: 2}`; a single device is `{tp: 1}`
+    mesh: dict[str, AtLeastOne]
     batch_size: AtLeastOne  # sequences over all devices
-    prompt_tokens: AtLeastOne
-    output_tokens: AtLeastOne
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    warmup_requests: AtLeastZero = 2  # two, because the second prefill meets the cache of the first
-    requests: AtLeastOne = 2  # profiled
-    seed: AtLeastZero = 0
-    repeat: AtLeastZero = 0
+    prompt_tokens: AtLeastOne  # tokens of each prompt
+    output_tokens: AtLeastOne  # tokens that each sequence generates; the prefill gives the first
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of weights, activations and cache
+    # requests before the profiler starts; the second prefill meets the cache of the first
+    warmup_requests: AtLeastZero = 2
+    requests: AtLeastOne = 2  # requests under the profiler
+    seed: AtLeastZero = 0  # of prompts and random weights
+    repeat: AtLeastZero = 0  # number of the repetition
+    # module paths that become scopes of the profile; `*` is one segment
     scopes: tuple[str, ...] = DEFAULT_SCOPES
-    microbatches: AtLeastOne = 1  # of a pipeline
-    # Places an expert has for tokens, as a multiple of its fair share; tokens beyond are dropped.
-    # None: places for all of them.
+    microbatches: AtLeastOne = 1  # parts of a device's batch that pass through a pipeline in turn
+    # places of an expert, as a multiple of its fair share of tokens; tokens beyond are dropped;
+    # null: places for all tokens
     capacity_factor: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    slice: str = (
-        ""  # the TPU that it is meant for, such as v6e-8; virtual devices run it all the same
-    )
-    compare: bool = True  # hold the tokens to the unsharded model's, which runs on the host
+    # TPU type that it is for, such as `v6e-8`: as many chips as the mesh has devices; other devices
+    # run it too
+    slice: str = ""
+    compare: bool = True  # compare the tokens with the unsharded model's, which runs on the host
 
     @property
     def axes(self) -> list[MeshAxis]:
@@ -150,14 +149,15 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan file: its name and its experiments, in order."""
 
-    name: str
-    experiments: tuple[Experiment, ...]
+    name: str  # of the plan
+    experiments: tuple[Experiment, ...]  # in the file's order
 
 
 class _TopLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: PathName = ""
+    name: PathName = ""  # of the plan; empty: the file's
+    # entries, with sweeps
     experiments: Annotated[list[dict[str, object]], msgspec.Meta(min_length=1)]
-    defaults: dict[str, object] = {}
+    defaults: dict[str, object] = {}  # fields for all entries; an entry overrides them
 
 
 def read_plan(path: Path) -> Plan:

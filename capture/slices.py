@@ -10,21 +10,16 @@ from xlahouse.capture.errors import CaptureError
 
 @dataclass(frozen=True)
 class Generation:
-    """One TPU generation (Google Cloud's pages on each generation and on runtime versions).
+    """One TPU generation (source: Google Cloud's pages on generations and on runtime versions)."""
 
-    prefix: of its accelerator types. numbers_per_chip: by how much the number in an accelerator
-    type grows a chip (2 where it counts TensorCores). alone: sizes that have one host; larger
-    slices have chips_per_host chips on each. hbm_gib: memory of a chip, which is one device.
-    """
-
-    name: str
-    prefix: str
-    numbers_per_chip: int
-    sizes: tuple[int, ...]
-    alone: tuple[int, ...]
-    chips_per_host: int
-    runtime: str
-    hbm_gib: int
+    name: str  # such as v5e
+    prefix: str  # of its accelerator types, such as v5litepod
+    numbers_per_chip: int  # growth of the number in a type; 2 where it counts TensorCores
+    sizes: tuple[int, ...]  # chips of each slice on offer
+    alone: tuple[int, ...]  # sizes with a single host
+    chips_per_host: int  # in larger slices
+    runtime: str  # version of the software on its VMs
+    hbm_gib: int  # memory of a chip, which is one device
 
 
 _FLAT = (1, 4, 8, 16, 32, 64, 128, 256)
@@ -42,8 +37,8 @@ NAMES = tuple(generation.name for generation in GENERATIONS)
 class Slice:
     """Chips of one generation that are connected and belong to one TPU VM."""
 
-    generation: Generation
-    chips: int
+    generation: Generation  # of all its chips
+    chips: int  # each is one device
 
     @property
     def accelerator_type(self) -> str:

@@ -13,10 +13,10 @@ from xlahouse.capture.models.presets import ConfigValue
 class Blueprint:
     """The part of an experiment that decides a model's tensors and programs."""
 
-    family: Family
+    family: Family  # the architecture
     config: dict[str, ConfigValue]  # by transformers' names
     mesh: dict[str, int]  # axis -> size, major to minor
-    stages: Stages
+    stages: Stages  # how the layers are cut over `pp`
     microbatches: int  # of a pipeline; 1 without
     capacity_factor: float | None  # see register_experts
     dtype: str  # `float32` or `bfloat16`

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Entry(msgspec.Struct, frozen=True):
     """One tensor of a layer's cache: [batch, ..., slots, ...] and how it lies on the mesh."""
 
-    name: str
-    shape: tuple[int, ...]
-    spec: Spec
+    name: str  # such as key, value or compressor.kv
+    shape: tuple[int, ...]  # over all devices
+    spec: Spec  # how it is sharded
     slots_at: int  # the dimension that counts slots
 
 

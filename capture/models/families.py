@@ -63,11 +63,11 @@ PACKED = ("*.mlp.experts.gate_up_proj",)
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """An architecture, by transformers' `model_type`."""
 
-    name: str
+    name: str  # transformers' model_type
     model_class: str  # in transformers
-    parameters: dict[str, Spec]
+    parameters: dict[str, Spec]  # pattern of a module path -> its spec
     heads: tuple[str, ...]  # fields of the configuration that `tp` must divide
-    experts: bool = False
+    experts: bool = False  # has layers with experts
     stackable: bool = True  # layers after the dense ones are alike, so stages can be stacked
 
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 class TransformersConfig(Protocol):
     """A model's configuration object."""
 
-    num_hidden_layers: int
-    hidden_size: int
-    num_attention_heads: int
-    num_key_value_heads: int
+    num_hidden_layers: int  # decoder layers
+    hidden_size: int  # width of a token's activations
+    num_attention_heads: int  # query heads
+    num_key_value_heads: int  # heads of keys and values
     head_dim: int  # qwen3, deepseek_v4
     kv_lora_rank: int  # deepseek_v2, deepseek_v3
     qk_rope_head_dim: int  # deepseek_v2, deepseek_v3, deepseek_v4
@@ -28,8 +28,8 @@ class Rotary(Protocol):
     """A rotary embedding."""
 
     inv_freq: torch.Tensor  # [pairs]
-    attention_scaling: float
-    forward: Callable[[torch.Tensor, torch.Tensor], object]
+    attention_scaling: float  # factor of cosine and sine
+    forward: Callable[[torch.Tensor, torch.Tensor], object]  # replaced for deepseek_v2
 
     def __call__(self, hidden: torch.Tensor, positions: torch.Tensor) -> object:
         """Cosine and sine of positions [batch, tokens], in the form that the model's layers take."""
@@ -39,10 +39,10 @@ class Rotary(Protocol):
 class Decoder(Protocol):
     """A model without its head."""
 
-    embed_tokens: torch.nn.Module
-    layers: Sequence[torch.nn.Module]
-    norm: torch.nn.Module
-    rotary_emb: Rotary
+    embed_tokens: torch.nn.Module  # [batch, tokens] -> [batch, tokens, hidden]
+    layers: Sequence[torch.nn.Module]  # decoder layers in order
+    norm: torch.nn.Module  # after the last layer
+    rotary_emb: Rotary  # shared by all layers
 
 
 class CausalOutput(Protocol):
@@ -54,10 +54,10 @@ class CausalOutput(Protocol):
 class CausalModel(Protocol):
     """A model with its head: one of transformers' `…ForCausalLM`."""
 
-    config: TransformersConfig
-    model: Decoder
-    lm_head: torch.nn.Module
-    base_model_prefix: str
+    config: TransformersConfig  # its sizes
+    model: Decoder  # all but the head
+    lm_head: torch.nn.Module  # [batch, tokens, hidden] -> [batch, tokens, vocab]
+    base_model_prefix: str  # name of `model` in a checkpoint
 
     def __call__(self, *tokens: torch.Tensor, **options: object) -> CausalOutput:
         """Run the model."""
@@ -107,7 +107,7 @@ class CausalModel(Protocol):
 class ExpertsModule(Protocol):
     """All experts of a layer, merged."""
 
-    num_experts: int
+    num_experts: int  # routed experts
     gate_up_proj: torch.Tensor  # [experts, 2 x intermediate, hidden]
     down_proj: torch.Tensor  # [experts, hidden, intermediate]
 

@@ -55,9 +55,9 @@ class PaperLayout(Layout):
 class Collective:
     """A collective that one device takes part in; its payload is counted as traffic_volume counts."""
 
-    kind: str
-    axis: str
-    payload_bytes: int
+    kind: str  # such as all-reduce
+    axis: str  # of the mesh
+    payload_bytes: int  # as the view traffic_volume counts it
 
 
 class PaperCollectives(MeshCollectives):

@@ -23,8 +23,8 @@ class Stages:
     """How layers are cut into the stages of a pipeline; `dense` leading ones run before stage 0."""
 
     count: int  # of stages; 1: no pipeline
-    dense: int
-    per_stage: int
+    dense: int  # leading layers that are not stacked
+    per_stage: int  # stacked layers of a stage
 
     @property
     def layers(self) -> list[list[int]]:
@@ -59,10 +59,10 @@ class Stages:
 class Placed:
     """Weights on the mesh, by the name of the module's tensor that each takes the place of."""
 
-    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # module path -> tensor
     stacked: set[str] = field(default_factory=set)  # those with a leading dimension of stages
     parameters: int = 0  # over all devices, each counted once, tied ones too
-    weight_bytes: int = 0
+    weight_bytes: int = 0  # of `parameters`
 
     def shards(self, layout: Layout) -> dict[str, torch.Tensor]:
         """Each device's own shards, under manual sharding."""

@@ -23,7 +23,7 @@ _MAY_BE_NULL = ("q_lora_rank", "rope_scaling")
 class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A released model: its transformers architecture (`model_type`) and its configuration."""
 
-    family: str
+    family: str  # transformers' model_type
     source: str  # where the numbers stand
     config: dict[str, ConfigValue]  # by transformers' names
     note: str = ""  # what whoever runs it should be told

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Watermark:
     """Bytes of the tensors that ops made and that are alive: now, and at most."""
 
-    now: int = 0
-    most: int = 0
+    now: int = 0  # bytes that are alive
+    most: int = 0  # highest `now` so far
 
     def watching(self) -> AbstractContextManager[object]:
         """A context in which every op's results count for as long as they live."""

@@ -30,11 +30,11 @@ class Forecast:
     """
 
     parameters: int  # of the whole model
-    weight_bytes: int
-    cache_bytes: int
-    temporary_bytes: int
-    prefill: Counter[Collective]
-    decode: Counter[Collective]
+    weight_bytes: int  # a device's shards
+    cache_bytes: int  # a device's shards
+    temporary_bytes: int  # an estimate: the largest sum of op results that are alive at once
+    prefill: Counter[Collective]  # collective -> how often
+    decode: Counter[Collective]  # collective -> how often, in each step
 
     @property
     def total_bytes(self) -> int:

@@ -16,20 +16,17 @@ from xlahouse.capture.plan import Experiment
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the child process is to do."""
 
-    experiment: Experiment
+    experiment: Experiment  # to capture
     trace_dir: str  # the finished capture's folder, named trace_<timestamp>.trace
     device: str  # `cpu` or `tpu`
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the child process says: `progress`, `warning` or `error`, and a line of text.
+    """A line from the child process."""
 
-    limit_s: the child hangs if it says nothing more for that long; None: it may take its time.
-    """
-
-    kind: str
-    message: str
-    limit_s: float | None = None
+    kind: str  # `progress`, `warning` or `error`
+    message: str  # one line
+    limit_s: float | None = None  # seconds until the next note is due; None: no limit
 
 
 def partial_dir(trace_dir: Path) -> Path:

@@ -42,7 +42,7 @@ class Cost:
 
     ratio: float | None  # None without pairs
     quartiles: list[float]  # lower and upper; [] with fewer than two pairs
-    pairs: int
+    pairs: int  # decode steps compared
 
 
 def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:

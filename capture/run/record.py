@@ -44,18 +44,18 @@ class Outcome:
 
     captured_at: str  # when profiling started, ISO 8601, UTC
     tokens: list[torch.Tensor]  # [batch, output_tokens] each
-    timings: list[RequestTiming]
-    warnings: list[str]
-    profiler_cost: Cost
-    scopes_cost: Cost
+    timings: list[RequestTiming]  # by the host clock
+    warnings: list[str]  # for the manifest
+    profiler_cost: Cost  # with against without the profiler
+    scopes_cost: Cost  # with against without debug scopes
 
 
 @dataclass(frozen=True)
 class Counts:
     """torch_xla's own counters: programs compiled and programs launched so far."""
 
-    compiles: int
-    launches: int
+    compiles: int  # programs compiled
+    launches: int  # programs launched
 
     def __sub__(self, earlier: Counts) -> Counts:
         return Counts(self.compiles - earlier.compiles, self.launches - earlier.launches)
@@ -85,7 +85,7 @@ class DeviceAttributes(TypedDict, total=False):
     """What the runtime states of a device; virtual devices have no coords."""
 
     coords: list[int]  # of the chip, [x, y, z]
-    device_kind: str
+    device_kind: str  # such as TPU v6 lite
 
 
 def device_coords(attributes: Sequence[DeviceAttributes]) -> list[list[int]]:

@@ -124,8 +124,8 @@ class Unsharded(NamedTuple):
     """What the unsharded model gives: tokens of each request, and logits [batch, vocab] after the
     first prompt."""
 
-    tokens: list[torch.Tensor]
-    logits: torch.Tensor
+    tokens: list[torch.Tensor]  # [batch, output_tokens] for each request
+    logits: torch.Tensor  # [batch, vocab] after the first prompt
 
 
 def run_unsharded(

@@ -22,14 +22,11 @@ PLATFORMS = ("cpu", "tpu")
 
 
 class CaptureEvent(msgspec.Struct, frozen=True):
-    """How an experiment goes: `started`, `progress`, `warning`, `captured`, `skipped` or `failed`.
+    """One line on the progress of an experiment."""
 
-    `message` is a line of text; for `captured` and `skipped` it is the trace's folder.
-    """
-
-    experiment: str
-    kind: str
-    message: str
+    experiment: str  # its name
+    kind: str  # `started`, `progress`, `warning`, `captured`, `skipped` or `failed`
+    message: str  # one line; the trace's folder for `captured` and `skipped`
 
 
 def run_plan(

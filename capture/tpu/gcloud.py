@@ -22,13 +22,11 @@ GONE = frozenset({"SUSPENDING", "SUSPENDED", "PREEMPTED", "TERMINATED"})
 
 @dataclass(frozen=True)
 class Gcloud:
-    """gcloud for the TPUs of one zone.
+    """gcloud for the TPUs of one zone."""
 
-    project: None: gcloud's own. show: given each command of a dry run; None: run them.
-    """
-
-    zone: str
-    project: str | None = None
+    zone: str  # such as us-east1-d
+    project: str | None = None  # None: gcloud's own
+    # called with each command of a dry run; None: run them
     show: Callable[[str], None] | None = None
 
     @property

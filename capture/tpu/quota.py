@@ -18,17 +18,17 @@ SHIPPED = Path(str(files("xlahouse.capture"))) / "plans" / "quota.yaml"
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Chips of one generation that may be had in one zone, as spot or on demand."""
 
-    type: Literal["v4", "v5e", "v5p", "v6e"]
-    zone: str
-    chips: Annotated[int, msgspec.Meta(ge=1)]
-    spot: bool
+    type: Literal["v4", "v5e", "v5p", "v6e"]  # generation
+    zone: str  # such as us-east1-d
+    chips: Annotated[int, msgspec.Meta(ge=1)]  # of one slice at most
+    spot: bool  # spot, or on demand
 
     def __str__(self) -> str:
         return f"{self.chips} {pricing(self.spot)} {self.type} chips in {self.zone}"
 
 
 class _QuotaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    quota: Annotated[list[Grant], msgspec.Meta(min_length=1)]
+    quota: Annotated[list[Grant], msgspec.Meta(min_length=1)]  # at least one
 
 
 def pricing(spot: bool) -> str:

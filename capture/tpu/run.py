@@ -32,14 +32,14 @@ python3 -m uv --quiet pip install --python "{_PYTHON}" """
 
 @dataclass(frozen=True)
 class Errand:
-    """What to run where. install: what pip is to install there, or a wheel on this machine."""
+    """A plan to run on a TPU VM."""
 
-    name: str
-    plan: Path
-    experiments: tuple[str, ...]
-    traces: Path
-    install: str
-    recreate: int = 0
+    name: str  # of the TPU VM
+    plan: Path  # the plan file
+    experiments: tuple[str, ...]  # names or patterns; (): all
+    traces: Path  # folder on this machine for captures
+    install: str  # requirement for pip on the VM, or a wheel on this machine
+    recreate: int = 0  # how often a spot VM that was taken away is created again
 
 
 def run(gcloud: Gcloud, errand: Errand, say: Say, pause: Pause) -> list[Path]:

@@ -21,14 +21,14 @@ Pause = Callable[[], None]
 class NetworkConfig(msgspec.Struct, frozen=True):
     """A TPU VM's network, by gcloud's own names."""
 
-    network: str | None = None
-    subnetwork: str | None = None
+    network: str | None = None  # None: the default
+    subnetwork: str | None = None  # None: the network's own
 
 
 class ServiceAccount(msgspec.Struct, frozen=True):
     """The account that programs on a TPU VM act as."""
 
-    email: str | None = None
+    email: str | None = None  # its address
 
 
 class TpuNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,49 +36,49 @@ class TpuNode(msgspec.Struct, frozen=True, rename="camel"):
 
     state: str | None = None  # such as READY or PREEMPTED
     accelerator_type: str | None = None  # such as v6e-8
-    runtime_version: str | None = None
-    network_config: NetworkConfig | None = None
+    runtime_version: str | None = None  # of its software
+    network_config: NetworkConfig | None = None  # None: the default
     network_endpoints: list[dict[str, object]] | None = None  # one a host
-    service_account: ServiceAccount | None = None
+    service_account: ServiceAccount | None = None  # None: the project's default
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
     """A TPU VM that a queued resource asks for."""
 
-    node: TpuNode = TpuNode()
+    node: TpuNode = TpuNode()  # as it will be created
 
 
 class NodeSpecs(msgspec.Struct, frozen=True, rename="camel"):
     """The TPU VMs that a queued resource asks for: one."""
 
-    node_spec: list[NodeSpec] = []
+    node_spec: list[NodeSpec] = []  # one item
 
 
 class ResourceState(msgspec.Struct, frozen=True):
     """Where a request for chips has got to."""
 
-    state: str | None = None
+    state: str | None = None  # such as ACTIVE
 
 
 class QueuedResource(msgspec.Struct, frozen=True):
     """A request for chips as gcloud describes it; the fields that are used."""
 
     state: ResourceState | str | None = None  # such as WAITING_FOR_RESOURCES or ACTIVE
-    tpu: NodeSpecs = NodeSpecs()
+    tpu: NodeSpecs = NodeSpecs()  # the VM
     spot: dict[str, object] | None = None  # None: on demand
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A TPU VM to create. runtime: None: the generation's own; the rest are gcloud's own options."""
+    """A TPU VM to create."""
 
-    name: str
-    slice: Slice
-    spot: bool
-    runtime: str | None = None
-    network: str | None = None
-    subnetwork: str | None = None
-    service_account: str | None = None
+    name: str  # of the TPU VM and its request
+    slice: Slice  # its chips
+    spot: bool  # spot, or on demand
+    runtime: str | None = None  # software version; None: the generation's own
+    network: str | None = None  # gcloud's --network
+    subnetwork: str | None = None  # gcloud's --subnetwork
+    service_account: str | None = None  # gcloud's --service-account
 
     @property
     def words(self) -> list[str]:
