@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xlahouse.sql.result import Result
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "Warehouse"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type[Warehouse] | type[Result]:
     """Load the two classes when they are asked for: the command line has to start quickly."""
     if name == "Warehouse":
         from xlahouse.sql.warehouse import Warehouse

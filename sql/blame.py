@@ -15,7 +15,7 @@ from xlahouse.sql.nearest import suggest
 if TYPE_CHECKING:
     import duckdb
 
-QUALIFIED = re.compile(r'Values list "([^"]+)" does not have a column named "([^"]+)"')
+NO_SUCH_COLUMN = re.compile(r'Values list "([^"]+)" does not have a column named "([^"]+)"')
 STATEMENTS = ("select", "from", "with", "describe", "show", "summarize", "explain", "values")
 
 
@@ -86,7 +86,7 @@ def explain_qualified(
     """DuckDB's error for `v.axiss`, which names no candidates, with the columns of what `v` stands for."""
     import duckdb
 
-    missing = QUALIFIED.search(str(error))
+    missing = NO_SUCH_COLUMN.search(str(error))
     if missing is None:
         return None
     from sqlglot import exp, parse_one

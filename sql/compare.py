@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from xlahouse.sql.warehouse import Warehouse
 
@@ -21,25 +21,31 @@ from run_comparison_v1
 where run_id = $base and other_run_id = $other
 order by metric
 """
-COLUMNS = ("metric", "base", "other", "change_percent", "spread", "runs", "other_runs", "verdict")
+
+
+class MetricChange(NamedTuple):
+    """A metric of two runs side by side."""
+
+    metric: str
+    base: float  # median over the repeats of the base's setup
+    other: float  # the same of the other run
+    change_percent: float | None  # of the other from the base; None where the base is 0
+    spread: float | None  # the larger of the repeats' spreads; None where a setup has one run
+    runs: int  # repeats of the base's setup
+    other_runs: int
+    verdict: str  # on the other run: better, worse or inconclusive
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two runs side by side.
+class RunComparison:
+    """Two runs side by side."""
 
-    rows: one a metric, as COLUMNS names their values: medians over the repeats of each run's setup, by
-    how much the other is above the base in percent, the larger spread, how many runs, and better or
-    worse (the other, that is) or inconclusive.
-    differing: what was chosen differently, joined by commas.
-    """
-
-    rows: list[tuple[Any, ...]]
-    differing: str
+    rows: list[MetricChange]  # one per metric that both have
+    differing: str  # names of the setup's choices that differ, joined by commas
     differing_count: int
 
 
-def compare_runs(warehouse: Warehouse, base: str, other: str) -> Comparison:
+def compare_runs(warehouse: Warehouse, base: str, other: str) -> RunComparison:
     """Compare two runs, each named by id, prefix or name.
 
     Raises:
@@ -47,14 +53,17 @@ def compare_runs(warehouse: Warehouse, base: str, other: str) -> Comparison:
     """
     runs = {"base": warehouse.resolve_run(base), "other": warehouse.resolve_run(other)}
     found = warehouse.query(_SQL, runs).dicts()
-    rows = [tuple(row["median" if name == "base" else name] for name in COLUMNS) for row in found]
+    rows = [
+        MetricChange(*(row["median" if name == "base" else name] for name in MetricChange._fields))
+        for row in found
+    ]
     if not found:
-        return Comparison([], "", 0)
-    return Comparison(rows, found[0]["differing"], found[0]["differing_count"])
+        return RunComparison([], "", 0)
+    return RunComparison(rows, found[0]["differing"], found[0]["differing_count"])
 
 
 def judge(
-    comparison: Comparison, fail_over_percent: float, metrics: Sequence[str] = JUDGED
+    comparison: RunComparison, fail_over_percent: float, metrics: Sequence[str] = JUDGED
 ) -> tuple[int, str]:
     """Whether the other run is worse than the base by more than a percentage.
 
@@ -65,21 +74,21 @@ def judge(
     Returns:
         (NO_REGRESSION, REGRESSION or INCONCLUSIVE, a line that says why).
     """
-    named = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in comparison.rows}
+    named = {row.metric: row for row in comparison.rows}
     judged = [named[metric] for metric in metrics if metric in named]
-    worse = [row for row in judged if row["verdict"] == "worse" and _past(row, fail_over_percent)]
+    worse = [row for row in judged if row.verdict == "worse" and _past(row, fail_over_percent)]
     if worse:
-        changes = ", ".join(f"{row['metric']} {row['change_percent']:+.2f} %" for row in worse)
+        changes = ", ".join(f"{row.metric} {row.change_percent:+.2f} %" for row in worse)
         return REGRESSION, f"worse by more than {fail_over_percent:g} %: {changes}"
     if not judged:
         return INCONCLUSIVE, f"the runs share none of {', '.join(metrics)}"
-    single = [row["metric"] for row in judged if min(row["runs"], row["other_runs"]) < 2]
+    single = [row.metric for row in judged if min(row.runs, row.other_runs) < 2]
     if single:
         return INCONCLUSIVE, f"{', '.join(single)}: one run of a setup shows no spread; repeat it"
     noisy = [
-        row["metric"]
+        row.metric
         for row in judged
-        if row["verdict"] == "inconclusive" and _spreads(row, fail_over_percent)
+        if row.verdict == "inconclusive" and _spreads(row, fail_over_percent)
     ]
     if noisy:
         return INCONCLUSIVE, (
@@ -88,9 +97,9 @@ def judge(
     return NO_REGRESSION, f"no regression above {fail_over_percent:g} %"
 
 
-def _past(row: dict[str, Any], percent: float) -> bool:
-    return row["change_percent"] is None or abs(row["change_percent"]) > percent
+def _past(row: MetricChange, percent: float) -> bool:
+    return row.change_percent is None or abs(row.change_percent) > percent
 
 
-def _spreads(row: dict[str, Any], percent: float) -> bool:
-    return row["spread"] is None or row["spread"] > percent / 100 * abs(row["base"])
+def _spreads(row: MetricChange, percent: float) -> bool:
+    return row.spread is None or row.spread > percent / 100 * abs(row.base)

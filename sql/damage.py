@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -10,6 +10,9 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.run_index import row_path
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 
 def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
@@ -27,7 +30,7 @@ def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
     return found
 
 
-def _check_row(system: Any, name: str, run_id: str, schema: pa.Schema) -> None:
+def _check_row(system: AbstractFileSystem, name: str, run_id: str, schema: pa.Schema) -> None:
     """Refuse what is not one run's row of the schema's types; an older ingest's lacks columns.
 
     Raises:

@@ -12,7 +12,7 @@ from xlahouse.sql.library import TABLES, Library, View
 if TYPE_CHECKING:
     import duckdb
 
-COLUMNS = """
+COLUMNS_SQL = """
     select table_name, list(column_name order by column_index) from duckdb_columns()
     where not internal group by all
 """
@@ -36,7 +36,7 @@ def create_all(connection: duckdb.DuckDBPyConnection, library: Library) -> None:
         _create(connection, name, f"create table {name} as {sql}\nwith no data")
     for name, _, sql in reversed(named):  # what it reads is a table still
         _create(connection, name, f"drop table {name}", f"create view {name} as {sql}")
-    columns = dict(connection.execute(COLUMNS).fetchall())
+    columns = dict(connection.execute(COLUMNS_SQL).fetchall())
     for name, view, _ in named:
         run_all(connection, comment_view(view, name, columns[name]))
 

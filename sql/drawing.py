@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 from html import escape
-from typing import IO, Any
+from typing import IO
+
+from xlahouse.sql.types import Value
 
 CELL_WIDTH = 80
 HTML_ROWS = 50  # a notebook shows these, and says so where there are more
 NUMERIC = {int, float, Decimal}
 
 
-def draw(columns: list[str], rows: list[list[Any]], file: IO[str]) -> None:
+def draw(columns: list[str], rows: list[list[Value]], file: IO[str]) -> None:
     """Write rows as a table for reading: NULL is said, long texts are cut."""
     cells = [["NULL" if value is None else _cut(short(value)) for value in row] for row in rows]
     numeric = [
@@ -21,7 +23,7 @@ def draw(columns: list[str], rows: list[list[Any]], file: IO[str]) -> None:
     _write_lines(columns, cells, numeric, file)
 
 
-def draw_html(columns: list[str], rows: list[list[Any]]) -> str:
+def draw_html(columns: list[str], rows: list[list[Value]]) -> str:
     """The first HTML_ROWS rows as a table in HTML; numbers to the right."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows[:HTML_ROWS])
@@ -29,7 +31,7 @@ def draw_html(columns: list[str], rows: list[list[Any]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _html_cell(value: Any) -> str:
+def _html_cell(value: object) -> str:
     right = ' style="text-align: right"' if type(value) in NUMERIC else ""
     return f"<td{right}>{'NULL' if value is None else escape(_cut(short(value)))}</td>"
 
@@ -56,7 +58,7 @@ def _write_lines(
         file.write(line(row))
 
 
-def as_text(value: Any) -> Any:
+def as_text(value: object) -> object:
     """Lists and structs as JSON; all else as it is."""
     if isinstance(value, list | dict):
         import msgspec
@@ -65,7 +67,7 @@ def as_text(value: Any) -> Any:
     return value
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """For reading: six digits of a float, but a whole number (bytes are DOUBLE) in full."""
     if isinstance(value, float):
         exact = value.is_integer() and abs(value) < 1e15

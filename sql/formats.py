@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql.drawing import as_text, draw, short
 from xlahouse.sql.result import Result, plain, values
+from xlahouse.sql.types import Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +108,7 @@ def _batches(result: Result, limit: int | None) -> Iterator[pa.RecordBatch]:
                 return
 
 
-def _rows(result: Result, limit: int | None) -> Iterator[list[Any]]:
+def _rows(result: Result, limit: int | None) -> Iterator[list[Value]]:
     for batch in _batches(result, limit):
         columns = [[plain(value) for value in values(column)] for column in batch.columns]
         yield from map(list, zip(*columns, strict=True))
@@ -217,9 +218,10 @@ def _copy(result: Result, limit: int | None, write: Callable[[pa.RecordBatch], N
     return count
 
 
-def _binary(file: IO[str]) -> Any:
+def _binary(file: IO[str]) -> BinaryIO:
     assert isinstance(file, io.TextIOWrapper)
-    return file.buffer
+    binary: BinaryIO = file.buffer
+    return binary
 
 
 def _cell(text: str) -> str:

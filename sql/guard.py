@@ -81,10 +81,10 @@ PG_CATALOGUE = {
 
 @dataclass(frozen=True)
 class Mention:
-    """A relation that a query names, and the byte where, None where the parser lost it."""
+    """A relation that a query names."""
 
     name: str
-    offset: int | None
+    offset: int | None  # of its first byte in the text; None where the parser lost it
 
 
 @dataclass(frozen=True)

@@ -18,27 +18,27 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a query is: seconds since it began, and rows that were read from it."""
+    """How far a query is."""
 
-    seconds: float
-    rows: int
+    seconds: float  # since it began
+    rows: int  # that were read from its answer
 
 
 OnProgress = Callable[[Progress], None]
 
 
 class Cancelled(Exception):
-    """The query was ended by `Watch.cancel`."""
+    """The query was ended by `QueryWatch.cancel`."""
 
 
 @dataclass
-class Watch:
-    """Follows one query: tells how far it is, and ends it when asked to, from whichever thread."""
+class QueryWatch:
+    """Follows one query: reports its progress, and cancels it from any thread."""
 
     connection: duckdb.DuckDBPyConnection
     on_progress: OnProgress | None = None
-    rows: int = 0
-    started: float = field(default_factory=time.monotonic)
+    rows: int = 0  # read so far
+    started: float = field(default_factory=time.monotonic)  # seconds of the monotonic clock
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def cancel(self) -> None:

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import ViewError
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.table import Column, Table
 
+if TYPE_CHECKING:
+    from sqlglot import exp
+
 # What a view reads stands after FROM or JOIN, and what it calls its own before AS. A parser would
 # take longer than the query; the lint demands that DuckDB's and sqlglot's find the same.
 READS = re.compile(r"(?<!distinct )\b(?:from|join)\s+([a-z_][a-z0-9_]*)")
-OWN = re.compile(r"(?:\bwith|,)\s+([a-z_][a-z0-9_]*) as \(")
+CTE_NAMES = re.compile(r"(?:\bwith|,)\s+([a-z_][a-z0-9_]*) as \(")
 SEPARATOR = ",\n"
 COMMENT = re.compile(r"--[^\n]*")
 STEM = re.compile(r"^(?P<base>_?[a-z][a-z0-9_]*)_v(?P<version>[1-9][0-9]*)$")
@@ -41,20 +44,20 @@ TABLES: dict[str, Table] = {**BY_NAME, RUN_SETTINGS.name: RUN_SETTINGS}
 
 @dataclass(frozen=True)
 class ViewColumn:
-    """A column of a view and what its comment says."""
+    """A column of a view."""
 
     name: str
-    meaning: str
+    meaning: str  # the comment above it
 
 
 @dataclass(frozen=True)
 class View:
-    """One view file: its name, its text, whether it is a user's own, and the folder of a shipped one."""
+    """One view file."""
 
-    name: str
+    name: str  # with its version
     sql: str
-    own: bool = False
-    folder: str = ""
+    own: bool = False  # whether it is a user's, not shipped
+    folder: str = ""  # of views/, where it is shipped
 
     @property
     def base(self) -> str:
@@ -123,7 +126,7 @@ class View:
 
             return names_in_select(self.sql)
         code = COMMENT.sub("", self.sql)
-        return frozenset(READS.findall(code)) - frozenset(OWN.findall(code))
+        return frozenset(READS.findall(code)) - frozenset(CTE_NAMES.findall(code))
 
 
 def _stem(name: str) -> re.Match[str]:
@@ -166,8 +169,8 @@ def column_comments(view: View) -> list[str]:
     return comments
 
 
-def parse_view(view: View) -> Any:
-    """The view's syntax tree, by sqlglot (untyped here: its import is slow, and waits inside).
+def parse_view(view: View) -> exp.Query:
+    """The view's syntax tree, by sqlglot.
 
     Raises:
         ViewError: it does not parse, or is not one SELECT.

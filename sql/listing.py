@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError, XlahouseError
 from xlahouse.ingest.schema import LAYOUT_VERSION
 from xlahouse.ingest.store.run_index import stamped_rows
 from xlahouse.sql.place import Place
 from xlahouse.sql.run_rows import RunRows, find_rows, read_facts
+from xlahouse.sql.types import Row
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,19 +23,14 @@ READINGS = 5  # of rows that ingests and drops may replace while they are read
 
 @dataclass(frozen=True)
 class Listing:
-    """A warehouse's runs, oldest capture first.
+    """A warehouse's runs, oldest capture first."""
 
-    names: run_id -> the run's name. files: table -> its files, as DuckDB opens them. runs_sql: the
-    table `runs`, None without runs. damaged: a line for each run that is left out, since its row
-    cannot be read. older: how many of the runs an older ingest wrote.
-    """
-
-    names: dict[str, str | None]
-    files: dict[str, list[str]]
-    runs_sql: str | None
-    damaged: tuple[str, ...]
-    older: int = 0
-    own_rows_sql: str | None = None  # as runs_sql, without the index, which may be written anew
+    names: dict[str, str | None]  # run_id -> the run's name
+    files: dict[str, list[str]]  # table -> its files, as DuckDB opens them
+    runs_sql: str | None  # a SELECT of the table `runs`; None without runs
+    damaged: tuple[str, ...]  # a line for each run that is left out, since its row cannot be read
+    older: int = 0  # runs that an older ingest wrote
+    own_rows_sql: str | None = None  # as runs_sql, without the index, which ingests replace
 
 
 def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing:
@@ -128,7 +124,7 @@ def _one_line(error: Exception) -> str:
     return (said or str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def read_run_settings(place: Place, run_ids: list[str]) -> list[tuple[Any, ...]]:
+def read_run_settings(place: Place, run_ids: list[str]) -> list[Row]:
     """Rows of the relation run_settings: one for each run for which something was set.
 
     Raises:

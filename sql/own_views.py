@@ -16,10 +16,10 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class OwnViews:
-    """The shipped views with the user's, and a line for each file that is left out."""
+    """The views of a warehouse."""
 
-    library: Library
-    problems: tuple[str, ...]
+    library: Library  # shipped views and the user's
+    problems: tuple[str, ...]  # a line for each file that is left out
 
 
 def with_own_views(place: Place, shipped: Library) -> OwnViews:

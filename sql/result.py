@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import blame
 from xlahouse.sql.drawing import HTML_ROWS, draw_html
-from xlahouse.sql.interrupt import OnProgress, Watch
+from xlahouse.sql.interrupt import OnProgress, QueryWatch
+from xlahouse.sql.types import NamedRow, Row, Value
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,7 +44,7 @@ class Result:
         connection: duckdb.DuckDBPyConnection,
         on_progress: OnProgress | None = None,
     ) -> None:
-        self._watch = Watch(connection, on_progress)
+        self._watch = QueryWatch(connection, on_progress)
         self.columns: list[str] = _numbered(relation.columns)
         self.sql = sql
         relation = _as_text(relation)
@@ -86,7 +87,7 @@ class Result:
                 self._watch.count(batch.num_rows)
                 yield batch.rename_columns(self.columns)
 
-    def head(self, count: int) -> list[list[Any]]:
+    def head(self, count: int) -> list[list[Value]]:
         """The first rows, as `rows` has them; of a result that was not read yet, only these are computed.
 
         Raises:
@@ -96,7 +97,7 @@ class Result:
         quick = self._head_without_arrow(count)
         if quick is not None:
             return quick
-        found: list[list[Any]] = []
+        found: list[list[Value]] = []
         for batch in self.batches():
             columns = [[plain(value) for value in values(column)] for column in batch.columns]
             found += map(list, zip(*columns, strict=True))
@@ -104,7 +105,7 @@ class Result:
                 break
         return found[:count]
 
-    def _head_without_arrow(self, count: int) -> list[list[Any]] | None:
+    def _head_without_arrow(self, count: int) -> list[list[Value]] | None:
         """The first rows by DuckDB's own values; None where they could differ from Arrow's."""
         kinds = self.types
         fits = all(kind == INSTANT or ALIKE.fullmatch(kind) for kind in kinds)
@@ -177,7 +178,7 @@ class Result:
         return self.arrow().to_pandas()
 
     @property
-    def rows(self) -> list[tuple[Any, ...]]:
+    def rows(self) -> list[Row]:
         """All rows as tuples of Python values; see `values` for those that Python has no type for."""
         columns = [values(column) for column in self.arrow().columns]
         return [tuple(plain(value) for value in row) for row in zip(*columns, strict=True)]
@@ -187,26 +188,26 @@ class Result:
         rows = self.head(HTML_ROWS + 1)
         return draw_html(self.columns, rows)
 
-    def dicts(self) -> list[dict[str, Any]]:
+    def dicts(self) -> list[NamedRow]:
         """All rows as mappings from column to Python value."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-def plain(value: Any) -> Any:
+def plain(value: Value) -> Value:
     """DuckDB's sum of BIGINT is a 128-bit number, which Arrow calls a decimal: back to int."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     return value
 
 
-def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+def values(column: pa.Array | pa.ChunkedArray) -> list[Value]:
     """An Arrow column as Python values; as DuckDB's text where Python has no type for one of them.
 
     Such are infinite timestamps, years beyond 9999, nanoseconds, and intervals of months.
     """
     if str(column.type) != "month_day_nano_interval":
         try:
-            found: list[Any] = column.to_pylist()
+            found: list[Value] = column.to_pylist()
         except (ValueError, OverflowError, ImportError):
             pass
         else:

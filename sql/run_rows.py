@@ -25,12 +25,12 @@ FILES = """
 
 @dataclass(frozen=True)
 class RunRows:
-    """Where the rows are: in files of their own, or in the index, of which stale ones do not count."""
+    """Where the rows of `runs` are, by run_id."""
 
     place: Place
-    single: tuple[str, ...]
-    indexed: tuple[str, ...] = ()
-    stale: tuple[str, ...] = ()
+    single: tuple[str, ...]  # runs whose row is in a file of its own
+    indexed: tuple[str, ...] = ()  # runs whose row is in the index
+    stale: tuple[str, ...] = ()  # runs whose row in the index is out of date
 
     @property
     def singles(self) -> list[str]:
@@ -50,12 +50,12 @@ class RunRows:
 
 
 @dataclass(frozen=True)
-class RunFacts:
-    """What opening a warehouse takes from the rows; see listing.Listing."""
+class ListedRuns:
+    """The facts in the rows that opening a warehouse needs; see listing.Listing."""
 
-    names: dict[str, str | None]
-    files: dict[str, list[str]]
-    sql: str | None
+    names: dict[str, str | None]  # run_id -> name
+    files: dict[str, list[str]]  # table -> its files
+    sql: str | None  # a SELECT of all rows; None without runs
     older: int = 0  # runs that an older ingest wrote
     own_sql: str | None = None  # as sql, from the runs' own files alone
 
@@ -81,12 +81,12 @@ def find_rows(
     return RunRows(place, single, indexed, tuple(sorted(known.keys() - current)))
 
 
-def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> RunFacts | None:
+def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> ListedRuns | None:
     """What the rows say; None where one of them is not the row of its run, or cannot be read."""
     import duckdb
 
     if not rows.single and not rows.indexed:
-        return RunFacts({}, {}, None)
+        return ListedRuns({}, {}, None)
     try:
         every = _columns(connection, rows)
         if every is None:
@@ -114,7 +114,7 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> RunFacts
     files["runs"] = [url(row_path(run_id)) for run_id in names]
     columns = ", ".join(every.values())
     own = RunRows(rows.place, tuple(names)).select(columns)
-    return RunFacts(names, files, rows.select(columns), older, own)
+    return ListedRuns(names, files, rows.select(columns), older, own)
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> dict[str, str] | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from xlahouse.capture.errors import QueryError, WarehouseError
@@ -79,7 +77,7 @@ def set_device_kind(warehouse: Warehouse, run: str, text: str) -> tuple[str, str
     return run_id, text
 
 
-def _keep(warehouse: Warehouse, run_id: str, what: str, **changed: Any) -> None:
+def _keep(warehouse: Warehouse, run_id: str, what: str, **changed: object) -> None:
     try:
         settings = read_settings(warehouse.root, run_id)
         write_settings(warehouse.root, run_id, replace(settings, **changed))

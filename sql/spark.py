@@ -4,21 +4,58 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.ingest.table import Table
 from xlahouse.sql.library import RUN_SETTINGS, TABLES
 from xlahouse.sql.listing import read_run_settings
 from xlahouse.sql.place import Place
-from xlahouse.sql.types import SPARK_TYPES
+from xlahouse.sql.types import SPARK_TYPES, Row
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from xlahouse.sql.warehouse import Warehouse
 
 # Without the first, an index past a list's end, a division by zero or an overflow gives NULL or
 # worse instead of an error; the second says what a timestamp is shown in.
-SESSION = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+SPARK_SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+
+
+class Frame(Protocol):
+    """The part of a Spark DataFrame that is used here."""
+
+    def createOrReplaceTempView(self, name: str) -> None: ...
+    def localCheckpoint(self, eager: bool) -> Frame: ...
+    def limit(self, num: int) -> Frame: ...
+    def toArrow(self) -> pa.Table: ...
+
+
+class Reader(Protocol):
+    """The part of a Spark DataFrameReader that is used here."""
+
+    def schema(self, schema: str) -> Reader: ...
+    def parquet(self, *paths: str) -> Frame: ...
+
+
+class Conf(Protocol):
+    """The settings of a Spark session."""
+
+    def get(self, key: str) -> str | None: ...
+
+
+class Session(Protocol):
+    """The part of a SparkSession that is used here."""
+
+    @property
+    def conf(self) -> Conf: ...
+    @property
+    def read(self) -> Reader: ...
+    def sql(self, sqlQuery: str) -> Frame: ...
+    def table(self, tableName: str) -> Frame: ...
+    def createDataFrame(self, data: Sequence[Row], schema: str) -> Frame: ...
 
 
 def to_spark(sql: str) -> str:
@@ -39,11 +76,11 @@ def to_spark(sql: str) -> str:
     return text
 
 
-def register(session: Any, warehouse: Warehouse, names: set[str]) -> None:
+def register(session: Session, warehouse: Warehouse, names: set[str]) -> None:
     """Create temporary views in a SparkSession for tables and views, and for what they rest on.
 
     Args:
-        session: a SparkSession that has the settings of SESSION.
+        session: a SparkSession that has the settings of SPARK_SETTINGS.
         warehouse: its listed files, which every executor has to be able to read.
         names: tables, views or bare names of views.
 
@@ -51,7 +88,7 @@ def register(session: Any, warehouse: Warehouse, names: set[str]) -> None:
         WarehouseError: the session has other settings.
         ViewError: a view is at fault.
     """
-    for key, value in SESSION.items():
+    for key, value in SPARK_SETTINGS.items():
         if session.conf.get(key) != value:
             raise WarehouseError(f"the Spark session needs {key}={value}; the views rely on it")
     tables, views = warehouse.library.closure(names)
@@ -69,13 +106,13 @@ def register(session: Any, warehouse: Warehouse, names: set[str]) -> None:
         session.table(warehouse.library.pointers[name]).createOrReplaceTempView(name)
 
 
-def rows(session: Any, warehouse: Warehouse, table: Table) -> Any:
+def rows(session: Session, warehouse: Warehouse, table: Table) -> Frame:
     """A table of the warehouse as a data frame, in the types of SPARK_TYPES: none is inferred."""
     schema = ", ".join(f"{column.name} {SPARK_TYPES[column.type]}" for column in table.columns)
     files = warehouse.files(table.name)
     if files:
         return session.read.schema(schema).parquet(*map(literal_path, files))
-    found = []
+    found: list[Row] = []
     if table.name == RUN_SETTINGS.name:
         run_ids = [run["run_id"] for run in warehouse.runs()]
         found = read_run_settings(Place(warehouse.root), run_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.guard import check
@@ -12,12 +12,15 @@ from xlahouse.sql.result import Result
 from xlahouse.sql.spark import register
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from xlahouse.sql.spark import Session
     from xlahouse.sql.warehouse import Warehouse
 
 
 def query_spark(
     warehouse: Warehouse,
-    session: Any,
+    session: Session,
     sql: str,
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
@@ -26,7 +29,7 @@ def query_spark(
 
     Args:
         warehouse: what it reads; every executor has to reach its files.
-        session: has the settings of spark.SESSION; see `start_session`.
+        session: has the settings of spark.SPARK_SETTINGS; see `start_session`.
         sql: the query, in DuckDB's SQL.
         params: values of `$name`.
         limit: at most so many rows are collected.
@@ -86,17 +89,17 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _without_order(tree: Any) -> list[str]:
+def _without_order(tree: exp.Query) -> list[str]:
     from sqlglot import exp
 
     return [
         "LIMIT without ORDER BY keeps other rows on each engine"
         for limit in tree.find_all(exp.Limit)
-        if not limit.parent.args.get("order")
+        if limit.parent is not None and not limit.parent.args.get("order")
     ]
 
 
-def _literal(value: object) -> Any:
+def _literal(value: object) -> exp.Expr:
     from sqlglot import exp
 
     if isinstance(value, str | bool | int | float) or value is None:
@@ -104,7 +107,7 @@ def _literal(value: object) -> Any:
     raise QueryError(f"a parameter on Spark is a text or a number, not {type(value).__name__}", "")
 
 
-def start_session(settings: Mapping[str, str]) -> Any:
+def start_session(settings: Mapping[str, str]) -> Session:
     """A SparkSession, on `spark.master` of the settings, of spark-defaults.conf, or on this machine.
 
     Raises:
@@ -114,7 +117,7 @@ def start_session(settings: Mapping[str, str]) -> Any:
     import shutil
     import sys
 
-    from xlahouse.sql.spark import SESSION
+    from xlahouse.sql.spark import SPARK_SETTINGS
 
     try:
         from pyspark import SparkConf
@@ -130,9 +133,10 @@ def start_session(settings: Mapping[str, str]) -> Any:
     conf.setIfMissing("spark.log.level", "ERROR")
     conf.setIfMissing("spark.ui.showConsoleProgress", "false")
     conf.setIfMissing("spark.sql.execution.arrow.pyspark.enabled", "true")
-    for key, value in {**settings, **SESSION}.items():
+    for key, value in {**settings, **SPARK_SETTINGS}.items():
         conf.set(key, value)
     try:
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        session: Session = SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:  # py4j's and pyspark's own, by the way that it failed
         raise QueryError(f"Spark cannot start: {_first_line(error)}", "") from error
+    return session

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
+# A value of an answer: its query decides the type, so the one Any of a row is named here.
+Value: TypeAlias = Any
+Row: TypeAlias = tuple[Value, ...]
+NamedRow: TypeAlias = dict[str, Value]  # by the names of the answer's columns
+
 # The types of ingest/schema.py.
 DUCKDB_TYPES = {
     "str": "varchar",

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql.blame import blame, explain_qualified, place
@@ -21,6 +21,7 @@ from xlahouse.sql.nearest import suggest
 from xlahouse.sql.own_views import with_own_views
 from xlahouse.sql.place import Place
 from xlahouse.sql.result import Result
+from xlahouse.sql.types import NamedRow
 
 if TYPE_CHECKING:
     import duckdb
@@ -176,7 +177,7 @@ class Warehouse:
             runs = runs_asked(find_filters(checked.tree), given, self._listing.names)
         return self._database.cursor(tables, runs)
 
-    def runs(self, **filters: object) -> list[dict[str, Any]]:
+    def runs(self, **filters: object) -> list[NamedRow]:
         """Rows of `runs` whose columns equal the filters: `runs(model="qwen3", parallelism="tp4")`.
 
         Raises:
@@ -211,7 +212,7 @@ class Warehouse:
         hint = suggest(text, [*names, *(name for name in names.values() if name)])
         raise WarehouseError(f"no run {text!r} in {self.root}{hint or '; see `xlahouse runs`'}")
 
-    def metrics(self, run: str) -> dict[str, Any]:
+    def metrics(self, run: str) -> NamedRow:
         """Headline metrics of a run, by the column names of run_summary; None where unknown.
 
         Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from xlahouse.sql.cli.options import FORMATS, open_warehouse
+from xlahouse.sql.cli.options import QUERY_FORMATS, open_warehouse
 
 
 def answer(
@@ -30,9 +30,9 @@ def answer(
     from xlahouse.sql.formats import format_for, write_result
 
     chosen = format or format_for(output)
-    if chosen not in FORMATS:
+    if chosen not in QUERY_FORMATS:
         raise typer.BadParameter(
-            f"{chosen} is not one of {', '.join(FORMATS)}", param_hint="--format"
+            f"{chosen} is not one of {', '.join(QUERY_FORMATS)}", param_hint="--format"
         )
     if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
         raise typer.BadParameter(f"{chosen} is not for a terminal; give -o FILE")

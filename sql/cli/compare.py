@@ -52,13 +52,13 @@ def compare(
       xlahouse compare tp4 dp2.tp2
       xlahouse compare baseline candidate --fail-over 3
     """
-    from xlahouse.sql.compare import COLUMNS, JUDGED, compare_runs, judge
+    from xlahouse.sql.compare import JUDGED, MetricChange, compare_runs, judge
     from xlahouse.sql.drawing import draw
 
     with open_warehouse(warehouse) as opened:
         found = compare_runs(opened, base, other)
-    _check_metrics(metric, [str(row[0]) for row in found.rows])
-    draw(list(COLUMNS), [list(row) for row in found.rows], sys.stdout)
+    _check_metrics(metric, [row.metric for row in found.rows])
+    draw(list(MetricChange._fields), [list(row) for row in found.rows], sys.stdout)
     if found.differing_count > 1:
         print(
             f"xlahouse: warning: the setups differ in {found.differing_count} things: "

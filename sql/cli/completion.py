@@ -12,7 +12,7 @@ from xlahouse.sql.guard import REFUSED_FUNCTIONS
 from xlahouse.sql.library import TABLES, Library
 
 WORD = re.compile(r"\w*$")
-QUALIFIED = re.compile(r"(\w+)\.(\w*)$")
+QUALIFIED_WORD = re.compile(r"(\w+)\.(\w*)$")
 BEHIND_RELATION = re.compile(r"\b(?:from|join|describe|summarize|show)\s+\w*$", re.IGNORECASE)
 ALIAS = r"\b{relation}\s+(?:as\s+)?(\w+)\b"
 KEYWORDS = (
@@ -30,10 +30,10 @@ FUNCTIONS = """
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A word, and what kind of thing it is."""
+    """A word that may follow."""
 
     text: str
-    kind: str
+    kind: str  # table, view, function, keyword, or the relation that a column is of
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Words:
         columns of the relations that the text names, then functions and keywords.
         """
         named = [word for word in self.relations if re.search(rf"\b{word}\b", whole)]
-        qualified = QUALIFIED.search(before)
+        qualified = QUALIFIED_WORD.search(before)
         if qualified:
             found = self._qualified(qualified[1], named, whole)
             start = qualified[2]

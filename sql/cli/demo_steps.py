@@ -8,7 +8,7 @@ from pathlib import Path
 from xlahouse.sql.cli.progress import Say, progress
 
 # A title and a query each: what the README's session shows.
-SESSION = (
+DEMO_QUERIES = (
     (
         "How much traffic does each parallelism cause?",
         """select name, axis, kind, phase, sum(collectives) as collectives,
@@ -30,7 +30,7 @@ order by name""",
     ),
 )
 
-VIRTUAL = (
+VIRTUAL_NOTE = (
     "Virtual devices: the structure (programs, collectives, groups, bytes) is valid, "
     "the times are not an accelerator's."
 )
@@ -80,11 +80,11 @@ def _show_session(warehouse: Path) -> None:
     from xlahouse.sql.warehouse import Warehouse
 
     with Warehouse(warehouse) as opened:
-        for title, sql in SESSION:
+        for title, sql in DEMO_QUERIES:
             print(f"\n{title}\n\n{sql}\n", flush=True)
             write_result(opened.query(sql), "table")
         if opened.query("select 1 from run_summary where inferred limit 1").rows:
-            print(f"\n{VIRTUAL}", flush=True)
+            print(f"\n{VIRTUAL_NOTE}", flush=True)
 
 
 def _report(warehouse: Path, site: Path, say: Say) -> list[Path]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xlahouse.sql.library import Library
     from xlahouse.sql.warehouse import Warehouse
 
-FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
+QUERY_FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
 
 
 def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -81,7 +81,7 @@ FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help=f"{', '.join(FORMATS)}; default: by the suffix of -o, else table.",
+        help=f"{', '.join(QUERY_FORMATS)}; default: by the suffix of -o, else table.",
     ),
 ]
 

@@ -38,7 +38,7 @@ COMMANDS = {
     ".help": "list these commands",
     ".quit": "leave",
 }
-RUNS = (
+RUNS_SQL = (
     "select run_id, name, parallelism, status, captured_at from runs order by captured_at, run_id"
 )
 
@@ -109,7 +109,7 @@ class Shell:
                 return describe_table(find_table(argument))
             return describe_view(library, find_view(library, argument))
         if name == ".runs":
-            self._query(RUNS)
+            self._query(RUNS_SQL)
             return ""
         if name == ".timer" and argument in ("on", "off"):
             self._timer = argument == "on"

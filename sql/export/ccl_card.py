@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
 from xlahouse.capture.card import WorkloadCard
+from xlahouse.sql.types import NamedRow, Value
 
+_Part = dict[str, Value]  # of a card or a manifest, as JSON
 # Axes of our meshes -> where a card has them.
 _PLAN = {
     "dp": "dp_replicate",
@@ -27,7 +28,7 @@ _LITE = {"5lite": "5e", "5litepod": "5e", "6lite": "6e", "5": "5p"}
 _GENERATION = re.compile(r"^(?:tpu)?_?v?(\d+\w*)$")
 
 
-def card_of_run(row: dict[str, Any], mesh: dict[str, int], kind: str | None) -> WorkloadCard:
+def card_of_run(row: NamedRow, mesh: dict[str, int], kind: str | None) -> WorkloadCard:
     """A card for a run.
 
     Args:
@@ -39,7 +40,7 @@ def card_of_run(row: dict[str, Any], mesh: dict[str, int], kind: str | None) -> 
     return msgspec.convert(_without_places(told), WorkloadCard)
 
 
-def _of_run(row: dict[str, Any], mesh: dict[str, int], kind: str | None) -> dict[str, Any]:
+def _of_run(row: NamedRow, mesh: dict[str, int], kind: str | None) -> _Part:
     manifest = msgspec.json.decode(row["manifest"] or "{}")
     framework = row["framework"]
     versions = msgspec.json.decode(row["framework_versions"] or "{}")
@@ -84,21 +85,21 @@ def chip_name(kind: str | None) -> str | None:
     return f"tpu_v{_LITE.get(match[1], match[1])}" if match else None
 
 
-def _description(row: dict[str, Any]) -> str:
+def _description(row: NamedRow) -> str:
     parts = [row["framework"], row["workload"], "of" if row["model"] else None, row["model"]]
     words = " ".join(part for part in parts if part) or "A run"
     where = f" as {row['parallelism']}" if row["parallelism"] else ""
     return f"{words}{where}: {row['name']}; its trace by XLA's profiler, exported by xlahouse."
 
 
-def _hub_address(weights: Any) -> str | None:
+def _hub_address(weights: object) -> str | None:
     """Weights from the hub are named OWNER/MODEL."""
     if isinstance(weights, str) and re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", weights):
         return f"https://huggingface.co/{weights}"
     return None
 
 
-def _model(row: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+def _model(row: NamedRow, manifest: _Part) -> _Part:
     config = manifest.get("model_config") or {}
     heads, moe = config.get("num_attention_heads"), row["expert_layers"]
     width = config.get("head_dim") or (
@@ -125,7 +126,7 @@ def _model(row: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _data(row: dict[str, Any]) -> dict[str, Any]:
+def _data(row: NamedRow) -> _Part:
     prompt, output = row["prompt_tokens"], row["output_tokens"]
     return {
         "batch_size": row["batch_size"],
@@ -135,7 +136,7 @@ def _data(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _per_host(row: dict[str, Any]) -> int | None:
+def _per_host(row: NamedRow) -> int | None:
     """Chips of a host, where all hosts of the run were traced."""
     devices, hosts = row["expected_device_count"], row["host_count"]
     if not devices or not hosts or row["device_count"] != devices or devices % hosts:
@@ -143,7 +144,7 @@ def _per_host(row: dict[str, Any]) -> int | None:
     return int(devices // hosts)
 
 
-def _plan(row: dict[str, Any], mesh: dict[str, int]) -> dict[str, int | None]:
+def _plan(row: NamedRow, mesh: dict[str, int]) -> dict[str, int | None]:
     if not mesh or not set(mesh) <= set(_PLAN):
         return {}
     plan: dict[str, int | None] = dict.fromkeys(_ALWAYS, 1)
@@ -154,7 +155,7 @@ def _plan(row: dict[str, Any], mesh: dict[str, int]) -> dict[str, int | None]:
     return plan
 
 
-def _merged(under: Any, over: Any) -> Any:
+def _merged(under: Value, over: Value) -> Value:
     """What the run tells over what its card said; None tells nothing."""
     if isinstance(under, dict) and isinstance(over, dict):
         names = dict.fromkeys([*over, *under])
@@ -165,7 +166,7 @@ def _merged(under: Any, over: Any) -> Any:
     return under if over in (None, {}) else over
 
 
-def _without_places(told: dict[str, Any]) -> dict[str, Any]:
+def _without_places(told: _Part) -> _Part:
     """N/A in the list of bandwidths is None in the struct."""
     topo = told.get("workload", {}).get("hardware", {}).get("network_topo", {})
     if isinstance(topo.get("bandwidth_gbps"), list):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -16,6 +15,7 @@ from xlahouse.capture.errors import ReportError
 from xlahouse.sql.export.ccl_card import card_of_run
 from xlahouse.sql.export.ccl_trace import write_trace
 from xlahouse.sql.file_stems import file_stems
+from xlahouse.sql.types import NamedRow
 from xlahouse.sql.warehouse import Warehouse
 
 TOOLS_REVISION = "1d257f0"  # of the tools whose definitions ccl_legacy_v1 has
@@ -38,10 +38,10 @@ _FLAT_NAMES = {
 
 @dataclass(frozen=True)
 class WrittenRow:
-    """A run's folder, and what its user should know before giving it away."""
+    """A run that was written."""
 
     folder: Path
-    remarks: list[str]
+    remarks: list[str]  # to know before publishing the row
 
 
 def write_rows(
@@ -83,13 +83,13 @@ def write_rows(
     return written
 
 
-def _check_devices(warehouse: Warehouse, row: dict[str, Any]) -> bool:
+def _check_devices(warehouse: Warehouse, row: NamedRow) -> bool:
     """Whether a run is on virtual devices.
 
     Raises:
         ReportError: it is on devices that no row for TPUs can be of.
     """
-    cores = dict(
+    cores: dict[str | None, bool] = dict(
         warehouse.query(
             "select core, bool_or(coalesce(inferred, false)) from devices "
             "where run_id = $run and traced group by core",
@@ -113,7 +113,7 @@ def _folder_name(stem: str, virtual: bool) -> str:
     return stem if "tpu" in stem.lower() else f"{stem}-tpu"
 
 
-def _card(warehouse: Warehouse, row: dict[str, Any]) -> WorkloadCard:
+def _card(warehouse: Warehouse, row: NamedRow) -> WorkloadCard:
     given = {"run": row["run_id"]}
     mesh = warehouse.query(
         "select axis, min(size) from run_mesh_v1 where run_id = $run group by axis, axis_index "
@@ -172,9 +172,7 @@ def _remove_earlier(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _entry(
-    warehouse: Warehouse, row: dict[str, Any], name: str, card: WorkloadCard
-) -> dict[str, Any]:
+def _entry(warehouse: Warehouse, row: NamedRow, name: str, card: WorkloadCard) -> dict[str, object]:
     """A row as CCL-Bench's website has it; what tells it from others' is in `xlahouse`."""
     given = {"run": row["run_id"]}
     columns = "metric, value, note from {} where run_id = $run order by metric"
@@ -201,14 +199,14 @@ def _entry(
     }
 
 
-def _flat(card: dict[str, Any]) -> dict[str, Any]:
+def _flat(card: Mapping[str, object]) -> dict[str, object]:
     """A card's fields by the names that the website's metadata has; parts of the model stay together."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
 
-    def descend(part: dict[str, Any], holder: str) -> None:
+    def descend(part: Mapping[str, object], holder: str) -> None:
         for name, value in part.items():
             known = _FLAT_NAMES.get(f"{holder}.{name}")
-            if name == "bandwidth_gbps":
+            if name == "bandwidth_gbps" and isinstance(value, Sequence):
                 flat.update(zip(("bandwidth_scaleout", "bandwidth_scaleup"), value, strict=False))
             elif known is not None:
                 flat[known] = value

@@ -77,14 +77,14 @@ select * from told order by start_ps, duration_ps desc, line
 
 
 @dataclass
-class _File:
-    """A JSON file under construction: its lines so far, and what its texts are as JSON."""
+class _TraceFile:
+    """A JSON file under construction."""
 
     file: IO[bytes]
-    shift_ps: int
-    lines: dict[tuple[int, str], int] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-    events: int = 0
+    shift_ps: int  # added to every time
+    lines: dict[tuple[int, str], int] = field(default_factory=dict)  # (pid, line) -> tid
+    texts: dict[str, str] = field(default_factory=dict)  # text -> as JSON, with its quotes
+    events: int = 0  # written so far
 
     def write(self, entries: list[str]) -> None:
         """Entries, after a comma where others stand before them."""
@@ -143,7 +143,7 @@ def write_trace(
     try:
         with draft.open("wb") as file:
             file.write(_OPENING)
-            out = _File(file, _shift_ps(warehouse, run_id))
+            out = _TraceFile(file, _shift_ps(warehouse, run_id))
             planes = _write_devices(out, warehouse, run_id, on_progress)
             _write_hosts(out, warehouse, run_id, planes, on_progress)
             file.write(b"\n]}\n")
@@ -164,7 +164,7 @@ def _shift_ps(warehouse: Warehouse, run_id: str) -> int:
 
 
 def _write_devices(
-    out: _File, warehouse: Warehouse, run_id: str, on_progress: Callable[[str], None]
+    out: _TraceFile, warehouse: Warehouse, run_id: str, on_progress: Callable[[str], None]
 ) -> set[tuple[str | None, str | None]]:
     """Every device of an accelerator; gives the (host, plane) whose events they have."""
     cores = ", ".join(f"'{core}'" for core in _DEVICE_CORES)
@@ -200,7 +200,7 @@ def _write_devices(
 
 
 def _write_hosts(
-    out: _File,
+    out: _TraceFile,
     warehouse: Warehouse,
     run_id: str,
     planes: set[tuple[str | None, str | None]],
@@ -228,7 +228,7 @@ def _frames(warehouse: Warehouse, sql: str, given: dict[str, object]) -> Iterato
             yield frame
 
 
-def _write_events(out: _File, pid: int, frame: pl.DataFrame, clock: pl.Expr | None) -> None:
+def _write_events(out: _TraceFile, pid: int, frame: pl.DataFrame, clock: pl.Expr | None) -> None:
     """Complete events of one process; `clock` is what stands in their arguments beside _ARGUMENTS."""
     tids = out.tids(pid, frame["line"])
     texts = {

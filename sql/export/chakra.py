@@ -14,7 +14,7 @@ from xlahouse.sql.export.chakra_proto import write_trace
 from xlahouse.sql.file_stems import file_stems
 from xlahouse.sql.warehouse import Warehouse
 
-CHUNK = 65_536  # nodes that are encoded at once
+NODES_AT_ONCE = 65_536  # nodes that are encoded at once
 _GROUPS = """
 select program_id, op as name, group_index, list(device_id order by position) as members
 from replica_groups
@@ -65,7 +65,7 @@ def write_chakra(
         path = folder / f"{stem}.{npu}.et"
         draft = path.with_name(f".{path.name}.partial")
         with draft.open("wb") as file:
-            write_trace(file, nodes.iter_slices(CHUNK), about | {"device_id": str(device)})
+            write_trace(file, nodes.iter_slices(NODES_AT_ONCE), about | {"device_id": str(device)})
         draft.replace(path)
         written.append(path)
     return written

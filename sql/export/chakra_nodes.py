@@ -7,8 +7,8 @@ import polars as pl
 from xlahouse.sql.export.chakra_proto import (
     ATTRIBUTES,
     COLLECTIVE,
+    COMM_TYPES,
     COMPUTE,
-    KINDS,
     RECEIVE,
     SEND,
     attribute,
@@ -64,7 +64,7 @@ def device_nodes(
     pairs = warehouse.query(_PAIRS, given).pl()
     parts = [
         ops,
-        _collectives(transfers.filter(pl.col("kind").is_in(list(KINDS))), groups),
+        _collectives(transfers.filter(pl.col("kind").is_in(list(COMM_TYPES))), groups),
         *_exchanges(exchanged, pairs, npu_of, device),
     ]
     work = pl.concat([_typed(part) for part in parts], how="diagonal")
@@ -137,7 +137,7 @@ def _with_fields(nodes: pl.DataFrame) -> pl.DataFrame:
         attribute("is_cpu_op", "bool_val", pl.lit(False)),
         attribute("num_ops", "int64_val", pl.when(is_compute).then(own("num_ops"))),
         attribute("tensor_size", "uint64_val", pl.when(is_compute).then(own("tensor_size"))),
-        attribute("comm_type", "int64_val", own("kind").replace_strict(KINDS, default=None)),
+        attribute("comm_type", "int64_val", own("kind").replace_strict(COMM_TYPES, default=None)),
         attribute("comm_size", "int64_val", own("payload_bytes")),
         attribute("pg_name", "string_val", own("group").cast(pl.String)),
         attribute("comm_dst", "int32_val", pl.when(sends).then(own("peer"))),

@@ -7,8 +7,7 @@ its nodes, each message with its length before it. Names of attributes: ASTRA-si
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
-from typing import IO, Any
+from typing import IO
 
 import polars as pl
 
@@ -17,7 +16,7 @@ from xlahouse.ingest.events.protobuf import Messages
 VERSION = "0.0.4"  # of the schema
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7  # NodeType
 # CollectiveCommType of our kinds of collective.
-KINDS = {
+COMM_TYPES = {
     "all-reduce": 0,
     "all-gather": 2,
     "collective-broadcast": 5,
@@ -26,7 +25,7 @@ KINDS = {
     "reduce-scatter": 7,
 }
 
-MESSAGES = Messages(
+CHAKRA = Messages(
     {
         "Attribute": """
             1 name bytes
@@ -81,13 +80,14 @@ def write_trace(file: IO[bytes], nodes: Iterable[pl.DataFrame], about: dict[str,
         nodes: frames whose columns are the fields of `Node`.
         about: attributes of the trace as a whole.
     """
-    made = MESSAGES.message("Attribute")
+    made = CHAKRA.message("Attribute")
     attributes = [made(name=k.encode(), string_val=v.encode()) for k, v in about.items()]
-    metadata = MESSAGES.message("Metadata")(version=VERSION.encode(), attr=attributes)
+    metadata = CHAKRA.message("Metadata")(version=VERSION.encode(), attr=attributes)
     _write(file, metadata.SerializeToString())
+    encoder = CHAKRA.columns("Node")
     for frame in nodes:
         for batch in frame.to_arrow().to_batches():
-            for message in _encoder().record_batch_to_array(batch):
+            for message in encoder.record_batch_to_array(batch):
                 _write(file, message.as_py())
 
 
@@ -99,8 +99,3 @@ def _write(file: IO[bytes], message: bytes) -> None:
         length >>= 7
     prefix.append(length)
     file.write(bytes(prefix) + message)
-
-
-@cache
-def _encoder() -> Any:
-    return MESSAGES.columns("Node")

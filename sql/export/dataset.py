@@ -41,7 +41,7 @@ DICTIONARY = "dictionary.json"
 
 @dataclass(frozen=True)
 class _Part:
-    """A file to write: its name, its query, and its documentation."""
+    """A table or view to write; the documentation is as in DescribedFile."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ class _Part:
     sql: str
     row: str
     description: str
-    meanings: dict[str, str]
+    meanings: dict[str, str]  # column -> its documentation
 
 
 def write_dataset(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import ViewError
 from xlahouse.sql.library import Library, View, parse_view
 from xlahouse.sql.types import quote
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 DIALECTS = ("duckdb", "spark", "bigquery")
 
@@ -75,7 +78,7 @@ def translate(view: View, dialect: str) -> str:
     return text
 
 
-def _order_nulls(tree: Any) -> None:
+def _order_nulls(tree: exp.Query) -> None:
     """`order by a nulls last` as `order by a is null, a`: BigQuery's windows know no NULLS LAST."""
     from sqlglot import exp
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any
 
 import msgspec
+
+from xlahouse.sql.types import NamedRow
 
 # A column's unit is the end of its name.
 _UNITS = (
@@ -55,26 +56,26 @@ duckdb -c "select run_id, axis, sum(wire_bytes) from 'parquet/traffic_volume_v1.
 
 @dataclass(frozen=True)
 class DescribedColumn:
-    """A column: its Parquet type, its unit (empty where its name has none), and its meaning."""
+    """A column of a file."""
 
     name: str
-    type: str
-    unit: str
+    type: str  # in Parquet
+    unit: str  # empty where the name ends in none
     meaning: str
 
 
 @dataclass(frozen=True)
 class DescribedFile:
-    """A file of the dataset; version is that of the view's definition, None for a table."""
+    """A table or view of the dataset."""
 
     name: str
     kind: str  # table or view
-    version: int | None
-    row: str
+    version: int | None  # of the view's definition; None for a table
+    row: str  # `one row per …`
     description: str
-    rows: int
-    runs: tuple[str, ...]
-    files: tuple[str, ...]
+    rows: int  # their number
+    runs: tuple[str, ...]  # run_ids in the rows
+    files: tuple[str, ...]  # paths inside the dataset
     columns: tuple[DescribedColumn, ...]
 
 
@@ -83,7 +84,7 @@ def unit_of(column: str) -> str:
     return next((unit for pattern, unit in _UNITS if re.fullmatch(pattern, column)), "")
 
 
-def dictionary_json(files: Sequence[DescribedFile], runs: Sequence[dict[str, Any]]) -> bytes:
+def dictionary_json(files: Sequence[DescribedFile], runs: Sequence[NamedRow]) -> bytes:
     """The dictionary for programs: `runs` with their names, `files` with their columns."""
     content = {
         "written_by": f"xlahouse {version('xlahouse')}",
@@ -93,7 +94,7 @@ def dictionary_json(files: Sequence[DescribedFile], runs: Sequence[dict[str, Any
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
-def dictionary_markdown(files: Sequence[DescribedFile], runs: Sequence[dict[str, Any]]) -> str:
+def dictionary_markdown(files: Sequence[DescribedFile], runs: Sequence[NamedRow]) -> str:
     """The dictionary for people."""
     every = {run["run_id"] for run in runs}
     parts = [
@@ -129,7 +130,7 @@ def readme(runs: int, csv: bool) -> str:
     return README.format(version=version("xlahouse"), runs=count, csv=also)
 
 
-def _table(head: Sequence[str], rows: Any) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 

@@ -12,9 +12,9 @@ from xlahouse.sql.library import Library, View
 
 @dataclass(frozen=True)
 class Example:
-    """A question in words, and its query."""
+    """A question and its query."""
 
-    question: str
+    question: str  # in words
     sql: str
 
     @cached_property

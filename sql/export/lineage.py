@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import ViewError
 from xlahouse.sql.library import TABLES, Library, View, parse_view
+
+if TYPE_CHECKING:
+    from sqlglot.lineage import Node
 
 Origins = dict[str, tuple[str, ...]]  # column -> `table.column` of each origin, sorted
 
@@ -54,7 +57,7 @@ def _of_view(view: View, below: Mapping[str, Origins]) -> Origins:
         raise ViewError(view.name, f"its columns cannot be traced: {error}") from error
 
 
-def _leaves(node: Any, below: Mapping[str, Origins]) -> tuple[str, ...]:
+def _leaves(node: Node, below: Mapping[str, Origins]) -> tuple[str, ...]:
     from sqlglot import exp
 
     found: set[str] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import polars as pl
 
@@ -14,38 +14,38 @@ from xlahouse.sql.export.perfetto_proto import (
     CLEARED,
     COUNTER,
     EXPLICIT,
-    MESSAGES,
     NEEDED,
+    PERFETTO,
     event,
     event_bytes,
     packet,
 )
 from xlahouse.sql.export.perfetto_slices import edges, lanes
-from xlahouse.sql.export.perfetto_sources import NUMBERS, Source, sources
+from xlahouse.sql.export.perfetto_sources import NUMBERS, SliceSource, sources
 from xlahouse.sql.warehouse import Warehouse
 
-CHUNK = 250_000  # slices that are in memory as events at once
+SLICES_AT_ONCE = 250_000  # slices that are in memory as events at once
 _UNITS = {"_bytes": "bytes", "_bytes_per_s": "bytes/s", "_ratio": "ratio"}
 
 
 @dataclass
 class Writer:
-    """A trace under construction: what has been named in it so far."""
+    """A trace under construction."""
 
     file: IO[bytes]
-    shift_ns: int
-    tracks: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    names: dict[str, dict[str, int]] = field(default_factory=dict)
-    slices: int = 0
+    shift_ns: int  # added to every time
+    tracks: dict[tuple[object, ...], int] = field(default_factory=dict)  # key -> uuid
+    names: dict[str, dict[str, int]] = field(default_factory=dict)  # table -> text -> number
+    slices: int = 0  # written so far
 
-    def track(self, key: tuple[Any, ...], parent: int = 0, **described: Any) -> int:
+    def track(self, key: tuple[object, ...], parent: int = 0, **described: object) -> int:
         """The uuid of a track, which is described where it is met first."""
         if key not in self.tracks:
             self.tracks[key] = uuid = len(self.tracks) + 1
             rank = len(self.tracks)
             self.file.write(
                 packet(
-                    track_descriptor=MESSAGES.message("Track")(
+                    track_descriptor=PERFETTO.message("Track")(
                         uuid=uuid, parent_uuid=parent, sibling_order_rank=rank, **described
                     )
                 )
@@ -58,9 +58,9 @@ class Writer:
         new = [text for text in texts.unique(maintain_order=True) if text and text not in known]
         known |= {text: len(known) + place for place, text in enumerate(new, start=1)}
         if new:
-            name = MESSAGES.message("InternedName")
+            name = PERFETTO.message("InternedName")
             entries = [name(iid=known[text], name=text.encode()) for text in new]
-            data = MESSAGES.message("InternedData")(**{table: entries})
+            data = PERFETTO.message("InternedData")(**{table: entries})
             self.file.write(packet(interned_data=data, sequence_flags=NEEDED))
         return texts.replace_strict(known, default=None, return_dtype=pl.UInt64)
 
@@ -112,14 +112,14 @@ def _shift_ns(warehouse: Warehouse, run_id: str) -> int:
     return 1 + max(0, -((earliest or 0) // 1000))
 
 
-def _write_source(writer: Writer, warehouse: Warehouse, run_id: str, source: Source) -> None:
+def _write_source(writer: Writer, warehouse: Warehouse, run_id: str, source: SliceSource) -> None:
     """A source's slices, track by track, each in chunks by start."""
     frame = warehouse.query(source.sql, {"run": run_id, **source.parameters}).pl()
     if frame.is_empty():
         return
     process = writer.track(
         source.process,
-        process=MESSAGES.message("Process")(
+        process=PERFETTO.message("Process")(
             pid=source.pid, process_name=source.process_name.encode()
         ),
         child_ordering=EXPLICIT,
@@ -130,7 +130,9 @@ def _write_source(writer: Writer, warehouse: Warehouse, run_id: str, source: Sou
         for (lane,), rows in spread.group_by(["lane"], maintain_order=True):
             name = f"{track} ({lane})" if lane else str(track)
             uuid = writer.track((source.process, track, lane), process, name=name.encode())
-            for chunk in rows.with_columns(track_uuid=pl.lit(uuid, pl.UInt64)).iter_slices(CHUNK):
+            for chunk in rows.with_columns(track_uuid=pl.lit(uuid, pl.UInt64)).iter_slices(
+                SLICES_AT_ONCE
+            ):
                 writer.file.write(event_bytes(edges(_described(writer, chunk), writer.shift_ns)))
         writer.slices += slices.height
 
@@ -188,9 +190,9 @@ def _write_counters(writer: Writer, warehouse: Warehouse, run_id: str) -> None:
             ("counter", device, name),
             writer.tracks.get(("device", device), 0),
             name=str(name).encode(),
-            counter=MESSAGES.message("Counter")(unit_name=unit.encode()),
+            counter=PERFETTO.message("Counter")(unit_name=unit.encode()),
         )
-        for chunk in samples.iter_slices(CHUNK):
+        for chunk in samples.iter_slices(SLICES_AT_ONCE):
             writer.file.write(event_bytes(_samples(chunk, uuid, writer.shift_ns)))
 
 

@@ -7,18 +7,21 @@ track_event/*.proto, interned_data/interned_data.proto).
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
 from xlahouse.ingest.events.protobuf import Messages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEQUENCE = 1  # everything is written as by one producer
 CLEARED, NEEDED = 1, 2  # SEQ_INCREMENTAL_STATE_CLEARED, SEQ_NEEDS_INCREMENTAL_STATE
 BEGIN, END, COUNTER = 1, 2, 4  # TrackEvent.Type
 EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
 
-MESSAGES = Messages(
+PERFETTO = Messages(
     {
         "InternedName": """
         1 iid uint64
@@ -97,10 +100,10 @@ def event(kind: int, track_uuid: pl.Expr, **fields: pl.Expr) -> pl.Expr:
     return pl.struct(value.alias(name) for name, value in told.items())
 
 
-def packet(**fields: Any) -> bytes:
+def packet(**fields: object) -> bytes:
     """A trace of one packet; a file of such one after the other is a trace too."""
-    made = MESSAGES.message("Packet")(trusted_packet_sequence_id=SEQUENCE, **fields)
-    encoded: bytes = MESSAGES.message("Trace")(packet=[made]).SerializeToString()
+    made = PERFETTO.message("Packet")(trusted_packet_sequence_id=SEQUENCE, **fields)
+    encoded: bytes = PERFETTO.message("Trace")(packet=[made]).SerializeToString()
     return encoded
 
 
@@ -122,6 +125,11 @@ def event_bytes(events: pl.DataFrame) -> bytes:
     return data
 
 
+class _Encoder(Protocol):
+    def record_batch_to_array(self, batch: pa.RecordBatch) -> pa.Array: ...
+
+
 @cache
-def _encoder() -> Any:
-    return MESSAGES.columns("Events")
+def _encoder() -> _Encoder:
+    encoder: _Encoder = PERFETTO.columns("Events")
+    return encoder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
+from xlahouse.sql.types import Row, Value
 from xlahouse.sql.warehouse import Warehouse
 
 # Columns that stand beside a slice as numbers, where a source has them.
@@ -51,20 +51,20 @@ order by thread
 
 
 @dataclass(frozen=True)
-class Source:
-    """Slices of one process: columns track, name, category, detail, start_ps, duration_ps, flow and
-    some of NUMBERS. nested: slices of a track may contain others."""
+class SliceSource:
+    """A query whose rows are slices of one process."""
 
-    title: str
-    process: tuple[str, Any]
+    title: str  # for progress lines
+    process: tuple[str, Value]  # what makes it one: device and device_id, or host and its name
     pid: int
     process_name: str
+    # Gives track, name, category, detail, start_ps, duration_ps, flow and some of NUMBERS.
     sql: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    nested: bool = True
+    parameters: dict[str, Value] = field(default_factory=dict)  # beside $run
+    nested: bool = True  # whether slices of a track may contain others
 
 
-def sources(warehouse: Warehouse, run_id: str) -> Iterator[Source]:
+def sources(warehouse: Warehouse, run_id: str) -> Iterator[SliceSource]:
     """Everything that a run's trace shows, device by device and then host by host."""
     given = {"run": run_id}
     devices = warehouse.query(
@@ -85,7 +85,7 @@ def sources(warehouse: Warehouse, run_id: str) -> Iterator[Source]:
     ).rows
     for number, (host,) in enumerate(hosts):
         for title, sql in (("phases", _PHASES), ("host threads", _THREADS)):
-            yield Source(
+            yield SliceSource(
                 f"{title} of {host or 'the host'}",
                 ("host", host),
                 _HOST_PIDS + number,
@@ -95,7 +95,7 @@ def sources(warehouse: Warehouse, run_id: str) -> Iterator[Source]:
             )
 
 
-def _lines(warehouse: Warehouse, run_id: str, device: int) -> list[tuple[Any, ...]]:
+def _lines(warehouse: Warehouse, run_id: str, device: int) -> list[Row]:
     """(line, whether all its ops are asynchronous) of a device's plane."""
     return warehouse.query(
         "select line, bool_and(is_async) from ops where run_id = $run and device_id = $device "
@@ -104,13 +104,15 @@ def _lines(warehouse: Warehouse, run_id: str, device: int) -> list[tuple[Any, ..
     ).rows
 
 
-def _of_device(device: int, name: str, lines: list[tuple[Any, ...]]) -> Iterator[Source]:
+def _of_device(device: int, name: str, lines: list[Row]) -> Iterator[SliceSource]:
     on_device = {"device": device}
     key, pid = ("device", device), device + 1
-    yield Source(f"launches of {name}", key, pid, name, _LAUNCHES, on_device)
+    yield SliceSource(f"launches of {name}", key, pid, name, _LAUNCHES, on_device)
     for line, is_async in lines:
         chosen = on_device | {"line": line}
-        yield Source(
+        yield SliceSource(
             f"{line or 'ops'} of {name}", key, pid, name, _OPS, chosen, nested=not is_async
         )
-    yield Source(f"collectives of {name}", key, pid, name, _COLLECTIVES, on_device, nested=False)
+    yield SliceSource(
+        f"collectives of {name}", key, pid, name, _COLLECTIVES, on_device, nested=False
+    )

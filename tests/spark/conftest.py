@@ -11,10 +11,10 @@ import sys
 import pytest
 
 from tests.spark.engines import require_spark
-from xlahouse.sql.spark import SESSION
+from xlahouse.sql.spark import SPARK_SETTINGS
 
 SETTINGS = {
-    **SESSION,
+    **SPARK_SETTINGS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -12,7 +12,7 @@ from tests.command import run_command as run
 from tests.samples import SAMPLES
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
-from xlahouse.sql.cli.demo_steps import SESSION
+from xlahouse.sql.cli.demo_steps import DEMO_QUERIES
 
 PSUM = SAMPLES / "tpu" / "v6e_4dev_jax_psum_offload.xplane.pb"
 MANGLED = SAMPLES / "tpu" / "v6e_4dev_utf8_mangled.xplane.pb"
@@ -108,7 +108,7 @@ def test_the_mangled_trace_is_refused(
     assert not (tmp_path / "w" / "tables").exists()
 
 
-@pytest.mark.parametrize(("title", "sql"), SESSION, ids=[title for title, _ in SESSION])
+@pytest.mark.parametrize(("title", "sql"), DEMO_QUERIES, ids=[title for title, _ in DEMO_QUERIES])
 def test_the_demo_asks_what_can_be_answered(title: str, sql: str, tmp_path: Path) -> None:
     assert title.endswith("?")
     with Warehouse(write_warehouse(tmp_path, {})) as warehouse:

@@ -9,7 +9,7 @@ import pytest
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql import Warehouse
-from xlahouse.sql.interrupt import Cancelled, Progress, Watch
+from xlahouse.sql.interrupt import Cancelled, Progress, QueryWatch
 
 ENDLESS = "select sum(hash(a.range + b.range)) from range(10000000) as a, range(10000000) as b"
 
@@ -43,7 +43,7 @@ def test_progress_counts_rows(warehouse: Warehouse) -> None:
 
 def test_progress_is_told_while_nothing_is_ready() -> None:
     connection, told = Connection(), threading.Event()
-    watch = Watch(connection, lambda progress: told.set())
+    watch = QueryWatch(connection, lambda progress: told.set())
     assert watch.run(lambda: told.wait(60)) is True
 
 
@@ -65,7 +65,7 @@ def test_a_query_is_cancelled_before_it_runs(warehouse: Warehouse) -> None:
 
 def test_an_interrupt_that_came_too_early_is_repeated() -> None:
     connection = Connection()
-    watch = Watch(connection)
+    watch = QueryWatch(connection)
     started = threading.Event()
 
     def call() -> None:
@@ -86,7 +86,7 @@ def test_what_is_raised_beside_a_query_ends_it(error: type[BaseException]) -> No
         raise error
 
     with pytest.raises(error):
-        Watch(connection, fail).run(lambda: connection.ended.wait(60))
+        QueryWatch(connection, fail).run(lambda: connection.ended.wait(60))
     assert connection.ended.is_set()
 
 
