@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options
 from xlahouse.ingest.run import Each, ingest_one
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CORES = "spark.task.cpus"  # of a task, so of a run: 1 unless the user says more
 # Read by Polars as it is imported; Spark itself tells other libraries by OMP_NUM_THREADS. Else every
@@ -16,7 +19,7 @@ CORES = "spark.task.cpus"  # of a task, so of a run: 1 unless the user says more
 POOL = "POLARS_MAX_THREADS"
 
 
-def each_on(session: Any) -> Each:
+def each_on(session: SparkSession) -> Each:
     """How `ingest_paths` gets through its runs on a SparkSession: one task a run, on its own cores.
 
     Every executor needs this version of xlahouse, and reaches traces and warehouse by the same path or

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -32,6 +31,7 @@ from xlahouse.ingest.run_findings import (
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.store.settings import check_mesh, read_settings, write_settings
 from xlahouse.ingest.store.store import Store
+from xlahouse.ingest.table import FileEntry, RunRow
 from xlahouse.ingest.tables.assemble import Run, assemble
 from xlahouse.ingest.tables.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.tables.pipeline import schedule_of
@@ -140,7 +140,7 @@ def _all_rows(rows: dict[str, int]) -> dict[str, int]:
     return {table.name: rows.get(table.name, 0) for table in TABLES if table.name != "runs"}
 
 
-def _rows_of(files: list[dict[str, Any]]) -> dict[str, int]:
+def _rows_of(files: list[FileEntry]) -> dict[str, int]:
     """Rows by table, which may have several files."""
     rows: dict[str, int] = {}
     for file in files:
@@ -161,13 +161,13 @@ def _shaping(dumps: list[Dump] | None, card: FoundCard | None) -> dict[str, str]
     return shaping if card is None else shaping | {"card": card.sha256}
 
 
-def _shaped_so(known: dict[str, Any], shaping: dict[str, str]) -> bool:
+def _shaped_so(known: RunRow, shaping: dict[str, str]) -> bool:
     """Whether a run was written with these options; one that is not given again is no change."""
     options: dict[str, str] = msgspec.json.decode(known["options"] or "{}")
     return shaping.items() <= options.items()
 
 
-def _is_current(store: Store, known: dict[str, Any]) -> bool:
+def _is_current(store: Store, known: RunRow) -> bool:
     """Whether a run is there as this version would write it, and whole."""
     return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
 

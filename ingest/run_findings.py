@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.capture.manifest import Manifest
@@ -18,6 +17,7 @@ from xlahouse.ingest.events.codes_of_files import (
 )
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.run_files import RunFiles, SourceFile
+from xlahouse.ingest.table import RunRow
 
 
 def card_problem(run: RunFiles) -> list[Issue]:
@@ -56,7 +56,7 @@ def missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[
     return [ONE_RANK.found(source, count - len(found), detail)]
 
 
-def missing_devices(row: dict[str, Any], source: str) -> list[Issue]:
+def missing_devices(row: RunRow, source: str) -> list[Issue]:
     """Devices that take part but have no events: their side of each transfer is unknown."""
     traced, expected = row["device_count"], row["expected_device_count"] or 0
     if not traced or traced >= expected:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+RunRow: TypeAlias = dict[str, Any]  # a row of `runs` by column, as Arrow gives it
+
+
+class FileEntry(TypedDict):
+    """An entry of the column `files` of `runs`."""
+
+    table: str
+    path: str  # relative to the warehouse
+    rows: int
 
 
 @lru_cache(maxsize=1)

@@ -1,10 +1,10 @@
-"""Columns of a Chrome trace: every event of a file in one frame, and what its lines are called."""
+"""ColumnTypes of a Chrome trace: every event of a file in one frame, and what its lines are called."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from xlahouse.ingest.chrome import times
 from xlahouse.ingest.chrome.document import Document, Events
-from xlahouse.ingest.chrome.events import FAILURES, NOTHING
+from xlahouse.ingest.chrome.events import FAILURES, NOTHING, Key
 from xlahouse.ingest.events.arrow_arrays import native_buffer
 from xlahouse.ingest.events.containers import Unpacked
-from xlahouse.ingest.events.frames import LATEST_PS
+from xlahouse.ingest.events.frames import LATEST_PS, ColumnTypes
 
 METADATA = "M"
 _AT_ONCE = 30_000
 _NULL_LENGTHS = (0, len("null"))
 # us and ps make up a time (ingest/chrome/times.py). id, args and bind_id are JSON text.
-EVENTS: dict[str, Any] = {
+EVENTS: ColumnTypes = {
     "line": pl.Int32,
     "ph": pl.String,
     "name": pl.String,
@@ -40,22 +40,22 @@ EVENTS: dict[str, Any] = {
 Line = tuple[str, str]  # pid, tid
 
 
-class _Numbers(dict[Any, "_Threads"]):
+class _Numbers(dict[Key, "_Threads"]):
     """Numbers of lines, by pid and then tid as they are written; a new line gets the next one."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[Any, Any]] = []
+        self.lines: list[tuple[Key, Key]] = []
 
-    def __missing__(self, pid: Any) -> _Threads:
+    def __missing__(self, pid: Key) -> _Threads:
         found = self[pid] = _Threads(pid, self.lines)
         return found
 
 
-class _Threads(dict[Any, int]):
-    def __init__(self, pid: Any, lines: list[tuple[Any, Any]]) -> None:
+class _Threads(dict[Key, int]):
+    def __init__(self, pid: Key, lines: list[tuple[Key, Key]]) -> None:
         self.pid, self.lines = pid, lines
 
-    def __missing__(self, tid: Any) -> int:
+    def __missing__(self, tid: Key) -> int:
         self.lines.append((self.pid, tid))
         number = self[tid] = len(self.lines) - 1
         return number
@@ -118,18 +118,18 @@ def read_columns(raw: bytes) -> Trace:
 def _gathered(batches: Iterator[Events]) -> Iterator[Events]:
     """Batches of one kind of event, joined up to _AT_ONCE: long columns cost little time, but as objects
     their events take some 500 bytes each."""
-    held: list[Any] = []
+    held: Events = []
     for batch in batches:
         if held and (len(held) >= _AT_ONCE or (batch and type(batch[0]) is not type(held[0]))):
             yield held
             held = []
-        held = held + batch if held else list(batch)
+        held = [*held, *batch] if held else batch
     yield held
 
 
 def _columns(events: Events, numbers: _Numbers) -> pl.DataFrame:
     """A frame of events; numbers grows by their lines."""
-    events = [event for event in events if event.ph or event.name or event.ts]  # type: ignore[assignment]
+    events = [event for event in events if event.ph or event.name or event.ts]
     starts = _times([event.ts for event in events])
     durations = _times([event.dur for event in events])
     short = durations["us"].is_between(-LATEST_PS // times.PS, LATEST_PS // times.PS)
@@ -154,18 +154,14 @@ def _columns(events: Events, numbers: _Numbers) -> pl.DataFrame:
     )
 
 
-def _integers(values: list[Any]) -> pl.Series:
-    return pl.Series(values, dtype=pl.Int64)
-
-
-def _times(values: list[Any]) -> pl.DataFrame:
+def _times(values: Sequence[float | msgspec.Raw | None]) -> pl.DataFrame:
     """us, ps of times that the decoder took as doubles, as whole numbers, or as text."""
     first = next((value for value in values if value is not None), 0.0)
     if isinstance(first, float):
         return times.from_doubles(pl.Series(values, dtype=pl.Float64))
     if isinstance(first, int):
         return times.from_whole(pl.Series(values, dtype=pl.Int64))
-    return times.from_text(_texts(values))
+    return times.from_text(_texts(cast(list[msgspec.Raw], values)))
 
 
 def _texts(values: list[msgspec.Raw]) -> pl.Series:
@@ -197,18 +193,18 @@ def _decoded(values: list[msgspec.Raw]) -> pl.Series:
         return raw.map_elements(lambda value: value.decode("utf-8", "replace"), pl.String)
 
 
-def _key(number: Any) -> str:
+def _key(number: Key) -> str:
     """A pid or tid is the same one as a number and as a string."""
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     return "" if number is None else str(number)
 
 
-def _name_lines(trace: Trace, metadata: pl.DataFrame, keys: list[Any]) -> None:
+def _name_lines(trace: Trace, metadata: pl.DataFrame, keys: list[tuple[Key, Key]]) -> None:
     for name, line, args in metadata.select("name", "line", "args").iter_rows():
         pid, tid = (_key(part) for part in keys[line])
         try:
-            said = msgspec.json.decode(args or "{}", type=dict[str, Any])
+            said = msgspec.json.decode(args or "{}", type=dict[str, object])
         except FAILURES:
             continue
         if name == "process_name" and said.get("name"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
@@ -13,6 +13,7 @@ from xlahouse.ingest.chrome.events import (
     BOUNDARY,
     FAILURES,
     Event,
+    LateDecoder,
     LateEvent,
     QuickEvent,
     WholeEvent,
@@ -24,7 +25,7 @@ from xlahouse.ingest.chrome.events import (
 from xlahouse.ingest.chrome.salvage import salvage
 from xlahouse.ingest.chrome.times import EXACT_US
 
-Events = list[QuickEvent] | list[WholeEvent] | list[LateEvent] | list[Event]
+Events: TypeAlias = Sequence[QuickEvent | WholeEvent | LateEvent | Event]
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args)"\s*:')
 _BOM = b"\xef\xbb\xbf"
@@ -53,7 +54,7 @@ class Document:
     starts_late: bool = False
     header_damaged: bool = False
     _exact: bool = False  # times are too large for doubles
-    _late: tuple[msgspec.json.Decoder[Any], ...] = late_decoders
+    _late: tuple[LateDecoder, ...] = late_decoders
 
     def batches(self) -> Iterator[Events]:
         """Events in file order.
@@ -135,7 +136,7 @@ class Document:
                 return quick
         while self._late:
             try:
-                return self._late[0].decode(text)  # type: ignore[no-any-return]
+                return self._late[0].decode(text)
             except msgspec.ValidationError:
                 self._late = self._late[1:]  # the rest of the file is hardly of other times
         return exact_events(text)

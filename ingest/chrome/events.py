@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from xlahouse.ingest.chrome.times import EXACT_US
 
+Key: TypeAlias = int | float | str | None  # a pid or tid as it is written
 NOTHING = msgspec.Raw(b"")
 FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -17,19 +18,19 @@ class _Entry(msgspec.Struct, gc=False):
     """The fields of an entry, in the order in which profilers write them: the decoder looks for a key where
     it found the last one."""
 
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: Any = None
-    id: Any = None
-    bp: Any = None
-    bind_id: Any = None
-    flow_in: Any = None
-    flow_out: Any = None
+    ph: object = None
+    cat: object = None
+    name: object = None
+    pid: object = None
+    tid: object = None
+    ts: object = None
+    dur: object = None
+    args: object = None
+    id: object = None
+    bp: object = None
+    bind_id: object = None
+    flow_in: object = None
+    flow_out: object = None
 
 
 class _Beside(_Entry, gc=False):
@@ -49,8 +50,8 @@ class _Named(_Beside, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
-    pid: int | float | str | None = None
-    tid: int | float | str | None = None
+    pid: Key = None
+    tid: Key = None
 
 
 class Event(_Named, gc=False):
@@ -101,7 +102,10 @@ class AnyEvent(_Beside, gc=False):
 quick_decoder = msgspec.json.Decoder(list[QuickEvent])
 exact_decoder = msgspec.json.Decoder(list[Event])
 # For times that are too large for doubles: from the quickest, which takes the fewest, to the one for all.
-late_decoders: tuple[msgspec.json.Decoder[Any], ...] = (
+LateDecoder: TypeAlias = (
+    msgspec.json.Decoder[list[WholeEvent]] | msgspec.json.Decoder[list[LateEvent]]
+)
+late_decoders: tuple[LateDecoder, ...] = (
     msgspec.json.Decoder(list[WholeEvent]),
     msgspec.json.Decoder(list[LateEvent]),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -12,7 +11,7 @@ from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows, integer
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames, gpu_kernels
-from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls, calls_of
 
 PROCESS = re.compile(r"(?:^|/)device:GPU:(\d+)$")
@@ -20,7 +19,7 @@ PROCESS = re.compile(r"(?:^|/)device:GPU:(\d+)$")
 _DERIVED = rf"^(?:{'|'.join(map(re.escape, gpu_kernels.DERIVED))})(?: - from #\d+)?$"
 _MODULES = r"^XLA Modules(?: - from #\d+)?$"
 _NAMED_MODULE = r"^(.+)\((\d+)\)$"  # `jit_f(15)`
-_STATS: dict[str, Any] = {
+_STATS: ColumnTypes = {
     "event": pl.UInt32,
     "correlation_id": pl.Int64,
     "hlo_op": pl.String,
@@ -115,7 +114,7 @@ def _stats(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(told, schema=_STATS, orient="row")
 
 
-def _facts(args: str | None) -> tuple[Any, ...]:
+def _facts(args: str | None) -> tuple[object, ...]:
     try:
         told = msgspec.json.decode(args or "{}", type=_Args)
     except FAILURES:

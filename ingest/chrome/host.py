@@ -7,8 +7,6 @@ its device (newer XLA), or where there is one device.
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from xlahouse.ingest.chrome.rows import (
@@ -23,13 +21,13 @@ from xlahouse.ingest.chrome.spans import COUNTER
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_INFERRED, DEVICE_UNKNOWN
 from xlahouse.ingest.events.codes_of_files import UNKNOWN_PLANE
-from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 
 PROCESS = "/host:CPU"
 _EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute$"
 _HELPER = r"^\w*(?:PjRt|Tfrt)\w*::ExecuteHelper$"
-_OP: dict[str, Any] = {
+_OP: ColumnTypes = {
     "args": pl.String,
     "op": pl.String,
     "module": pl.String,
@@ -108,7 +106,7 @@ def _virtual_ops(rows: pl.DataFrame, source: str) -> tuple[pl.DataFrame, list[Is
     return placed, issues
 
 
-def _op(args: str) -> tuple[Any, ...]:
+def _op(args: str) -> tuple[object, ...]:
     """op, module, program and device that an event's arguments name."""
     told = arguments(args)
     words = (told.get(name) or None for name in ("hlo_op", "hlo_module"))

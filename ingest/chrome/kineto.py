@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 import polars as pl
 
 from xlahouse.ingest.chrome.columns import Trace
-from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.ingest.chrome.events import FAILURES, Key
 from xlahouse.ingest.chrome.kineto_collectives import process_groups
 from xlahouse.ingest.chrome.kineto_ops import of_category, read_kernels
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows, integer
@@ -75,8 +74,8 @@ def _ran_on_device(events: pl.DataFrame) -> pl.Series:
 
 
 class _Place(msgspec.Struct, gc=False):
-    device: int | float | str | None = None
-    stream: int | float | str | None = None
+    device: Key = None
+    stream: Key = None
 
 
 def _with_device(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -92,7 +91,7 @@ def _with_device(kernels: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _placed(device: Any, stream: Any, pid: str, thread: str) -> tuple[int, str]:
+def _placed(device: Key, stream: Key, pid: str, thread: str) -> tuple[int, str]:
     """(number of the GPU, name of the line)."""
     ordinal = integer(pid) if (number := integer(device)) is None else number
     return ordinal or 0, thread if stream is None else f"stream {stream}"
@@ -117,7 +116,7 @@ def _place(args: str) -> _Place:
 def _device_kinds(trace: Trace) -> dict[int, str]:
     """What the devices are, by ordinal."""
     try:
-        listed = msgspec.json.decode(trace.header.get("deviceProperties", b"[]"), type=list[Any])
+        listed = msgspec.json.decode(trace.header.get("deviceProperties", b"[]"), type=list[object])
     except FAILURES:
         return {}
     told = [entry for entry in listed if isinstance(entry, dict) and entry.get("name")]

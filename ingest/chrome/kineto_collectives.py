@@ -11,7 +11,6 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import msgspec
 
@@ -105,7 +104,7 @@ class Transfer:
 
 
 def recorded(
-    args: dict[str, Any], groups: dict[str, tuple[int, ...]], ranks: int | None = None
+    args: dict[str, object], groups: dict[str, tuple[int, ...]], ranks: int | None = None
 ) -> Transfer | None:
     """What a kernel's own arguments say; None where they name no collective.
 
@@ -137,7 +136,7 @@ def recorded(
     )
 
 
-def annotated(name: str, args: dict[str, Any], outer: dict[str, Any] | None) -> Transfer:
+def annotated(name: str, args: dict[str, object], outer: dict[str, object] | None) -> Transfer:
     """What the host's annotation around the launch says.
 
     Args:
@@ -161,7 +160,7 @@ def annotated(name: str, args: dict[str, Any], outer: dict[str, Any] | None) -> 
     )
 
 
-def _tensor(args: dict[str, Any], position: int) -> tuple[str | None, int | None]:
+def _tensor(args: dict[str, object], position: int) -> tuple[str | None, int | None]:
     """(HLO's element type, elements) of an input tensor."""
     dims, types = args.get("Input Dims"), args.get("Input type")
     if not (isinstance(dims, list) and isinstance(types, list)):
@@ -183,7 +182,7 @@ def process_groups(
 ) -> tuple[int | None, int | None, dict[str, tuple[int, ...]]]:
     """(rank, world size, ranks by process group) of `distributedInfo`."""
     try:
-        told = msgspec.json.decode(raw, type=dict[str, Any])
+        told = msgspec.json.decode(raw, type=dict[str, object])
     except FAILURES:
         return None, None, {}
     groups = {}
@@ -197,7 +196,7 @@ def process_groups(
     return integer(told.get("rank")), integer(told.get("world_size")), groups
 
 
-def _ranks(value: Any) -> tuple[int, ...] | None:
+def _ranks(value: object) -> tuple[int, ...] | None:
     """Ranks as a list, or as its text; None where some are left out (`…`)."""
     if isinstance(value, str):
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
 from xlahouse.ingest.chrome.kineto_collectives import Transfer, annotated, recorded
 from xlahouse.ingest.chrome.rows import arguments
 from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_KIND_UNKNOWN, KIND_INFERRED
+from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.nccl import KERNEL, kind_of
 from xlahouse.ingest.hlo.module_text import program_of_instructions
@@ -19,7 +19,7 @@ from xlahouse.ingest.hlo.program import Program
 MODULE = "nccl"
 _CORRELATION = r'"correlation":\s*"?(\d+)'
 _LAUNCHES = ("cuda_runtime", "cuda_driver", "runtime")
-_TRANSFER: dict[str, Any] = {
+_TRANSFER: ColumnTypes = {
     "event": pl.UInt32,
     "op": pl.String,
     "module": pl.String,
@@ -139,7 +139,9 @@ def _transfers(
     return found, inferred
 
 
-def _around(kernels: pl.DataFrame, others: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
+def _around(
+    kernels: pl.DataFrame, others: pl.DataFrame
+) -> Iterable[tuple[int, str, str | None, str | None]]:
     """(event, name and arguments of the annotation around the launch, arguments of the c10d call)."""
     correlation = pl.col("args").str.extract(_CORRELATION).cast(pl.Int64, strict=False)
     calls = others.filter(of_category(others, _LAUNCHES)).select(

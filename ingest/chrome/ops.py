@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import polars as pl
 
 from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.rows import number
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
 
 # Arguments that differ from one execution of an op to the next.
 _VOLATILE = r'"(?:device_(?:offset|duration)_ps|run_id|flow|id|all_reduce_unique_id)":"[^"]*",?'
-_KINDS: dict[str, Any] = {
+_KINDS: ColumnTypes = {
     "kind": pl.UInt32,
     "hlo_category": pl.String,
     "long_name": pl.String,
@@ -29,23 +28,27 @@ _KINDS: dict[str, Any] = {
 }
 
 
+TEXTS: ColumnTypes = {
+    "program_id": pl.UInt64,
+    "module": pl.String,
+    "long_name": pl.String,
+    "tf_op": pl.String,
+    "source": pl.String,
+}
 _TOLD = ("long_name", "tf_op", "source")
-TEXTS: dict[str, Any] = {"program_id": pl.UInt64, "module": pl.String} | dict.fromkeys(
-    _TOLD, pl.String
-)
 
 
 class _Args(msgspec.Struct):
     """Arguments of an op. Exports write all of them as strings; numbers do as well."""
 
-    hlo_category: Any = None
-    long_name: Any = None
-    tf_op: Any = None
-    source: Any = None
-    flops: Any = None
-    model_flops: Any = None
-    bytes_accessed: Any = None
-    program_id: Any = None
+    hlo_category: object = None
+    long_name: object = None
+    tf_op: object = None
+    source: object = None
+    flops: object = None
+    model_flops: object = None
+    bytes_accessed: object = None
+    program_id: object = None
 
 
 def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -81,7 +84,7 @@ def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.Data
     return frames.conform(ops, frames.OPS), ops.select(_TOLD)
 
 
-def _facts(args: str) -> tuple[Any, ...]:
+def _facts(args: str) -> tuple[object, ...]:
     """A row of _KINDS without `kind`; all NULL where the arguments are no object."""
     try:
         told = msgspec.json.decode(args, type=_Args)
@@ -92,14 +95,16 @@ def _facts(args: str) -> tuple[Any, ...]:
     return *words, *numbers, _identity(told.program_id)
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def _identity(value: Any) -> int | None:
+def _identity(value: object) -> int | None:
+    if not isinstance(value, str | int | float):
+        return None
     try:
         return int(value) % (1 << 64)
-    except (TypeError, ValueError):
+    except ValueError:
         return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -16,20 +15,21 @@ from xlahouse.ingest.events import frames
 _INTEGER = re.compile(r"-?\d{1,18}$")
 
 
-def arguments(args: str | None) -> dict[str, Any]:
+def arguments(args: str | None) -> dict[str, object]:
     """An event's arguments; none where they are no JSON object."""
     try:
-        return msgspec.json.decode(args or "{}", type=dict[str, Any])
+        return msgspec.json.decode(args or "{}", type=dict[str, object])
     except FAILURES:
         return {}
 
 
-def integer(value: Any) -> int | None:
+def integer(value: object) -> int | None:
     """A whole number, written as one or as text; None for anything else."""
     if isinstance(value, str) and _INTEGER.match(value):
         return int(value)
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and abs(value) < 1 << 63 else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if abs(value) < 1 << 63 else None
 
 
 def host_rows(rows: pl.DataFrame, host: str, prefix: str = "") -> pl.DataFrame:
@@ -75,11 +75,13 @@ def counter_rows(rows: pl.DataFrame, device_id: int | None) -> pl.DataFrame:
     return pl.DataFrame(found, schema=frames.COUNTERS, orient="row")
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """A finite number, which exports may write as text; None where it is none."""
+    if not isinstance(value, str | int | float):
+        return None
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except ValueError:
         return None
     return found if abs(found) < float("inf") else None
 

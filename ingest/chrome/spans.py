@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import polars as pl
 
@@ -22,6 +22,8 @@ _BEGINS, _ENDS = ("B", "b", "S"), ("E", "e", "F")
 _UNIX_US = 10**14  # the year 1973: later times are UNIX time, earlier ones count from some start
 _LONE_US = 3_600_000_000  # a time of 0 so long before all others is none
 _MOST_US = LATEST_PS // PS
+# Of a begin or an end: event, line, phase, name, category, id, us, ps.
+_Half: TypeAlias = tuple[int, int, str, str | None, str | None, str | None, int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -140,16 +142,16 @@ def _paired(halves: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return spans, halves.filter(~pl.col("event").is_in(used)).select("event", "line")
 
 
-def _partners(rows: Iterable[tuple[Any, ...]]) -> dict[int, int]:
+def _partners(rows: Iterable[_Half]) -> dict[int, int]:
     """Begin event -> end event; rows of (event, line, phase, name, cat, id, us, ps) by time."""
-    open_by_key: dict[tuple[Any, ...], list[int]] = {}
-    open_by_line: dict[int, list[tuple[int, tuple[Any, ...]]]] = {}
+    open_by_key: dict[tuple[object, ...], list[int]] = {}
+    open_by_line: dict[int, list[tuple[int, tuple[object, ...]]]] = {}
     partner: dict[int, int] = {}
     for event, line, phase, name, cat, number, us, _ in rows:
         if us is None:
             continue
         nested = phase in "BE"
-        key = (line, name) if nested else (phase in "SF", cat, number, name)
+        key: tuple[object, ...] = (line, name) if nested else (phase in "SF", cat, number, name)
         if phase in _BEGINS:
             open_by_key.setdefault(key, []).append(event)
             if nested:

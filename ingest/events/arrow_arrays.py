@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
@@ -33,7 +35,7 @@ def constant(text: str, count: int) -> pa.Array:
 
 
 def gathered(
-    values: NDArray[Any],
+    values: NDArray[np.generic],
     rows: NDArray[np.int64],
     missing: NDArray[np.bool_] | None,
     kind: pa.DataType,
@@ -51,7 +53,9 @@ def gathered(
     if absent is not None and absent.any():
         valid = _bits(~absent)
     if values.dtype == np.bool_:
-        return pa.Array.from_buffers(kind, count, [valid, _bits(values.take(rows))])
+        return pa.Array.from_buffers(
+            kind, count, [valid, _bits(values.take(rows).astype(np.bool_, copy=False))]
+        )
     buffer, numbers = native_buffer(values.dtype, count)
     np.take(values, rows, out=numbers, mode="clip")  # else it goes through a copy of the numbers
     return pa.Array.from_buffers(kind, count, [valid, buffer])
@@ -64,7 +68,9 @@ def _bits(mask: NDArray[np.bool_]) -> pa.Buffer:
     return buffer
 
 
-def native_buffer(kind: Any, count: int) -> tuple[pa.Buffer, Any]:
+def native_buffer(
+    kind: type[Scalar] | np.dtype[Scalar], count: int
+) -> tuple[pa.Buffer, NDArray[Scalar]]:
     """Memory of Arrow's own for so many numbers, and the numbers in it, to be filled.
 
     Arrow and Polars let go of memory on threads of their own; what Python owns they would have to hand
@@ -75,7 +81,7 @@ def native_buffer(kind: Any, count: int) -> tuple[pa.Buffer, Any]:
 
 
 @cache
-def _polars_type(kind: pa.DataType) -> Any:
+def _polars_type(kind: pa.DataType) -> pl.DataType:
     nothing = pl.DataFrame(pl.from_arrow(pa.schema([("column", kind)]).empty_table()))
     return nothing.schema["column"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import Protocol
 
 from zlib_ng import zlib_ng as zlib
 
@@ -13,6 +13,20 @@ BLOCK = 1 << 22
 _PIECE = 1 << 17  # of compressed data; unpacks to a megabyte or two, which memory is at hand for
 _GZIP_WINDOW = 31  # zlib: expect a gzip header
 _Damaged: type[Exception] = zlib.error  # type: ignore[assignment]  # the package's stub takes it for a value
+
+
+class _Member(Protocol):
+    """A decompressor of one gzip member, as zlib gives it."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def copy(self) -> _Member: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
 
 
 class Unpacked:
@@ -39,7 +53,7 @@ class Unpacked:
         """All members; zeros after the last one are padding, other bytes are no member."""
         position, size = 0, len(self._raw)
         while self._raw.startswith(GZIP, position):
-            member: Any = zlib.decompressobj(_GZIP_WINDOW)
+            member: _Member = zlib.decompressobj(_GZIP_WINDOW)  # type: ignore[assignment]  # its stub lacks copy
             while not member.eof and position < size:
                 before, piece = member.copy(), self._raw[position : position + _PIECE]
                 try:
@@ -79,7 +93,7 @@ def unpacked_start(raw: bytes, least: int) -> bytes:
     return start
 
 
-def _before_damage(member: Any, piece: bytes) -> bytes:
+def _before_damage(member: _Member, piece: bytes) -> bytes:
     """What a piece holds before the byte at which it makes no sense."""
     whole = []
     for at in range(len(piece)):

@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import fsspec
 
@@ -55,7 +55,7 @@ def reaching(url: str) -> Iterator[None]:
         ) from error
 
 
-def open_fs(url: str) -> tuple[Any, str]:
+def open_fs(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """The fsspec file system of a path or URL, and the path on it.
 
     Raises:
@@ -87,7 +87,7 @@ def open_fs(url: str) -> tuple[Any, str]:
     return system, path
 
 
-def is_local(system: Any) -> bool:
+def is_local(system: fsspec.AbstractFileSystem) -> bool:
     """Whether a file system's paths are those of this machine."""
     return "file" in (system.protocol if isinstance(system.protocol, tuple) else ())
 
@@ -96,7 +96,7 @@ def _one_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def open_native(system: Any, path: str) -> pa.NativeFile:
+def open_native(system: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile:
     """A file that Arrow reads without Python: from the disk, or from a copy in memory of a remote one.
 
     One of Arrow's threads may let go of what it has read after the interpreter has ended; were that a
@@ -114,7 +114,7 @@ def open_native(system: Any, path: str) -> pa.NativeFile:
     return pa.BufferReader(copy.getvalue())
 
 
-def read_parquet(system: Any, path: str) -> pa.Table:
+def read_parquet(system: fsspec.AbstractFileSystem, path: str) -> pa.Table:
     """All rows of a small Parquet file.
 
     Raises:
@@ -127,7 +127,7 @@ def read_parquet(system: Any, path: str) -> pa.Table:
         return pq.ParquetFile(file).read()
 
 
-def write_whole(system: Any, path: str, raw: bytes) -> None:
+def write_whole(system: fsspec.AbstractFileSystem, path: str, raw: bytes) -> None:
     """Write a file whole or not at all: object stores do so; elsewhere it is renamed into place.
 
     Raises:

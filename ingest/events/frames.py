@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,13 @@ from polars.datatypes import DataTypeClass
 from xlahouse.ingest.events.codes_of_files import BAD_TIME
 from xlahouse.ingest.events.issues import Issue, issues_found
 
-ColumnTypes: TypeAlias = dict[str, pl.DataType | DataTypeClass]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from xlahouse.ingest.events.op_events import OpEvents
+
+Dtype: TypeAlias = pl.DataType | DataTypeClass
+ColumnTypes: TypeAlias = dict[str, Dtype]
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
 OPS: ColumnTypes = {
     "device_id": pl.Int64,
@@ -154,6 +160,22 @@ class Device:
     inferred: bool = False
 
 
+class HostRows(Protocol):
+    """Rows of host_events that are read piece by piece (ingest/xplane/host_pieces.py)."""
+
+    def shifted(self, delta_ps: int) -> HostRows:
+        """The same rows, later by a time."""
+
+    def when_read(self, done: Callable[[], None]) -> HostRows:
+        """The same rows, and what to call when all are read."""
+
+    def forget_decoded(self) -> None:
+        """Free what was decoded ahead of its use; it is decoded again."""
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows, some at a time."""
+
+
 @dataclass(frozen=True)
 class PlaneEvents:
     """Everything that a reader made of one plane.
@@ -174,8 +196,8 @@ class PlaneEvents:
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS))
     coverage: pl.DataFrame = field(default_factory=lambda: empty(COVERAGE))
     issues: list[Issue] = field(default_factory=list)
-    op_events: Any = None
-    host_pieces: Any = None
+    op_events: OpEvents | None = None
+    host_pieces: HostRows | None = None
     rest: Callable[[], PlaneEvents] | None = None
     bytes: int = 0
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.frames import ColumnTypes
 
 Integers = NDArray[np.int64]
-EVENTS: dict[str, Any] = {
+EVENTS: ColumnTypes = {
     "device_id": pl.Int64,
     "kind": pl.UInt32,  # row of the kinds
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
     "launch_key": pl.Int64,
 }
-KINDS: dict[str, Any] = {name: kind for name, kind in frames.OPS.items() if name not in EVENTS}
+KINDS: ColumnTypes = {name: kind for name, kind in frames.OPS.items() if name not in EVENTS}
 
 
 @dataclass(frozen=True)

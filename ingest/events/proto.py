@@ -9,9 +9,12 @@ entries of key and value.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-from xlahouse.ingest.events.protobuf import Messages
+from xlahouse.ingest.events.protobuf import ColumnCodec, Messages
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 MESSAGES = {
     "XStat": """
@@ -215,12 +218,12 @@ MESSAGES = {
 _TYPES = Messages(MESSAGES, "xlahouse.trace")
 
 
-def message_class(name: str) -> Any:
+def message_class(name: str) -> type[Message]:
     """The protobuf class of a message in MESSAGES, to parse or to build one."""
     return _TYPES.message(name)
 
 
 @cache
-def arrow_decoder(name: str) -> Any:
-    """Decodes many serialized messages at once, in Rust: `.array_to_record_batch(column of bytes)`."""
+def arrow_decoder(name: str) -> ColumnCodec:
+    """What decodes many serialized messages of a type at once."""
     return _TYPES.columns(name)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.message import Message
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
@@ -22,6 +27,19 @@ _SCALARS = {
 }
 
 
+class ColumnCodec(Protocol):
+    """Decodes and encodes many messages of one type at once, in Rust (ptars)."""
+
+    def array_to_record_batch(self, column: pa.BinaryArray) -> pa.RecordBatch:
+        """Serialized messages, an Arrow column -> a row each."""
+
+    def list_to_record_batch(self, messages: list[bytes]) -> pa.RecordBatch:
+        """Serialized messages -> a row each."""
+
+    def record_batch_to_array(self, batch: pa.RecordBatch) -> pa.BinaryArray:
+        """Rows -> a serialized message each."""
+
+
 class Messages:
     """Message types of one protobuf package.
 
@@ -34,23 +52,24 @@ class Messages:
     def __init__(self, tables: Mapping[str, str], package: str) -> None:
         self._tables, self._package = tables, package
 
-    def message(self, name: str) -> Any:
+    def message(self, name: str) -> type[Message]:
         """The class of a message, to parse or to build one."""
-        return message_factory.GetMessageClass(self._descriptor(name))
+        made: type[Message] = message_factory.GetMessageClass(self._descriptor(name))
+        return made
 
-    def columns(self, name: str) -> Any:
-        """Many messages at once, in Rust: `.list_to_record_batch([bytes, …])` decodes them into
-        Arrow, `.record_batch_to_array(batch)` encodes each row."""
+    def columns(self, name: str) -> ColumnCodec:
+        """What decodes and encodes many messages of a type at once."""
         import ptars
 
         descriptor = self._descriptor(name)
-        return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+        codec: ColumnCodec = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+        return codec
 
-    def _descriptor(self, name: str) -> Any:
+    def _descriptor(self, name: str) -> Descriptor:
         return self._pool.FindMessageTypeByName(f"{self._package}.{name}")
 
     @cached_property
-    def _pool(self) -> Any:
+    def _pool(self) -> descriptor_pool.DescriptorPool:
         file = descriptor_pb2.FileDescriptorProto(
             name=f"{self._package}.proto", package=self._package, syntax="proto3"
         )
@@ -63,7 +82,9 @@ class Messages:
         pool.Add(file)
         return pool
 
-    def _add_field(self, message: Any, number: str, name: str, kind: str) -> None:
+    def _add_field(
+        self, message: descriptor_pb2.DescriptorProto, number: str, name: str, kind: str
+    ) -> None:
         field = message.field.add(name=name, number=int(number))
         bare = kind.rstrip("*?")
         field.label = _FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL

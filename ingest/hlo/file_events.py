@@ -28,4 +28,4 @@ class FileEvents:
         """Let go of what was decoded ahead of its use, which is decoded again."""
         for plane in self.planes:
             if plane.host_pieces is not None:
-                plane.host_pieces.decoded.clear()
+                plane.host_pieces.forget_decoded()

@@ -20,7 +20,7 @@ from xlahouse.ingest.events.files import open_native
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.run_writer import RunWriter
 from xlahouse.ingest.store.store import Store
-from xlahouse.ingest.table import Table
+from xlahouse.ingest.table import FileEntry, RunRow, Table
 from xlahouse.ingest.tables.pieces import ROW_GROUP
 
 # Rows of one file: many row groups to prune by, and still little to list and open.
@@ -92,7 +92,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
     row = store.run_row(run_id)
     if row is None:
         raise WarehouseError(f"{run_id}: no such run, or its row is damaged; see `xlahouse runs`")
-    kept: list[dict[str, Any]] = []
+    kept: list[FileEntry] = []
     writer = store.begin(run_id)
     try:
         for name, files in _by_table(row).items():
@@ -119,8 +119,8 @@ def compact_run(store: Store, run_id: str) -> Compacted:
     return Compacted(run_id, len(row["files"]), len(kept) + len(writer.files))
 
 
-def _by_table(row: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    tables: dict[str, list[dict[str, Any]]] = {}
+def _by_table(row: RunRow) -> dict[str, list[FileEntry]]:
+    tables: dict[str, list[FileEntry]] = {}
     for file in row["files"]:
         tables.setdefault(file["table"], []).append(file)
     return tables

@@ -16,8 +16,9 @@ Measured on two million ops of 32 devices, of drawn lengths (`python -m tests.be
 
 from __future__ import annotations
 
-from typing import Any
+from typing import BinaryIO
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -45,7 +46,7 @@ _FEW = (
 )
 
 
-def open_sink(fs: Any, path: str) -> Any:
+def open_sink(fs: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile | BinaryIO:
     """A file to write; a local one natively, since each of its many writes would else wait for Python.
 
     Raises:
@@ -56,7 +57,7 @@ def open_sink(fs: Any, path: str) -> Any:
     return fs.open(path, "wb")
 
 
-def open_writer(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
+def open_writer(file: pa.NativeFile | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     """Writes pieces of a table to a file.
 
     Args:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import fsspec
+    import pyarrow as pa
 
 INDEX = "index/runs.parquet"
 STAMP = "row_stamp"
@@ -53,7 +57,7 @@ def present_runs(names: Collection[str]) -> list[str]:
     return [run_id for run_id in rows if f"{run_id}.dropped" not in names]
 
 
-def _stamp(info: dict[str, Any]) -> str | None:
+def _stamp(info: dict[str, object]) -> str | None:
     tag = next((info[name] for name in TAGS if info.get(name)), None)
     return None if tag is None else f"{info.get('size')}-{tag}"
 
@@ -96,7 +100,7 @@ def write_index(root: str, always: bool = False) -> int:
     return len(kept)
 
 
-def _read_index(system: Any, path: str) -> dict[str, Any]:
+def _read_index(system: fsspec.AbstractFileSystem, path: str) -> dict[str, pa.Table]:
     """run_id -> its row of the index; none where it is missing, damaged or of other columns."""
     import pyarrow as pa
 
@@ -112,7 +116,7 @@ def _read_index(system: Any, path: str) -> dict[str, Any]:
     return {run_id: table.slice(at, 1) for at, run_id in enumerate(table["run_id"].to_pylist())}
 
 
-def _read_row(system: Any, path: str, run_id: str) -> Any:
+def _read_row(system: fsspec.AbstractFileSystem, path: str, run_id: str) -> pa.Table | None:
     """The one row of a run as the schema has it; None where it is damaged."""
     import pyarrow as pa
 

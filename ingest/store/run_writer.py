@@ -8,13 +8,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.parquet_sink import open_sink, open_writer
+from xlahouse.ingest.table import FileEntry, RunRow
 from xlahouse.ingest.tables.pieces import ROW_GROUP, pieces_of
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class RunWriter:
             counts[table] = counts.get(table, 0) + rows
         return counts
 
-    def commit(self, row: dict[str, Any], kept: Iterable[dict[str, Any]] = ()) -> None:
+    def commit(self, row: RunRow, kept: Iterable[FileEntry] = ()) -> None:
         """Make what was written the run.
 
         Args:
@@ -90,7 +91,7 @@ class RunWriter:
         """
         replaced = self.store.run_row(self.run_id)
         files = [
-            {"table": table, "path": path, "rows": rows}
+            FileEntry(table=table, path=path, rows=rows)
             for path, (table, rows) in sorted(self.files.items())
         ] + list(kept)
         self._renew()

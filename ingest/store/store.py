@@ -13,8 +13,8 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
+import fsspec
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from xlahouse.ingest.events.files import open_fs, read_parquet, write_whole
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
 from xlahouse.ingest.store.run_index import dropped_path, present_runs, row_path
 from xlahouse.ingest.store.run_writer import RunWriter
+from xlahouse.ingest.table import RunRow
 
 LEASE_S = 3600
 
@@ -42,7 +43,7 @@ class Store:
     """A warehouse's folder, on any file system that fsspec knows."""
 
     root: str
-    fs: Any = field(init=False)
+    fs: fsspec.AbstractFileSystem = field(init=False)
     base: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,18 +70,18 @@ class Store:
                 "update xlahouse"
             )
 
-    def run_row(self, run_id: str) -> dict[str, Any] | None:
+    def run_row(self, run_id: str) -> RunRow | None:
         """The run's row; None where there is no such run, or its row cannot be read."""
         path = f"{self.base}/{row_path(run_id)}"
         if not self.fs.exists(path) or self.fs.exists(f"{self.base}/{dropped_path(run_id)}"):
             return None
         try:
-            rows: list[dict[str, Any]] = read_parquet(self.fs, path).to_pylist()
+            rows: list[RunRow] = read_parquet(self.fs, path).to_pylist()
         except (pa.ArrowException, OSError, ValueError):
             return None  # damaged: the run is written anew
         return rows[0] if rows and set(BY_NAME["runs"].schema.names) <= set(rows[0]) else None
 
-    def is_whole(self, row: dict[str, Any]) -> bool:
+    def is_whole(self, row: RunRow) -> bool:
         """Whether every file that a run's row lists is there, with as many rows as it says."""
         try:
             return all(self._rows_in(file["path"]) == file["rows"] for file in row["files"])
@@ -91,7 +92,7 @@ class Store:
         with self.fs.open(f"{self.base}/{path}", "rb") as file:
             return int(pq.ParquetFile(file).metadata.num_rows)
 
-    def rename_run(self, row: dict[str, Any], name: str) -> None:
+    def rename_run(self, row: RunRow, name: str) -> None:
         """Give a run another name; its tables stay."""
         self.write_row(row | {"name": name})
 
@@ -99,7 +100,7 @@ class Store:
         """Start to write a run's tables."""
         return RunWriter(self, run_id)
 
-    def write_row(self, row: dict[str, Any]) -> None:
+    def write_row(self, row: RunRow) -> None:
         """Write a run's row: from now on readers find the files that it lists, even if it was dropped."""
         runs = pa.Table.from_pylist([row], schema=BY_NAME["runs"].schema)
         sink = pa.BufferOutputStream()

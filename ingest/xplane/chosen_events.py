@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from xlahouse.ingest.events.frames import lanes, no_row
+from xlahouse.ingest.events.frames import Dtype, lanes, no_row
 from xlahouse.ingest.xplane.event_chunks import EventChunk, Integers, Mask
 from xlahouse.ingest.xplane.xspace import Plane
 
-Found = tuple[Integers, Any]  # places of events in a chunk, and the value of each
+Found: TypeAlias = tuple[
+    Integers, NDArray[np.generic] | pl.Series
+]  # places of events in a chunk, and the value of each
 
 
 @dataclass
@@ -26,8 +28,8 @@ class ChosenEvents:
     """
 
     plane: Plane
-    stats: Mapping[str, Any]
-    rows: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
+    stats: Mapping[str, Dtype]
+    rows: list[tuple[Integers, ...]] = field(default_factory=list)
     values: dict[str, list[Found]] = field(default_factory=dict)
 
     def add(self, chunk: EventChunk, chosen: Mask, found: Mapping[str, Found]) -> None:
@@ -69,7 +71,7 @@ class ChosenEvents:
         ]
         return events.hstack(stats)
 
-    def _values(self, column: str, dtype: Any, events: Integers) -> pl.Series:
+    def _values(self, column: str, dtype: Dtype, events: Integers) -> pl.Series:
         """A stat of all of the events, which ascend, NULL where one has none."""
         if column not in self.values:
             return pl.Series([None], dtype=dtype).new_from_index(0, len(events))

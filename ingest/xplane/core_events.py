@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -38,7 +37,7 @@ class CoreEvents:
     metadata_id: Integers
     start_ps: Integers
     duration_ps: Integers
-    stats: Any
+    stats: pa.BinaryArray
     stat_ends: Integers
 
     def stats_of_ids(self, wanted: Integers) -> tuple[list[bytes], Integers]:
@@ -140,7 +139,7 @@ def _no_events() -> tuple[Integers, Integers, Integers, Integers]:
     return nothing, nothing, nothing, nothing
 
 
-def stats_of_ids(stats: Any, wanted: Integers) -> Integers:
+def stats_of_ids(stats: pa.BinaryArray, wanted: Integers) -> Integers:
     """Places of the stats whose metadata_id is wanted, or does not stand first in them.
 
     Args:
@@ -177,7 +176,7 @@ def _stat_ids(raw: NDArray[np.uint8], bounds: Integers) -> Integers:
     return np.where(good, found, UNREADABLE)
 
 
-def _numbers(array: Any) -> Integers:
+def _numbers(array: pa.Array) -> Integers:
     """An Arrow array of integers as int64; a field that a message leaves out is 0."""
     if array.null_count:
         array = array.fill_null(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.ahead import made_ahead
+from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.xplane.chosen_events import ChosenEvents, Found
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines
 from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask, chunks, kinds_where
@@ -31,10 +31,10 @@ RENDEZVOUS = "Rendezvous"
 END_PREFIX = "end: "
 NO_CLOSURE = np.iinfo(np.int64).min
 _OTHER, _RECORD, _START, _STOP, _ACT = range(5)
-# Columns of acts that are stats of theirs: those of another name, and numbers.
+# ColumnTypes of acts that are stats of theirs: those of another name, and numbers.
 _TEXTS = {"module": "hlo_module", "meeting": "name"}
 _NUMBERS = {"program_id": pl.UInt64, "device_ordinal": pl.Int64}
-_STATS: dict[str, Any] = {
+_STATS: ColumnTypes = {
     "op": pl.String,
     "module": pl.String,
     **_NUMBERS,
@@ -74,7 +74,7 @@ class Marks:
             return marks
         return marks.at(np.lexsort((marks.event, marks.start_ps, marks.line)))
 
-    def at(self, rows: Any) -> Marks:
+    def at(self, rows: Integers) -> Marks:
         """Chosen marks."""
         return Marks(*(getattr(self, name)[rows] for name in _MARK))
 

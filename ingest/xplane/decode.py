@@ -8,19 +8,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from xlahouse.ingest.events.proto import arrow_decoder
+from xlahouse.ingest.events.protobuf import ColumnCodec
 
 
 class DecodeError(ValueError):
     """The bytes are no such message."""
 
 
-def decode(message: str, payloads: Sequence[bytes | memoryview]) -> Any:
+def decode(message: str, payloads: Sequence[bytes | memoryview]) -> pa.RecordBatch:
     """Serialized messages of one kind -> Arrow record batch, one row each.
 
     Args:
@@ -41,7 +41,7 @@ def decode(message: str, payloads: Sequence[bytes | memoryview]) -> Any:
         raise DecodeError(str(error)) from None
 
 
-def _batch(decoder: Any, payloads: Sequence[bytes | memoryview]) -> Any:
+def _batch(decoder: ColumnCodec, payloads: Sequence[bytes | memoryview]) -> pa.RecordBatch:
     """A single message, which may be all of a plane's events, is not copied."""
     ends = np.cumsum([0, *map(len, payloads)])
     if ends[-1] > np.iinfo(np.int32).max:  # more than a column's offsets can count

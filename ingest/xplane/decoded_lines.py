@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -95,9 +95,10 @@ def _owned(core: CoreEvents) -> CoreEvents:
     )
 
 
-def _narrow(numbers: Integers) -> NDArray[Any]:
+def _narrow(numbers: Integers) -> Integers:
     small = not len(numbers) or -_WIDE <= numbers.min() <= numbers.max() < _WIDE
-    return numbers.astype(np.int32 if small else np.int64)
+    narrow: Integers = numbers.astype(np.int32 if small else np.int64)
+    return narrow
 
 
 def _cut(core: CoreEvents) -> Iterator[CoreEvents]:

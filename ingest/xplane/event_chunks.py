@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xlahouse.ingest.events.frames import LATEST_PS, no_row
+from xlahouse.ingest.events.frames import LATEST_PS, Dtype, no_row
 from xlahouse.ingest.xplane.core_events import CoreEvents
 from xlahouse.ingest.xplane.decode import decode
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines, decoded_lines
@@ -30,6 +30,7 @@ from xlahouse.ingest.xplane.xspace import Plane
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class EventChunk:
             }
         )
 
-    def integers(self, name: str, dtype: Any = pl.Int64) -> tuple[Integers, NDArray[Any]]:
+    def integers(self, name: str, dtype: Dtype = pl.Int64) -> tuple[Integers, Numbers]:
         """(places of the events that have a number of this name; its value on each, the first if it
         repeats). dtype: Int64 or UInt64."""
         stats, found = self.stats, self._stats_named(name)
@@ -201,7 +202,7 @@ def chunks(
             first += len(core.line)
 
 
-def places_of(wanted: NDArray[Any], ids: Integers) -> Integers:
+def places_of(wanted: Integers | NDArray[np.int32], ids: Integers) -> Integers:
     """Where each wanted id stands among different ones, ascending; one beyond the last for none."""
     size = len(ids)
     if size and ids[0] >= 0 and ids[-1] < 4 * size + (1 << 16):  # as profilers number them

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
-from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
 from xlahouse.ingest.events.gpu_kernels import DERIVED, findings, launches_of, ops_of
 from xlahouse.ingest.events.issues import Issue
@@ -25,7 +24,7 @@ from xlahouse.ingest.xplane.xspace import Plane
 
 PLANE = re.compile(r"^/device:GPU:(\d+)$")
 # Stats that link a kernel to its program and to the call that launched it.
-_STATS: dict[str, Any] = {
+_STATS: ColumnTypes = {
     "hlo_op": pl.String,
     "hlo_module": pl.String,
     "program_id": pl.UInt64,
@@ -99,17 +98,19 @@ def assumed_numbers(planes: Iterable[str], programs: Iterable[Program], source: 
 
 def _kind(plane: Plane) -> str:
     """`AMD GPU 9.4, 304 cores, 2100 MHz`: planes name no product."""
-    stated = plane.stat("device_type_string")
+    stated = plane.text("device_type_string")
     if stated:
-        return stated.decode("utf-8", "replace") if isinstance(stated, bytes) else str(stated)
-    vendor = plane.stat("device_vendor") or b""
-    words = [vendor.decode("utf-8", "replace") if isinstance(vendor, bytes) else str(vendor), "GPU"]
-    major, minor = plane.stat("compute_cap_major"), plane.stat("compute_cap_minor")
+        return stated
+    words = [plane.text("device_vendor") or "", "GPU"]
+    major, minor = plane.text("compute_cap_major"), plane.text("compute_cap_minor")
     if major is not None:
         words.append(f"{major}.{minor or 0}")
     name = " ".join(word for word in words if word)
-    cores, clock_khz = plane.stat("core_count"), plane.stat("clock_rate")
-    facts = [f"{cores} cores" if cores else "", f"{clock_khz // 1000} MHz" if clock_khz else ""]
+    cores, clock_khz = plane.text("core_count"), plane.stat("clock_rate")
+    facts = [
+        f"{cores} cores" if cores and cores != "0" else "",
+        f"{clock_khz // 1000} MHz" if isinstance(clock_khz, int | float) and clock_khz else "",
+    ]
     return ", ".join([name, *(fact for fact in facts if fact)])
 
 

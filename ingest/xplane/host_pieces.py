@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -56,6 +55,14 @@ class HostPieces:
     def shifted(self, delta_ps: int) -> HostPieces:
         """The same, so much later."""
         return replace(self, later_ps=self.later_ps + delta_ps)
+
+    def when_read(self, done: Callable[[], None]) -> HostPieces:
+        """The same, and what to call when all are read."""
+        return replace(self, done=done)
+
+    def forget_decoded(self) -> None:
+        """Free the lines that were decoded ahead; they are decoded again."""
+        self.decoded.clear()
 
     def tables(self) -> Iterator[pa.Table]:
         """Pieces of SCHEMA, at most ROWS long.
@@ -110,7 +117,7 @@ class _Reading:
     lines: Integers
     names: _Texts
     stat_names: StatNames
-    host: Any
+    host: pa.StringArray
     later_ps: int
 
     def pieces(self, chosen: tuple[EventChunk, Integers]) -> list[pa.Table]:
@@ -160,7 +167,7 @@ class _Texts:
         code = np.append(codes.to_numpy(), -1)
         return cls(words, code, np.where(code < 0, len(words), code))
 
-    def dictionary(self, numbers: Integers) -> Any:
+    def dictionary(self, numbers: Integers) -> pa.DictionaryArray:
         """The texts of those numbers, each text that occurs once."""
         found, places = number_keys(self.code[numbers] + 1, len(self.words) + 1)
         none = bool(len(found)) and found[0] == 0
@@ -174,7 +181,7 @@ def _by_thread(plane: Plane) -> Plane:
     return replace(plane, lines=plane.lines[order], payloads=[plane.payloads[n] for n in order])
 
 
-def _texts(words: Any, places: Integers) -> Any:
+def _texts(words: pa.Array, places: Integers) -> pa.DictionaryArray:
     """A dictionary array; places below 0 are NULL."""
     absent = places < 0
     return pa.DictionaryArray.from_arrays(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
 import polars as pl
 from google.protobuf.message import DecodeError
@@ -10,6 +11,26 @@ from google.protobuf.message import DecodeError
 from xlahouse.ingest.events.proto import message_class
 
 HBM = 1  # memory_space of MemoryAccessed (openxla/xla, op_metrics.proto); others are on the chip or the host
+
+
+class MemoryAccessed(Protocol):
+    """Bytes that an op moves to or from one memory."""
+
+    @property
+    def memory_space(self) -> int:
+        """Which memory."""
+
+    @property
+    def bytes_accessed(self) -> int:
+        """Bytes read and written there."""
+
+
+class MemoryAccessBreakdown(Protocol):
+    """Stat `memory_access_breakdown` of an op's kind."""
+
+    @property
+    def memory_accessed(self) -> Sequence[MemoryAccessed]:
+        """An entry for each memory."""
 
 
 def hbm_bytes(blobs: pl.DataFrame) -> pl.DataFrame:
@@ -24,9 +45,8 @@ def hbm_bytes(blobs: pl.DataFrame) -> pl.DataFrame:
 def _of_blob(blob: bytes | None) -> float | None:
     if blob is None:
         return None
-    breakdown: Any = message_class("MemoryAccessBreakdown")()
     try:
-        breakdown.ParseFromString(blob)
+        breakdown: MemoryAccessBreakdown = message_class("MemoryAccessBreakdown").FromString(blob)
     except DecodeError:
         return None
     parts = (part for part in breakdown.memory_accessed if part.memory_space == HBM)

@@ -108,7 +108,7 @@ def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
         producers=frames.owned(events.producers),
         bytes=size,
         rest=_released(events.rest, raw),
-        host_pieces=None if pieces is None else replace(pieces, done=partial(release, raw)),
+        host_pieces=None if pieces is None else pieces.when_read(partial(release, raw)),
     )
 
 

@@ -7,7 +7,6 @@ one event to another. An XStat on the wire is its metadata_id, then one value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +48,7 @@ class StatBytes:
 
     ids: NDArray[np.int32]
     kinds: NDArray[np.int8]
-    serialized: Any
+    serialized: pa.BinaryArray
     raw: NDArray[np.uint8]
     value_at: Integers
     ends: Integers
@@ -64,7 +63,7 @@ class StatBytes:
         return _words(self.raw)[self.value_at[at]].view(np.float64)
 
 
-def read_stats(serialized: Any) -> StatBytes:
+def read_stats(serialized: pa.BinaryArray) -> StatBytes:
     """Where the values of serialized XStats lie.
 
     Args:
@@ -97,7 +96,7 @@ def read_stats(serialized: Any) -> StatBytes:
     return StatBytes(ids, kinds, serialized, raw, value_at, ends)
 
 
-def _raw(data: Any, first: int, last: int) -> NDArray[np.uint8]:
+def _raw(data: pa.Buffer | bytes, first: int, last: int) -> NDArray[np.uint8]:
     """A part of some bytes that can be read 16 beyond its end."""
     part = np.frombuffer(data, np.uint8)[first:last]
     return np.concatenate((part, np.zeros(16, np.uint8)))

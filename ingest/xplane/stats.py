@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events.frames import Dtype
 from xlahouse.ingest.events.spans import starts_of_runs
 
+StatValue: TypeAlias = float | int | str | bytes | None
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
 
 
@@ -30,7 +32,7 @@ class Stats:
     rows: pl.DataFrame
     names: pl.DataFrame
 
-    def numbers(self, name: str, dtype: Any = pl.Int64) -> pl.DataFrame:
+    def numbers(self, name: str, dtype: Dtype = pl.Int64) -> pl.DataFrame:
         """(owner, name) of a numeric stat; where it repeats on an owner, the first."""
         chosen = self._chosen(name)
         values = (_cast(self.rows[value].filter(chosen), dtype) for value in VALUES[:3])
@@ -48,14 +50,15 @@ class Stats:
         values = (self.rows[value].filter(chosen) for value in ("bytes_value", "str_value"))
         return self._column(name, chosen, _first_set(*values))
 
-    def value(self, name: str) -> Any:
+    def value(self, name: str) -> StatValue:
         """The first value of a stat, as Python has it; None where there is none."""
         chosen = self._chosen(name)
         if not chosen.any():
             return None
         values = (self.rows[value].filter(chosen) for value in VALUES[:5])
         first = (values[0] for values in (self._referred(chosen), *values))
-        return next((value for value in first if value is not None), None)
+        found: StatValue = next((value for value in first if value is not None), None)
+        return found
 
     @cached_property
     def frame(self) -> pl.DataFrame:
@@ -152,7 +155,7 @@ def _first_set(*columns: pl.Series) -> pl.Series:
     return first
 
 
-def _cast(values: pl.Series, dtype: Any) -> pl.Series:
+def _cast(values: pl.Series, dtype: Dtype) -> pl.Series:
     if dtype == pl.UInt64 and values.dtype == pl.Int64:
         return values.reinterpret(signed=False)
     return values.cast(dtype, strict=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Protocol
 
 import polars as pl
 from google.protobuf.message import DecodeError
@@ -15,11 +15,24 @@ from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.xplane.stats import StatValue
 from xlahouse.ingest.xplane.tpu_ops import ASYNC_OPS, OPS, STEPS, TRACE_ME, WAITS, read_op_lines
 from xlahouse.ingest.xplane.xspace import Plane
 
 PLANE = re.compile(r"^/device:TPU:(\d+)$")
 MODULES, COUNTERS = "XLA Modules", "_counters_"
+
+
+class CoreDetails(Protocol):
+    """Stat `core_details` of a TPU plane."""
+
+    @property
+    def global_core_id(self) -> int:
+        """Number of the core among all of the run, as replica groups name it."""
+
+    @property
+    def global_chip_id(self) -> int:
+        """Number of its chip among all of the run."""
 
 
 def read_tpu_plane(
@@ -85,11 +98,10 @@ def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[I
         number, chip = local, None
     else:
         number, chip = details.global_core_id, details.global_chip_id
-    kind = plane.stat("device_type_string")
     return Device(
         device_id=number,
         plane=plane.name,
-        kind=kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind or "TPU"),
+        kind=plane.text("device_type_string") or "TPU",
         core="tensorcore",
         local_ordinal=local,
         chip_id=chip,
@@ -99,16 +111,19 @@ def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[I
     ), issues
 
 
-def _core_details(plane: Plane) -> Any:
+def _core_details(plane: Plane) -> CoreDetails | None:
     """The CoreDetails message of a plane; None where it has none that can be read."""
     raw = plane.stat("core_details")
+    if not isinstance(raw, bytes):
+        return None
     try:
-        return message_class("CoreDetails").FromString(raw) if isinstance(raw, bytes) else None
+        details: CoreDetails = message_class("CoreDetails").FromString(raw)
     except DecodeError:
         return None
+    return details
 
 
-def _scaled(value: Any, factor: float) -> float | None:
+def _scaled(value: StatValue, factor: float) -> float | None:
     return None if value is None or value == 0 else float(value) * factor
 
 

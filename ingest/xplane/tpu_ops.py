@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -137,7 +136,7 @@ def _with_own_estimates(stats: Stats, ops: OpEvents, places: NDArray[np.int64]) 
     """
     if stats.rows.is_empty():
         return ops
-    rows: Any = pl.DataFrame({"owner": places, "kind": ops.events["kind"]})
+    rows = pl.DataFrame({"owner": places, "kind": ops.events["kind"]})
     for name in _FLOATS:
         own = stats.numbers(name, pl.Float64)
         rows = rows.join(own, on="owner", how="left", maintain_order="left")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from xlahouse.ingest.events.proto import MESSAGES
@@ -79,7 +78,7 @@ def _lost_within(line: bytes) -> bool:
     return bool(whole.ByteSize() < size)
 
 
-def _odd(message: Any, once: tuple[str, ...]) -> int:
+def _odd(message: Message, once: tuple[str, ...]) -> int:
     """Unknown fields, and repetitions of those that stand once: decoders keep the last."""
     again = sum(max(len(getattr(message, name)) - 1, 0) for name in once)
     return len(UnknownFieldSet(message)) + again

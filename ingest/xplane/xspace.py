@@ -6,7 +6,6 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.xplane import wire
 from xlahouse.ingest.xplane.decode import decode
-from xlahouse.ingest.xplane.stats import Stats, as_text, stats_of, text
+from xlahouse.ingest.xplane.stats import Stats, StatValue, as_text, stats_of, text
 from xlahouse.ingest.xplane.wire import ABSOLUTE_NS, SpaceBytes
 
 _EVENT_FIELDS = ("metadata_id", "offset_ps", "duration_ps", "num_occurrences")
@@ -93,7 +92,14 @@ class Plane:
             self.lines.select("line", thread="name"), on="line", how="left", maintain_order="left"
         ).join(self.metadata, on="metadata_id", how="left", maintain_order="left")
 
-    def stat(self, name: str) -> Any:
+    def text(self, name: str) -> str | None:
+        """A stat of the plane itself, as text; None where it is absent."""
+        value = self.stat(name)
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+        return None if value is None else str(value)
+
+    def stat(self, name: str) -> StatValue:
         """A stat of the plane itself, as Python value; None where it is absent."""
         return self.plane_stats.value(name)
 
