@@ -187,7 +187,7 @@ def test_every_program_of_the_schedule_is_there(written):
 
 # Public views whose answer has another name, or stands elsewhere.
 ELSEWHERE = {
-    "run_mesh": "coordinates: test_synthetic, test_coordinates",
+    "run_mesh": "coordinates: end_to_end/test_structure.py, test_coordinates",
     "layer_breakdown": "layer_time and category_time",
     "module_breakdown": "module_launches",
     "ccl_legacy": "their definitions over the exported JSON: tests/sql/export/ccl_naive.py",

@@ -1,0 +1,119 @@
+"""Writes and ingests synthetic runs, and compares the rows of their views with closed forms, run by run."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import traceback
+from collections import defaultdict
+from itertools import zip_longest
+
+import pytest
+
+from tests.synth.answers.all import answers
+from tests.synth.cases import CASES
+from tests.synth.draw import draw_run
+from tests.synth.write import write_run
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.warehouse import Warehouse
+
+RUNS = CASES | {run.name: run for run in map(draw_run, range(100, 106))}
+SHOWN = 3  # failing runs whose differences are printed; the others are named
+
+
+def chosen():
+    """The runs to test: all, or those that XLAHOUSE_RUNS names, with commas between them."""
+    names = os.environ.get("XLAHOUSE_RUNS")
+    return {name: RUNS[name] for name in names.split(",")} if names else RUNS
+
+
+class Ingested:
+    """One of several runs in a warehouse: its description, its answers, its rows."""
+
+    def __init__(self, run, warehouse, run_id, cache):
+        self.run, self.expected = run, answers(run)
+        self.warehouse, self.run_id, self.cache = warehouse, run_id, cache
+
+    def rows(self, sql):
+        """The run's rows of a query, which has to give run_id; all runs share one execution."""
+        if sql not in self.cache:
+            self.cache[sql] = defaultdict(list)
+            for row in self.warehouse.query(sql).arrow().to_pylist():
+                self.cache[sql][row["run_id"]].append(row)
+        return self.cache[sql][self.run_id]
+
+    def members(self):
+        """(program, op, group) -> its devices in group order."""
+        groups = defaultdict(list)
+        sql = "select * from replica_groups order by program_id, op, group_index, position"
+        for row in self.rows(sql):
+            key = row["program_id"], row["op"], row["group_index"]
+            groups[key].append(row["device_id"])
+        return {key: tuple(devices) for key, devices in groups.items()}
+
+
+def ingest(runs, folder):
+    """Write and ingest runs into one warehouse; name -> Ingested."""
+    for number, run in enumerate(runs):
+        write_run(run, folder / "traces" / str(number))
+    results = ingest_paths([str(folder / "traces")], str(folder / "warehouse"))
+    warehouse, cache = Warehouse(str(folder / "warehouse")), {}
+    ids = {result.name: result.run_id for result in results}
+    return {run.name: Ingested(run, warehouse, ids[run.name], cache) for run in runs}
+
+
+def every_run(check):
+    """Make a test of all runs from the check of one; a failure names each run, and how it differs."""
+    signature = inspect.signature(check)
+    _, *given = signature.parameters.values()
+    everything = inspect.Parameter("everything", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+    def test(everything, **values):
+        wrong = {}
+        for name, run in everything.items():
+            try:
+                check(run, **values)
+            except AssertionError as error:
+                wrong[name] = str(error)
+            except Exception:
+                wrong[name] = traceback.format_exc()
+        if wrong:
+            lines = [f"{len(wrong)} of {len(everything)} runs: {', '.join(wrong)}"]
+            lines += [f"{name}: {wrong[name]}" for name in list(wrong)[:SHOWN]]
+            pytest.fail("\n".join(lines), pytrace=False)
+
+    test.__signature__ = inspect.Signature([everything, *given])
+    test.__name__, test.__doc__ = check.__name__, check.__doc__
+    return test
+
+
+def in_order(rows, columns):
+    """Rows restricted to some columns, sorted by what is exact, then by their floats."""
+    values = [tuple(row[column] for column in columns) for row in rows]
+    exact = [[str(v) for v in row if not isinstance(v, float)] for row in values]
+    floats = [[v for v in row if isinstance(v, float)] for row in values]
+    order = sorted(range(len(values)), key=lambda k: (exact[k], floats[k]))
+    return [values[k] for k in order]
+
+
+def equal(found, expected):
+    """Exact, but for floats: sums in another order differ in their last digits."""
+    return (
+        found is not None
+        and expected is not None
+        and all(
+            math.isclose(one, other, rel_tol=1e-12)
+            if isinstance(one, float) and isinstance(other, float)
+            else one == other
+            for one, other in zip(found, expected, strict=True)
+        )
+    )
+
+
+def assert_same(found, expected, columns):
+    """Equal in any order of rows; on failure the first differences are shown."""
+    pairs = zip_longest(in_order(found, columns), in_order(expected, columns))
+    differing = [(one, other) for one, other in pairs if not equal(one, other)]
+    shown = "".join(f"\n  found    {one}\n  expected {other}" for one, other in differing[:4])
+    assert not differing, f"{len(differing)} rows differ in {', '.join(columns)}{shown}"

@@ -1,0 +1,40 @@
+"""Synthetic runs, ingested: what describes a run, and what compares runs, equals its closed form."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.synth.answers.runs import run_comparison, scaling, setup_summary
+from tests.synth.end_to_end.ingested import RUNS, assert_same, every_run
+
+pytestmark = pytest.mark.xdist_group("synthetic")
+
+
+@every_run
+def test_run_summary(ingested):
+    expected = ingested.expected["run_summary"]
+    assert_same(ingested.rows("select * from run_summary_v1"), expected, list(expected[0]))
+
+
+@every_run
+def test_layout(ingested):
+    expected = ingested.expected["layout"]
+    assert_same(ingested.rows("select * from layout_v1"), expected, list(expected[0]))
+
+
+@every_run
+def test_ccl_bench(ingested):
+    expected = ingested.expected["ccl_bench"]
+    assert_same(ingested.rows("select * from ccl_bench_v1"), expected, ["metric", "value"])
+
+
+@pytest.mark.parametrize("view", [setup_summary, run_comparison, scaling])
+def test_runs_side_by_side(everything, view):
+    warehouse = next(iter(everything.values())).warehouse
+    setups = dict(warehouse.query("select run_id, setup from runs").rows)
+    runs = {one.run_id: (one.run, setups[one.run_id]) for one in everything.values()}
+    some_repeat = len(set(setups.values())) < len(setups)
+    assert some_repeat or len(everything) < len(RUNS)
+    expected = list(view(runs))
+    found = warehouse.query(f"select * from {view.__name__}_v1").dicts()
+    assert_same(found, expected, list(expected[0]))

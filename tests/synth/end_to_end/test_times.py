@@ -1,0 +1,61 @@
+"""Synthetic runs, ingested: times of steps, requests, waits and idleness equal their closed forms."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.synth.end_to_end.ingested import assert_same, every_run
+from tests.synth.summaries import SUMS
+
+pytestmark = pytest.mark.xdist_group("synthetic")
+
+
+@every_run
+def test_device_time(ingested):
+    parts = ("window", "compute", "collective", "overlapped", "exposed", "copy", "exposed_copy")
+    parts += ("sync_wait", "busy", "idle")
+    columns = ("device_id", "request", "step", "phase", *(f"{part}_ps" for part in parts))
+    found = ingested.rows("select * from device_time_v1 where step is not null")
+    assert_same(found, ingested.expected["device_time"], columns)
+
+
+@every_run
+def test_latency(ingested):
+    columns = ("request", "source", "ttft_s", "tpot_s", "e2e_s", "output_tokens_per_s")
+    found = ingested.rows("select * from latency_v1")
+    assert_same(found, ingested.expected["latency"], columns)
+
+
+@every_run
+def test_comm_compute(ingested):
+    names = [*(f"{name}_ps" for name in SUMS), "phase", "device_steps"]
+    names += ["comm_compute_ratio", "exposed_ratio", "idle_ratio"]
+    found = ingested.rows("select * from comm_compute_v1 where phase is not null")
+    assert_same(found, ingested.expected["comm_compute"], names)
+
+
+@every_run
+def test_step_latency(ingested):
+    found = ingested.rows("select * from step_latency_v1")
+    columns = ("request", "step", "phase", "latency_s")
+    assert_same(found, ingested.expected["step_latency"], columns)
+
+
+@pytest.mark.parametrize(
+    "view",
+    ["launch_overhead", "load_balance", "scheduling", "step_time", "straggler", "clock_offset"],
+)
+@every_run
+def test_times(ingested, view):
+    where = " where step is not null" if view in ("load_balance", "step_time") else ""
+    expected = ingested.expected[view]
+    columns = [name for name in expected[0] if name != "start"]
+    assert_same(ingested.rows(f"select * from {view}_v1{where}"), expected, columns)
+
+
+@pytest.mark.parametrize("view", ["bubble", "idle_gap", "sync_wait"])
+@every_run
+def test_idleness(ingested, view):
+    expected = ingested.expected[view]
+    found = ingested.rows(f"select * from {view}_v1 where step is not null")
+    assert_same(found, expected, list(expected[0]) if expected else ["device_id"])
