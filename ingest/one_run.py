@@ -32,7 +32,7 @@ from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.store.settings import check_mesh, read_settings, write_settings
 from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.table import FileEntry, RunRow
-from xlahouse.ingest.tables.assemble import Run, assemble
+from xlahouse.ingest.tables.assemble import AssembledRun, assemble
 from xlahouse.ingest.tables.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.tables.pipeline import schedule_of
 from xlahouse.ingest.tables.rows import issue_rows
@@ -209,7 +209,7 @@ def check_coverage(coverage: pl.DataFrame) -> None:
         )
 
 
-def _programmed(built: Run) -> int:
+def _programmed(built: AssembledRun) -> int:
     """Devices that a mesh is made of: all but SparseCores."""
     return built.devices_named - sum(d.core == "sparsecore" for d in built.devices)
 

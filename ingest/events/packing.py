@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from xlahouse.ingest.events.arrays import Integers
 
 
 @dataclass(frozen=True)

@@ -8,27 +8,27 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from xlahouse.ingest.events.arrays import Integers
 
 
-class Spans(NamedTuple):
+class KeyedSpans(NamedTuple):
     """Intervals: columns of one length."""
 
     key: Integers  # what an interval is of, such as a step, as a number from 0
     start_ps: Integers
     duration_ps: Integers
 
-    def take(self, rows: Integers) -> Spans:
+    def take(self, rows: Integers) -> KeyedSpans:
         """The intervals in these rows."""
-        return Spans(*(column.take(rows) for column in self))
+        return KeyedSpans(*(column.take(rows) for column in self))
 
 
-def joined(*parts: Spans) -> Spans:
+def joined(*parts: KeyedSpans) -> KeyedSpans:
     """The intervals of all parts, one part after the other."""
-    return Spans(*map(np.concatenate, zip(*parts, strict=True)))
+    return KeyedSpans(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def merge_spans(key: Integers, start_ps: Integers, duration_ps: Integers) -> Spans:
+def merge_spans(key: Integers, start_ps: Integers, duration_ps: Integers) -> KeyedSpans:
     """The merged intervals, by key and start.
 
     Half-open intervals of one key that overlap or touch become one.
@@ -39,7 +39,7 @@ def merge_spans(key: Integers, start_ps: Integers, duration_ps: Integers) -> Spa
         duration_ps: duration of each.
     """
     if not len(key):
-        return Spans(key, start_ps, duration_ps)
+        return KeyedSpans(key, start_ps, duration_ps)
     key, duration_ps, start_ps = in_order(key, duration_ps, start_ps)
     start, end = start_ps, start_ps + duration_ps
     same = key[1:] == key[:-1]
@@ -50,7 +50,7 @@ def merge_spans(key: Integers, start_ps: Integers, duration_ps: Integers) -> Spa
     first = np.flatnonzero(begins)
     last = np.concatenate((first[1:], [len(key)])) - 1
     begin = start.take(first)
-    return Spans(key.take(first), begin, latest.take(last) - begin)
+    return KeyedSpans(key.take(first), begin, latest.take(last) - begin)
 
 
 def _running_latest(key: Integers, end: Integers) -> Integers:

@@ -22,8 +22,8 @@ from xlahouse.ingest.hlo.same_name import choose
 from xlahouse.ingest.hlo.shared_programs import lend
 
 # A proto says which device runs what, text does not.
-_KINDS = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
-_HEAD = re.compile(rb"HloModule ([^\s,]+)")
+_DUMP_SUFFIXES = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
+_MODULE_LINE = re.compile(rb"HloModule ([^\s,]+)")
 # Of a name that may hold `before_` itself, as `jit_before_step`: what the compiler adds is after a dot.
 _OTHER_STAGE = re.compile(r"(?:\.|optimizations_)before_|\.after_(?!optimizations)|\.\d{4}\.")
 _MODULE_NUMBER = re.compile(r"module_\d+")
@@ -64,12 +64,14 @@ def list_dumps(folder: str, below: bool = True) -> list[Dump]:
 
 def _dump(path: str) -> Dump | None:
     name = path.rpartition("/")[2]
-    kind = next((n for n, suffix in enumerate(_KINDS) if name.endswith(suffix)), None)
+    kind = next((n for n, suffix in enumerate(_DUMP_SUFFIXES) if name.endswith(suffix)), None)
     if kind is None or _OTHER_STAGE.search(name):
         return None
-    stem = name.removesuffix(_KINDS[kind])
+    stem = name.removesuffix(_DUMP_SUFFIXES[kind])
     number, fingerprint = _MODULE_NUMBER.search(stem), FINGERPRINT.search(stem)
-    stage = 0 if stem.endswith("after_optimizations") or _KINDS[kind] == ".hlo_proto.pb" else 1
+    stage = (
+        0 if stem.endswith("after_optimizations") or _DUMP_SUFFIXES[kind] == ".hlo_proto.pb" else 1
+    )
     return Dump(
         path,
         number[0] if number else stem,
@@ -144,7 +146,7 @@ def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
     try:
         with fs.open(path, "rb") as file:
             head = file.read(_LARGEST_HEAD)
-        named = _HEAD.match(head.lstrip())
+        named = _MODULE_LINE.match(head.lstrip())
         if named is None and dump.path.endswith((".txt", ".hlo")):
             return None  # a compiler dumps other texts too
         called = None if named is None else named[1].decode("utf-8", "replace")
@@ -206,7 +208,7 @@ def _unknown(file: FileEvents) -> set[int]:
 def _unused(dumps: list[Dump], wanted: set[str], source: str) -> Issue:
     """The finding that a user's dumps are of other programs than the run's."""
     if not dumps:
-        ends = ", ".join(_KINDS)
+        ends = ", ".join(_DUMP_SUFFIXES)
         detail = f"--hlo-dump names no dump of optimized HLO, whose name ends in {ends}"
         return HLO_DUMP_UNUSED.found(source, detail=detail)
     names = ", ".join(sorted(wanted)[:_SHOWN]) + (", …" if len(wanted) > _SHOWN else "")

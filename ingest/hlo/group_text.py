@@ -12,10 +12,10 @@ from xlahouse.ingest.hlo.scan import HloTextError, shown
 
 _IOTA = re.compile(r"\[([\d,\s]*)\]<=\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")
 _MESH = re.compile(r"mesh\[(.*?)\]\s*(?:,\s*device_ids=\((.*?)\)\s*)?\{(.*)\}$")
-_AXIS = re.compile(r"'?([^'=,]*?)'?\s*=\s*(\d+)")
-_REF = re.compile(r"'?([^',:]+)'?(?::\((\d+)\)(\d+))?")
-_ROW = r"\{\s*(?:-?\d+(?:\s*,\s*-?\d+)*)?\s*\}"
-_ROWS = re.compile(rf"\{{\s*(?:{_ROW}(?:\s*,\s*{_ROW})*)?\s*\}}")
+_MESH_AXIS = re.compile(r"'?([^'=,]*?)'?\s*=\s*(\d+)")
+_AXIS_REF = re.compile(r"'?([^',:]+)'?(?::\((\d+)\)(\d+))?")
+_ONE_LIST = r"\{\s*(?:-?\d+(?:\s*,\s*-?\d+)*)?\s*\}"
+_LIST_OF_LISTS = re.compile(rf"\{{\s*(?:{_ONE_LIST}(?:\s*,\s*{_ONE_LIST})*)?\s*\}}")
 _ORDER = re.compile(r"\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")
 
 
@@ -56,20 +56,20 @@ def read_pairs(instruction: HloInstruction, text: str) -> None:
 
 def _lists(text: str) -> list[list[int]]:
     """`{{0,1},{2,3}}` -> lists; `{}` -> []."""
-    if not _ROWS.fullmatch(text):
+    if not _LIST_OF_LISTS.fullmatch(text):
         raise HloTextError(f"no list of lists: {shown(text)}")
     return [numbers(part) for part in re.findall(r"\{([^{}]*)\}", text[1:-1])]
 
 
 def _read_mesh(listed: MeshGroups, axes: str, ids: str | None, refs: str) -> None:
     names: dict[str, int] = {}
-    for name, size in _all(_AXIS, axes):
+    for name, size in _all(_MESH_AXIS, axes):
         names[name] = len(names)
         listed.mesh.axes.add(name=name.encode(), size=int(size))
     listed.mesh.SetInParent()
     if ids is not None:
         listed.mesh.device_ids.extend(_device_ids(ids))
-    for name, before, size in _all(_REF, refs):
+    for name, before, size in _all(_AXIS_REF, refs):
         if name.strip() not in names:
             raise HloTextError(f"axis {name} is not in the mesh {shown(axes)}")
         ref = listed.axes.add(mesh_axis_index=names[name.strip()])

@@ -15,8 +15,8 @@ from enum import Enum
 from xlahouse.ingest.hlo.group_notations import GroupError, Groups, raw_groups
 from xlahouse.ingest.hlo.messages import HloInstruction, HloModule
 
-_PAIR = re.compile(rb"\{\s*(\d{1,18})\s*,\s*(\d{1,18})\s*\}")
-_PAIRS = re.compile(rb"\s*\{(?:[\s,]*\{\s*\d{1,18}\s*,\s*\d{1,18}\s*\})*\s*\}\s*")
+_LISTED_PAIR = re.compile(rb"\{\s*(\d{1,18})\s*,\s*(\d{1,18})\s*\}")
+_LISTED_PAIRS = re.compile(rb"\s*\{(?:[\s,]*\{\s*\d{1,18}\s*,\s*\d{1,18}\s*\})*\s*\}\s*")
 # These carry use_global_device_ids; on the others a channel means that the numbers are partitions.
 _GLOBAL_IDS_OPS = ("all-reduce", "all-gather", "reduce-scatter")
 
@@ -156,9 +156,9 @@ def _pairs_in_attributes(instruction: HloInstruction) -> list[tuple[int, int]]:
     """Pairs of a send or recv: XLA keeps them in an attribute, as `{{0,1},{1,2}}`."""
     for attribute in instruction.frontend_attributes.map:
         if attribute.key == b"_xla_send_recv_source_target_pairs":
-            if not _PAIRS.fullmatch(attribute.value):
+            if not _LISTED_PAIRS.fullmatch(attribute.value):
                 raise GroupError("no list of pairs in _xla_send_recv_source_target_pairs")
-            found = _PAIR.findall(attribute.value)
+            found = _LISTED_PAIR.findall(attribute.value)
             return [(int(source), int(target)) for source, target in found]
     return []
 

@@ -19,15 +19,15 @@ from xlahouse.ingest.hlo.scan import (
 )
 from xlahouse.ingest.hlo.shape_text import ReadShape, end_of_shape, read_shape
 
-_HEAD = re.compile(r"\s*(ROOT\s+)?%?([^\s=]+)\s*=\s*")
+_NAME_PART = re.compile(r"\s*(ROOT\s+)?%?([^\s=]+)\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-z][\w-]*)\(")
 _LATER_OPCODE = re.compile(r'[^"]*?\s([a-z][\w-]*)\(')
 _WORD = re.compile(r"([\w-]+)=")
-_METADATA = re.compile(
+_METADATA_ENTRY = re.compile(
     r'(op_type|op_name|source_file|source_line|stack_frame_id)=("(?:[^"\\]|\\.)*"|\d+)'
 )
 # Attributes that name computations.
-_CALLS = (
+_CALLING_ATTRIBUTES = (
     "calls",
     "to_apply",
     "condition",
@@ -41,13 +41,18 @@ _CALLS = (
 )
 _BACKEND = ", backend_config="  # the last attribute, long, and of no use here
 _NO_OPERANDS = ("parameter", "constant", "iota")
-# What tells which devices take part; without one of them the others mislead.
-_WHO = ("replica_groups", "source_target_pairs", "channel_id", "use_global_device_ids")
-# Attributes that stand after these: where the text breaks off within one, nothing of _WHO is missing.
-_LAST = ("metadata", "backend_config", "sharding")
+# Attributes that state which devices take part; without one of them the others mislead.
+_PARTICIPANT_ATTRIBUTES = (
+    "replica_groups",
+    "source_target_pairs",
+    "channel_id",
+    "use_global_device_ids",
+)
+# Attributes after those: where the text breaks off within one of these, all of those were read.
+_LATE_ATTRIBUTES = ("metadata", "backend_config", "sharding")
 _MOST_DIGITS = 9  # of numbers in metadata, which have 32 bits
 _UNKNOWN = -1  # an index that cannot be read
-_FIELDS = {
+_FIELDS_OF_ATTRIBUTE = {
     "replica_groups": (
         "replica_groups",
         "collective_device_list",
@@ -58,7 +63,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True)
-class Line:
+class InstructionLine:
     """What names an instruction's text holds, to be resolved where the others are known.
 
     operands: (name, text of its shape or "" where the text leaves it out); one without a name where they
@@ -75,7 +80,7 @@ class Line:
     ends: bool = True
 
 
-def read_instruction(text: str, into: HloInstruction) -> Line:
+def read_instruction(text: str, into: HloInstruction) -> InstructionLine:
     """Read `%all-reduce.1 = f32[8]{0} all-reduce(f32[8]{0} %x), channel_id=1, to_apply=%add`.
 
     A shape, operands or an attribute that cannot be read cost themselves, and are problems.
@@ -88,7 +93,7 @@ def read_instruction(text: str, into: HloInstruction) -> Line:
         HloTextError: the text is no instruction: it has no name or no opcode.
     """
     text = without_comments(text)
-    head = _HEAD.match(text)
+    head = _NAME_PART.match(text)
     if head is None:
         raise HloTextError(f"no instruction: {shown(text.strip())}")
     shape, opcode = _shape_and_opcode(text, head.end())
@@ -100,11 +105,15 @@ def read_instruction(text: str, into: HloInstruction) -> Line:
     try:
         last = closing(text, opcode.end() - 1)
     except HloTextError as error:
-        return Line(head[2], bool(head[1]), (("", ""),), (), (*problems, str(error)), False, False)
+        return InstructionLine(
+            head[2], bool(head[1]), (("", ""),), (), (*problems, str(error)), False, False
+        )
     inside = text[opcode.end() : last]
     operands = () if opcode[1] in _NO_OPERANDS else _operands(inside)
     return _attributes(
-        text[last + 1 :], into, Line(head[2], bool(head[1]), operands, (), tuple(problems))
+        text[last + 1 :],
+        into,
+        InstructionLine(head[2], bool(head[1]), operands, (), tuple(problems)),
     )
 
 
@@ -125,7 +134,7 @@ def _operands(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _attributes(text: str, into: HloInstruction, line: Line) -> Line:
+def _attributes(text: str, into: HloInstruction, line: InstructionLine) -> InstructionLine:
     """Read `, key=value` after `key=value`; returns the line with what they hold."""
     called: list[str] = []
     problems = list(line.problems)
@@ -133,7 +142,7 @@ def _attributes(text: str, into: HloInstruction, line: Line) -> Line:
     text = _without_backend(text)
     pairs = _pairs(text)
     for key, value in pairs:
-        if key in _CALLS:
+        if key in _CALLING_ATTRIBUTES:
             called += [name.lstrip("%") for name in split_commas(value.strip("{}"))]
         elif key in _READERS:
             try:
@@ -145,8 +154,8 @@ def _attributes(text: str, into: HloInstruction, line: Line) -> Line:
     ends = is_closed(text)
     if not ends:
         problems.append(f"{line.name} breaks off: {shown(text)}")
-    breaks_off_late = not ends and bool(pairs) and pairs[-1][0] in _LAST
-    knows_groups = (ends or breaks_off_late) and not set(lost) & set(_WHO)
+    breaks_off_late = not ends and bool(pairs) and pairs[-1][0] in _LATE_ATTRIBUTES
+    knows_groups = (ends or breaks_off_late) and not set(lost) & set(_PARTICIPANT_ATTRIBUTES)
     return replace(
         line,
         called=tuple(called),
@@ -160,7 +169,7 @@ def _forget(into: HloInstruction, key: str) -> None:
     """Take back what was read of an attribute that makes no sense; parts of metadata stand each by itself."""
     if key == "metadata":
         return
-    for name in _FIELDS.get(key, (key,)):
+    for name in _FIELDS_OF_ATTRIBUTE.get(key, (key,)):
         into.ClearField(name)
     if key == "index":
         into.tuple_index = _UNKNOWN
@@ -186,7 +195,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 def _read_metadata(into: HloInstruction, text: str) -> None:
     beyond = []
-    for key, value in _METADATA.findall(text):
+    for key, value in _METADATA_ENTRY.findall(text):
         if value.isdigit():
             if len(value) > _MOST_DIGITS:
                 beyond.append(key)

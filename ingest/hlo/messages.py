@@ -26,7 +26,7 @@ class Repeated(Protocol[Item]):
     def __delitem__(self, place: int) -> None: ...
 
 
-class Values(Repeated[Item], Protocol[Item]):
+class ScalarList(Repeated[Item], Protocol[Item]):
     """A repeated field of numbers, truths or bytes."""
 
     def append(self, value: Item) -> None: ...
@@ -55,13 +55,13 @@ class Message(Protocol):
 class Tile(Message, Protocol):
     """A tile of a layout."""
 
-    dimensions: Values[int]  # shapes.COMBINED for one that is merged into the next
+    dimensions: ScalarList[int]  # shapes.COMBINED for one that is merged into the next
 
 
-class Layout(Message, Protocol):
+class ArrayLayout(Message, Protocol):
     """How an array lies in memory."""
 
-    minor_to_major: Values[int]
+    minor_to_major: ScalarList[int]
     tiles: MessageList[Tile]
     element_size_in_bits: int  # 0: that of the element type
     memory_space: int
@@ -71,10 +71,10 @@ class Shape(Message, Protocol):
     """Type and size of a value: an array, a tuple of shapes, a token or an opaque value."""
 
     element_type: int  # xla.PrimitiveType; 0: unknown
-    dimensions: Values[int]
+    dimensions: ScalarList[int]
     tuple_shapes: MessageList[Shape]
-    layout: Layout
-    is_dynamic_dimension: Values[bool]
+    layout: ArrayLayout
+    is_dynamic_dimension: ScalarList[bool]
 
 
 class OpMetadata(Message, Protocol):
@@ -90,7 +90,7 @@ class OpMetadata(Message, Protocol):
 class ReplicaGroup(Message, Protocol):
     """One group, its members listed."""
 
-    replica_ids: Values[int]
+    replica_ids: ScalarList[int]
 
 
 class SourceTarget(Message, Protocol):
@@ -105,8 +105,8 @@ class IotaGroups(Message, Protocol):
 
     num_replica_groups: int
     num_devices_per_group: int
-    iota_reshape_dims: Values[int]
-    iota_transpose_perm: Values[int]
+    iota_reshape_dims: ScalarList[int]
+    iota_transpose_perm: ScalarList[int]
 
 
 class GroupMeshAxis(Message, Protocol):
@@ -120,7 +120,7 @@ class GroupMesh(Message, Protocol):
     """A mesh that groups are stated in."""
 
     axes: MessageList[GroupMeshAxis]
-    device_ids: Values[int]  # the last axis fastest; empty: from 0 on
+    device_ids: ScalarList[int]  # the last axis fastest; empty: from 0 on
 
 
 class SubAxis(Message, Protocol):
@@ -173,11 +173,11 @@ class HloInstruction(Message, Protocol):
     shape: Shape
     metadata: OpMetadata
     tuple_index: int  # of get-tuple-element
-    dimensions: Values[int]
+    dimensions: ScalarList[int]
     channel_id: int  # 0 or less: none
     custom_call_target: bytes
-    operand_ids: Values[int]
-    called_computation_ids: Values[int]
+    operand_ids: ScalarList[int]
+    called_computation_ids: ScalarList[int]
     is_host_transfer: bool
     replica_groups: MessageList[ReplicaGroup]
     source_target_pairs: MessageList[SourceTarget]
@@ -201,7 +201,7 @@ class HloComputation(Message, Protocol):
 class ComputationDevice(Message, Protocol):
     """Devices of one partition."""
 
-    replica_device_ids: Values[int]  # by replica
+    replica_device_ids: ScalarList[int]  # by replica
 
 
 class DeviceAssignment(Message, Protocol):
@@ -226,8 +226,8 @@ class StackFrame(Message, Protocol):
 class StackFrameIndex(Message, Protocol):
     """A module's source lines, each once."""
 
-    file_names: Values[bytes]
-    function_names: Values[bytes]
+    file_names: ScalarList[bytes]
+    function_names: ScalarList[bytes]
     file_locations: MessageList[FileLocation]
     stack_frames: MessageList[StackFrame]
 

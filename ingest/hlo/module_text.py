@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from xlahouse.ingest.events.codes_of_programs import DAMAGED_HLO
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.hlo.instruction_text import Line, read_instruction
+from xlahouse.ingest.hlo.group_notations import MOST_DEVICES
+from xlahouse.ingest.hlo.instruction_text import InstructionLine, read_instruction
 from xlahouse.ingest.hlo.messages import (
     HloComputation,
     HloInstruction,
@@ -20,7 +21,7 @@ from xlahouse.ingest.hlo.messages import (
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.scan import HloTextError, shown, split_commas
 from xlahouse.ingest.hlo.shape_text import read_shape
-from xlahouse.ingest.hlo.stack_frames import TABLES, read_table_line
+from xlahouse.ingest.hlo.stack_frames import FRAME_TABLES, read_table_line
 from xlahouse.ingest.hlo.transfer import WRAPPERS, split_role
 
 _COMPUTATION = re.compile(r"(ENTRY\s+)?%?([^\s({]+)\s*(?:\(.*)?\{$")
@@ -28,7 +29,6 @@ _BEGINS = re.compile(r"\s*(?:ROOT\s+)?%?[^\s=\"{}]+ = ")
 # What ends an instruction that goes on over lines: the next one, or the computation's own end.
 _BEGINS_OR_ENDS = re.compile(rf"{_BEGINS.pattern}|\}}(?:$|, execution_thread=)")
 _MOST_LINES = 10_000  # of one instruction
-_MOST_DEVICES = 1 << 20
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
@@ -56,7 +56,9 @@ class _Module:
     """
 
     proto: HloModule = field(default_factory=new_module)
-    lines: list[tuple[HloComputation, HloInstruction, Line]] = field(default_factory=list)
+    lines: list[tuple[HloComputation, HloInstruction, InstructionLine]] = field(
+        default_factory=list
+    )
     unseen: list[HloInstruction] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     next_id: int = 1
@@ -188,7 +190,7 @@ def _read_body(module: _Module, lines: list[str], start: int, source: str) -> No
             holder = module.computation(found[2])
             if found[1]:
                 module.proto.entry_computation_id = holder.id
-        elif bare in TABLES:
+        elif bare in FRAME_TABLES:
             table = bare
         elif not (table and read_table_line(table, module.proto.stack_frame_index, bare)):
             module.problems.append(f"{source}, line {number + 1}: not understood: {shown(bare)}")
@@ -231,7 +233,7 @@ def _call(module: _Module) -> set[int]:
     return opaque
 
 
-def _is_wrapper(message: HloInstruction, line: Line) -> bool:
+def _is_wrapper(message: HloInstruction, line: InstructionLine) -> bool:
     """Whether what it does stands in a computation; a done does what its start does."""
     base, role = split_role(message.opcode.decode())
     return base in WRAPPERS and bool(line.called or not line.ends or role != "sync")
@@ -247,7 +249,7 @@ def _assign_devices(module: _Module, header: list[str], where: str) -> bool:
         module.problems.append(f"{where}: no number of devices: {shown(str(stated))}")
         return False
     replicas, partitions = (int(stated.get(key, 1)) for key in ("replica_count", "num_partitions"))
-    if not 0 < replicas * partitions <= _MOST_DEVICES:
+    if not 0 < replicas * partitions <= MOST_DEVICES:
         module.problems.append(f"{where}: {replicas} replicas x {partitions} partitions")
         return False
     for partition in range(partitions):

@@ -11,7 +11,7 @@ from xlahouse.ingest.hlo import shapes
 from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.transfer import (
-    Transfer,
+    HloTransfer,
     find_transfer,
     kind_of,
     payload_leaves,
@@ -19,7 +19,7 @@ from xlahouse.ingest.hlo.transfer import (
     start_of,
 )
 
-CONTROL = ("while", "call", "conditional")
+CONTROL_OPCODES = ("while", "call", "conditional")
 # Instructions that compute nothing: what a slice or a copy may be wrapped with.
 _FREE = ("parameter", "bitcast", "tuple", "get-tuple-element", "constant", "reshape", "transpose")
 _COPIES = ("copy", "slice", "dynamic-slice", "dynamic-update-slice", "copy-start", "copy-done")
@@ -76,7 +76,7 @@ def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:
     )
 
 
-def _payload(program: Program, transfer: Transfer, kind: str) -> tuple[str | None, int | None]:
+def _payload(program: Program, transfer: HloTransfer, kind: str) -> tuple[str | None, int | None]:
     """(element type, bytes) over all instructions of a transfer; None where unknown."""
     if not transfer.instructions:
         return None, None
@@ -89,7 +89,7 @@ def _payload(program: Program, transfer: Transfer, kind: str) -> tuple[str | Non
 
 
 def _category(program: Program, instruction: HloInstruction | None, base: str) -> str:
-    if base in CONTROL:
+    if base in CONTROL_OPCODES:
         return "control"
     if base in ("send", "recv", "infeed", "outfeed"):
         return "host_transfer"

@@ -24,7 +24,7 @@ from xlahouse.ingest.hlo.program import Program, instruction_rows
 from xlahouse.ingest.hlo.transfer import begun_before_loops
 from xlahouse.ingest.hlo.wrapped_text import wrapped
 
-FACTS: ColumnTypes = {
+FACT_COLUMNS: ColumnTypes = {
     "program_id": pl.UInt64,
     "op": pl.String,
     "module": pl.String,
@@ -35,22 +35,22 @@ FACTS: ColumnTypes = {
     "kind": pl.String,
     "dtype": pl.String,
     "payload_bytes": pl.Int64,
-    "operand_bytes": pl.Int64,  # of wrappers whose computation is not known (wrapped_text.Wrapped)
+    "operand_bytes": pl.Int64,  # of wrappers whose computation is not known (wrapped_text.WrapperFacts)
     "result_bytes": pl.Int64,
     "transfer_op": pl.String,  # the instruction that transfers: the op itself, or one that it wraps
     "layer": pl.Int64,
     "component": pl.String,
     "tick": pl.Int64,
 }
-_SCOPE = ("layer", "component", "tick")
-GROUPS: ColumnTypes = {
+_SCOPE_COLUMNS = ("layer", "component", "tick")
+GROUP_COLUMNS: ColumnTypes = {
     "program_id": pl.UInt64,
     "op": pl.String,
     "group_index": pl.Int64,
     "position": pl.Int64,
     "logical_id": pl.Int64,
 }
-PAIRS: ColumnTypes = {
+PAIR_COLUMNS: ColumnTypes = {
     "program_id": pl.UInt64,
     "op": pl.String,
     "source_device_id": pl.Int64,
@@ -103,12 +103,12 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         for place in program.assignments:
             if place is not None:
                 logical_ids.update(device for row in place.devices for device in row)
-    groups = pl.DataFrame(rows.groups, schema=GROUPS)
+    groups = pl.DataFrame(rows.groups, schema=GROUP_COLUMNS)
     logical_ids.update(groups["logical_id"])
     return ProgramFacts(
-        ops=pl.DataFrame(rows.ops, schema=FACTS).unique(["program_id", "op"], keep="first"),
+        ops=pl.DataFrame(rows.ops, schema=FACT_COLUMNS).unique(["program_id", "op"], keep="first"),
         groups=groups,
-        pairs=pl.DataFrame(rows.pairs, schema=PAIRS),
+        pairs=pl.DataFrame(rows.pairs, schema=PAIR_COLUMNS),
         instructions=rows.instructions,
         logical_ids=logical_ids,
         issues=rows.issues,
@@ -144,8 +144,8 @@ def _opaque_row(
     program: Program, instruction: HloInstruction, row: dict[str, object]
 ) -> dict[str, object]:
     """What the text of a wrapper tells; its category is left to what else is known of the op."""
-    taken = {name: row[name] for name in ("program_id", "module", "op", "opcode", *_SCOPE)}
-    return dict.fromkeys(FACTS) | taken | vars(wrapped(program, instruction))
+    taken = {name: row[name] for name in ("program_id", "module", "op", "opcode", *_SCOPE_COLUMNS)}
+    return dict.fromkeys(FACT_COLUMNS) | taken | vars(wrapped(program, instruction))
 
 
 def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
@@ -176,10 +176,10 @@ def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
 
 
 def _fact_row(facts: OpFacts, instruction: dict[str, object]) -> dict[str, object]:
-    taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE)}
+    taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE_COLUMNS)}
     found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
     taken["transfer_op"] = found
-    told = {name: getattr(facts, name, None) for name in FACTS if name not in taken}
+    told = {name: getattr(facts, name, None) for name in FACT_COLUMNS if name not in taken}
     return taken | told
 
 

@@ -9,10 +9,10 @@ from xlahouse.capture.manifest import MARKER_PREFIX
 
 # `model.layers.3.self_attn` (torch), `layers_3/attention` (flax), `blocks.3`, `layer.3`.
 # Names are anybody's: a longer number is no index, and would fit no column.
-_NUMBER = r"([0-9]{1,9})(?![0-9])"
-_LAYER = re.compile(rf"(?:^|[./_])(?:layers?|blocks?|h)[._/\[]{_NUMBER}")
+_INDEX_PATTERN = r"([0-9]{1,9})(?![0-9])"
+_LAYER = re.compile(rf"(?:^|[./_])(?:layers?|blocks?|h)[._/\[]{_INDEX_PATTERN}")
 # The scope of one tick of a stage-stacked pipeline (capture's marker grammar).
-_TICK = re.compile(rf"(?:^|[./_]){re.escape(MARKER_PREFIX)}tick\.{_NUMBER}")
+_TICK = re.compile(rf"(?:^|[./_]){re.escape(MARKER_PREFIX)}tick\.{_INDEX_PATTERN}")
 # The first that matches anywhere in the path wins: a norm inside attention is attention's.
 _COMPONENTS = (
     (

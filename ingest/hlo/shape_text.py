@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from xlahouse.ingest.hlo import shapes
-from xlahouse.ingest.hlo.messages import Layout, Shape, new_shape
+from xlahouse.ingest.hlo.messages import ArrayLayout, Shape, new_shape
 from xlahouse.ingest.hlo.scan import HloTextError, closing, shown, split_commas
 
-_NUMBERS = {name: number for number, (name, _) in shapes.ELEMENT_TYPES.items()}
-_NO_DATA = {"token": shapes.TOKEN, "opaque": shapes.OPAQUE}
-_ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\]")
-_MARK = re.compile(r"([A-Z#*]+)(\([^)]*\))((?:\([^)]*\))*)")
-_DEEPEST = 32  # protobuf itself ends at 100
-_MOST = (1 << 63) - 1  # protos hold sizes in 64 bits
+_TYPE_NUMBERS = {name: number for number, (name, _) in shapes.ELEMENT_TYPES.items()} | {
+    name: number for number, name in shapes.DATALESS.items()
+}
+_ARRAY_SHAPE = re.compile(r"([a-z]\w*)\[([^\]]*)\]")
+_LAYOUT_MARK = re.compile(r"([A-Z#*]+)(\([^)]*\))((?:\([^)]*\))*)")
+_DEEPEST_TUPLE = 32  # protobuf itself ends at 100
+_LARGEST_SIZE = (1 << 63) - 1  # protos hold sizes in 64 bits
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def end_of_shape(text: str, start: int = 0) -> int:
     """
     if text.startswith("(", start):
         return closing(text, start) + 1
-    found = _ARRAY.match(text, start)
+    found = _ARRAY_SHAPE.match(text, start)
     if found is None:
         if text.startswith("b(", start):  # a buffer: the shape within it
             return closing(text, start + 1) + 1
@@ -57,7 +58,7 @@ def read_shape(text: str) -> ReadShape:
 
 
 def _read(text: str, shape: Shape, problems: list[str], depth: int = 0) -> None:
-    if depth > _DEEPEST:
+    if depth > _DEEPEST_TUPLE:
         problems.append(f"tuples within tuples without end: {shown(text)}")
         return
     if text.startswith("("):
@@ -68,12 +69,12 @@ def _read(text: str, shape: Shape, problems: list[str], depth: int = 0) -> None:
     if text.startswith("b("):
         _read(text[2:-1], shape, problems, depth + 1)
         return
-    found = _ARRAY.match(text)
+    found = _ARRAY_SHAPE.match(text)
     if found is None:
         problems.append(f"no shape: {shown(text)}")
         return
     name, dims = found.groups()
-    number = _NO_DATA.get(name) or _NUMBERS.get(name)
+    number = _TYPE_NUMBERS.get(name)
     if number is None:
         problems.append(f"unknown element type {name} in {shown(text)}")
     shape.element_type = number or 0
@@ -96,14 +97,14 @@ def _read(text: str, shape: Shape, problems: list[str], depth: int = 0) -> None:
 def _size(text: str) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         return None
-    return size if (size := int(text)) <= _MOST else None
+    return size if (size := int(text)) <= _LARGEST_SIZE else None
 
 
-def _read_layout(layout: Layout, text: str) -> None:
+def _read_layout(layout: ArrayLayout, text: str) -> None:
     """`1,0:T(8,128)(2,1)E(4)S(1)`; marks that say nothing of sizes or places are passed over."""
     order, _, marks = text.partition(":")
     layout.minor_to_major.extend(int(index) for index in order.split(",") if index.strip())
-    for found in _MARK.finditer(marks):
+    for found in _LAYOUT_MARK.finditer(marks):
         mark, first, more = found.groups()
         if mark == "T":
             for tile in re.findall(r"\(([^)]*)\)", first + more):

@@ -43,15 +43,15 @@ TUPLE, TOKEN, OPAQUE = 13, 17, 14
 COMBINED = -1 << 63  # a dim of a tile that is merged into the next: xla::Tile::kCombineDimension
 UNBOUNDED = -1 << 63  # a dimension without a size, written `?`: xla::Shape::kUnboundedSize
 UNKNOWN_SPACE = -1  # memory space of a layout that cannot be read
-_NO_DATA = {TOKEN: "token", OPAQUE: "opaque"}
+DATALESS = {TOKEN: "token", OPAQUE: "opaque"}
 
 
 def dtype(shape: Shape) -> str:
     """Element type as HLO text writes it; `tuple`, `token` or `opaque` where there is none."""
     if shape.element_type == TUPLE:
         return "tuple"
-    if shape.element_type in _NO_DATA:
-        return _NO_DATA[shape.element_type]
+    if shape.element_type in DATALESS:
+        return DATALESS[shape.element_type]
     return ELEMENT_TYPES.get(shape.element_type, ("unknown", 0))[0]
 
 
@@ -59,7 +59,7 @@ def leaves(shape: Shape) -> list[Shape]:
     """The arrays of a shape: its tuple elements, flattened, without tokens and opaque values."""
     if shape.element_type == TUPLE:
         return [leaf for part in shape.tuple_shapes for leaf in leaves(part)]
-    return [] if shape.element_type in _NO_DATA else [shape]
+    return [] if shape.element_type in DATALESS else [shape]
 
 
 def is_known(leaf: Shape) -> bool:
@@ -132,8 +132,8 @@ def shape_text(shape: Shape) -> str:
     """As HLO text writes it: `bf16[8,128]{1,0:T(8,128)S(1)}`, tuples in parentheses."""
     if shape.element_type == TUPLE:
         return "(" + ", ".join(shape_text(part) for part in shape.tuple_shapes) + ")"
-    if shape.element_type in _NO_DATA:
-        return _NO_DATA[shape.element_type] + "[]"
+    if shape.element_type in DATALESS:
+        return DATALESS[shape.element_type] + "[]"
     dynamic = [*shape.is_dynamic_dimension, *(False for _ in shape.dimensions)]
     sizes = ",".join(
         "?" if size == UNBOUNDED else f"<={size}" if unsure else f"{size}"

@@ -13,14 +13,14 @@ from xlahouse.ingest.hlo.messages import (
     MessageList,
     OpMetadata,
     Repeated,
+    ScalarList,
     StackFrame,
     StackFrameIndex,
-    Values,
 )
 
 _QUOTED = re.compile(r'\d+ "(.*)"$')
-_NUMBER = re.compile(r"(\w+)=(\d{1,9})\b")  # of 32 bits
-_PLACE = re.compile(r"(\d{1,9})\b")
+_NUMBER_FIELD = re.compile(r"(\w+)=(\d{1,9})\b")  # of 32 bits
+_ENTRY_PLACE = re.compile(r"(\d{1,9})\b")
 _MOST_MISSING = 10_000
 
 
@@ -50,7 +50,7 @@ def _entry(table: Repeated[Item], number: int) -> Item | None:
 class _Names:
     """A table of names: lines such as `1 "model.py"`."""
 
-    entries: Values[bytes]
+    entries: ScalarList[bytes]
 
     def skip(self) -> None:
         """Add an entry without a name."""
@@ -77,14 +77,14 @@ class _Records:
 
     def read(self, line: str) -> bool:
         """Add the entry that a line states; whether it states one."""
-        found = {key: int(value) for key, value in _NUMBER.findall(line)}
+        found = {key: int(value) for key, value in _NUMBER_FIELD.findall(line)}
         if found:
             self.entries.add(**{name: found.get(name, 0) for name in self.columns})
         return bool(found)
 
 
 # Of each table in a module's text, by its heading, its place in the message.
-TABLES: dict[str, Callable[[StackFrameIndex], _Names | _Records]] = {
+FRAME_TABLES: dict[str, Callable[[StackFrameIndex], _Names | _Records]] = {
     "FileNames": lambda index: _Names(index.file_names),
     "FunctionNames": lambda index: _Names(index.function_names),
     "FileLocations": lambda index: _Records(index.file_locations, ("file_name_id", "line")),
@@ -93,7 +93,7 @@ TABLES: dict[str, Callable[[StackFrameIndex], _Names | _Records]] = {
 
 
 def read_table_line(heading: str, index: StackFrameIndex, line: str) -> bool:
-    """Read a line of one of TABLES in a module's text; whether it was one.
+    """Read a line of one of FRAME_TABLES in a module's text; whether it was one.
 
     Entries are known by their place, which each line begins with: those that are missing are left empty.
 
@@ -102,7 +102,7 @@ def read_table_line(heading: str, index: StackFrameIndex, line: str) -> bool:
         index: to add to.
         line: the line, stripped.
     """
-    table, place = TABLES[heading](index), _PLACE.match(line)
+    table, place = FRAME_TABLES[heading](index), _ENTRY_PLACE.match(line)
     missing = int(place[1]) - 1 - len(table.entries) if place else -1
     if not 0 <= missing <= _MOST_MISSING:
         return False

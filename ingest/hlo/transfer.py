@@ -11,7 +11,7 @@ from xlahouse.ingest.hlo.groups import device_groups
 from xlahouse.ingest.hlo.messages import HloInstruction, Shape
 from xlahouse.ingest.hlo.program import Program
 
-KINDS = (
+COLLECTIVE_KINDS = (
     "all-reduce",
     "all-gather",
     "reduce-scatter",
@@ -26,11 +26,11 @@ _ROLES = {"-start": "start", "-update": "update", "-done": "done"}
 # What a pair's value may pass through between its start and its done.
 _CARRIERS = ("bitcast", "copy", "optimization-barrier", "async-update")
 _VIEWS = (b"bitcast", b"copy", b"reshape", b"get-tuple-element")
-_DEEPEST = 16  # wrappers within wrappers; damaged HLO may call itself
+_DEEPEST_WRAPPER = 16  # wrappers within wrappers; damaged HLO may call itself
 
 
 @dataclass(frozen=True)
-class Transfer:
+class HloTransfer:
     """A transfer.
 
     role: `sync`, or `start`, `update` or `done` of an async pair. instructions: the collectives that
@@ -52,15 +52,17 @@ def split_role(opcode: str) -> tuple[str, str]:
     return opcode, "start" if opcode in ("send", "recv") else "sync"
 
 
-def find_transfer(program: Program, instruction: HloInstruction, depth: int = 0) -> Transfer | None:
+def find_transfer(
+    program: Program, instruction: HloInstruction, depth: int = 0
+) -> HloTransfer | None:
     """The transfer that an instruction is, or that the computation it calls holds."""
     base, role = split_role(instruction.opcode.decode("utf-8", "replace"))
-    if base in KINDS:
-        return Transfer(role, base, (instruction,) if role in ("sync", "start") else ())
+    if base in COLLECTIVE_KINDS:
+        return HloTransfer(role, base, (instruction,) if role in ("sync", "start") else ())
     if base in ("send", "recv"):
         if instruction.is_host_transfer:
             return None
-        return Transfer(role, "send-recv", (instruction,) if role == "start" else ())
+        return HloTransfer(role, "send-recv", (instruction,) if role == "start" else ())
     # Text writes an async-start that calls a fusion as `fusion-start`, one that calls a call as `call-start`.
     starts = base == "async" or (base in ("fusion", "call") and role != "sync")
     # A call is control, and what it calls shows up by itself, unless it stands in a wrapper.
@@ -70,7 +72,8 @@ def find_transfer(program: Program, instruction: HloInstruction, depth: int = 0)
         found
         for computation in program.called(instruction)
         for each in computation.instructions
-        if depth < _DEEPEST and (found := find_transfer(program, each, depth + 1)) is not None
+        if depth < _DEEPEST_WRAPPER
+        and (found := find_transfer(program, each, depth + 1)) is not None
     ]
     if not inner:
         return None
@@ -79,15 +82,15 @@ def find_transfer(program: Program, instruction: HloInstruction, depth: int = 0)
     fused = base == "fusion" or any(each.fused for each in moving)
     if starts:
         carried = () if role in ("update", "done") else _held(moving)
-        return Transfer(role, kind, carried, fused)
-    return Transfer(_role_of_wrapper(inner), kind, _held(moving), fused)
+        return HloTransfer(role, kind, carried, fused)
+    return HloTransfer(_role_of_wrapper(inner), kind, _held(moving), fused)
 
 
-def _held(transfers: list[Transfer]) -> tuple[HloInstruction, ...]:
+def _held(transfers: list[HloTransfer]) -> tuple[HloInstruction, ...]:
     return tuple(each for transfer in transfers for each in transfer.instructions)
 
 
-def _role_of_wrapper(inner: list[Transfer]) -> str:
+def _role_of_wrapper(inner: list[HloTransfer]) -> str:
     """A fusion that holds only starts is a start, only dones a done; else it does the whole transfer."""
     roles = {each.role for each in inner}
     return roles.pop() if len(roles) == 1 else "sync"
@@ -154,7 +157,7 @@ def begun_before_loops(program: Program) -> dict[int, str]:
     return found
 
 
-def kind_of(program: Program, transfer: Transfer) -> str:
+def kind_of(program: Program, transfer: HloTransfer) -> str:
     """METRICS, Kind: a fused all-reduce that is only sliced per device is a reduce-scatter."""
     if transfer.kind != "all-reduce" or not transfer.fused or not transfer.instructions:
         return transfer.kind

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from xlahouse.ingest.hlo import shapes
 from xlahouse.ingest.hlo.messages import HloInstruction, Shape
 from xlahouse.ingest.hlo.program import Program
-from xlahouse.ingest.hlo.transfer import KINDS, split_role
+from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS, split_role
 
-_STEM = re.compile(rf"({'|'.join(KINDS)})(?:-start|-update|-done)?(?:\.|$)")
+_STEM = re.compile(rf"({'|'.join(COLLECTIVE_KINDS)})(?:-start|-update|-done)?(?:\.|$)")
 _SMALLER, _EQUAL, _LARGER = -1, 0, 1  # the result, beside the operand
 
 
 @dataclass(frozen=True)
-class Wrapped:
+class WrapperFacts:
     """What passes through a wrapper; None where the text does not tell.
 
     operand_bytes, result_bytes: of one device, where each result is its operand but for the size of one
@@ -33,18 +33,18 @@ class Wrapped:
     kind: str | None = None
 
 
-def wrapped(program: Program, instruction: HloInstruction) -> Wrapped:
+def wrapped(program: Program, instruction: HloInstruction) -> WrapperFacts:
     """What passes through a fusion, a call or an async pair whose computation is not known."""
     operands, results, is_async = _sides(program, instruction)
     ways = {_way(operand, result) for operand, result in zip(operands, results, strict=False)}
     if len(operands) != len(results) or len(ways) != 1 or None in ways:
-        return Wrapped()
+        return WrapperFacts()
     (way,) = ways
     named = _STEM.match(instruction.name.decode("utf-8", "replace"))
     kind = named[1] if named and _expected(named[1]) == way else None
     if kind is None and is_async and way == _LARGER:
         kind = "all-gather"
-    return Wrapped(shapes.dtype(operands[0]), _bytes(operands), _bytes(results), kind)
+    return WrapperFacts(shapes.dtype(operands[0]), _bytes(operands), _bytes(results), kind)
 
 
 def _sides(program: Program, instruction: HloInstruction) -> tuple[list[Shape], list[Shape], bool]:

@@ -52,7 +52,7 @@ class WorldParts:
 
 
 @dataclass(frozen=True)
-class Run:
+class AssembledRun:
     """A run before its ops are read. devices_named: devices that planes or programs name, traced or not."""
 
     source: str
@@ -70,7 +70,7 @@ def assemble(
     named_ids: Sequence[int] = (),
     schedule: Schedule = NO_PIPELINE,
     coords: Sequence[list[int]] = (),
-) -> Run:
+) -> AssembledRun:
     """Put a run together from its files.
 
     Args:
@@ -111,7 +111,7 @@ def assemble(
         issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
         issues += marker_issues(marked[0], source)
         devices_named += max(logical_ids, default=-1) + 1
-    return Run(
+    return AssembledRun(
         source=source,
         worlds=worlds,
         issues=issues,

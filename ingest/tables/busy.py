@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.packing import Packing
-from xlahouse.ingest.events.spans import Spans, joined, merge_spans
+from xlahouse.ingest.events.spans import KeyedSpans, joined, merge_spans
 from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.transfer_pairs import BARRIER
 
-Integers = NDArray[np.int64]
 _CATEGORY = pl.col("category")
 # Which kinds of ops each category of intervals is made of.
 _RULES = {
@@ -42,7 +41,7 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     packing = Packing((len(devices), steps.distinct.height))
     on_core = ops.of_kinds(~pl.col("on_async_line")) & (ops.duration_ps > 0)
     key = packing.pack(device, steps.of_launch.take(ops.launch))
-    every = Spans(key, ops.start_ps, ops.duration_ps)
+    every = KeyedSpans(key, ops.start_ps, ops.duration_ps)
     merged = []
     for category, rule in _RULES.items():
         spans = every.take(np.flatnonzero(on_core & ops.of_kinds(rule)))
@@ -67,12 +66,14 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([intervals, steps.distinct[step[order]]], how="horizontal")
 
 
-def _flights(transfers: pl.DataFrame, devices: Integers, steps: _Steps, packing: Packing) -> Spans:
+def _flights(
+    transfers: pl.DataFrame, devices: Integers, steps: _Steps, packing: Packing
+) -> KeyedSpans:
     """Transfers that take time, by device and step as `packing` has them."""
     flights = transfers.filter(pl.col("duration_ps") > 0)
     device = np.searchsorted(devices, flights["device_id"].to_numpy())
     start, duration = (flights[name].to_numpy() for name in ("start_ps", "duration_ps"))
-    return Spans(packing.pack(device, steps.of_rows(flights)), start, duration)
+    return KeyedSpans(packing.pack(device, steps.of_rows(flights)), start, duration)
 
 
 class _Steps:

@@ -22,9 +22,22 @@ from xlahouse.ingest.events.codes_of_files import (
 from xlahouse.ingest.events.issues import Issue
 
 # Major to minor, as frameworks nest their meshes: a card does not tell the order.
-_AXES = {"pp": "pp", "dp_replicate": "dp", "dp_shard": "fsdp", "cp": "cp", "ep": "ep", "tp": "tp"}
-_DTYPES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "int8": "int8", "fp8": "fp8"}
-_FRAMEWORKS = {"torchxla": "torch_xla", "torch-xla": "torch_xla"}
+_CARD_AXES = {
+    "pp": "pp",
+    "dp_replicate": "dp",
+    "dp_shard": "fsdp",
+    "cp": "cp",
+    "ep": "ep",
+    "tp": "tp",
+}
+_CARD_DTYPES = {
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "fp16": "float16",
+    "int8": "int8",
+    "fp8": "fp8",
+}
+_CARD_FRAMEWORKS = {"torchxla": "torch_xla", "torch-xla": "torch_xla"}
 _NO_SETUP = ("description", "hf_url", "trace_url", "contributor", "contact", "collection_notes")
 # A kind that says no more than that it is a TPU.
 _BARE_KINDS = ("TPU", "GPU")
@@ -118,7 +131,7 @@ def _facts(card: WorkloadCard) -> dict[str, object]:
     framework, xpu = card.executor.framework, card.workload.hardware.xpu_spec
     arch = model.model_arch
     name = (framework.name or "").lower() or None
-    known = _FRAMEWORKS.get(name, name) if name else None
+    known = _CARD_FRAMEWORKS.get(name, name) if name else None
     return {
         "model": _model_name(card),
         "model_family": model.model_family,
@@ -128,7 +141,7 @@ def _facts(card: WorkloadCard) -> dict[str, object]:
             if known and framework.version
             else None
         ),
-        "dtype": _DTYPES.get(model.precision or ""),
+        "dtype": _CARD_DTYPES.get(model.precision or ""),
         "batch_size": data.batch_size,
         "prompt_tokens": data.input_len,
         "output_tokens": data.output_len,
@@ -164,7 +177,7 @@ def _mesh(plan: Parallelization, row: dict[str, object]) -> tuple[dict[str, obje
     Experts lie on devices of the other axes in many frameworks: where the product is too large with
     `ep`, it is left out.
     """
-    sizes = {axis: getattr(plan, name) for name, axis in _AXES.items() if getattr(plan, name)}
+    sizes = {axis: getattr(plan, name) for name, axis in _CARD_AXES.items() if getattr(plan, name)}
     if not sizes or row.get("mesh"):
         return {}, None
     devices = row.get("expected_device_count")

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.codes_of_programs import (
     ASYNC_UNPAIRED,
     COLLECTIVE_WITHOUT_GROUP,
@@ -19,12 +19,10 @@ from xlahouse.ingest.events.codes_of_programs import (
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.tables.instances import number_by_start
-from xlahouse.ingest.tables.transfers import KINDS, STEPS, Transfers, whole_rows
+from xlahouse.ingest.tables.transfers import TRANSFER_KINDS, TRANSFER_STEPS, Transfers, whole_rows
 
 SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart cannot be compared
-_OP = ["program_id", "op"]
-
-Integers = NDArray[np.int64]
+_PROGRAM_OP = ["program_id", "op"]
 
 
 class _At(NamedTuple):
@@ -36,15 +34,12 @@ class _At(NamedTuple):
 
 @dataclass(frozen=True)
 class Collectives:
-    """Collectives of all devices of a world, and what was found on the way.
+    """Collectives of all devices of a world, and the findings about them."""
 
-    events: transfers.EVENTS by device and start, with group_index, group_size and instance, and `silent`
-    where nothing is sent. kinds, steps: what many of them share.
-    """
-
+    # TRANSFER_EVENTS by device and start, with group_index, group_size, instance, and silent: nothing is sent
     events: pl.DataFrame
-    kinds: pl.DataFrame
-    steps: pl.DataFrame
+    kinds: pl.DataFrame  # TRANSFER_KINDS, which many events share
+    steps: pl.DataFrame  # TRANSFER_STEPS, likewise
     issues: list[Issue]
 
     @property
@@ -56,7 +51,9 @@ class Collectives:
     def rows(self) -> pl.DataFrame:
         """The collectives table without run_id."""
         found = list(self.pieces(max(self.events.height, 1)))
-        empty = frames.empty({**dict(self.events.schema), **KINDS, **STEPS}).drop("silent")
+        empty = frames.empty({**dict(self.events.schema), **TRANSFER_KINDS, **TRANSFER_STEPS}).drop(
+            "silent"
+        )
         return found[0] if found else empty
 
     def pieces(self, most: int) -> Iterator[pl.DataFrame]:
@@ -78,11 +75,13 @@ def find_collectives(
         source: the run, for issues.
     """
     kinds, events = transfers.kinds, transfers.events
-    ops = kinds.select(_OP).unique().sort(_OP).with_row_index("number")
-    numbers = kinds.join(ops, on=_OP, how="left", nulls_equal=True, maintain_order="left")["number"]
+    ops = kinds.select(_PROGRAM_OP).unique().sort(_PROGRAM_OP).with_row_index("number")
+    numbers = kinds.join(ops, on=_PROGRAM_OP, how="left", nulls_equal=True, maintain_order="left")[
+        "number"
+    ]
     of_event = numbers.to_numpy().astype(np.int64)[_array(events, "of_kind")]
     at = _At(of_event, _array(events, "device_id"))
-    known = pairs.select(_OP).unique().join(ops, on=_OP)["number"].to_numpy()
+    known = pairs.select(_PROGRAM_OP).unique().join(ops, on=_PROGRAM_OP)["number"].to_numpy()
     paired = pl.Series(np.isin(at.op, known))
     events = events.hstack(_groups_of(at, ops, groups))
     events = events.with_columns(
@@ -95,8 +94,8 @@ def find_collectives(
 def _groups_of(at: _At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """group_index and group_size of each event; NULL where no group is known."""
     size = pl.len().over("program_id", "op", "group_index").cast(pl.Int64)
-    member = groups.with_columns(group_size=size).unique([*_OP, "device_id"], keep="first")
-    member = member.join(ops, on=_OP).drop_nulls("device_id")
+    member = groups.with_columns(group_size=size).unique([*_PROGRAM_OP, "device_id"], keep="first")
+    member = member.join(ops, on=_PROGRAM_OP).drop_nulls("device_id")
     places = _places_in(member, at)
     return pl.DataFrame(
         {
@@ -110,7 +109,7 @@ def _sends(at: _At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
     """Whether a device sends to another in a permute or send: else its payload, the operand, is 0."""
     senders = (
         pairs.filter(pl.col("source_device_id") != pl.col("target_device_id"))
-        .join(ops, on=_OP)
+        .join(ops, on=_PROGRAM_OP)
         .select("number", device_id="source_device_id")
         .unique()
     )

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from xlahouse.ingest.events.spans import Integers, Spans, merge_spans, starts_of_runs
+from xlahouse.ingest.events.arrays import Integers, Mask
+from xlahouse.ingest.events.spans import KeyedSpans, merge_spans, starts_of_runs
 from xlahouse.ingest.tables.placed_ops import PlacedOps
-from xlahouse.ingest.tables.stretches import STEP, inside_windows
+from xlahouse.ingest.tables.stretches import DEVICE_STEP, inside_windows
 
 # In the order in which an instant of several belongs to one of them.
 _CLASSES = ("compute", "collective", "copy_running", "sync_wait")
@@ -51,7 +51,7 @@ class SplitSteps(NamedTuple):
 
     table: pl.DataFrame  # device_steps without run_id, by device and start
     windows: pl.DataFrame  # number, device_id, request, step, start_ps, end_ps of each step
-    busy: Spans  # merged times in which any of _CLASSES runs, by number of the step
+    busy: KeyedSpans  # merged times in which any of _CLASSES runs, by number of the step
 
 
 def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
@@ -82,8 +82,8 @@ def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
 
 
 def _unions(
-    spans: Spans, is_of: dict[str, NDArray[np.bool_]], count: int
-) -> tuple[Spans, dict[str, Integers]]:
+    spans: KeyedSpans, is_of: dict[str, Mask], count: int
+) -> tuple[KeyedSpans, dict[str, Integers]]:
     """(merged times of all classes; of each class, the time a step in which it or one before it runs).
 
     Args:
@@ -132,7 +132,7 @@ def _joined(spans: pl.DataFrame) -> pl.DataFrame:
         pass_start_ps=pl.when(marked).then(start),
         pass_end_ps=pl.when(marked).then(end),
     )
-    joined = coded.group_by(STEP).agg(
+    joined = coded.group_by(DEVICE_STEP).agg(
         phase.min(),
         phase.max().alias("last_phase"),
         start.min(),
@@ -146,7 +146,7 @@ def _joined(spans: pl.DataFrame) -> pl.DataFrame:
     ).drop("last_phase")
 
 
-def _sums(spans: Spans, count: int) -> Integers:
+def _sums(spans: KeyedSpans, count: int) -> Integers:
     """The durations of each key from 0 to below `count`, added up exactly."""
     if len(spans.key) and (np.diff(spans.key) >= 0).all():
         until = np.concatenate(([0], np.cumsum(spans.duration_ps)))

@@ -31,10 +31,10 @@ BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 
 
 @dataclass(frozen=True)
-class Shared:
+class WorldContext:
     """What all devices of a world have in common.
 
-    launches: finished, ordered by device and start. facts: program_facts.FACTS. device_offset: what is
+    launches: finished, ordered by device and start. facts: program_facts.FACT_COLUMNS. device_offset: what is
     added to a device's number to make it the run's own.
     """
 
@@ -46,7 +46,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedBatch:
     """What is kept of a batch of planes once its large tables are written.
 
     shown: program_id, op of the collectives that ran. span: from the first event to the end of the
@@ -84,8 +84,8 @@ def _first_device(plane: PlaneEvents) -> int:
 
 
 def finish_planes(
-    planes: Sequence[PlaneEvents], shared: Shared, writer: TableWriter, part: int
-) -> Finished:
+    planes: Sequence[PlaneEvents], shared: WorldContext, writer: TableWriter, part: int
+) -> FinishedBatch:
     """Write ops, busy intervals and stretches, device steps, host events and counters of some planes.
 
     What is done with goes at once: a plane's ops are most of what an ingest has in memory.
@@ -114,7 +114,7 @@ def finish_planes(
     transfers, unpaired = find_transfers(candidates, *_working_and_barriers(ops))
     del candidates
     busy, spans = busy_intervals(ops, transfers), launch_spans(ops)
-    finished = Finished(
+    finished = FinishedBatch(
         Transfers.of_rows(transfers, unpaired),
         ops.kinds.filter(is_transfer).select("program_id", "op").unique(),
         coverage,

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.packing import Packing
 
-Integers = NDArray[np.int64]
-AT_ONCE = 1 << 20
+EXECUTIONS_AT_ONCE = 1 << 20
 
 
 def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
@@ -52,7 +51,7 @@ def number_by_start(key: Integers, device: Integers, start: Integers, end: Integ
 
 def _ordered(
     key: Integers, device: Integers, start: Integers, end: Integers
-) -> tuple[Integers, NDArray[np.bool_]]:
+) -> tuple[Integers, Mask]:
     """(the order of executions by key and start; whether an instance begins at each, in that order)."""
     order = np.lexsort((end, device, start, key))
     begins = np.zeros(len(order), bool)
@@ -64,17 +63,17 @@ def _ordered(
 
 
 def _some_keys(keys: Integers) -> Iterator[tuple[int, int]]:
-    """Slices of whole keys, of about AT_ONCE executions or one key each: what they take is bounded."""
+    """Slices of whole keys, of about EXECUTIONS_AT_ONCE executions or one key each, to bound memory."""
     bounds = [*np.flatnonzero(np.diff(keys, prepend=keys[:1] - 1)).tolist(), len(keys)]
     first = 0
     for bound, following in pairwise(bounds):
-        if following - first > AT_ONCE and bound > first:
+        if following - first > EXECUTIONS_AT_ONCE and bound > first:
             yield first, bound
             first = bound
     yield first, len(keys)
 
 
-def _begins(key: Integers, device: Integers, start: Integers, end: Integers) -> NDArray[np.bool_]:
+def _begins(key: Integers, device: Integers, start: Integers, end: Integers) -> Mask:
     """Whether an instance begins at an execution, of executions ordered by key and start.
 
     From every execution on, the next instance would begin at the same place as from the one after it or

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import by_start
 from xlahouse.ingest.events.spans import starts_of_runs
-from xlahouse.ingest.tables.instances import Integers, by_first_start, number_instances
+from xlahouse.ingest.tables.instances import by_first_start, number_instances
 
 KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, which never reach this
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")
-STEP = ("phase", "request", "step")
+STEP_COLUMNS = ("phase", "request", "step")
 
 
 def finish_launches(
@@ -85,7 +86,7 @@ def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
     """Launches of hosts that mark no steps at all are of the step that their instance is of on others."""
     if launches["marked"].all():
         return launches
-    step = pl.struct(STEP)
+    step = pl.struct(STEP_COLUMNS)
     known = launches.filter("marked").group_by("launch_instance").agg(step=step.unique())
     alike = known.filter(pl.col("step").list.len() == 1).explode("step")
     told = launches.select("launch_instance").join(
@@ -95,7 +96,8 @@ def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
         maintain_order="left",
     )["told"]
     return launches.with_columns(
-        pl.when("marked").then(name).otherwise(told.struct.field(name)).alias(name) for name in STEP
+        pl.when("marked").then(name).otherwise(told.struct.field(name)).alias(name)
+        for name in STEP_COLUMNS
     )
 
 
@@ -116,11 +118,13 @@ def _innermost(steps: pl.DataFrame) -> pl.DataFrame:
     rows = ordered.with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
     markers = map(_Marker._make, rows.select(_Marker._fields).iter_rows())
     found = [
-        (host, when, *(marker[3:] if marker else [None] * len(STEP)))
+        (host, when, *(marker[3:] if marker else [None] * len(STEP_COLUMNS)))
         for host, of_host in groupby(markers, key=lambda marker: marker.host)
         for when, marker in _innermost_of(list(of_host))
     ]
-    schema = {"host": pl.String, "when": pl.Int64} | {name: steps.schema[name] for name in STEP}
+    schema = {"host": pl.String, "when": pl.Int64} | {
+        name: steps.schema[name] for name in STEP_COLUMNS
+    }
     return pl.DataFrame(found, schema=schema, orient="row").sort("when", maintain_order=True)
 
 

@@ -8,8 +8,8 @@ from xlahouse.capture.manifest import Manifest
 from xlahouse.ingest.hlo.weight_matrices import Weights, matrix_weights
 
 # One fact under the names that configurations of transformers give it.
-_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-_CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk")
+_EXPERT_COUNTS = ("num_experts", "n_routed_experts", "num_local_experts")
+_CHOSEN_EXPERTS = ("num_experts_per_tok", "num_experts_per_token", "moe_topk")
 _EXPERT_WIDTH = ("moe_intermediate_size", "intermediate_size")
 # With these a token does not attend to its whole context, and no single figure tells how much it costs.
 _PARTIAL_ATTENTION = ("index_topk", "compress_ratios", "compress_ratio")
@@ -28,8 +28,8 @@ def model_facts(manifest: Manifest) -> dict[str, object]:
         "attention_pair_flops": _attention_pair_flops(manifest),
         "vocab_size": _first(config, ("vocab_size",)),
         "expert_layers": expert_layers,
-        "experts": _first(config, _EXPERTS),
-        "experts_per_token": _first(config, _CHOSEN),
+        "experts": _first(config, _EXPERT_COUNTS),
+        "experts_per_token": _first(config, _CHOSEN_EXPERTS),
         "capacity_factor": _capacity_factor(manifest),
         "stage_layers": _stage_layers(manifest),
         **_matrices(weights),
@@ -40,12 +40,14 @@ def _layers_of_experts(manifest: Manifest) -> int | None:
     """0 for a model without experts; None where there is no configuration."""
     if not manifest.model_config:
         return None
-    return _expert_layers(manifest) if _first(manifest.model_config, _EXPERTS) else 0
+    return _expert_layers(manifest) if _first(manifest.model_config, _EXPERT_COUNTS) else 0
 
 
 def _capacity_factor(manifest: Manifest) -> float | None:
     """Without a bound an expert has a place for every token, which is experts / chosen of its share."""
-    experts, chosen = (_first(manifest.model_config, names) for names in (_EXPERTS, _CHOSEN))
+    experts, chosen = (
+        _first(manifest.model_config, names) for names in (_EXPERT_COUNTS, _CHOSEN_EXPERTS)
+    )
     if not experts or not chosen or "capacity_factor" not in manifest.plan_entry:
         return None
     factor = manifest.plan_entry["capacity_factor"]
@@ -72,10 +74,10 @@ def _matrices(weights: Weights | None) -> dict[str, int | None]:
 def _active_parameters(manifest: Manifest) -> int | None:
     """All parameters but those of the experts that a token is not sent to."""
     config, total = manifest.model_config, manifest.parameters
-    experts = _first(config, _EXPERTS)
+    experts = _first(config, _EXPERT_COUNTS)
     if total is None or not experts:
         return total
-    chosen, width = _first(config, _CHOSEN), _first(config, _EXPERT_WIDTH)
+    chosen, width = _first(config, _CHOSEN_EXPERTS), _first(config, _EXPERT_WIDTH)
     if chosen is None or width is None or not 0 < chosen <= experts:
         return None
     expert = _MATRICES * manifest.hidden_size * width

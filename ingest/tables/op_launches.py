@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.op_events import OpEvents
 from xlahouse.ingest.events.spans import latest_open, overlap, starts_of_runs
-
-Integers = NDArray[np.int64]
 
 
 class _DeviceLaunches(NamedTuple):
@@ -108,7 +106,7 @@ def _slices(sorted_numbers: Integers) -> Iterator[tuple[int, int]]:
     return pairwise(bounds)
 
 
-def _rows_by_key(ops: OpEvents, launches: pl.DataFrame, keyed: NDArray[np.bool_]) -> Integers:
+def _rows_by_key(ops: OpEvents, launches: pl.DataFrame, keyed: Mask) -> Integers:
     key = ["device_id", "launch_key", "program_id"]
     programs = ops.kinds["program_id"].gather(ops.events["kind"].cast(pl.Int64))
     wanted = ops.events.select("device_id", "launch_key", program_id=programs).filter(keyed)

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.arrow_arrays import constant, gathered
 from xlahouse.ingest.events.spans import filled
 from xlahouse.ingest.schema import BY_NAME
@@ -32,7 +33,7 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
         name: (ops.kinds[name], ops.kind) for name in ops.kinds.columns if name not in _ARRAYS
     }
     columns = {
-        name: (_Values.of(values, schema.field(name).type), rows)
+        name: (_ColumnValues.of(values, schema.field(name).type), rows)
         for name, (values, rows) in sources.items()
         if name in schema.names
     }
@@ -57,7 +58,7 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
 
 
 @dataclass(frozen=True)
-class _Values:
+class _ColumnValues:
     """The few values that a column's rows point at.
 
     numbers: the values; of texts, their places in `words`. missing: which are NULL; None for none.
@@ -65,11 +66,11 @@ class _Values:
 
     kind: pa.DataType
     numbers: NDArray[np.generic]
-    missing: NDArray[np.bool_] | None
+    missing: Mask | None
     words: pa.Array | None = None
 
     @classmethod
-    def of(cls, values: pl.Series, kind: pa.DataType) -> _Values:
+    def of(cls, values: pl.Series, kind: pa.DataType) -> _ColumnValues:
         missing = values.is_null().to_numpy() if values.null_count() else None
         if missing is not None and missing.all():
             return cls(kind, np.zeros(0, np.bool_), missing)
@@ -83,7 +84,7 @@ class _Values:
         numbers = filled(values, 0)
         return cls(kind, numbers.astype(kind.to_pandas_dtype(), copy=False), missing)
 
-    def at(self, rows: NDArray[np.int64]) -> pa.Array:
+    def at(self, rows: Integers) -> pa.Array:
         """The values of rows, texts as a dictionary."""
         if self.missing is not None and self.missing.all():
             return pa.nulls(len(rows), self.kind)

@@ -6,18 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.op_events import OpEvents, number_keys
 from xlahouse.ingest.events.packing import Packing
-from xlahouse.ingest.hlo.transfer import KINDS
+from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS
 from xlahouse.ingest.tables.op_launches import launch_rows
 from xlahouse.ingest.tables.pipeline import Schedule, place_in_pipeline
 from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps, device_places
 from xlahouse.ingest.tables.self_time import self_times
 
-Integers = NDArray[np.int64]
 _ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
 # Where no HLO is at hand the stem of the name decides; an issue says so.
 _STEMS = {
@@ -37,7 +36,7 @@ def finish_ops(
     Args:
         ops: ops of some devices.
         launches: finished launches of these devices, ordered by device and start.
-        facts: program_facts.FACTS.
+        facts: program_facts.FACT_COLUMNS.
         schedule: of the run's pipeline.
 
     Returns:
@@ -160,8 +159,8 @@ def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
     told = pl.col("hlo_category").str.replace(" fusion", "", literal=True)
     told = told.replace("all-reduce-scatter", "reduce-scatter")
     kind = pl.coalesce(
-        pl.when(base.is_in(KINDS)).then(base),
-        pl.when(told.is_in([*KINDS, "send-recv"])).then(told),
+        pl.when(base.is_in(COLLECTIVE_KINDS)).then(base),
+        pl.when(told.is_in([*COLLECTIVE_KINDS, "send-recv"])).then(told),
         "kind",
     )
     # What a wrapper does stands in its name alone where the computation that it calls is not known.

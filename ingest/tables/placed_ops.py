@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.spans import starts_of_runs
-from xlahouse.ingest.tables.launches import STEP
+from xlahouse.ingest.tables.launches import STEP_COLUMNS
 
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-OF_LAUNCH = ("launch", "launch_instance", *STEP)
+OF_LAUNCH = ("launch", "launch_instance", *STEP_COLUMNS)
 
 
 def device_places(device_id: Integers) -> tuple[Integers, Integers]:

@@ -16,9 +16,9 @@ from xlahouse.ingest.events.frames import Device
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.spans import joined_span, span_of
 from xlahouse.ingest.schema import BY_NAME
-from xlahouse.ingest.tables.assemble import Run, WorldParts
+from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
-from xlahouse.ingest.tables.device_tables import Finished, Shared, batches, finish_planes
+from xlahouse.ingest.tables.device_tables import FinishedBatch, WorldContext, batches, finish_planes
 from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
 from xlahouse.ingest.tables.transfers import join_transfers
 from xlahouse.ingest.tables.unseen import unseen_collectives
@@ -38,7 +38,7 @@ class RunTables:
     coverage: pl.DataFrame
 
 
-def write_tables(run: Run, writer: TableWriter, threads: int) -> RunTables:
+def write_tables(run: AssembledRun, writer: TableWriter, threads: int) -> RunTables:
     """Write every table of a run but `runs`, `issues` and `coverage`, with so many threads at most."""
     issues = list(run.issues)
     coverage: list[pl.DataFrame] = []
@@ -73,9 +73,11 @@ def write_tables(run: Run, writer: TableWriter, threads: int) -> RunTables:
 
 def _finish_devices(
     world: WorldParts, source: str, writer: TableWriter, first_part: int, threads: int
-) -> list[Finished]:
+) -> list[FinishedBatch]:
     """All devices of a world, some batches at once, and none waits in memory."""
-    shared = Shared(world.launches, world.facts.ops, world.schedule, world.device_offset, source)
+    shared = WorldContext(
+        world.launches, world.facts.ops, world.schedule, world.device_offset, source
+    )
     todo = list(batches(world.planes))
     sizes = (sum(plane.bytes for plane in planes) for planes in todo)
     with ThreadPoolExecutor(threads_for(sizes, threads)) as pool:
@@ -92,7 +94,7 @@ def _finish_devices(
 
 
 def _collectives(
-    world: WorldParts, finished: list[Finished], source: str
+    world: WorldParts, finished: list[FinishedBatch], source: str
 ) -> tuple[Collectives, list[Issue]]:
     """(collectives with the world's own device numbers, findings about its ops)."""
     transfers = join_transfers([batch.transfers for batch in finished])
@@ -118,7 +120,7 @@ def _collective_pieces(
         yield from pieces_of(moved, BY_NAME["collectives"], run_id, in_order=True)
 
 
-def _op_issues(finished: list[Finished], source: str) -> list[Issue]:
+def _op_issues(finished: list[FinishedBatch], source: str) -> list[Issue]:
     return issues_found(
         source,
         (CATEGORY_INFERRED, sum(batch.inferred for batch in finished)),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from xlahouse.ingest.events.arrays import Integers
 
 
 class _LineOps(NamedTuple):

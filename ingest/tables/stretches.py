@@ -7,22 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from xlahouse.ingest.events.spans import Integers, Spans, filled, merge_spans, starts_of_runs
+from xlahouse.ingest.events.arrays import Integers, Mask
+from xlahouse.ingest.events.spans import KeyedSpans, filled, merge_spans, starts_of_runs
 
-STEP = ["device_id", "request", "step"]
+DEVICE_STEP = ["device_id", "request", "step"]
 _NULL = -(1 << 63)  # for a step that is unknown, where steps are compared
 
 
-class Inside(NamedTuple):
+class InsideWindows(NamedTuple):
     """The parts of intervals that are in the window of their step, each at least 1 ps long."""
 
-    spans: Spans  # by number of the step
+    spans: KeyedSpans  # by number of the step
     interval: Integers  # row of the interval that each is a part of
 
 
-def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> Inside:
+def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> InsideWindows:
     """The intervals that reach into the window of their step, in their order.
 
     Args:
@@ -30,10 +30,10 @@ def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> Inside:
         intervals: device_id, request, step, start_ps, duration_ps.
     """
     # Intervals come in order, so that those of a step mostly stand together: steps are looked up once a run.
-    first = starts_of_runs(*(filled(intervals[name], _NULL) for name in STEP))
-    window = steps.select(*STEP, "number", from_ps="start_ps", to_ps="end_ps")
-    runs = intervals.select(STEP)[first].join(
-        window, on=STEP, how="left", nulls_equal=True, maintain_order="left"
+    first = starts_of_runs(*(filled(intervals[name], _NULL) for name in DEVICE_STEP))
+    window = steps.select(*DEVICE_STEP, "number", from_ps="start_ps", to_ps="end_ps")
+    runs = intervals.select(DEVICE_STEP)[first].join(
+        window, on=DEVICE_STEP, how="left", nulls_equal=True, maintain_order="left"
     )
     number, opens, closes = (
         filled(runs[name].cast(pl.Int64), 0) for name in ("number", "from_ps", "to_ps")
@@ -45,10 +45,12 @@ def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> Inside:
     start = np.maximum(start, opens.take(run))
     inside = end > start
     if inside.all():
-        return Inside(Spans(number.take(run), start, end - start), np.arange(len(start)))
+        return InsideWindows(
+            KeyedSpans(number.take(run), start, end - start), np.arange(len(start))
+        )
     rows = np.flatnonzero(inside)
     start, end, run = (each.take(rows) for each in (start, end, run))
-    return Inside(Spans(number.take(run), start, end - start), rows)
+    return InsideWindows(KeyedSpans(number.take(run), start, end - start), rows)
 
 
 class _Kind(IntEnum):
@@ -74,9 +76,9 @@ class _Points(NamedTuple):
         return _Points(*(column.take(rows) for column in self))
 
     @property
-    def begins_gap(self) -> NDArray[np.bool_]:
+    def begins_gap(self) -> Mask:
         """Whether idle time may begin behind a point: behind a stretch, or a window's start."""
-        begins: NDArray[np.bool_] = self.kind <= _Kind.BUSY
+        begins: Mask = self.kind <= _Kind.BUSY
         return begins
 
 
@@ -92,7 +94,7 @@ class _Gaps(NamedTuple):
         return _Gaps(*(column.take(rows) for column in self))
 
 
-def busy_stretches(steps: pl.DataFrame, busy: Spans, launches: pl.DataFrame) -> pl.DataFrame:
+def busy_stretches(steps: pl.DataFrame, busy: KeyedSpans, launches: pl.DataFrame) -> pl.DataFrame:
     """The busy_stretches table without run_id, by device and start.
 
     Args:
@@ -107,7 +109,7 @@ def busy_stretches(steps: pl.DataFrame, busy: Spans, launches: pl.DataFrame) -> 
     return _rows(steps, points.take(kept), gaps.take(kept), is_open.take(kept))
 
 
-def _points(steps: pl.DataFrame, busy: Spans, launches: pl.DataFrame) -> _Points:
+def _points(steps: pl.DataFrame, busy: KeyedSpans, launches: pl.DataFrame) -> _Points:
     """Starts and ends of the windows, stretches, and edges of the times with a launch open."""
     windows = steps["number"].to_numpy().astype(np.int64)
     opened = merge_spans(*inside_windows(steps, launches).spans)
@@ -148,19 +150,17 @@ def _gaps(points: _Points) -> _Gaps:
     return _Gaps(idle, start, end)
 
 
-def _is_row(points: _Points, gaps: _Gaps) -> NDArray[np.bool_]:
+def _is_row(points: _Points, gaps: _Gaps) -> Mask:
     """Whether a point is a row of the table: a busy stretch, the end of an idle time, or the start of
     a window that does not begin with a stretch."""
     is_busy, at = points.kind == _Kind.BUSY, points.at_ps
     followed = np.concatenate((is_busy[1:] & (at[1:] == at[:-1]), [False]))
     starts = (points.kind == _Kind.START) & ~followed
-    kept: NDArray[np.bool_] = (gaps.idle_ps > 0) | is_busy | starts
+    kept: Mask = (gaps.idle_ps > 0) | is_busy | starts
     return kept
 
 
-def _rows(
-    steps: pl.DataFrame, points: _Points, gaps: _Gaps, is_open: NDArray[np.bool_]
-) -> pl.DataFrame:
+def _rows(steps: pl.DataFrame, points: _Points, gaps: _Gaps, is_open: Mask) -> pl.DataFrame:
     """The table. is_open: whether a launch was open before each point."""
     is_idle = gaps.idle_ps > 0
     before = np.where(is_idle, points.at_ps - gaps.idle_ps - gaps.start_ps, 0)
@@ -183,5 +183,5 @@ def _rows(
             "next_in_launch": in_launch.shift(-1),
         }
     )
-    key: pl.DataFrame = steps.select(STEP)[points.window]
+    key: pl.DataFrame = steps.select(DEVICE_STEP)[points.window]
     return pl.concat([key, rows], how="horizontal")

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from xlahouse.ingest.events.spans import Integers, in_order
+from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.spans import in_order
 from xlahouse.ingest.xplane.tpu_ops import WAITS
 
 BARRIER = WAITS[0]
-_PAIR = ["device_id", "launch", "program_id", "start_op", "turn"]
+_PAIR_KEY = ["device_id", "launch", "program_id", "start_op", "turn"]
 
 
 def find_transfers(
@@ -42,18 +43,18 @@ def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     starts = counted.filter(pl.col("role") == "start")
     dones = counted.filter(pl.col("role") == "done")
     ends = dones.select(
-        *_PAIR,
+        *_PAIR_KEY,
         wait_ps="duration_ps",
         done_end=pl.col("start_ps") + pl.col("duration_ps"),
     ).drop_nulls(["start_op", "turn"])
-    both = starts.join(ends, on=_PAIR, how="inner", nulls_equal=True).with_columns(
+    both = starts.join(ends, on=_PAIR_KEY, how="inner", nulls_equal=True).with_columns(
         is_async=pl.lit(True),
         issue_ps="duration_ps",
         duration_ps=pl.col("done_end") - pl.col("start_ps"),
     )
     alone = [
-        starts.join(ends, on=_PAIR, how="anti", nulls_equal=True),
-        dones.join(both, on=_PAIR, how="anti", nulls_equal=True),
+        starts.join(ends, on=_PAIR_KEY, how="anti", nulls_equal=True),
+        dones.join(both, on=_PAIR_KEY, how="anti", nulls_equal=True),
     ]
     sync = candidates.filter(role == "sync").with_columns(is_async=pl.lit(False))
     return pl.concat([sync, both], how="diagonal"), sum(left.height for left in alone)
@@ -65,7 +66,7 @@ def _with_turn(pairs: pl.DataFrame) -> pl.DataFrame:
     A done takes the earliest start that is open. Profiling that starts in mid-launch leaves dones whose
     start was missed: there have then been more dones than starts, and each new excess is one of those.
     """
-    key = _PAIR[:-1]
+    key = _PAIR_KEY[:-1]
     ends = pl.col("role") == "done"
     counted = pairs.sort(*key, "start_ps", ends).with_columns(
         starts=(~ends).cast(pl.Int64).cum_sum().over(key),

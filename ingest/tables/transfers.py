@@ -14,7 +14,7 @@ import polars as pl
 
 from xlahouse.ingest.events import frames
 
-KINDS: frames.ColumnTypes = {
+TRANSFER_KINDS: frames.ColumnTypes = {
     "program_id": pl.UInt64,
     "module": pl.String,
     "op": pl.String,
@@ -25,8 +25,8 @@ KINDS: frames.ColumnTypes = {
     "layer": pl.Int64,
     "component": pl.String,
 }
-STEPS: frames.ColumnTypes = {"phase": pl.String, "request": pl.Int64, "step": pl.Int64}
-EVENTS: frames.ColumnTypes = {
+TRANSFER_STEPS: frames.ColumnTypes = {"phase": pl.String, "request": pl.Int64, "step": pl.Int64}
+TRANSFER_EVENTS: frames.ColumnTypes = {
     "device_id": pl.Int64,
     "launch": pl.Int64,
     "start_ps": pl.Int64,
@@ -41,24 +41,21 @@ EVENTS: frames.ColumnTypes = {
 
 @dataclass(frozen=True)
 class Transfers:
-    """Collectives of some devices, without their groups.
+    """Collectives of some devices, without their groups."""
 
-    kinds: KINDS, a row for all transfers that share it. steps: STEPS, likewise. events: EVENTS by device
-    and start. unpaired: ops left without their partner.
-    """
-
-    kinds: pl.DataFrame
-    steps: pl.DataFrame
-    events: pl.DataFrame
-    unpaired: int
+    kinds: pl.DataFrame  # TRANSFER_KINDS, a row for all transfers that share it
+    steps: pl.DataFrame  # TRANSFER_STEPS, likewise
+    events: pl.DataFrame  # TRANSFER_EVENTS, by device and start
+    unpaired: int  # ops left without their partner
 
     @classmethod
     def of_rows(cls, rows: pl.DataFrame, unpaired: int) -> Transfers:
         """From one row a transfer with all columns; those that are missing are NULL."""
-        events = frames.conform(rows, {**EVENTS, **KINDS, **STEPS}).sort("device_id", "start_ps")
-        kinds, of_kind = _shared(events, KINDS)
-        steps, of_step = _shared(events, STEPS)
-        placed = events.with_columns(of_kind=of_kind, of_step=of_step).select(list(EVENTS))
+        columns = {**TRANSFER_EVENTS, **TRANSFER_KINDS, **TRANSFER_STEPS}
+        events = frames.conform(rows, columns).sort("device_id", "start_ps")
+        kinds, of_kind = _shared(events, TRANSFER_KINDS)
+        steps, of_step = _shared(events, TRANSFER_STEPS)
+        placed = events.with_columns(of_kind=of_kind, of_step=of_step).select(list(TRANSFER_EVENTS))
         return cls(kinds, steps, placed, unpaired)
 
 
@@ -70,8 +67,8 @@ def join_transfers(parts: Sequence[Transfers]) -> Transfers:
         events.append(part.events.with_columns(of_kind.cast(pl.UInt32), of_step.cast(pl.UInt32)))
         kinds, steps = kinds + part.kinds.height, steps + part.steps.height
     return Transfers(
-        frames.stack([part.kinds for part in parts], KINDS),
-        frames.stack([part.steps for part in parts], STEPS),
+        frames.stack([part.kinds for part in parts], TRANSFER_KINDS),
+        frames.stack([part.steps for part in parts], TRANSFER_STEPS),
         _in_order([frame for frame in events if frame.height]),
         sum(part.unpaired for part in parts),
     )
@@ -104,7 +101,7 @@ def _shared(rows: pl.DataFrame, columns: frames.ColumnTypes) -> tuple[pl.DataFra
 def _in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:
     """Frames that are ordered by device and start as one; most hold devices of their own."""
     if not parts:
-        return frames.empty(EVENTS)
+        return frames.empty(TRANSFER_EVENTS)
     parts = sorted(parts, key=lambda part: part.row(0)[:1])
     firsts = [part["device_id"][0] for part in parts[1:]]
     lasts = [part["device_id"][-1] for part in parts[:-1]]

@@ -18,7 +18,7 @@ from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import clash, whole_programs
 
-_NAMED = 3  # files that a finding names
+_FILES_NAMED = 3  # files that a finding names
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
         return []
     ranked = [file for file in again if file.rank_of is not None]
     same = f"ranks ({_ranks(ranked)})" if ranked else "device numbers"
-    paths = ", ".join(file.path for file in again[:_NAMED])
-    more = f" and {len(again) - _NAMED} more" if len(again) > _NAMED else ""
+    paths = ", ".join(file.path for file in again[:_FILES_NAMED])
+    more = f" and {len(again) - _FILES_NAMED} more" if len(again) > _FILES_NAMED else ""
     detail = f"files with the {same} of other files of the run: {paths}{more}"
     return [DEVICES_REPEATED.found(source, len(again), detail, info=not ranked)]
 

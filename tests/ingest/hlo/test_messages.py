@@ -27,7 +27,9 @@ def test_the_types_are_those_of_the_tables():
             kind = fields[name]
             if kind.endswith("*"):
                 is_scalar = kind[:-1] in SCALARS
-                assert get_origin(hint) is (messages.Values if is_scalar else messages.MessageList)
+                assert get_origin(hint) is (
+                    messages.ScalarList if is_scalar else messages.MessageList
+                )
                 (hint,), kind = get_args(hint), kind[:-1]
             if kind in SCALARS:
                 assert hint is SCALARS[kind], (protocol, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from xlahouse.ingest.hlo.program_facts import PAIRS
+from xlahouse.ingest.hlo.program_facts import PAIR_COLUMNS
 from xlahouse.ingest.tables.collectives import find_collectives
 from xlahouse.ingest.tables.transfer_pairs import find_transfers
 from xlahouse.ingest.tables.transfers import Transfers
@@ -25,7 +25,7 @@ GROUPS = pl.DataFrame(
     },
     orient="row",
 )
-NO_PAIRS = pl.DataFrame(schema=PAIRS)
+NO_PAIRS = pl.DataFrame(schema=PAIR_COLUMNS)
 
 
 def op(device, name, start, duration, role="sync", category="collective", **more):
@@ -148,7 +148,7 @@ def test_no_group_means_no_instance_and_an_issue():
 
 
 def test_permute_sends_only_from_sources_of_another_device():
-    pairs = pl.DataFrame([(1, "ar", 0, 1), (1, "ar", 1, 1)], schema=PAIRS, orient="row")
+    pairs = pl.DataFrame([(1, "ar", 0, 1), (1, "ar", 1, 1)], schema=PAIR_COLUMNS, orient="row")
     rows = [op(device, "ar", 100, 10, kind="collective-permute") for device in (0, 1)]
     assert find(rows, pairs=pairs).rows.select("device_id", "payload_bytes").rows() == [
         (0, 64),
