@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.charts.panel import Drawn, Panel, Source, fill
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.panel import Drawn, F, Panel, Queryable, Spec, fill
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import OwnPage
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
 from xlahouse.reports.site import check_pages, page_file, read_runs
 
-FORMATS = ("png", "svg", "pdf")
+FIGURE_FORMATS = ("png", "svg", "pdf")
 WIDTHS = {"half": 420, "wide": 860, "square": 420}  # px of a figure, by its place on the page
 INK, PAPER = "#16202c", "#ffffff"
 _ID = re.compile(r"\b(clip|gradient_)(\d+)\b")
@@ -24,7 +24,7 @@ PNG_SCALE = 2.0  # dots a px: sharp in print
 
 
 def render_figures(
-    warehouse: Source,
+    warehouse: Queryable,
     out_dir: str | Path,
     kind: str,
     runs: Sequence[str] | None = None,
@@ -37,7 +37,7 @@ def render_figures(
     Args:
         warehouse: what answers the queries.
         out_dir: folder for the files; made where absent.
-        kind: one of FORMATS.
+        kind: one of FIGURE_FORMATS.
         runs: ids, unique prefixes of ids, or names; None: all.
         pages: which of the site's pages; None: all.
         own: pages of the user's.
@@ -68,10 +68,10 @@ def render_figures(
 
 
 def _all_drawn(
-    source: Source,
+    source: Queryable,
     wanted: Sequence[str],
     stems: dict[str, str],
-    runs: Sequence[Any],
+    runs: Sequence[PageFacts],
     own: Sequence[OwnPage],
 ) -> Iterator[tuple[str, Drawn]]:
     """Stem of a file's name, and a figure, in the order of the site."""
@@ -93,14 +93,14 @@ def _all_drawn(
 
 
 def _drawn(
-    source: Source, stem: str, panel: Panel[Any], params: dict[str, Any], facts: Any
+    source: Queryable, stem: str, panel: Panel[F], params: Mapping[str, object], facts: F
 ) -> Iterator[tuple[str, Drawn]]:
     section = fill(panel, source.query(panel.sql, params).pl(), facts)
     yield from ((stem, drawn) for drawn in section.figures)
 
 
 def _drawn_own(
-    source: Source, stem: str, page: OwnPage, params: dict[str, Any], facts: Any
+    source: Queryable, stem: str, page: OwnPage, params: Mapping[str, object], facts: object
 ) -> list[tuple[str, Drawn]]:
     try:
         return list(_drawn(source, stem, page.panel, page.params(params), facts))
@@ -108,14 +108,14 @@ def _drawn_own(
         raise ReportError(page.problem(error)) from error
 
 
-def as_file(spec: dict[str, Any], title: str, shape: str, kind: str) -> bytes:
+def as_file(spec: Spec, title: str, shape: str, kind: str) -> bytes:
     """A figure's bytes.
 
     Args:
         spec: Vega-Lite, as a page has it.
         title: of the figure, which a page shows above it.
         shape: its place on the page, which decides how wide it is.
-        kind: one of FORMATS.
+        kind: one of FIGURE_FORMATS.
     """
     import vl_convert
 
@@ -133,9 +133,9 @@ def _renumbered(svg: str) -> str:
     return _ID.sub(lambda found: numbers.setdefault(found[0], f"{found[1]}{len(numbers)}"), svg)
 
 
-def _printable(spec: dict[str, Any], title: str, width: int) -> dict[str, Any]:
+def _printable(spec: Spec, title: str, width: int) -> Spec:
     """The figure on paper: dark ink where a page's own colour would be, and a width of its own."""
-    solid: dict[str, Any] = json.loads(json.dumps(spec).replace('"currentColor"', f'"{INK}"'))
+    solid: Spec = json.loads(json.dumps(spec).replace('"currentColor"', f'"{INK}"'))
     solid["title"] = {"text": title, "color": INK, "fontSize": 14, "anchor": "start"}
     solid["background"] = PAPER
     solid["padding"] = 12
@@ -144,7 +144,7 @@ def _printable(spec: dict[str, Any], title: str, width: int) -> dict[str, Any]:
     return solid
 
 
-def _widen(part: dict[str, Any], width: int) -> None:
+def _widen(part: Spec, width: int) -> None:
     """A width in px wherever the page's place decides it."""
     if part.get("width") == "container":
         part["width"] = width

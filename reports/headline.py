@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.phases import MEASURED
 from xlahouse.reports.charts.units import (
     SPACE,
     plural,
@@ -38,18 +39,18 @@ order by run_id
 """
 
 # What each value rests on: n values and their 5th and 95th percentile (least and most below n = 20).
-SPREAD_SQL = """
+SPREAD_SQL = f"""
 with steps as (
     select *
     from device_time_v1
-    where core is distinct from 'sparsecore' and coalesce(phase, 'none') not in ('warmup', 'compile')
+    where core is distinct from 'sparsecore' and {MEASURED}
 ), sums as (
     select
         run_id,
         device_id,
         case when count(wire_bytes) = count(*) then sum(wire_bytes) end as wire_bytes
     from traffic_volume_v1
-    where coalesce(phase, 'none') not in ('warmup', 'compile')
+    where {MEASURED}
     group by run_id, device_id
 ), sent as (
     select
@@ -98,49 +99,49 @@ HEADLINE_SQL = f"{SUMMARY_SQL.strip()};\n\n{SPREAD_SQL.strip()};"
 
 
 @dataclass(frozen=True)
-class Card:
-    """One headline number, as text; `why` stands in its place where it is not known."""
+class HeadlineCard:
+    """One headline number of a run, as text."""
 
-    metric: str
+    metric: str  # column of run_summary
     label: str
-    text: str
-    exact: str
+    text: str  # the number with its unit; empty where it is not known
+    exact: str  # all its digits
     spread: str
-    coverage: str
-    why: str
+    coverage: str  # n, and what it counts
+    why: str  # why the number is not known; empty where it is
 
 
 @dataclass(frozen=True)
 class _Metric:
-    name: str
-    label: str
+    name: str  # column of run_summary
+    label: str  # on the card
     show: Callable[[float | None], str]
-    why: Callable[[RunFacts], str]
+    why: Callable[[PageFacts], str]  # why it is not known
     over: str  # what n counts
 
 
 _NO_DEVICES = "no device events in the trace"
 
 
-def _why_no_traffic(facts: RunFacts) -> str:
-    if facts.row["traced_devices"] == 0:
+def _why_no_traffic(facts: PageFacts) -> str:
+    if not facts.traced:
         return _NO_DEVICES
     return "the size of a collective is decided on the device"
 
 
-def _why_no_ratio(facts: RunFacts) -> str:
-    return "no compute op ran in a step" if facts.row["traced_devices"] else _NO_DEVICES
+def _why_no_ratio(facts: PageFacts) -> str:
+    return "no compute op ran in a step" if facts.traced else _NO_DEVICES
 
 
-def _why_no_exposure(facts: RunFacts) -> str:
-    return "no collective ran in a step" if facts.row["traced_devices"] else _NO_DEVICES
+def _why_no_exposure(facts: PageFacts) -> str:
+    return "no collective ran in a step" if facts.traced else _NO_DEVICES
 
 
-def _why_no_idle(facts: RunFacts) -> str:
-    return "no step with ops" if facts.row["traced_devices"] else _NO_DEVICES
+def _why_no_idle(facts: PageFacts) -> str:
+    return "no step with ops" if facts.traced else _NO_DEVICES
 
 
-METRICS = (
+HEADLINE_METRICS = (
     _Metric("ttft_s", "TTFT", show_s, why_no_ttft, "request"),
     _Metric("tpot_s", "TPOT", show_s, why_no_tpot, "request"),
     _Metric("output_tokens_per_s", "Output tokens/s", show_factor, why_no_ttft, "request"),
@@ -151,7 +152,7 @@ METRICS = (
 )
 
 
-def headline_cards(facts: RunFacts, spread: pl.DataFrame) -> list[Card]:
+def headline_cards(facts: PageFacts, spread: pl.DataFrame) -> list[HeadlineCard]:
     """The cards of one run.
 
     Args:
@@ -159,22 +160,22 @@ def headline_cards(facts: RunFacts, spread: pl.DataFrame) -> list[Card]:
         spread: rows of SPREAD_SQL, of any runs.
     """
     own = {row["metric"]: row for row in spread.filter(pl.col("run_id") == facts.run_id).to_dicts()}
-    return [_card(metric, facts, own.get(metric.name)) for metric in METRICS]
+    return [_card(metric, facts, own.get(metric.name)) for metric in HEADLINE_METRICS]
 
 
-def _card(metric: _Metric, facts: RunFacts, row: dict[str, float] | None) -> Card:
+def _card(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> HeadlineCard:
     # Without device events a sum over devices is not 0 but unknown.
-    value = facts.row[metric.name] if facts.row["traced_devices"] else None
+    value = facts.row[metric.name] if facts.traced else None
     coverage = _coverage(metric, facts, row)
     if value is None:
-        return Card(metric.name, metric.label, "", "", "", coverage, metric.why(facts))
+        return HeadlineCard(metric.name, metric.label, "", "", "", coverage, metric.why(facts))
     spread = _spread(metric, facts, row)
-    return Card(
+    return HeadlineCard(
         metric.name, metric.label, metric.show(value), show_exact(value), spread, coverage, ""
     )
 
 
-def _spread(metric: _Metric, facts: RunFacts, row: dict[str, float] | None) -> str:
+def _spread(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> str:
     """The 5th to the 95th percentile; below n = 20 these are the least and the most."""
     if metric.over == "request" and not facts.marked:
         return "a mean: spread not known"
@@ -191,7 +192,7 @@ def _spread(metric: _Metric, facts: RunFacts, row: dict[str, float] | None) -> s
     return f"{'range' if whole else 'p5-p95:'} {first} to {last}{each}"
 
 
-def _coverage(metric: _Metric, facts: RunFacts, row: dict[str, float] | None) -> str:
+def _coverage(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> str:
     n, total, steps = (int(row[key] or 0) for key in ("n", "total", "steps")) if row else (0, 0, 0)
     if metric.over == "request" and not facts.marked:
         return f"n = {plural(steps, 'period')} of one program" if n else "n = 0"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import NOT_KNOWN, plural
-from xlahouse.reports.headline import HEADLINE_SQL, Card
+from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
 from xlahouse.reports.page import render_page
 from xlahouse.reports.setup_facts import devices_text, size_text
 from xlahouse.reports.site_page import RUNS_PARAMS, Link, common, virtual_runs
@@ -19,17 +19,17 @@ class _IndexRow:
     """A run on the index, as text."""
 
     name: str
-    href: str
-    inferred: bool
-    setup: str
+    href: str  # of its first page; empty where no page of it is written
+    inferred: bool  # whether its devices are virtual
+    setup: str  # model and parallelism
     devices: str
-    size: str
-    cards: list[Card]
+    size: str  # batch and lengths; empty where neither is known
+    cards: list[HeadlineCard]
 
 
 def index_html(
-    runs: Sequence[RunFacts],
-    cards: dict[str, list[Card]],
+    runs: Sequence[PageFacts],
+    cards: dict[str, list[HeadlineCard]],
     hrefs: dict[str, str],
     links: Sequence[Link],
     sections: list[Section],
@@ -61,7 +61,7 @@ def index_html(
     )
 
 
-def _index_row(facts: RunFacts, cards: list[Card], href: str) -> _IndexRow:
+def _index_row(facts: PageFacts, cards: list[HeadlineCard], href: str) -> _IndexRow:
     row = facts.row
     return _IndexRow(
         name=facts.name,

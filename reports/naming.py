@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.sql.file_stems import file_stems
 
 
-def page_stems(runs: Sequence[RunFacts]) -> dict[str, str]:
+def page_stems(runs: Sequence[PageFacts]) -> dict[str, str]:
     """run_id -> how the file names of its pages begin."""
     stems = file_stems({facts.run_id: facts.name for facts in runs})
     return {run_id: f"run-{stem}" for run_id, stem in stems.items()}
 
 
-def choose_runs(known: Sequence[RunFacts], wanted: Sequence[str]) -> list[RunFacts]:
+def choose_runs(known: Sequence[PageFacts], wanted: Sequence[str]) -> list[PageFacts]:
     """The runs that `wanted` names by id, name or unique prefix of an id, in the order of `known`.
 
     Raises:
@@ -25,7 +25,7 @@ def choose_runs(known: Sequence[RunFacts], wanted: Sequence[str]) -> list[RunFac
     return [facts for facts in known if facts.run_id in chosen]
 
 
-def _choose(known: Sequence[RunFacts], text: str) -> str:
+def _choose(known: Sequence[PageFacts], text: str) -> str:
     exact = [facts.run_id for facts in known if text in (facts.run_id, facts.name)]
     prefixed = [facts.run_id for facts in known if text and facts.run_id.startswith(text)]
     found = exact or prefixed

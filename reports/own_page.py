@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
-from typing import Any
 
 import altair as alt
 import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
 from xlahouse.reports.charts.theme import CONFIG, MAX_MARKS
 from xlahouse.reports.charts.units import plural, show_any
 from xlahouse.reports.pages import PAGES
@@ -27,26 +26,17 @@ Charts = Callable[[pl.DataFrame], "alt.TopLevelMixin | Sequence[alt.TopLevelMixi
 
 @dataclass(frozen=True)
 class OwnPage:
-    """A page of the user's.
+    """A page of the user's."""
 
-    Attributes:
-        name: the file's stem, which names the page's files.
-        path: the file.
-        text: what stands in it.
-        title: of the page.
-        of_run: whether there is one for each run; else one for the site.
-        panel: its only panel.
-    """
+    name: str  # the file's stem, which names the page's files
+    path: str  # the file
+    text: str  # its content
+    title: str  # of the page
+    of_run: bool  # whether there is one for each run; else one for the site
+    panel: Panel[object]  # its only panel
 
-    name: str
-    path: str
-    text: str
-    title: str
-    of_run: bool
-    panel: Panel[Any]
-
-    def params(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the parameters that its query names."""
+    def params(self, given: Mapping[str, object]) -> dict[str, object]:
+        """The parameters that its query names."""
         named = set(_PARAMETER.findall(self.panel.sql))
         return {name: value for name, value in given.items() if name in named}
 
@@ -101,8 +91,8 @@ def _read(path: str) -> str:
         raise ReportError(f"{path}: it is no UTF-8 text; give a Python file") from error
 
 
-def _run(path: str, text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"__name__": "xlahouse_page", "__file__": path}
+def _run(path: str, text: str) -> dict[str, object]:
+    found: dict[str, object] = {"__name__": "xlahouse_page", "__file__": path}
     try:
         code: CodeType = compile(text, path, "exec")
         exec(code, found)
@@ -121,7 +111,7 @@ def _line_of(error: Exception, path: str) -> int | None:
     return next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
 
 
-def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[Any]:
+def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[object]:
     return Panel(
         key="rows",
         title=title,
@@ -132,7 +122,7 @@ def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[
         coverage=lambda rows, facts: f"{plural(len(rows), 'row')} of the query below.",
         why_empty=lambda facts: "The query found no rows.",
         columns_of=lambda rows: tuple(
-            Column(name, name, show_any, numeric=rows.schema[name].is_numeric())
+            TableColumn(name, name, show_any, numeric=rows.schema[name].is_numeric())
             for name in rows.columns
         ),
     )
@@ -153,7 +143,7 @@ def _checked(charts: Charts, rows: pl.DataFrame, title: str) -> list[Figure]:
     return figures
 
 
-def _figures(drawn: Any, title: str) -> list[Figure]:
+def _figures(drawn: object, title: str) -> list[Figure]:
     """Figures of whatever `charts` returned.
 
     Raises:
@@ -168,7 +158,7 @@ def _figures(drawn: Any, title: str) -> list[Figure]:
     return [_figure(chart, title) for chart in charts]
 
 
-def _figure(chart: Any, title: str) -> Figure:
+def _figure(chart: alt.TopLevelMixin, title: str) -> Figure:
     own = chart.title if isinstance(chart.title, str) else title
     made = chart.copy()
     made.title = alt.Undefined

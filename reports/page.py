@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
@@ -22,7 +21,7 @@ _IN_SCRIPT = str.maketrans(
 )
 
 
-def render_page(template: str, values: Mapping[str, Any]) -> str:
+def render_page(template: str, values: Mapping[str, object]) -> str:
     """Fill a template; every value is escaped, so names in traces stay text.
 
     Args:
@@ -38,7 +37,7 @@ def render_page(template: str, values: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(**values, **ours)
 
 
-def script_json(value: Any) -> Markup:
+def script_json(value: object) -> Markup:
     """JSON that is safe inside a script element, whatever strings it holds."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_IN_SCRIPT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Panel
 from xlahouse.reports.panels import quality
 from xlahouse.reports.panels.communication import (
@@ -47,7 +47,7 @@ from xlahouse.reports.panels.time import (
 
 OVERVIEW, INDEX = "overview", "index"
 # Pages of a run.
-RUN_PAGES: dict[str, tuple[Panel[RunFacts], ...]] = {
+RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
     OVERVIEW: (peak_use.PANEL, quality.ISSUES),
     "communication": (
         volume.PANEL,
@@ -91,7 +91,7 @@ RUN_PAGES: dict[str, tuple[Panel[RunFacts], ...]] = {
     "quality": (quality.ISSUES, quality.COVERAGE),
 }
 # Pages over all runs of a site.
-SITE_PAGES: dict[str, tuple[Panel[Sequence[RunFacts]], ...]] = {
+SITE_PAGES: dict[str, tuple[Panel[Sequence[PageFacts]], ...]] = {
     INDEX: (overview.TRAFFIC, overview.TIME),
     "comparison": (comparison.PANEL, comparison_why.TIME, comparison_why.WIRE),
     "scaling": (scaling.PANEL,),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlahouse.reports.charts.facts import VIRTUAL, RunFacts
+from xlahouse.reports.charts.facts import VIRTUAL_BANNER, PageFacts
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import NOT_KNOWN
-from xlahouse.reports.headline import HEADLINE_SQL, Card
+from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
 from xlahouse.reports.page import render_page
 from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
 from xlahouse.reports.site_page import Banner, Link, common
@@ -19,9 +19,9 @@ _WHY_VIRTUAL = (
 
 
 def run_html(
-    facts: RunFacts,
+    facts: PageFacts,
     title: str,
-    cards: list[Card],
+    cards: list[HeadlineCard],
     home: str,
     links: Sequence[Link],
     sections: list[Section],
@@ -40,7 +40,9 @@ def run_html(
     return render_page(
         "run.html",
         {
-            **common(heading, [Banner(VIRTUAL, _WHY_VIRTUAL)] if facts.inferred else [], links),
+            **common(
+                heading, [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else [], links
+            ),
             "subtitle": _subtitle(facts),
             "home": home,
             "cards": cards,
@@ -52,7 +54,7 @@ def run_html(
     )
 
 
-def _subtitle(facts: RunFacts) -> str:
+def _subtitle(facts: PageFacts) -> str:
     row = facts.row
     parts = (row["model"], row["parallelism"], size_text(row), devices_text(row))
     return ", ".join(part for part in parts if part and part != NOT_KNOWN) + "."

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts, Row
 from xlahouse.reports.charts.units import NOT_KNOWN, plural, show_ps
 
 
-def setup_rows(facts: RunFacts) -> list[tuple[str, str]]:
+def setup_rows(facts: PageFacts) -> list[tuple[str, str]]:
     """The setup as (label, text), in the order of the page."""
     row = facts.row
     return [
@@ -29,7 +27,7 @@ def setup_rows(facts: RunFacts) -> list[tuple[str, str]]:
     ]
 
 
-def size_text(row: Mapping[str, Any]) -> str:
+def size_text(row: Row) -> str:
     """`batch 4, 64 + 16 tokens`, as far as it is known."""
     batch = _known(row["batch_size"], "batch {:,}")
     if row["prompt_tokens"] is None or row["output_tokens"] is None:
@@ -37,25 +35,25 @@ def size_text(row: Mapping[str, Any]) -> str:
     return _join(batch, f"{row['prompt_tokens']:,} + {row['output_tokens']:,} tokens")
 
 
-def tokens_text(row: Mapping[str, Any]) -> str:
+def tokens_text(row: Row) -> str:
     """`64 in the prompt, 16 generated`, as far as it is known."""
     prompt = _known(row["prompt_tokens"], "{:,} in the prompt")
     return _join(prompt, _known(row["output_tokens"], "{:,} generated"))
 
 
-def devices_text(row: Mapping[str, Any]) -> str:
+def devices_text(row: Row) -> str:
     """`4 of 4 devices traced, cpu`."""
     named = plural(row["named_devices"], "device")
     return _join(f"{row['traced_devices']:,} of {named} traced", row["device_kind"])
 
 
-def _devices(row: Mapping[str, Any]) -> str:
+def _devices(row: Row) -> str:
     traced = f"{row['traced_devices']:,} traced, {row['named_devices']:,} named"
     hosts = _count(row["host_count"], "host")
     return f"{traced}, on {hosts}" if hosts else traced
 
 
-def _microbatches(row: Mapping[str, Any]) -> str | None:
+def _microbatches(row: Row) -> str | None:
     count = row["microbatches"]
     return None if count is None else f"{count:,} microbatch" + ("" if count == 1 else "es")
 
@@ -71,7 +69,7 @@ def _versions(raw: str | None) -> list[str]:
     return [f"{name} {version}" for name, version in sorted(versions.items())]
 
 
-def _known(value: Any, form: str) -> str | None:
+def _known(value: object, form: str) -> str | None:
     return None if value is None else form.format(value)
 
 

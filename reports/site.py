@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.charts.facts import FACTS_SQL, RunFacts, read_facts
-from xlahouse.reports.charts.panel import F, Panel, Section, Source, fill
-from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, Card, headline_cards
+from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, read_facts
+from xlahouse.reports.charts.panel import F, Panel, Queryable, Section, fill
+from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, HeadlineCard, headline_cards
 from xlahouse.reports.index_page import index_html
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import choose_runs, page_stems
@@ -19,37 +19,37 @@ from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
 from xlahouse.reports.site_page import Link, site_html
 from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, drawing
-from xlahouse.reports.unchanged import Settings, read_settings, run_key, site_key
+from xlahouse.reports.unchanged import SettingsByRun, read_settings, run_key, site_key
 
 
 @dataclass(frozen=True)
-class Written:
-    """What became of a site's pages, in the order of the site."""
+class WrittenSite:
+    """The files of a rendering, in the order of the site."""
 
     pages: list[Path]
-    unchanged: list[Path]  # those of `pages` that were as they had to be
+    unchanged: list[Path]  # the part of `pages` that did not have to be drawn again
     stale: list[Path]  # pages of an earlier rendering, of runs that are gone
-    problems: list[str]  # own pages that could not be drawn
+    problems: list[str]  # own pages that could not be drawn, a line each
 
 
 @dataclass(frozen=True)
 class _Site:
     """What the pages of one rendering share."""
 
-    source: Source
+    source: Queryable
     files: SiteFiles
-    runs: list[RunFacts]
-    cards: dict[str, list[Card]]
-    stems: dict[str, str]  # of every run of the warehouse
-    run_pages: dict[str, tuple[Panel[RunFacts], ...]]
-    site_pages: dict[str, tuple[Panel[Sequence[RunFacts]], ...]]
-    own: dict[str, OwnPage]
-    settings: Settings
-    problems: list[str] = field(default_factory=list)
+    runs: list[PageFacts]  # the chosen runs
+    cards: dict[str, list[HeadlineCard]]  # run_id -> its headline
+    stems: dict[str, str]  # run_id -> how its files' names begin, of every run of the warehouse
+    run_pages: dict[str, tuple[Panel[PageFacts], ...]]  # page -> its panels
+    site_pages: dict[str, tuple[Panel[Sequence[PageFacts]], ...]]  # page -> its panels
+    own: dict[str, OwnPage]  # name -> page of the user's
+    settings: SettingsByRun
+    problems: list[str] = field(default_factory=list)  # own pages that could not be drawn
 
 
 def render_site(
-    warehouse: Source,
+    warehouse: Queryable,
     out_dir: str | Path,
     runs: Sequence[str] | None = None,
     pages: Sequence[str] | None = None,
@@ -57,7 +57,7 @@ def render_site(
     on_event: Callable[[str], None] | None = None,
     opener: Opener | None = None,
     workers: int = 1,
-) -> Written:
+) -> WrittenSite:
     """Write the pages, but those that an earlier rendering left as they have to be.
 
     The same warehouse gives the same bytes, apart from the stamp in the footer, which
@@ -85,10 +85,8 @@ def render_site(
         chosen,
         cards,
         page_stems(known),
-        {name: RUN_PAGES[name] for name in RUN_PAGES if name in wanted and RUN_PAGES[name]}
-        | {page.name: (page.panel,) for page in own if page.of_run},
-        {name: SITE_PAGES[name] for name in SITE_PAGES if name in wanted and SITE_PAGES[name]}
-        | {page.name: (page.panel,) for page in own if not page.of_run},
+        _chosen_pages(RUN_PAGES, wanted) | {p.name: (p.panel,) for p in own if p.of_run},
+        _chosen_pages(SITE_PAGES, wanted) | {p.name: (p.panel,) for p in own if not p.of_run},
         {page.name: page for page in own},
         read_settings(warehouse),
     )
@@ -100,10 +98,16 @@ def render_site(
         _write_at_once(site, opener, workers)
     stale = site.files.stale([site.stems[facts.run_id] for facts in known])
     site.files.close()
-    return Written(site.files.pages, site.files.unchanged, stale, site.problems)
+    return WrittenSite(site.files.pages, site.files.unchanged, stale, site.problems)
 
 
-def _write_run(site: _Site, facts: RunFacts) -> None:
+def _chosen_pages(
+    ours: Mapping[str, tuple[Panel[F], ...]], wanted: Sequence[str]
+) -> dict[str, tuple[Panel[F], ...]]:
+    return {name: panels for name, panels in ours.items() if name in wanted and panels}
+
+
+def _write_run(site: _Site, facts: PageFacts) -> None:
     with site.source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
         for name in site.run_pages:
             _write_run_page(site, one_run, facts, name)
@@ -138,7 +142,7 @@ def _write_at_once(site: _Site, opener: Opener, workers: int) -> None:
             site.problems.extend(done.problems)
 
 
-def draw_run(source: Source, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
+def draw_run(source: Queryable, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
     """Draw one run's pages; who asked for it keeps the record of the site."""
     files = SiteFiles.open(job.folder, lambda message: None, recording=False)
     site = _Site(
@@ -159,8 +163,8 @@ def draw_run(source: Source, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
 
 
 def read_runs(
-    warehouse: Source, wanted: Sequence[str] | None
-) -> tuple[list[RunFacts], dict[str, list[Card]], list[RunFacts]]:
+    warehouse: Queryable, wanted: Sequence[str] | None
+) -> tuple[list[PageFacts], dict[str, list[HeadlineCard]], list[PageFacts]]:
     """All runs, the headline of each chosen one by run_id, and the chosen ones.
 
     Raises:
@@ -204,7 +208,7 @@ def _write_site_page(site: _Site, name: str) -> None:
     site.files.write(file, key, html)
 
 
-def _write_run_page(site: _Site, one_run: Source, facts: RunFacts, name: str) -> None:
+def _write_run_page(site: _Site, one_run: Queryable, facts: PageFacts, name: str) -> None:
     stem = site.stems[facts.run_id]
     file = page_file(stem, name)
     links = _links(site, site.run_pages, RUN_PAGES, lambda page: page_file(stem, page), name)
@@ -233,7 +237,7 @@ def page_file(stem: str, page: str) -> str:
     return f"{stem}.html" if page == OVERVIEW else f"{stem}.{page}.html"
 
 
-def _first_page(site: _Site, facts: RunFacts) -> str:
+def _first_page(site: _Site, facts: PageFacts) -> str:
     return page_file(site.stems[facts.run_id], next(iter(site.run_pages)))
 
 
@@ -259,7 +263,7 @@ def _links(
 
 def _sections(
     site: _Site,
-    source: Source,
+    source: Queryable,
     name: str,
     file: str,
     panels: tuple[Panel[F], ...],

@@ -12,8 +12,8 @@ import polars as pl
 
 from xlahouse.capture.errors import ReportError
 
-RECORD = "site.json"  # page -> key of what it was drawn from
-DATA = "data"  # folder of the CSV files
+SITE_RECORD = "site.json"  # page -> key of what it was drawn from
+CSV_FOLDER = "data"  # folder of the CSV files
 
 
 @dataclass
@@ -21,11 +21,11 @@ class SiteFiles:
     """A site's folder while it is rendered."""
 
     folder: Path
-    on_event: Callable[[str], None]
-    keys: dict[str, str]
+    on_event: Callable[[str], None]  # gets a line for each page
+    keys: dict[str, str]  # page's file -> key of its content
     recording: bool = True  # else another process keeps the record
-    pages: list[Path] = field(default_factory=list)
-    unchanged: list[Path] = field(default_factory=list)
+    pages: list[Path] = field(default_factory=list)  # written or unchanged
+    unchanged: list[Path] = field(default_factory=list)  # not drawn again
 
     @classmethod
     def open(
@@ -43,7 +43,7 @@ class SiteFiles:
             raise ReportError(
                 f"{folder}: cannot be made ({error.strerror}); choose another with -o"
             ) from error
-        return cls(folder, on_event, _recorded(folder / RECORD), recording)
+        return cls(folder, on_event, _recorded(folder / SITE_RECORD), recording)
 
     def has(self, file: str) -> bool:
         """Whether an earlier rendering left the page."""
@@ -81,7 +81,7 @@ class SiteFiles:
 
     def csv_name(self, file: str, panel: str) -> str:
         """Where the rows of a page's panel go, relative to the site."""
-        return f"{DATA}/{file.removesuffix('.html')}.{panel}.csv"
+        return f"{CSV_FOLDER}/{file.removesuffix('.html')}.{panel}.csv"
 
     def write_csv(self, name: str, rows: pl.DataFrame) -> None:
         """Write a panel's rows; lists and structs as JSON.
@@ -113,7 +113,7 @@ class SiteFiles:
         if not self.recording:
             return
         raw = msgspec.json.encode(self.keys, order="deterministic")
-        self._write(self.folder / RECORD, msgspec.json.format(raw) + b"\n")
+        self._write(self.folder / SITE_RECORD, msgspec.json.format(raw) + b"\n")
 
     def _write(self, path: Path, raw: bytes) -> None:
         beside = path.with_name(f".{path.name}.tmp")

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
 
-from xlahouse.reports.charts.facts import VIRTUAL, RunFacts
+from xlahouse.reports.charts.facts import VIRTUAL_BANNER, PageFacts
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import plural
 from xlahouse.reports.page import render_page
@@ -27,19 +26,19 @@ class Link:
 
     title: str
     href: str
-    current: bool
+    current: bool  # whether it is the page that has the link
 
 
 @dataclass(frozen=True)
 class Banner:
-    """What a reader has to know before anything else."""
+    """What a reader has to know first."""
 
-    head: str
+    head: str  # in bold
     body: str = ""
 
 
 def site_html(
-    name: str, title: str, runs: Sequence[RunFacts], links: Sequence[Link], sections: list[Section]
+    name: str, title: str, runs: Sequence[PageFacts], links: Sequence[Link], sections: list[Section]
 ) -> str:
     """A page over runs as HTML."""
     return render_page(
@@ -57,14 +56,14 @@ def site_html(
 RUNS_PARAMS = "With $runs = the ids of the runs on this page."
 
 
-def virtual_runs(runs: Sequence[RunFacts]) -> list[Banner]:
+def virtual_runs(runs: Sequence[PageFacts]) -> list[Banner]:
     """The banner of virtual devices, with the runs that have them where others have not."""
     virtual = [facts.name for facts in runs if facts.inferred]
     body = "" if len(virtual) == len(runs) else f"In: {', '.join(virtual)}."
-    return [Banner(VIRTUAL, body)] if virtual else []
+    return [Banner(VIRTUAL_BANNER, body)] if virtual else []
 
 
-def common(title: str, banners: list[Banner], links: Sequence[Link]) -> dict[str, Any]:
+def common(title: str, banners: list[Banner], links: Sequence[Link]) -> dict[str, object]:
     """What every page's template names."""
     return {
         "title": title,

@@ -11,51 +11,37 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from xlahouse.capture.errors import XlahouseError
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.panel import Source
-from xlahouse.reports.headline import Card
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.panel import Queryable
+from xlahouse.reports.headline import HeadlineCard
 from xlahouse.reports.own_page import read_own_page
 from xlahouse.reports.page import keep_script, page_script
 
 # Opens the warehouse again, in another process; it has to be picklable.
-Opener = Callable[[], AbstractContextManager[Source]]
+Opener = Callable[[], AbstractContextManager[Queryable]]
 LEAST_RUNS = 3  # fewer are drawn before another process has loaded what it needs
 
 
 @dataclass(frozen=True)
 class RunJob:
-    """One run's pages to draw.
+    """One run's pages to draw."""
 
-    Attributes:
-        facts: the run.
-        cards: its headline.
-        stem: how the names of its files begin.
-        pages: which of our pages.
-        own: files of the user's pages.
-        folder: the site.
-        home: whether there is an index.
-    """
-
-    facts: RunFacts
-    cards: list[Card]
-    stem: str
-    pages: Sequence[str]
-    own: Sequence[str]
-    folder: Path
-    home: bool
+    facts: PageFacts
+    cards: list[HeadlineCard]  # its headline
+    stem: str  # how the names of its files begin
+    pages: Sequence[str]  # which of our pages
+    own: Sequence[str]  # files of the user's pages
+    folder: Path  # of the site
+    home: bool  # whether there is an index
 
 
 @dataclass(frozen=True)
 class RunDone:
-    """What became of a run's pages.
+    """The result of drawing a run's pages."""
 
-    pages: (file, key, whether it was drawn) each. problems: own pages that failed. error: why the run's
-    pages could not be drawn; None: they were.
-    """
-
-    pages: list[tuple[str, str, bool]]
-    problems: list[str]
-    error: str | None = None
+    pages: list[tuple[str, str, bool]]  # (file, key, whether it was drawn) each
+    problems: list[str]  # own pages that failed
+    error: str | None = None  # why the run's pages could not be drawn
 
 
 @contextmanager

@@ -8,31 +8,32 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
 
 import msgspec
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.panel import Source
+from xlahouse.reports.charts.facts import PageFacts, Row
+from xlahouse.reports.charts.panel import Queryable
 from xlahouse.reports.site_page import Link
 
 SETTINGS_SQL = "select * from run_settings"
-Settings = Mapping[str, Mapping[str, Any]]  # run_id -> what was set for it
+SettingsByRun = Mapping[str, Row]  # run_id -> what was set for it
 
 
-def read_settings(source: Source) -> Settings:
+def read_settings(source: Queryable) -> SettingsByRun:
     """The settings of all runs, read once for all pages."""
     return {row["run_id"]: row for row in source.query(SETTINGS_SQL).pl().to_dicts()}
 
 
-def run_key(settings: Settings, facts: RunFacts, page: str, links: Sequence[Link], own: str) -> str:
+def run_key(
+    settings: SettingsByRun, facts: PageFacts, page: str, links: Sequence[Link], own: str
+) -> str:
     """Of a run's page: the run's row, which lists its files, its settings, our code and the page's links."""
     mine = settings.get(facts.run_id)
     return _digest(_code(), page, facts.row, mine, list(links), own)
 
 
 def site_key(
-    settings: Settings, runs: Sequence[RunFacts], page: str, links: Sequence[Link], own: str
+    settings: SettingsByRun, runs: Sequence[PageFacts], page: str, links: Sequence[Link], own: str
 ) -> str:
     """Of a page over runs."""
     return _digest(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import altair as alt
 import polars as pl
 
+from xlahouse.reports.charts.palette import present_colours
 from xlahouse.reports.charts.panel import inline
 from xlahouse.reports.charts.theme import BAR_STEP, INK, colour, finish, rows_height
 
@@ -45,12 +46,8 @@ def parts(
         colours: part -> colour; parts that no row has are left out of the legend.
         tooltip: exact values.
     """
-    present = set(rows[part])
-    shown = {name: hue for name, hue in colours.items() if name in present}
-    place = {name: k for k, name in enumerate(shown)}
-    data = rows.with_columns(
-        pl.col(part).replace_strict(place, return_dtype=pl.Int64).alias("place")
-    )
+    shown = present_colours(colours, rows[part])
+    data = rows.with_columns(place_in(shown, part))
     width = 40 + 8 * max((len(name) for name in shown), default=0)
     return (
         alt.Chart(inline(data.sort("place", maintain_order=True)))
@@ -63,6 +60,12 @@ def parts(
             tooltip=list(tooltip),
         )
     )
+
+
+def place_in(order: Iterable[str], column: str) -> pl.Expr:
+    """`place`: where the value of `column` is in `order`, which the parts of a bar follow."""
+    places = {name: place for place, name in enumerate(order)}
+    return pl.col(column).replace_strict(places, return_dtype=pl.Int64).alias("place")
 
 
 def bars_height(count: int) -> int:

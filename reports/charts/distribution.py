@@ -6,24 +6,66 @@ it is over; times of 0 and below are one bin, of which only the share is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.log_axes import time_log
-from xlahouse.reports.charts.panel import Column, inline
+from xlahouse.reports.charts.panel import TableColumn, inline
+from xlahouse.reports.charts.phases import PHASE, phase_order
 from xlahouse.reports.charts.theme import finish, legend_columns
-from xlahouse.reports.charts.units import show_exact, show_ps
+from xlahouse.reports.charts.units import show_exact, show_ps, show_ratio
 
 # Of a series: a solid line first.
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 6])
 # Bounds of a bin.
-LOW = Column(
+LOW = TableColumn(
     "low_ps", "From", lambda low: "0 or below" if low is None else show_ps(low), show_exact
 )
-HIGH = Column("high_ps", "To", lambda high: "0" if high is None else show_ps(high), show_exact)
+HIGH = TableColumn("high_ps", "To", lambda high: "0" if high is None else show_ps(high), show_exact)
 Look = tuple[str, list[int]]  # colour and dash of a line
+
+
+def bins_sql(view: str, time: str, keys: str, where: str) -> str:
+    """The query of a distribution: ten bins a power of ten of a run's times, by phase and `keys`.
+
+    Args:
+        view: its view.
+        time: the column of the times, in picoseconds.
+        keys: other columns that tell curves apart.
+        where: a condition on its rows, beside the run.
+    """
+    part = f"phase, {keys}"
+    return f"""
+with binned as (
+    select
+        {PHASE} as phase,
+        {keys},
+        case when {time} > 0 then cast(floor(10 * log10({time})) as integer) end as bin,
+        count(*) as times
+    from {view}
+    where run_id = $run and {where}
+    group by all
+)
+select
+    {part},
+    pow(10, bin / 10.0) as low_ps,
+    pow(10, (bin + 1) / 10.0) as high_ps,
+    times as count,
+    cast(sum(times) over (partition by {part} order by bin nulls first) as bigint) as up_to,
+    cast(sum(times) over (partition by {part}) as bigint) as total,
+    up_to / total as share
+from binned
+order by {phase_order()}, {keys}, bin nulls first
+"""
+
+
+def overlap_note(rows: pl.DataFrame, name: Callable[[dict[str, str]], str]) -> str:
+    """The shares that are not on the log axis, of one phase: the bin of times of 0 and below."""
+    below = rows.filter(pl.col("high_ps").is_null())
+    shares = [f"{name(row)} {show_ratio(row['share'])}" for row in below.to_dicts()]
+    return f"Below the log axis (overlapping or touching): {', '.join(shares)}." if shares else ""
 
 
 def curve_points(rows: pl.DataFrame, series: str) -> pl.DataFrame:

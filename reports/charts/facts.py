@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ import polars as pl
 
 from xlahouse.reports.charts.units import plural
 
-VIRTUAL = "virtual devices: structure valid, times not"
+Row = Mapping[str, Any]  # column -> value
+
+VIRTUAL_BANNER = "virtual devices: structure valid, times not"
 
 FACTS_SQL = """
 with device_facts as (
@@ -82,17 +84,22 @@ order by name, captured_at, run_id
 
 
 @dataclass(frozen=True)
-class RunFacts:
-    """A run's row of `runs`, counts over its other tables, and its headline values."""
+class PageFacts:
+    """What a page knows about its run."""
 
     run_id: str
-    name: str
-    row: Mapping[str, Any]
+    name: str  # for people; the id where the run has none
+    row: Row  # its row of `runs`, counts over its other tables, and its row of run_summary
 
     @property
     def inferred(self) -> bool:
         """Whether any device's identity was deduced, as on CPU: then times are not an accelerator's."""
         return bool(self.row["inferred"])
+
+    @property
+    def traced(self) -> bool:
+        """Whether the trace has events of any device."""
+        return bool(self.row["traced_devices"])
 
     @property
     def marked(self) -> bool:
@@ -118,10 +125,21 @@ class RunFacts:
         return f"{devices}; {events}{status}."
 
 
-def read_facts(rows: pl.DataFrame, summary: pl.DataFrame) -> list[RunFacts]:
+def read_facts(rows: pl.DataFrame, summary: pl.DataFrame) -> list[PageFacts]:
     """Rows of FACTS_SQL, each with its row of SUMMARY_SQL, -> facts, in the order of `rows`."""
     headlines = {row["run_id"]: row for row in summary.to_dicts()}
     return [
-        RunFacts(row["run_id"], row["name"] or row["run_id"], {**row, **headlines[row["run_id"]]})
+        PageFacts(row["run_id"], row["name"] or row["run_id"], {**row, **headlines[row["run_id"]]})
         for row in rows.to_dicts()
     ]
+
+
+def why_no_rows(untraced: str, otherwise: str) -> Callable[[PageFacts], str]:
+    """Why a panel has no rows: no device was traced, so `untraced`; else `otherwise`."""
+
+    def why(facts: PageFacts) -> str:
+        if not facts.traced:
+            return f"The trace holds no device events, so {untraced}."
+        return otherwise
+
+    return why

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import altair as alt
 
 from xlahouse.reports.charts.units import BYTES, SECONDS, SPACE, Unit
 
 # Vega's own labels of a log axis stand at 2, 3, 5, … as far as there is room, which no one can read.
-_LEAST = {"s": 1e-12, "B": 1.0}
-_UNITS: dict[str, tuple[Unit, ...]] = {"s": (Unit(1e-12, "ps"), *SECONDS), "B": BYTES}
+_LEAST_VALUE = {"s": 1e-12, "B": 1.0}
+_AXIS_UNITS: dict[str, tuple[Unit, ...]] = {"s": (Unit(1e-12, "ps"), *SECONDS), "B": BYTES}
 
 
-def time_log(values_s: Iterable[float | None], title: str) -> dict[str, Any]:
+def time_log(values_s: Iterable[float | None], title: str) -> dict[str, object]:
     """Scale, axis and title of a channel of seconds; spread it into `alt.X` or `alt.Y`."""
     return _channel(values_s, title, "s")
 
 
-def size_log(values_bytes: Iterable[float | None], title: str) -> dict[str, Any]:
+def size_log(values_bytes: Iterable[float | None], title: str) -> dict[str, object]:
     """Scale, axis and title of a channel of bytes."""
     return _channel(values_bytes, title, "B")
 
@@ -36,18 +35,18 @@ def decades(values: Iterable[float | None], least: float = 1e-12) -> list[float]
 def decade_label(kind: str) -> str:
     """A Vega expression that writes a power of ten of `s` (seconds) or `B` (bytes) with its unit."""
     text = ""
-    for unit, above in zip(_UNITS[kind], _UNITS[kind][1:], strict=False):
+    for unit, above in zip(_AXIS_UNITS[kind], _AXIS_UNITS[kind][1:], strict=False):
         # Half a decade below the next unit: powers of ten are not exact in floating point.
         text += f"datum.value < {above.factor / 3!r} ? {_number(unit)} : "
-    return text + _number(_UNITS[kind][-1])
+    return text + _number(_AXIS_UNITS[kind][-1])
 
 
 def _number(unit: Unit) -> str:
     return f"format(datum.value / {unit.factor!r}, ',.0f') + '{SPACE}{unit.symbol}'"
 
 
-def _channel(values: Iterable[float | None], title: str, kind: str) -> dict[str, Any]:
-    ticks: Sequence[float] = decades(values, _LEAST[kind])
+def _channel(values: Iterable[float | None], title: str, kind: str) -> dict[str, object]:
+    ticks: Sequence[float] = decades(values, _LEAST_VALUE[kind])
     return {
         "title": f"{title} (log scale)",
         "scale": alt.Scale(type="log", domain=[ticks[0], ticks[-1]], nice=False),

@@ -6,7 +6,7 @@ against white paper and against a dark page alike; a test measures both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from zlib import crc32
 
 KIND_COLOURS = {
@@ -78,6 +78,8 @@ COMPONENT_COLOURS = {
     "no component": "#8f95a0",
 }
 CLOCK_COLOURS = {"trace": "#0072b2", "host clock, mean": "#d98c00"}
+# Of charts with one series.
+SERIES_COLOUR = KIND_COLOURS["all-reduce"]
 UNKNOWN_COLOUR = "#8f95a0"
 # Few bytes to many: lightness alone carries the order, so the scale survives greyscale print.
 HEAT_RANGE = ("#cfe3f3", "#7fb3dc", "#3481bd", "#13569a", "#0b3a6f")
@@ -94,7 +96,7 @@ def axis_colours(axes: Iterable[str]) -> dict[str, str]:
     its colour does not depend on the other axes unless they clash.
     """
     names = set(axes)
-    colours = {name: colour for name, colour in AXIS_COLOURS.items() if name in names}
+    colours = present_colours(AXIS_COLOURS, names)
     free = list(RESERVE_COLOURS)
     for name in sorted(names - set(AXIS_COLOURS)):
         place = crc32(name.encode()) % len(RESERVE_COLOURS)
@@ -107,24 +109,29 @@ def axis_colours(axes: Iterable[str]) -> dict[str, str]:
     return colours
 
 
+def present_colours(colours: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The entries of `colours` whose name is in `names`, in the order of `colours`."""
+    present = set(names)
+    return {name: colour for name, colour in colours.items() if name in present}
+
+
 def kind_colours(kinds: Iterable[str]) -> dict[str, str]:
     """Each kind in `kinds`, in the palette's order, -> its colour; unknown kinds share grey."""
     names = set(kinds)
-    known = {name: colour for name, colour in KIND_COLOURS.items() if name in names}
+    known = present_colours(KIND_COLOURS, names)
     return known | dict.fromkeys(sorted(names - set(KIND_COLOURS)), UNKNOWN_COLOUR)
 
 
 def kind_shapes(kinds: Iterable[str]) -> dict[str, str]:
     """Each kind in `kinds`, in the palette's order, -> its shape; unknown kinds share a stroke."""
     names = set(kinds)
-    known = {name: shape for name, shape in KIND_SHAPES.items() if name in names}
+    known = present_colours(KIND_SHAPES, names)
     return known | dict.fromkeys(sorted(names - set(KIND_SHAPES)), "stroke")
 
 
 def category_colours(categories: Iterable[str]) -> dict[str, str]:
     """Each of the ops' categories that is there, in the palette's order, -> its colour."""
-    names = set(categories)
-    return {name: colour for name, colour in CATEGORY_COLOURS.items() if name in names}
+    return present_colours(CATEGORY_COLOURS, categories)
 
 
 def label_colours(labels: Iterable[str]) -> dict[str, str]:

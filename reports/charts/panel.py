@@ -15,7 +15,8 @@ from xlahouse.reports.charts.theme import MAX_MARKS
 from xlahouse.reports.charts.units import show_text
 
 # What a panel knows beside its rows: a run's facts, or those of all runs of a site.
-F = TypeVar("F")
+F = TypeVar("F", contravariant=True)
+Spec = dict[str, Any]  # a chart, or a part of one, as Vega-Lite
 
 
 class Rows(Protocol):
@@ -26,87 +27,76 @@ class Rows(Protocol):
         ...
 
 
-class Source(Protocol):
+class Queryable(Protocol):
     """A warehouse, as far as pages need it: something that answers SQL."""
 
-    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> Rows:
+    def query(self, sql: str, params: Mapping[str, object] | None = None) -> Rows:
         """Run one SELECT with `$name` parameters."""
         ...
 
-    def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Source]:
+    def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Queryable]:
         """The same for queries about one run, where views in `kept` are computed once."""
         ...
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a page's table: where its value is, its heading, and how it reads."""
+class TableColumn:
+    """A column of a page's table."""
 
-    name: str
+    name: str  # column of the query
     heading: str
-    show: Callable[[Any], str] = show_text
-    exact: Callable[[Any], str] | None = None  # what hovering over the cell tells
-    numeric: bool = True
+    show: Callable[[Any], str] = show_text  # value -> text of its cell
+    exact: Callable[[Any], str] | None = None  # value -> text that hovering over the cell shows
+    numeric: bool = True  # aligned to the right
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its title; `note` says how to read it."""
+    """A chart with its title."""
 
     title: str
     chart: alt.Chart
-    note: str = ""
+    note: str = ""  # how to read it
     shape: str = "half"  # of the page: `half`, `wide` (the whole row) or `square`
 
 
 @dataclass(frozen=True)
 class Panel(Generic[F]):
-    """One question about a run, or about several.
+    """One question about a run, or about several."""
 
-    Attributes:
-        key: anchor on the page.
-        title: the subject.
-        lede: one sentence on what is shown and how it is defined.
-        sql: the query, with `$run` or `$runs`; it pins versions of views.
-        columns: the table beside the charts.
-        figures: rows -> charts.
-        coverage: rows and facts -> a sentence that says how much of the run the rows cover.
-        why_empty: facts -> the sentence that stands in place of the charts where there are no rows.
-        notes: rows and facts -> sentences on what is NULL and why.
-        columns_of: rows -> the table's columns, where they are known only then.
-    """
-
-    key: str
-    title: str
-    lede: str
-    sql: str
-    columns: tuple[Column, ...]
+    key: str  # anchor on the page, and part of the name of its CSV file
+    title: str  # the subject
+    lede: str  # one sentence on what is shown and how it is defined
+    sql: str  # the query, with `$run` or `$runs`; it pins versions of views
+    columns: tuple[TableColumn, ...]  # the table beside the charts
     figures: Callable[[pl.DataFrame, F], list[Figure]]
-    coverage: Callable[[pl.DataFrame, F], str]
-    why_empty: Callable[[F], str]
+    coverage: Callable[[pl.DataFrame, F], str]  # a sentence: how much of the run the rows cover
+    why_empty: Callable[[F], str]  # the sentence in place of the charts where there are no rows
+    # Sentences on what is NULL and why.
     notes: Callable[[pl.DataFrame, F], list[str]] = field(default=lambda rows, facts: [])
-    columns_of: Callable[[pl.DataFrame], tuple[Column, ...]] | None = None
+    # The table where its columns are known only with the rows.
+    columns_of: Callable[[pl.DataFrame], tuple[TableColumn, ...]] | None = None
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of a table: its text, what hovering tells, and whether it lines up to the right."""
+class TableCell:
+    """A cell of a table, as text."""
 
     text: str
-    hint: str = ""
-    numeric: bool = False
+    hint: str = ""  # the exact value, shown on hovering
+    numeric: bool = False  # aligned to the right
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure ready for the page: its specification, or the reason why there is none."""
+    """A figure ready for the page."""
 
-    id: str
+    id: str  # of the element, unique on the page
     title: str
     note: str
-    shape: str
-    spec: dict[str, Any] | None
-    problem: str = ""
+    shape: str  # as of Figure
+    spec: Spec | None  # None: not drawn
+    problem: str = ""  # why it is not drawn
 
 
 @dataclass(frozen=True)
@@ -118,12 +108,12 @@ class Section:
     lede: str
     sql: str
     figures: list[Drawn]
-    empty: str
+    empty: str  # why there are no rows; empty where there are some
     coverage: str
     notes: list[str]
-    headings: list[Cell]
-    cells: list[list[Cell]]
-    rows_left_out: int
+    headings: list[TableCell]
+    cells: list[list[TableCell]]  # of the table, one list a row
+    rows_left_out: int  # of the table
     rows: int  # of the query
     csv: str = ""  # file with all of them, beside the page
 
@@ -148,7 +138,7 @@ def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Sectio
         empty=empty,
         coverage="" if empty else panel.coverage(rows, facts),
         notes=[] if empty else panel.notes(rows, facts),
-        headings=[Cell(column.heading, numeric=column.numeric) for column in columns],
+        headings=[TableCell(column.heading, numeric=column.numeric) for column in columns],
         cells=format_rows(columns, rows.head(MAX_TABLE_ROWS)),
         rows_left_out=max(0, len(rows) - MAX_TABLE_ROWS),
         rows=len(rows),
@@ -168,12 +158,12 @@ def draw(figure: Figure, id: str) -> Drawn:
     return Drawn(id, figure.title, figure.note, figure.shape, spec)
 
 
-def count_marks(spec: dict[str, Any]) -> int:
+def count_marks(spec: Spec) -> int:
     """Rows that each layer and view draws, added up."""
     return _marks(spec, spec.get("datasets", {}), {})
 
 
-def _marks(part: dict[str, Any], datasets: dict[str, list[Any]], above: dict[str, Any]) -> int:
+def _marks(part: Spec, datasets: Mapping[str, list[Spec]], above: Spec) -> int:
     data = part.get("data", above)
     inner = [each for name in _COMPOSED for each in part.get(name, ())]
     if isinstance(part.get("spec"), dict):  # of facets and repetitions
@@ -186,7 +176,7 @@ def _marks(part: dict[str, Any], datasets: dict[str, list[Any]], above: dict[str
 _COMPOSED = ("layer", "hconcat", "vconcat", "concat")
 
 
-def format_rows(columns: Sequence[Column], rows: pl.DataFrame) -> list[list[Cell]]:
+def format_rows(columns: Sequence[TableColumn], rows: pl.DataFrame) -> list[list[TableCell]]:
     """Rows -> cells, one list a row."""
     return [[_cell(column, row[column.name]) for column in columns] for row in rows.to_dicts()]
 
@@ -206,7 +196,7 @@ def inline(rows: pl.DataFrame) -> alt.InlineData:
     return alt.InlineData(values=rows.to_dicts())
 
 
-def _cell(column: Column, value: Any) -> Cell:
+def _cell(column: TableColumn, value: object) -> TableCell:
     text = column.show(value)
     hint = column.exact(value) if column.exact is not None and value is not None else ""
-    return Cell(text, "" if hint == text else hint, column.numeric)
+    return TableCell(text, "" if hint == text else hint, column.numeric)

@@ -1,6 +1,10 @@
-"""How pages name and order phases, as pieces of SQL that their queries share."""
+"""How pages name and order phases, in SQL, and how they take rows phase by phase."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
 
 # The phase of a row, for people.
 PHASE = "coalesce(phase, 'outside markers')"
@@ -11,3 +15,9 @@ MEASURED = "coalesce(phase, 'none') not in ('warmup', 'compile')"
 def phase_order(column: str = "phase") -> str:
     """An `order by` list: prefill, decode, then others by name."""
     return f"case {column} when 'prefill' then 0 when 'decode' then 1 else 2 end, {column}"
+
+
+def by_phase(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each phase with its rows, in the order of the rows."""
+    for phase in rows["phase"].unique(maintain_order=True):
+        yield phase, rows.filter(pl.col("phase") == phase)

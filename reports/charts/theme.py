@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import altair as alt
 
@@ -14,7 +13,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 MAX_MARKS = 20_000
 BAR_STEP = 30
 
-_AXIS = {
+_AXIS_LOOK = {
     "labelColor": INK,
     "titleColor": INK,
     "domainColor": INK,
@@ -29,7 +28,7 @@ _AXIS = {
     "titlePadding": 8,
     "labelLimit": 0,
 }
-_LEGEND = {
+_LEGEND_LOOK = {
     "labelColor": INK,
     "titleColor": INK,
     "labelFontSize": 12,
@@ -44,13 +43,13 @@ _LEGEND = {
     "columnPadding": 16,
     "padding": 4,
 }
-CONFIG: dict[str, Any] = {
+CONFIG: dict[str, object] = {
     "background": "transparent",
     "font": FONT,
     "view": {"stroke": None},
     "scale": {"bandPaddingInner": 0.3, "rectBandPaddingInner": 0.04},
-    "axis": _AXIS,
-    "legend": _LEGEND,
+    "axis": _AXIS_LOOK,
+    "legend": _LEGEND_LOOK,
     "title": {"color": INK, "fontSize": 13, "anchor": "start", "fontWeight": 600},
     "text": {"color": INK, "fontSize": 12},
 }

@@ -14,15 +14,20 @@ SPACE = "\u00a0"  # keeps a unit on the line of its number
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit: what to divide by, and its symbol."""
+    """A unit of an amount."""
 
-    factor: float
+    factor: float  # what to divide an amount by
     symbol: str
 
 
 BYTES = (Unit(1, "B"), Unit(1e3, "kB"), Unit(1e6, "MB"), Unit(1e9, "GB"), Unit(1e12, "TB"))
 PICOSECONDS = (Unit(1, "ps"), Unit(1e3, "ns"), Unit(1e6, "µs"), Unit(1e9, "ms"), Unit(1e12, "s"))
 SECONDS = (Unit(1e-9, "ns"), Unit(1e-6, "µs"), Unit(1e-3, "ms"), Unit(1, "s"))
+FLOPS = tuple(
+    Unit(10.0 ** (3 * k), f"{letter}FLOP")
+    for k, letter in enumerate(("", "k", "M", "G", "T", "P", "E"))
+)
+FLOP_RATES = tuple(Unit(unit.factor, f"{unit.symbol}/s") for unit in FLOPS)
 BANDWIDTH = tuple(Unit(unit.factor, f"{unit.symbol}/s") for unit in BYTES)
 
 
@@ -61,6 +66,16 @@ def show_s(value: float | None) -> str:
 def show_bandwidth(value: float | None) -> str:
     """Bytes per second -> `44.1 GB/s`."""
     return show(value, BANDWIDTH)
+
+
+def show_flops(value: float | None) -> str:
+    """FLOPs -> `17.6 TFLOP`."""
+    return show(value, FLOPS)
+
+
+def show_flop_rate(value: float | None) -> str:
+    """FLOP/s -> `187 TFLOP/s`."""
+    return show(value, FLOP_RATES)
 
 
 def show_ratio(value: float | None) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.panel import Column, Figure, Panel
-from xlahouse.reports.charts.units import plural, show_count, show_text
+from xlahouse.reports.charts.columns import count_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.units import plural
 
 ISSUES_SQL = """
 select severity, code, source, message, count
@@ -20,11 +21,11 @@ order by
 """
 
 ISSUE_COLUMNS = (
-    Column("severity", "Severity", show_text, numeric=False),
-    Column("code", "Code", show_text, numeric=False),
-    Column("message", "Finding", show_text, numeric=False),
-    Column("source", "About", lambda source: source or "the run", numeric=False),
-    Column("count", "Count", show_count),
+    text_column("severity", "Severity"),
+    text_column("code", "Code"),
+    text_column("message", "Finding"),
+    text_column("source", "About", lambda source: source or "the run"),
+    count_column("count", "Count"),
 )
 
 COVERAGE_SQL = """
@@ -41,26 +42,26 @@ order by table_name
 """
 
 # Seconds a run: too long for each page, so the page says how to ask.
-AUDITS = (
+CHECK_NOTE = (
     "Whether the views agree with these tables and with each other: xlahouse check holds every run to "
     "that, in some seconds."
 )
 
 COVERAGE_COLUMNS = (
-    Column("table_name", "Table", show_text, numeric=False),
-    Column("lines", "Lines of the trace", show_count),
-    Column("events_read", "Events read", show_count),
-    Column("rows_written", "Became rows", show_count),
-    Column("events_rejected", "Rejected", show_count),
+    text_column("table_name", "Table"),
+    count_column("lines", "Lines of the trace"),
+    count_column("events_read", "Events read"),
+    count_column("rows_written", "Became rows"),
+    count_column("events_rejected", "Rejected"),
 )
 
 
-def no_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def no_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """Findings are read, not drawn."""
     return []
 
 
-def issues_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def issues_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """Findings by severity."""
     row = facts.row
     counts = (
@@ -71,7 +72,7 @@ def issues_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     return ", ".join(counts) + "."
 
 
-ISSUES: Panel[RunFacts] = Panel(
+ISSUES: Panel[PageFacts] = Panel(
     key="findings",
     title="Findings about the data",
     lede="What the ingest found damaged, missing or deduced, and what each costs.",
@@ -83,7 +84,7 @@ ISSUES: Panel[RunFacts] = Panel(
     notes=lambda rows, facts: ["What each code means, and what it costs: xlahouse check --codes."],
 )
 
-COVERAGE: Panel[RunFacts] = Panel(
+COVERAGE: Panel[PageFacts] = Panel(
     key="coverage",
     title="Coverage",
     lede="Every event that was read either became a row, here or folded into another, or was rejected.",
@@ -92,5 +93,5 @@ COVERAGE: Panel[RunFacts] = Panel(
     figures=no_figures,
     coverage=lambda rows, facts: facts.covered(),
     why_empty=lambda facts: "The ingest recorded no lines for this run.",
-    notes=lambda rows, facts: [AUDITS],
+    notes=lambda rows, facts: [CHECK_NOTE],
 )

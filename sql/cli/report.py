@@ -12,7 +12,7 @@ import typer
 from xlahouse.sql.cli.options import WarehouseOption, complete_page, complete_run, open_warehouse
 
 if TYPE_CHECKING:
-    from xlahouse.reports.site import Written
+    from xlahouse.reports.site import WrittenSite
 
 REPORT_FORMATS = ("html", "png", "svg", "pdf")
 
@@ -97,7 +97,7 @@ def _say_nothing(line: str) -> None:
     """What is wrong with the warehouse was said when it was first opened."""
 
 
-def _say_of_site(written: Written) -> None:
+def _say_of_site(written: WrittenSite) -> None:
     """What a list of files does not tell, on stderr.
 
     Raises:

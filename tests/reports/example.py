@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from tests.device_steps import with_device_steps
-from xlahouse.reports.charts.facts import FACTS_SQL, RunFacts, read_facts
+from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, read_facts
 from xlahouse.reports.headline import SUMMARY_SQL
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
 from xlahouse.sql.library import TABLES, shipped
@@ -89,7 +89,7 @@ class Store:
     def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Store]:
         return nullcontext(self)
 
-    def facts(self) -> list[RunFacts]:
+    def facts(self) -> list[PageFacts]:
         return read_facts(self.query(FACTS_SQL).pl(), self.query(SUMMARY_SQL).pl())
 
 

@@ -114,7 +114,7 @@ def test_ops_are_added_up_over_phases_and_sorted():
 def test_programs_stack_what_their_ops_do():
     def program(module, number, phase, **times):
         row = {"run_id": "r", "module": module, "program_id": number, "phase": phase}
-        zero = dict.fromkeys(op_time.PARTS, 0)
+        zero = dict.fromkeys(op_time.CATEGORY_NAMES, 0)
         return {**row, **zero, "launches": 2, "devices": 1, **times}
 
     store = store_of(

@@ -79,7 +79,7 @@ def test_overlapping_gaps_are_counted_below_the_axis():
     ]
     (figure,) = filled(store, gaps.SPREAD, "r").figures
     assert figure.note.replace("\u00a0", " ") == (
-        "Overlapping or touching, so below the axis: tp 50.0 %."
+        "Below the log axis (overlapping or touching): tp 50.0 %."
     )
     assert [row["share"] for row in data(figure.spec)] == [0.5, 1.0]
 

@@ -7,6 +7,7 @@ import pytest
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data, drawn, layers
+from xlahouse.reports.charts.palette import UNKNOWN_COLOUR
 from xlahouse.reports.panels.communication import links
 
 
@@ -116,7 +117,7 @@ def test_unknown_bytes_are_grey_and_make_the_sum_unknown():
     section = filled(store, links.PANEL, "r")
     assert section.coverage.startswith("2 links carry an unknown number of bytes,")
     assert section.notes[2].startswith("A grey cell:")
-    assert drawn(section.figures[0].spec).count(f'fill="{links.UNKNOWN_COLOUR}"') == 1
+    assert drawn(section.figures[0].spec).count(f'fill="{UNKNOWN_COLOUR}"') == 1
 
 
 def test_links_that_are_not_known_say_why():

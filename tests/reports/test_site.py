@@ -18,7 +18,7 @@ from tests.reports.conftest import HOSTILE
 from tests.reports.example import RUN_PANELS, SITE_PANELS, Store, example_run, merge
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.charts.facts import VIRTUAL
+from xlahouse.reports.charts.facts import VIRTUAL_BANNER
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import read_own_page
@@ -138,7 +138,7 @@ def test_pages_are_semantic_and_linked(pages):
 
 
 def test_every_page_of_virtual_devices_says_so(pages):
-    assert {name for name, page in pages.items() if VIRTUAL not in page.text} == {
+    assert {name for name, page in pages.items() if VIRTUAL_BANNER not in page.text} == {
         name for name in pages if name.startswith("run-bare")
     }
 
@@ -149,7 +149,7 @@ def test_real_devices_carry_no_banner(tmp_path):
         "devices": [{"run_id": "r", "device_id": 0, "inferred": False}],
     }
     for path in render_site(Store(tables), tmp_path).pages:
-        assert VIRTUAL not in Page(path.read_text("utf-8")).text
+        assert VIRTUAL_BANNER not in Page(path.read_text("utf-8")).text
 
 
 @pytest.mark.parametrize("name", [name for name, panels in RUN_PAGES.items() if panels])

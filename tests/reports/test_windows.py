@@ -100,7 +100,7 @@ def test_curves_rise_where_windows_are(store):
         (pytest.approx(10**edge), share) for edge, share in zip(edges, shares, strict=True)
     ]
     assert figure.note.replace("\u00a0", " ") == (
-        "Of 0 or below (the axes overlap or touch): pp → tp 50.0 %."
+        "Below the log axis (overlapping or touching): pp → tp 50.0 %."
     )
     # The run's own sweep is no part of it.
     assert section.coverage.startswith("8 windows on traced devices;")

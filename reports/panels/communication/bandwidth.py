@@ -5,21 +5,25 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    bandwidth_column,
+    bytes_column,
+    count_column,
+    ps_column,
+    ratio_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.log_axes import size_log
 from xlahouse.reports.charts.palette import axis_colours, kind_shapes
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import INK, colour, finish, shape
 from xlahouse.reports.charts.units import (
     BANDWIDTH,
     plural,
     show_bandwidth,
-    show_bytes,
-    show_count,
-    show_exact,
-    show_ps,
-    show_ratio,
     suit,
 )
 
@@ -59,21 +63,21 @@ order by axis, kind, payload_bytes, group_size
 """
 
 COLUMNS = (
-    Column("axis", "Axis", numeric=False),
-    Column("kind", "Kind", numeric=False),
-    Column("payload_bytes", "Payload", show_bytes, show_exact),
-    Column("group_size", "Group of", show_count),
-    Column("instances", "Instances", show_count),
-    Column("measured", "Measured", show_count),
-    Column("p50_transfer_ps", "Transfer p50", show_ps, show_exact),
-    Column("p05_busbw_bytes_per_s", "Bus bandwidth p5", show_bandwidth, show_exact),
-    Column("p50_busbw_bytes_per_s", "p50", show_bandwidth, show_exact),
-    Column("p95_busbw_bytes_per_s", "p95", show_bandwidth, show_exact),
-    Column("p50_algbw_bytes_per_s", "Algorithm bandwidth p50", show_bandwidth, show_exact),
-    Column("p50_utilization_ratio", "Of peak p50", show_ratio, show_exact),
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    bytes_column("payload_bytes", "Payload"),
+    count_column("group_size", "Group of"),
+    count_column("instances", "Instances"),
+    count_column("measured", "Measured"),
+    ps_column("p50_transfer_ps", "Transfer p50"),
+    bandwidth_column("p05_busbw_bytes_per_s", "Bus bandwidth p5"),
+    bandwidth_column("p50_busbw_bytes_per_s", "p50"),
+    bandwidth_column("p95_busbw_bytes_per_s", "p95"),
+    bandwidth_column("p50_algbw_bytes_per_s", "Algorithm bandwidth p50"),
+    ratio_column("p50_utilization_ratio", "Of peak p50"),
 )
 # What is drawn: the column's stem, and what it is called.
-MEASURES = {"busbw": "Bus bandwidth", "algbw": "Algorithm bandwidth"}
+BANDWIDTH_NAMES = {"busbw": "Bus bandwidth", "algbw": "Algorithm bandwidth"}
 
 
 def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
@@ -81,9 +85,9 @@ def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
 
     Args:
         rows: rows of SQL with a median and a payload above 0.
-        measure: one of MEASURES. Only bus bandwidth stands against the links' peak.
+        measure: one of BANDWIDTH_NAMES. Only bus bandwidth stands against the links' peak.
     """
-    name = MEASURES[measure]
+    name = BANDWIDTH_NAMES[measure]
     peak = rows["peak_bytes_per_s"].drop_nulls().head(1).to_list() if measure == "busbw" else []
     speed = suit([*rows[f"p50_{measure}_bytes_per_s"], *peak], BANDWIDTH)
     data = rows.with_columns(
@@ -108,23 +112,23 @@ def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
     return finish(alt.layer(*layers), f"{name} against payload", 260)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """Bus and algorithm bandwidth, of the sizes whose bandwidth is known."""
     known = rows.drop_nulls("p50_busbw_bytes_per_s").filter(pl.col("payload_bytes") > 0)
     if known.is_empty():
         return []
     note = "Point: median over instances of one size; line through it: 5th to 95th percentile."
     peak = known["peak_bytes_per_s"].drop_nulls().to_list()
-    drawn = dict.fromkeys(MEASURES, note)
+    drawn = dict.fromkeys(BANDWIDTH_NAMES, note)
     if peak:
         drawn["busbw"] += f" Dashed: one link's peak, one way, {show_bandwidth(peak[0])}."
     return [
-        Figure(f"{MEASURES[measure]} against payload", bandwidth_chart(known, measure), text)
+        Figure(f"{BANDWIDTH_NAMES[measure]} against payload", bandwidth_chart(known, measure), text)
         for measure, text in drawn.items()
     ]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many instances have a bandwidth."""
     measured, instances = total(rows, "measured"), total(rows, "instances")
     return (
@@ -132,7 +136,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     )
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why bandwidth or its share of the peak is missing."""
     found = []
     bounded = total(rows, "bounded")
@@ -154,21 +158,20 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is nothing to measure."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so there is no transfer to time."
-    return "The trace holds no collectives, so there is no bandwidth to measure."
+why_empty = why_no_rows(
+    "there is no transfer to time",
+    "The trace holds no collectives, so there is no bandwidth to measure.",
+)
 
 
-def _no_peak(facts: RunFacts) -> str:
+def _no_peak(facts: PageFacts) -> str:
     if facts.inferred:
         return "these devices are virtual and have no links"
     return "no peak is known for the links between these devices"
 
 
 def _tooltip(measure: str) -> list[alt.Tooltip]:
-    exact, name = ",.9~g", MEASURES[measure].lower()
+    exact, name = ",.9~g", BANDWIDTH_NAMES[measure].lower()
     return [
         alt.Tooltip("axis:N", title="axis"),
         alt.Tooltip("kind:N", title="kind"),
@@ -182,7 +185,7 @@ def _tooltip(measure: str) -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="bandwidth",
     title="Bandwidth of collectives",
     lede="Bus bandwidth is what the busiest participant sends, algorithm bandwidth the payload, each divided "

@@ -5,26 +5,31 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    PHASE_COLUMN,
+    bytes_column,
+    count_column,
+    factor_column,
+    ps_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.log_axes import size_log, time_log
 from xlahouse.reports.charts.palette import axis_colours, kind_shapes
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour, finish, shape
 from xlahouse.reports.charts.units import (
     plural,
-    show_bytes,
-    show_count,
-    show_exact,
-    show_factor,
-    show_ps,
 )
 
 # The view has percentiles of each device, which do not add up: the median device's p50 and the slowest
 # one's p99 do not depend on how many devices were traced.
-SQL = """
+SQL = f"""
 with sizes as (
-    select * replace (coalesce(phase, 'outside markers') as phase)
+    select * replace ({PHASE} as phase)
     from collective_latency_summary_v1
     where run_id = $run
 )
@@ -45,27 +50,26 @@ select
 from sizes
 group by phase, axis, kind, size_bucket_bytes
 order by
-    case phase when 'prefill' then 0 when 'decode' then 1 else 2 end,
-    phase,
+    {phase_order()},
     axis,
     kind,
     size_bucket_bytes
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("kind", "Kind", numeric=False),
-    Column("size_bytes", "Payload from", show_bytes, show_exact),
-    Column("devices", "Devices", show_count),
-    Column("count", "Collectives", show_count),
-    Column("collectives_per_step", "A step", show_factor, show_exact),
-    Column("collectives_per_s", "A second", show_factor, show_exact),
-    Column("fastest_p50_ps", "p50, fastest device", show_ps, show_exact),
-    Column("p50_ps", "p50, median device", show_ps, show_exact),
-    Column("slowest_p50_ps", "p50, slowest device", show_ps, show_exact),
-    Column("p95_ps", "p95, slowest device", show_ps, show_exact),
-    Column("p99_ps", "p99, slowest device", show_ps, show_exact),
+    PHASE_COLUMN,
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    bytes_column("size_bytes", "Payload from"),
+    count_column("devices", "Devices"),
+    count_column("count", "Collectives"),
+    factor_column("collectives_per_step", "A step"),
+    factor_column("collectives_per_s", "A second"),
+    ps_column("fastest_p50_ps", "p50, fastest device"),
+    ps_column("p50_ps", "p50, median device"),
+    ps_column("slowest_p50_ps", "p50, slowest device"),
+    ps_column("p95_ps", "p95, slowest device"),
+    ps_column("p99_ps", "p99, slowest device"),
 )
 
 
@@ -91,24 +95,23 @@ def duration_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(alt.layer(tail, points), "Time in flight against payload", 260)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart of each phase."""
     known = rows.filter((pl.col("size_bytes") > 0) & (pl.col("p50_ps") > 0))
     note = "Point: p50 of the median device; line up from it: to p99 of the slowest device."
-    drawn = []
-    for phase in known["phase"].unique(maintain_order=True):
-        title = f"{phase.capitalize()}: time in flight against payload"
-        drawn.append(Figure(title, duration_chart(known.filter(pl.col("phase") == phase)), note))
-    return drawn
+    return [
+        Figure(f"{phase.capitalize()}: time in flight against payload", duration_chart(part), note)
+        for phase, part in by_phase(known)
+    ]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many collectives are timed."""
     traced = plural(facts.row["collectives"], "collective")
     return f"{total(rows, 'count'):,} of {traced} in the trace; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What these times hold, and what is not drawn."""
     found = [
         "Time in flight holds the wait for devices that arrive late: bandwidth, below, does not."
@@ -128,11 +131,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why nothing is timed."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so there is no transfer to time."
-    return "The trace holds no collectives, so there is no transfer to time."
+why_empty = why_no_rows(
+    "there is no transfer to time",
+    "The trace holds no collectives, so there is no transfer to time.",
+)
 
 
 def _tooltip() -> list[alt.Tooltip]:
@@ -150,7 +152,7 @@ def _tooltip() -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="durations",
     title="Duration of collectives",
     lede="From the start of a collective (of its start op, where it is asynchronous) to its end, by payload: "

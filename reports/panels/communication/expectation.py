@@ -5,24 +5,32 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    PHASE_COLUMN,
+    bytes_column,
+    count_column,
+    dashed_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
+from xlahouse.reports.charts.phases import PHASE, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import INK, colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     BYTES,
     plural,
     show_bytes,
-    show_count,
     show_exact,
     show_factor,
     suit,
 )
 
-SQL = """
+SQL = f"""
 select
-    coalesce(phase, 'outside markers') as phase,
+    {PHASE} as phase,
     axis,
     kind,
     expected_count,
@@ -34,22 +42,22 @@ select
     expected_problem
 from expected_traffic_v1
 where run_id = $run
-order by case phase when 'prefill' then 0 when 'decode' then 1 else 2 end, phase, axis, kind
+order by {phase_order()}, axis, kind
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("kind", "Kind", numeric=False),
-    Column("expected_payload_bytes", "Expected", show_bytes, show_exact),
-    Column("measured_payload_bytes", "Measured", show_bytes, show_exact),
-    Column(
+    PHASE_COLUMN,
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    bytes_column("expected_payload_bytes", "Expected"),
+    bytes_column("measured_payload_bytes", "Measured"),
+    TableColumn(
         "ratio", "Measured / expected", lambda r: "-" if r is None else show_factor(r), show_exact
     ),
-    Column("expected_count", "Collectives expected", show_count),
-    Column("measured_count", "Measured", show_count),
-    Column("measured_dtype", "Type", lambda name: name or "-", numeric=False),
-    Column("expected_problem", "Why not expected", lambda reason: reason or "-", numeric=False),
+    count_column("expected_count", "Collectives expected"),
+    count_column("measured_count", "Measured"),
+    dashed_column("measured_dtype", "Type"),
+    dashed_column("expected_problem", "Why not expected"),
 )
 # A ratio this near to 1 is 1: counts of bytes differ by whole elements or not at all.
 TOLERANCE = 1e-6
@@ -105,7 +113,7 @@ def surplus_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(chart, "Payload that was not expected", rows_height(len(data), _ROW))
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """Ratios where something is expected, and what is measured where nothing is."""
     drawn = []
     known = rows.drop_nulls("ratio")
@@ -119,7 +127,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """For how many of the collectives there is something to expect."""
     judged = rows.filter(pl.col("expected_problem").is_null())
     return (
@@ -128,7 +136,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     )
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """The finding in words: as expected, or what differs and by how much; and why rows are not judged."""
     found = []
     judged = rows.drop_nulls("ratio")
@@ -157,11 +165,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is neither."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so nothing was measured."
-    return "Nothing was sent, and this model on this mesh needs to send nothing."
+why_empty = why_no_rows(
+    "nothing was measured",
+    "Nothing was sent, and this model on this mesh needs to send nothing.",
+)
 
 
 def _surplus(rows: pl.DataFrame) -> pl.DataFrame:
@@ -201,7 +208,7 @@ def _tooltip() -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="expected",
     title="Expected against measured traffic",
     lede="What the model, the mesh, the batch and the lengths alone let a run send, beside what was "

@@ -5,30 +5,36 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import HEAT_INK, HEAT_RANGE, UNKNOWN_COLOUR
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.columns import (
+    bandwidth_column,
+    bytes_column,
+    dashed_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
+from xlahouse.reports.charts.heat import MAX_LABELLED, amount_hue, heat_cells, heat_numbers
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
+from xlahouse.reports.charts.phases import PHASE
 from xlahouse.reports.charts.sums import greatest, known_total
-from xlahouse.reports.charts.theme import INK, finish, rows_height
+from xlahouse.reports.charts.theme import finish, rows_height
 from xlahouse.reports.charts.torus import across, line_count, line_name, shape_name, sizes_of
 from xlahouse.reports.charts.units import (
     BYTES,
     Unit,
     plural,
-    show_bandwidth,
     show_bytes,
-    show_exact,
     show_ratio,
     suit,
 )
 
 # Phases are added up; a link's bandwidth and share of its peak are those of its busiest phase. A link leads
 # forward where it raises the coordinate, or leads around from the last chip to the first.
-SQL = """
+SQL = f"""
 with found as (
     select
         *,
-        coalesce(phase, 'outside markers') as phase_name,
+        {PHASE} as phase_name,
         cast(string_split(topology, 'x') as bigint[]) as sizes,
         cast(string_split(trim(source_place, '()'), ',') as bigint[]) as here,
         cast(string_split(trim(target_place, '()'), ',') as bigint[]) as there
@@ -76,17 +82,15 @@ order by dimension, line, is_forward desc, source, topology_problem
 """
 
 COLUMNS = (
-    Column("dimension", "Along", numeric=False),
-    Column("source_place", "From chip", lambda place: place or "-", numeric=False),
-    Column("target_place", "To chip", lambda place: place or "-", numeric=False),
-    Column("bytes", "Bytes, all phases", show_bytes, show_exact),
-    Column("link_bytes_per_s", "Bandwidth, busiest phase", show_bandwidth, show_exact),
-    Column("utilization_ratio", "Of peak, busiest phase", show_ratio, show_exact),
-    Column("busiest_phase", "Busiest phase", lambda phase: phase or "-", numeric=False),
-    Column("sources_seen", "Devices that send over it", numeric=True),
+    text_column("dimension", "Along"),
+    dashed_column("source_place", "From chip"),
+    dashed_column("target_place", "To chip"),
+    bytes_column("bytes", "Bytes, all phases"),
+    bandwidth_column("link_bytes_per_s", "Bandwidth, busiest phase"),
+    ratio_column("utilization_ratio", "Of peak, busiest phase"),
+    dashed_column("busiest_phase", "Busiest phase"),
+    TableColumn("sources_seen", "Devices that send over it", numeric=True),
 )
-# Wider maps on a phone have cells narrower than their number.
-MAX_LABELLED = 8
 
 
 def link_chart(rows: pl.DataFrame, dimension: str, unit: Unit, top: float) -> alt.Chart:
@@ -108,34 +112,37 @@ def link_chart(rows: pl.DataFrame, dimension: str, unit: Unit, top: float) -> al
     steps = ways["step"].unique(maintain_order=True).to_list()
     places = [line_name(line, dimension, sizes) for line in range(line_count(dimension, sizes))]
     crowded = len(steps) > MAX_LABELLED
-    x = alt.X(
+    hue = amount_hue(top / unit.factor, f"Bytes, all phases ({unit.symbol})")
+    layers = [heat_cells(data, hue, _tooltip(), crowded=crowded)]
+    if not crowded:
+        layers.append(heat_numbers(data, top / unit.factor))
+    x, y = _step_axis(steps, dimension), _line_axis(places, across(dimension, sizes))
+    height = rows_height(len(places), min(40, max(9, 320 // len(places))))
+    title = f"Bytes on the links along {dimension}"
+    return finish(alt.layer(*(layer.encode(x=x, y=y) for layer in layers)), title, height)
+
+
+def _step_axis(steps: list[str], dimension: str) -> alt.X:
+    return alt.X(
         "step:N",
         title=f"Link along {dimension} (coordinate of source → target)",
         scale=alt.Scale(domain=steps, padding=0.04),
-        axis=alt.Axis(orient="top", labelAngle=-90 if crowded else 0, labelOverlap=True),
+        axis=alt.Axis(
+            orient="top", labelAngle=-90 if len(steps) > MAX_LABELLED else 0, labelOverlap=True
+        ),
     )
-    y = alt.Y(
+
+
+def _line_axis(places: list[str], coordinates: str) -> alt.Y:
+    return alt.Y(
         "place:N",
-        title=f"Line of chips ({across(dimension, sizes)})",
+        title=f"Line of chips ({coordinates})",
         scale=alt.Scale(domain=places, padding=0.04),
         axis=alt.Axis(labelOverlap=True),
     )
-    layers = [_cells(data, unit, top / unit.factor, crowded).encode(x=x, y=y)]
-    if not crowded:
-        ink = alt.condition(
-            f"datum.amount > {top / unit.factor / 2!r}",
-            alt.value(HEAT_INK[1]),
-            alt.value(HEAT_INK[0]),
-        )
-        text = alt.Chart(inline(data.drop_nulls("amount"))).mark_text(fontSize=11)
-        number = alt.Text("amount:Q", format=".3~g")
-        layers.append(text.encode(x=x, y=y, text=number, color=ink))
-    step = min(40, max(9, 320 // len(places)))
-    title = f"Bytes on the links along {dimension}"
-    return finish(alt.layer(*layers), title, rows_height(len(places), step))
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A heat map of each dimension along which there are links with traffic."""
     linked = rows.drop_nulls("topology")
     if linked["bytes"].null_count() == len(linked):
@@ -151,7 +158,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     ]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many links carry how much."""
     linked = rows.drop_nulls("topology")
     if linked.is_empty():
@@ -164,7 +171,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     )
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """The busiest link, what empty cells mean, and why links are not known."""
     found = []
     linked = rows.drop_nulls("topology")
@@ -185,11 +192,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found + [f"Links are not known: {reason}." for reason in reasons]
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is no link with traffic."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so what its links carried is not known."
-    return "No collective sends anything to another device, so no link carries anything."
+why_empty = why_no_rows(
+    "what its links carried is not known",
+    "No collective sends anything to another device, so no link carries anything.",
+)
 
 
 def _busiest(linked: pl.DataFrame) -> str:
@@ -208,18 +214,8 @@ def _topology(rows: pl.DataFrame) -> str:
     return str(rows["topology"].to_list()[0])
 
 
-def _cells(data: pl.DataFrame, unit: Unit, top: float, crowded: bool) -> alt.Chart:
-    legend = alt.Legend(
-        title=f"Bytes, all phases ({unit.symbol})",
-        orient="bottom",
-        direction="horizontal",
-        gradientLength=160,
-        format=".3~g",
-    )
-    scale = alt.Scale(domain=[0, top], range=list(HEAT_RANGE))
-    hue = alt.Color("amount:Q", scale=scale, legend=legend)
-    color = alt.condition("!isValid(datum.amount)", alt.value(UNKNOWN_COLOUR), hue)
-    tooltip = [
+def _tooltip() -> list[alt.Tooltip]:
+    return [
         alt.Tooltip("source_place:N", title="from chip"),
         alt.Tooltip("target_place:N", title="to chip"),
         alt.Tooltip("bytes:Q", title="bytes", format=",.15~g"),
@@ -227,14 +223,9 @@ def _cells(data: pl.DataFrame, unit: Unit, top: float, crowded: bool) -> alt.Cha
         alt.Tooltip("utilization_ratio:Q", title="of a link's peak", format=".4~%"),
         alt.Tooltip("sources_seen:Q", title="devices that send over it", format=","),
     ]
-    return (
-        alt.Chart(inline(data))
-        .mark_rect(cornerRadius=0 if crowded else 2, stroke=INK, strokeOpacity=0.25, invalid="show")
-        .encode(color=color, tooltip=tooltip)
-    )
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="links",
     title="Traffic on the links",
     lede="The traffic matrix, sent through the torus of chips: along x, then y, then z, each the shorter "

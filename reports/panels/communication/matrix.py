@@ -5,19 +5,22 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import HEAT_RANGE, UNKNOWN_COLOUR
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.columns import bytes_column, dashed_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.heat import MAX_LABELLED, amount_hue, heat_cells, heat_numbers
+from xlahouse.reports.charts.palette import UNKNOWN_COLOUR
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import PHASE, phase_order
 from xlahouse.reports.charts.sums import greatest, known_total
-from xlahouse.reports.charts.theme import INK, finish, rows_height
-from xlahouse.reports.charts.units import BYTES, Unit, plural, show_bytes, show_exact, suit
+from xlahouse.reports.charts.theme import finish, rows_height
+from xlahouse.reports.charts.units import BYTES, plural, show_bytes, suit
 
 # Every named device has a row, whether it sends or not: a device that sends nothing (0) differs from one
 # that was not traced (NULL). SparseCores that send nothing are left out. Past 64 devices neighbours share
 # a cell, so that a map has at most 4,096 of them.
-SQL = """
+SQL = f"""
 with traffic as (
-    select coalesce(phase, 'outside markers') as phase, axis, source_device_id, target_device_id, bytes
+    select {PHASE} as phase, axis, source_device_id, target_device_id, bytes
     from traffic_matrix_v1
     where run_id = $run and algorithm = 'ring'
 ), numbered as (
@@ -69,23 +72,19 @@ order by
     sender.block,
     receiver.block,
     axis,
-    case phase when 'prefill' then 0 when 'decode' then 1 else 2 end,
-    phase
+    {phase_order()}
 """
 
 COLUMNS = (
-    Column("source", "Source device", numeric=False),
-    Column("target", "Target device", lambda label: label or "-", numeric=False),
-    Column("axis", "Axis", lambda axis: axis or "-", numeric=False),
-    Column("phase", "Phase", lambda phase: phase or "-", numeric=False),
-    Column("bytes", "Bytes", show_bytes, show_exact),
+    text_column("source", "Source device"),
+    dashed_column("target", "Target device"),
+    dashed_column("axis", "Axis"),
+    dashed_column("phase", "Phase"),
+    bytes_column("bytes", "Bytes"),
 )
-# Wider maps on a phone have cells narrower than their number.
-MAX_LABELLED = 8
 MAX_MAPS = 6
 # Larger maps take half the page's width, where cells are still seen.
 MAX_SQUARE = 16
-_ON_LIGHT, _ON_DARK = "#0b2036", "#ffffff"
 
 
 def matrix_chart(rows: pl.DataFrame, devices: list[str], untraced: list[str]) -> alt.Chart:
@@ -98,33 +97,41 @@ def matrix_chart(rows: pl.DataFrame, devices: list[str], untraced: list[str]) ->
     """
     unit = suit(rows["bytes"], BYTES)
     data = rows.with_columns((pl.col("bytes") / unit.factor).alias("amount"))
-    source = alt.Y(
-        "source:N",
-        title="Source device",
-        scale=alt.Scale(domain=devices, padding=0.04),
-        axis=alt.Axis(labelOverlap=True),
-    )
-    target = alt.X(
-        "target:N",
-        title="Target device",
-        scale=alt.Scale(domain=devices, padding=0.04),
-        axis=alt.Axis(orient="top", labelAngle=0, labelOverlap=True),
-    )
+    top = greatest(data, "amount") or 1.0
+    source, target = _source_axis(devices), _target_axis(devices)
     layers: list[alt.Chart] = []
     if untraced:
         grey = alt.Chart(inline(pl.DataFrame({"source": untraced}))).mark_rect(opacity=0.25)
         tip = alt.value("not traced: not known")
         layers.append(grey.encode(y=source, color=alt.value(UNKNOWN_COLOUR), tooltip=tip))
-    layers.append(_cells(data, unit, len(devices) > MAX_SQUARE).encode(y=source, x=target))
+    hue = amount_hue(top, f"Bytes sent ({unit.symbol})")
+    cells = heat_cells(data, hue, _tooltip(), crowded=len(devices) > MAX_SQUARE)
+    layers.append(cells.encode(y=source, x=target))
     if len(devices) <= MAX_LABELLED:
-        layers.append(_labels(data).encode(y=source, x=target))
-    step = min(64, max(7, 400 // len(devices)))
-    return finish(
-        alt.layer(*layers), "Bytes from source to target device", rows_height(len(devices), step)
+        layers.append(heat_numbers(data, top).encode(y=source, x=target))
+    height = rows_height(len(devices), min(64, max(7, 400 // len(devices))))
+    return finish(alt.layer(*layers), "Bytes from source to target device", height)
+
+
+def _source_axis(devices: list[str]) -> alt.Y:
+    return alt.Y(
+        "source:N",
+        title="Source device",
+        scale=alt.Scale(domain=devices, padding=0.04),
+        axis=alt.Axis(labelOverlap=True),
     )
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _target_axis(devices: list[str]) -> alt.X:
+    return alt.X(
+        "target:N",
+        title="Target device",
+        scale=alt.Scale(domain=devices, padding=0.04),
+        axis=alt.Axis(orient="top", labelAngle=0, labelOverlap=True),
+    )
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """The whole traffic, then its parts by axis and by phase, where there are several, most bytes first."""
     devices = rows["source"].unique(maintain_order=True).to_list()
     hidden = untraced_sources(rows)
@@ -156,7 +163,7 @@ def untraced_sources(rows: pl.DataFrame) -> list[str]:
     return rows.filter(~pl.col("source_traced"))["source"].unique(maintain_order=True).to_list()
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many bytes are drawn, from how many sources."""
     drawn = rows.drop_nulls("target")
     shared = rows["source"].str.contains("-").any()
@@ -165,7 +172,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     return f"Draws {show_bytes(known_total(drawn, 'bytes'))} from {sources}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What grey and empty cells mean."""
     found = []
     hidden = untraced_sources(rows)
@@ -189,7 +196,7 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why there is no matrix."""
     return "The run names no devices, so nobody is known to send or receive."
 
@@ -200,42 +207,15 @@ def _known_sum(column: str) -> pl.Expr:
     return pl.when(whole.null_count() == 0).then(whole.sum()).alias(column)
 
 
-def _cells(data: pl.DataFrame, unit: Unit, crowded: bool) -> alt.Chart:
-    top = greatest(data, "amount") or 1.0
-    legend = alt.Legend(
-        title=f"Bytes sent ({unit.symbol})",
-        orient="bottom",
-        direction="horizontal",
-        gradientLength=160,
-        format=".3~g",
-    )
-    scale = alt.Scale(domain=[0, top], range=list(HEAT_RANGE))
-    tooltip = [
+def _tooltip() -> list[alt.Tooltip]:
+    return [
         alt.Tooltip("source:N", title="source device"),
         alt.Tooltip("target:N", title="target device"),
         alt.Tooltip("bytes:Q", title="bytes", format=",.15~g"),
     ]
-    hue = alt.Color("amount:Q", scale=scale, legend=legend)
-    color = alt.condition("!isValid(datum.amount)", alt.value(UNKNOWN_COLOUR), hue)
-    return (
-        alt.Chart(inline(data))
-        .mark_rect(cornerRadius=0 if crowded else 2, stroke=INK, strokeOpacity=0.25, invalid="show")
-        .encode(color=color, tooltip=tooltip)
-    )
 
 
-def _labels(data: pl.DataFrame) -> alt.Chart:
-    top = greatest(data, "amount") or 1.0
-    ink = alt.condition(f"datum.amount > {top / 2!r}", alt.value(_ON_DARK), alt.value(_ON_LIGHT))
-    text = alt.Text("amount:Q", format=".3~g")
-    return (
-        alt.Chart(inline(data.drop_nulls("amount")))
-        .mark_text(fontSize=11)
-        .encode(text=text, color=ink)
-    )
-
-
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="matrix",
     title="Traffic matrix",
     lede="Bytes from source to target if every collective runs as a ring: each member sends to its successor "

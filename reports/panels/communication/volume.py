@@ -5,24 +5,29 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.bars import amount, stacked_bars
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    PHASE_COLUMN,
+    bytes_column,
+    count_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import axis_colours, kind_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.phases import PHASE, phase_order
 from xlahouse.reports.charts.sums import known_total, total
-from xlahouse.reports.charts.theme import colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     BYTES,
     plural,
-    show_bytes,
-    show_count,
-    show_exact,
     show_ratio,
     suit,
 )
 
-SQL = """
+SQL = f"""
 with volumes as (
-    select * replace (coalesce(phase, 'outside markers') as phase)
+    select * replace ({PHASE} as phase)
     from traffic_volume_v1
     where run_id = $run
 )
@@ -36,17 +41,17 @@ select
     case when count(wire_bytes) = count(*) then cast(sum(wire_bytes) as double) end as wire_bytes
 from volumes
 group by phase, axis, kind
-order by case phase when 'prefill' then 0 when 'decode' then 1 else 2 end, phase, axis, kind
+order by {phase_order()}, axis, kind
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("kind", "Kind", numeric=False),
-    Column("devices", "Devices", show_count),
-    Column("collectives", "Collectives", show_count),
-    Column("payload_bytes", "Payload", show_bytes, show_exact),
-    Column("wire_bytes", "Wire", show_bytes, show_exact),
+    PHASE_COLUMN,
+    AXIS_COLUMN,
+    KIND_COLUMN,
+    count_column("devices", "Devices"),
+    count_column("collectives", "Collectives"),
+    bytes_column("payload_bytes", "Payload"),
+    bytes_column("wire_bytes", "Wire"),
 )
 
 
@@ -60,34 +65,24 @@ def volume_chart(rows: pl.DataFrame, by: str) -> alt.Chart:
     known = rows.drop_nulls("wire_bytes").group_by("phase", by, maintain_order=True)
     sums = known.agg(pl.col("wire_bytes", "collectives").sum())
     unit = suit(sums.group_by("phase").agg(pl.col("wire_bytes").sum())["wire_bytes"], BYTES)
-    names = sums[by].unique().to_list()
-    colours = axis_colours(names) if by == "axis" else kind_colours(names)
-    order = {name: place for place, name in enumerate(colours)}
-    data = sums.with_columns(
-        (pl.col("wire_bytes") / unit.factor).alias("amount"),
-        pl.col(by).replace_strict(order, return_dtype=pl.Int64).alias("place"),
-    ).sort("place", maintain_order=True)
-    title = f"Wire bytes sent, all devices ({unit.symbol})"
-    chart = (
-        alt.Chart(inline(data))
-        .mark_bar(cornerRadius=1)
-        .encode(
-            y=alt.Y("phase", type="nominal", title=None, sort=None),
-            x=alt.X("amount", type="quantitative", title=title, axis=alt.Axis(tickCount=5)),
-            color=colour(by, colours),
-            order=alt.Order("place", type="quantitative"),
-            tooltip=[
-                alt.Tooltip("phase", type="nominal", title="phase"),
-                alt.Tooltip(by, type="nominal", title=by),
-                alt.Tooltip("wire_bytes", type="quantitative", title="wire bytes", format=",.15~g"),
-                alt.Tooltip("collectives", type="quantitative", title="collectives", format=","),
-            ],
-        )
+    tooltip = [
+        alt.Tooltip("phase:N", title="phase"),
+        alt.Tooltip(by, type="nominal", title=by),
+        alt.Tooltip("wire_bytes:Q", title="wire bytes", format=",.15~g"),
+        alt.Tooltip("collectives:Q", title="collectives", format=","),
+    ]
+    return stacked_bars(
+        sums.with_columns((pl.col("wire_bytes") / unit.factor).alias("amount")),
+        alt.Y("phase:N", title=None, sort=None),
+        amount("amount", f"Wire bytes sent, all devices ({unit.symbol})"),
+        by,
+        axis_colours(sums[by]) if by == "axis" else kind_colours(sums[by]),
+        tooltip,
+        f"Wire bytes by phase and {by}",
     )
-    return finish(chart, f"Wire bytes by phase and {by}", rows_height(data["phase"].n_unique()))
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart by axis and one by kind; both add up to the same bytes."""
     if rows["wire_bytes"].null_count() == len(rows):
         return []
@@ -97,13 +92,13 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     ]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many of the trace's collectives the chart counts."""
     counted, traced = total(rows, "collectives"), facts.row["collectives"]
     return f"Counts {counted:,} of {plural(traced, 'collective')} in the trace; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why bytes or axes are missing."""
     found = []
     unknown = rows.filter(pl.col("wire_bytes").is_null())
@@ -121,11 +116,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why a run has no traffic."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so its collectives are not known."
-    return "The trace holds no collectives: on these devices nothing was sent to another device."
+why_empty = why_no_rows(
+    "its collectives are not known",
+    "The trace holds no collectives: on these devices nothing was sent to another device.",
+)
 
 
 def _share(part: pl.DataFrame, whole: pl.DataFrame) -> str:
@@ -133,7 +127,7 @@ def _share(part: pl.DataFrame, whole: pl.DataFrame) -> str:
     return show_ratio(payload / of) if payload is not None and of else "An unknown share"
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="traffic",
     title="Traffic by axis and kind",
     lede="Wire bytes are what devices send: a ring all-reduce of S bytes among n sends 2(n-1)/n S from each. "

@@ -5,20 +5,18 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import CLOCK_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.bars import amount
+from xlahouse.reports.charts.columns import count_column, factor_column, s_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.palette import CLOCK_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     SECONDS,
+    Unit,
     plural,
-    show_count,
-    show_exact,
-    show_factor,
     show_ratio,
-    show_s,
-    show_text,
     suit,
 )
 
@@ -42,18 +40,18 @@ order by request
 """
 
 COLUMNS = (
-    Column("request", "Request", show_count),
-    Column("ttft_s", "TTFT", show_s, show_exact),
-    Column("measured_ttft_s", "Host clock, mean", show_s, show_exact),
-    Column("tpot_s", "TPOT", show_s, show_exact),
-    Column("measured_tpot_s", "Host clock, mean", show_s, show_exact),
-    Column("decode_steps", "Decode steps", show_count),
-    Column("p50_step_s", "Step p50", show_s, show_exact),
-    Column("p95_step_s", "p95", show_s, show_exact),
-    Column("p99_step_s", "p99", show_s, show_exact),
-    Column("e2e_s", "End to end", show_s, show_exact),
-    Column("output_tokens_per_s", "Output tokens/s", show_factor, show_exact),
-    Column("source", "Steps known from", show_text, numeric=False),
+    count_column("request", "Request"),
+    s_column("ttft_s", "TTFT"),
+    s_column("measured_ttft_s", "Host clock, mean"),
+    s_column("tpot_s", "TPOT"),
+    s_column("measured_tpot_s", "Host clock, mean"),
+    count_column("decode_steps", "Decode steps"),
+    s_column("p50_step_s", "Step p50"),
+    s_column("p95_step_s", "p95"),
+    s_column("p99_step_s", "p99"),
+    s_column("e2e_s", "End to end"),
+    factor_column("output_tokens_per_s", "Output tokens/s"),
+    text_column("source", "Steps known from"),
 )
 
 # Requests that fit on a chart; the table has more, the SQL has all.
@@ -69,27 +67,9 @@ def clock_chart(rows: pl.DataFrame, metric: str, name: str) -> alt.Chart:
         name: what the axis calls it.
     """
     unit = suit([*rows[metric], *rows[f"measured_{metric}"]], SECONDS)
-    seen = rows.select(
-        pl.col("request").cast(pl.String).fill_null("all"),
-        pl.col(metric).alias("s"),
-        clock=pl.lit("trace"),
-    )
-    host = rows.select(
-        pl.col(f"measured_{metric}").alias("s"), clock=pl.lit("host clock, mean")
-    ).head(1)
-    seen, host = (
-        part.drop_nulls("s").with_columns((pl.col("s") / unit.factor).alias("amount"))
-        for part in (seen, host)
-    )
-    clocks = {*seen["clock"], *host["clock"]}
-    present = {clock: hue for clock, hue in CLOCK_COLOURS.items() if clock in clocks}
-    x = alt.X(
-        "amount:Q",
-        title=f"{name} ({unit.symbol})",
-        scale=alt.Scale(zero=True),
-        axis=alt.Axis(tickCount=5),
-    )
-    hue = colour("clock", present, column_width=150)
+    seen, host = _by_clock(rows, metric, unit)
+    hue = colour("clock", present_colours(CLOCK_COLOURS, [*seen["clock"], *host["clock"]]))
+    x = amount("amount", f"{name} ({unit.symbol})")
     tooltip = [
         alt.Tooltip("clock:N", title="clock"),
         alt.Tooltip("s:Q", title=f"{name}, s", format=".9~g"),
@@ -104,29 +84,50 @@ def clock_chart(rows: pl.DataFrame, metric: str, name: str) -> alt.Chart:
         points = alt.Chart(inline(seen)).mark_point(filled=True, size=90, opacity=1)
         layers.append(points.encode(y=y, x=x, color=hue, tooltip=[request, *tooltip]))
     title = f"{name} by request, and the host clock's"
-    step = BAR_STEP if len(seen) <= 12 else 14
-    return finish(alt.layer(*layers), title, rows_height(len(seen), step))
+    return finish(alt.layer(*layers), title, requests_height(len(seen)))
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _by_clock(rows: pl.DataFrame, metric: str, unit: Unit) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The trace's values, one a request, and the host's, at most one; those that are known."""
+    trace = rows.select(
+        pl.col("request").cast(pl.String).fill_null("all"),
+        pl.col(metric).alias("s"),
+        clock=pl.lit("trace"),
+    )
+    measured = pl.col(f"measured_{metric}").alias("s")
+    host = rows.select(measured, clock=pl.lit("host clock, mean")).head(1)
+    amount_of = (pl.col("s") / unit.factor).alias("amount")
+    return trace.drop_nulls("s").with_columns(amount_of), host.drop_nulls("s").with_columns(
+        amount_of
+    )
+
+
+def requests_height(count: int) -> int:
+    """Height in px of `count` requests, one below the other."""
+    return rows_height(count, BAR_STEP if count <= 12 else 14)
+
+
+def first_requests(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """The rows of the first MAX_REQUESTS requests, and a sentence where there are more."""
+    if len(rows) <= MAX_REQUESTS:
+        return rows, ""
+    note = f"The first {MAX_REQUESTS} of {plural(len(rows), 'request')}."
+    return rows.head(MAX_REQUESTS), note
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """TTFT and TPOT, each where any request has it by either clock."""
     drawn = []
     for metric, name in (("ttft_s", "TTFT"), ("tpot_s", "TPOT")):
-        known = rows.filter(
-            pl.col(metric).is_not_null() | pl.col(f"measured_{metric}").is_not_null()
-        )
-        if known.is_empty():
-            continue
-        note = ""
-        if len(known) > MAX_REQUESTS:
-            note = f"The first {MAX_REQUESTS} of {plural(len(known), 'request')}."
-        drawn.append(
-            Figure(f"{name} by request", clock_chart(known.head(MAX_REQUESTS), metric, name), note)
-        )
+        either = pl.col(metric).is_not_null() | pl.col(f"measured_{metric}").is_not_null()
+        known = rows.filter(either)
+        if not known.is_empty():
+            shown, note = first_requests(known)
+            drawn.append(Figure(f"{name} by request", clock_chart(shown, metric, name), note))
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have each metric, and how many were left out."""
     if not facts.marked:
         return f"{plural(total(rows, 'decode_steps'), 'period')} of one program; {facts.covered()}"
@@ -136,9 +137,9 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     return f"TTFT of {ttft:,} and TPOT of {tpot:,} of {requests}, {left_out}; {facts.covered()}"
 
 
-def why_no_ttft(facts: RunFacts) -> str:
+def why_no_ttft(facts: PageFacts) -> str:
     """Why a request has no TTFT."""
-    if facts.row["traced_devices"] == 0:
+    if not facts.traced:
         return "no device events in the trace"
     if not facts.marked:
         return "no markers of requests in the trace"
@@ -147,9 +148,9 @@ def why_no_ttft(facts: RunFacts) -> str:
     return "the trace lacks the ops of a prefill"
 
 
-def why_no_tpot(facts: RunFacts) -> str:
+def why_no_tpot(facts: PageFacts) -> str:
     """Why a request has no TPOT."""
-    if facts.row["traced_devices"] == 0:
+    if not facts.traced:
         return "no device events in the trace"
     if not facts.marked:
         return "no program ran twice"
@@ -160,7 +161,7 @@ def why_no_tpot(facts: RunFacts) -> str:
     return "the trace lacks the ops of a request's first or last step"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why TTFT, TPOT or the host's values are missing."""
     found = []
     if rows["ttft_s"].has_nulls():
@@ -194,12 +195,12 @@ def _against_host(rows: pl.DataFrame) -> list[str]:
     return [f"Mean of the trace against the host clock's: {', '.join(told)}."] if told else []
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why there is no latency."""
     return f"Neither TTFT nor TPOT is known: {why_no_ttft(facts)}."
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="latency",
     title="Latency",
     lede="TTFT runs from the host's start of the prefill to the end of its last op on any device; TPOT is "

@@ -6,16 +6,20 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import amount, percent, stacked_bars
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    PHASE_COLUMN,
+    count_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import COMPONENT_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel
-from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
-    show_count,
-    show_exact,
-    show_ps,
     show_ratio,
     suit,
 )
@@ -41,13 +45,13 @@ order by {phase_order("phase_name")}, layer nulls last, part
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("layer", "Layer", show_count),
-    Column("component", "Component", numeric=False),
-    Column("executions", "Op executions", show_count),
-    Column("self_ps", "Self time", show_ps, show_exact),
-    Column("collective_ps", "Collectives in it", show_ps, show_exact),
-    Column("ratio", "Of the phase", show_ratio, show_exact),
+    PHASE_COLUMN,
+    count_column("layer", "Layer"),
+    text_column("component", "Component"),
+    count_column("executions", "Op executions"),
+    ps_column("self_ps", "Self time"),
+    ps_column("collective_ps", "Collectives in it"),
+    ratio_column("ratio", "Of the phase"),
 )
 
 MAX_LAYERS = 100
@@ -91,14 +95,13 @@ def layer_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     )
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """Components over phases, and layers of each phase."""
     if rows["layer"].is_null().all() and set(rows["component"]) == {"no component"}:
         return []
     note = "All devices and layers together."
     drawn = [Figure("Time by component", component_chart(rows), note, shape="wide")]
-    for phase in rows["phase"].unique(maintain_order=True):
-        whole = rows.filter(pl.col("phase") == phase)
+    for phase, whole in by_phase(rows):
         part = whole.drop_nulls("layer")
         layers = part["layer"].unique(maintain_order=True).to_list()
         # What is in no layer is often longer than all layers, which would then be slivers.
@@ -115,7 +118,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How much of the time has a place in the model."""
     whole = float(rows["self_ps"].sum())
     placed = rows.filter(pl.col("layer").is_not_null() | (pl.col("component") != "no component"))
@@ -123,7 +126,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     return f"{share} of the ops' time has a layer or a component; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why parts are not known, and what times are worth."""
     found = []
     if rows["layer"].is_null().all() and set(rows["component"]) == {"no component"}:
@@ -139,11 +142,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is no breakdown."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so no part of the model has a time."
-    return "No op ran outside warm-up, so no part of the model has a time."
+why_empty = why_no_rows(
+    "no part of the model has a time",
+    "No op ran outside warm-up, so no part of the model has a time.",
+)
 
 
 def _tips() -> list[alt.Tooltip]:
@@ -155,7 +157,7 @@ def _tips() -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="layers",
     title="Layers and components",
     lede="Time of the ops (compute, collectives and copies, less what is nested in them) by the "

@@ -5,28 +5,32 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.bars import amount, named_bars
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.bars import amount, named_bars, place_in
+from xlahouse.reports.charts.columns import (
+    PHASE_COLUMN,
+    bytes_column,
+    count_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import category_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
 from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
-    show_bytes,
-    show_count,
     show_exact,
-    show_ps,
+    show_flops,
     show_ratio,
-    show_text,
     suit,
 )
-from xlahouse.reports.panels.efficiency.roofline import show_flops
 
-MAX_OPS = 100
-MAX_BARS = 20
+MAX_PROFILE_OPS = 100
+MAX_OP_BARS = 20
 
 OPS_SQL = f"""
 with summed as (
@@ -55,21 +59,21 @@ select
     self_ps / nullif(sum(self_ps) over (), 0) as ratio
 from summed
 order by self_ps desc, module, op
-limit {MAX_OPS}
+limit {MAX_PROFILE_OPS}
 """
 
 OPS_COLUMNS = (
-    Column("op", "Op", numeric=False),
-    Column("module", "Program", show_text, numeric=False),
-    Column("category", "Category", numeric=False),
-    Column("layer", "Layer", show_count),
-    Column("component", "Component", show_text, numeric=False),
-    Column("executions", "Executions", show_count),
-    Column("self_ps", "Self time", show_ps, show_exact),
-    Column("ratio", "Of all ops", show_ratio, show_exact),
-    Column("flops", "FLOPs", show_flops, show_exact),
-    Column("accessed_bytes", "Bytes accessed", show_bytes, show_exact),
-    Column("source", "Source line", show_text, numeric=False),
+    text_column("op", "Op"),
+    text_column("module", "Program"),
+    text_column("category", "Category"),
+    count_column("layer", "Layer"),
+    text_column("component", "Component"),
+    count_column("executions", "Executions"),
+    ps_column("self_ps", "Self time"),
+    ratio_column("ratio", "Of all ops"),
+    TableColumn("flops", "FLOPs", show_flops, show_exact),
+    bytes_column("accessed_bytes", "Bytes accessed"),
+    text_column("source", "Source line"),
 )
 
 MODULES_SQL = f"""
@@ -96,19 +100,19 @@ order by {phase_order("phase_name")}, self_ps desc, module, program_id
 """
 
 MODULES_COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("module", "Program", numeric=False),
-    Column("devices", "Devices", show_count),
-    Column("launches", "Launches", show_count),
-    Column("launch_ps", "In launches", show_ps, show_exact),
-    Column("compute_ps", "Compute", show_ps, show_exact),
-    Column("collective_ps", "Collectives", show_ps, show_exact),
-    Column("copy_ps", "Copies", show_ps, show_exact),
-    Column("wait_ps", "Waits", show_ps, show_exact),
-    Column("control_ps", "Control", show_ps, show_exact),
+    PHASE_COLUMN,
+    text_column("module", "Program"),
+    count_column("devices", "Devices"),
+    count_column("launches", "Launches"),
+    ps_column("launch_ps", "In launches"),
+    ps_column("compute_ps", "Compute"),
+    ps_column("collective_ps", "Collectives"),
+    ps_column("copy_ps", "Copies"),
+    ps_column("wait_ps", "Waits"),
+    ps_column("control_ps", "Control"),
 )
 
-PARTS = {
+CATEGORY_NAMES = {
     "compute_ps": "compute",
     "collective_ps": "collective",
     "copy_ps": "copy",
@@ -154,27 +158,9 @@ def modules_chart(rows: pl.DataFrame) -> alt.Chart:
     Args:
         rows: rows of MODULES_SQL, one a phase and program.
     """
-    named = _named(
-        rows.with_columns((pl.col("module") + ", " + pl.col("phase")).alias("label")), "label"
-    )
-    unit = suit(named["self_ps"], PICOSECONDS)
-    place = {name: k for k, name in enumerate(PARTS.values())}
-    data = (
-        named.unpivot(
-            list(PARTS),
-            index=["name", "launches", "devices"],
-            variable_name="part",
-            value_name="ps",
-        )
-        .filter(pl.col("ps") > 0)
-        .with_columns(
-            pl.col("part").replace_strict(PARTS, return_dtype=pl.String),
-            (pl.col("ps") / unit.factor).alias("amount"),
-        )
-        .with_columns(pl.col("part").replace_strict(place, return_dtype=pl.Int64).alias("place"))
-    )
-    # Bars stand in the order of their first rows.
-    data = named.select("name").join(data, on="name", how="inner", maintain_order="left_right")
+    unit = suit(rows["self_ps"], PICOSECONDS)
+    data = _by_category(rows).with_columns((pl.col("ps") / unit.factor).alias("amount"))
+    data = data.with_columns(place_in(CATEGORY_NAMES.values(), "part"))
     return named_bars(
         data,
         "name",
@@ -191,35 +177,52 @@ def modules_chart(rows: pl.DataFrame) -> alt.Chart:
     )
 
 
-def ops_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _by_category(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a program and category of which it has ops: name, launches, devices, part, ps."""
+    labels = rows.with_columns((pl.col("module") + ", " + pl.col("phase")).alias("label"))
+    named = _named(labels, "label")
+    long = named.unpivot(
+        list(CATEGORY_NAMES),
+        index=["name", "launches", "devices"],
+        variable_name="part",
+        value_name="ps",
+    ).filter(pl.col("ps") > 0)
+    long = long.with_columns(pl.col("part").replace_strict(CATEGORY_NAMES, return_dtype=pl.String))
+    # Bars follow the order of their first rows.
+    return named.select("name").join(long, on="name", how="inner", maintain_order="left_right")
+
+
+def ops_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over the ops of most time."""
-    top = rows.filter(pl.col("self_ps") > 0).head(MAX_BARS)
+    top = rows.filter(pl.col("self_ps") > 0).head(MAX_OP_BARS)
     if top.is_empty():
         return []
     note = f"The {len(top)} of {plural(total(rows.head(1), 'all_ops'), 'op')} with most time of their own."
     return [Figure("Ops by self time", ops_chart(top), note, shape="wide")]
 
 
-def modules_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def modules_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over the programs of most time."""
     running = rows.filter(pl.col("self_ps") > 0).sort(
         "self_ps", descending=True, maintain_order=True
     )
     if running.is_empty():
         return []
-    note = f"The {MAX_BARS} that take most." if len(running) > MAX_BARS else ""
+    note = f"The {MAX_OP_BARS} that take most." if len(running) > MAX_OP_BARS else ""
     return [
-        Figure("Programs by self time", modules_chart(running.head(MAX_BARS)), note, shape="wide")
+        Figure(
+            "Programs by self time", modules_chart(running.head(MAX_OP_BARS)), note, shape="wide"
+        )
     ]
 
 
-def ops_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def ops_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many ops are listed, and how much of the time is theirs."""
     listed = f"{len(rows):,} of {plural(total(rows.head(1), 'all_ops'), 'op')}"
     return f"{listed} with {show_ratio(float(rows['ratio'].sum()))} of the time; {facts.covered()}"
 
 
-def modules_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def modules_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many programs and launches are listed."""
     programs = plural(rows["program_id"].drop_nulls().n_unique(), "program")
     launches = plural(int(rows["launches"].sum()), "launch")
@@ -228,7 +231,7 @@ def modules_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     )
 
 
-def virtual_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def virtual_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What times are worth."""
     if facts.inferred:
         return [
@@ -238,11 +241,10 @@ def virtual_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return []
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why nothing took time."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so no op has a time."
-    return "No op ran outside warm-up."
+why_empty = why_no_rows(
+    "no op has a time",
+    "No op ran outside warm-up.",
+)
 
 
 def _named(rows: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -258,7 +260,7 @@ def _named(rows: pl.DataFrame, column: str) -> pl.DataFrame:
     return rows.with_columns(pl.Series("name", names, dtype=pl.String))
 
 
-OPS: Panel[RunFacts] = Panel(
+OPS: Panel[PageFacts] = Panel(
     key="ops",
     title="Op profile",
     lede="Time of each op less what is nested in it, over all devices, executions and phases "
@@ -270,7 +272,7 @@ OPS: Panel[RunFacts] = Panel(
     why_empty=why_empty,
     notes=virtual_notes,
 )
-MODULES: Panel[RunFacts] = Panel(
+MODULES: Panel[PageFacts] = Panel(
     key="programs",
     title="Compiled programs",
     lede="What each compiled program (module) takes, by what its ops do.",

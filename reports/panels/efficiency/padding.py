@@ -6,24 +6,22 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import amount, named_bars
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import bytes_column, count_column, factor_column, text_column
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import KIND_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.panel import Figure, Panel
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import (
     BYTES,
     plural,
     show_bytes,
-    show_count,
-    show_exact,
     show_factor,
-    show_text,
     suit,
 )
 
 MAX_SHAPES = 200
-MAX_BARS = 15
+MAX_SHAPE_BARS = 15
 
 # Results of executed instructions; equal shapes of one opcode, as in each layer, are one row.
 SQL = f"""
@@ -62,14 +60,14 @@ limit {MAX_SHAPES}
 """
 
 COLUMNS = (
-    Column("shape", "Shape and layout", numeric=False),
-    Column("opcode", "Opcode", show_text, numeric=False),
-    Column("memory", "Memory", show_text, numeric=False),
-    Column("instructions", "Instructions", show_count),
-    Column("logical_bytes", "Logical", show_bytes, show_exact),
-    Column("padded_bytes", "Padded", show_bytes, show_exact),
-    Column("waste_bytes", "Wasted", show_bytes, show_exact),
-    Column("padding_ratio", "Padded / logical", show_factor, show_exact),
+    text_column("shape", "Shape and layout"),
+    text_column("opcode", "Opcode"),
+    text_column("memory", "Memory"),
+    count_column("instructions", "Instructions"),
+    bytes_column("logical_bytes", "Logical"),
+    bytes_column("padded_bytes", "Padded"),
+    bytes_column("waste_bytes", "Wasted"),
+    factor_column("padding_ratio", "Padded / logical"),
 )
 
 PART_COLOURS = {"data": KIND_COLOURS["all-reduce"], "padding": KIND_COLOURS["all-to-all"]}
@@ -82,23 +80,9 @@ def waste_chart(rows: pl.DataFrame) -> alt.Chart:
         rows: rows of SQL that waste something.
     """
     unit = suit(rows["padded_bytes"], BYTES)
-    data = (
-        rows.with_columns(
-            (pl.col("opcode").fill_null("?") + "  " + pl.col("shape")).alias("name"),
-            data=pl.col("logical_bytes"),
-            padding=pl.col("waste_bytes"),
-        )
-        .unique("name", keep="first", maintain_order=True)
-        .unpivot(
-            list(PART_COLOURS),
-            index=["name", "instructions", "padding_ratio"],
-            variable_name="part",
-            value_name="bytes",
-        )
-        .with_columns(
-            (pl.col("bytes") / unit.factor).alias("amount"),
-            (pl.col("part") == "padding").cast(pl.Int64).alias("place"),
-        )
+    data = _parts(rows).with_columns(
+        (pl.col("bytes") / unit.factor).alias("amount"),
+        (pl.col("part") == "padding").cast(pl.Int64).alias("place"),
     )
     return named_bars(
         data,
@@ -116,22 +100,41 @@ def waste_chart(rows: pl.DataFrame) -> alt.Chart:
     )
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _parts(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a shape and part (data, padding): name, instructions, padding_ratio, part, bytes."""
+    name = pl.col("opcode").fill_null("?") + "  " + pl.col("shape")
+    parts = {"data": pl.col("logical_bytes"), "padding": pl.col("waste_bytes")}
+    return (
+        rows.with_columns(name.alias("name"), **parts)
+        .unique("name", keep="first", maintain_order=True)
+        .unpivot(
+            list(parts),
+            index=["name", "instructions", "padding_ratio"],
+            variable_name="part",
+            value_name="bytes",
+        )
+    )
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over the shapes that waste most."""
     wasting = rows.filter(pl.col("waste_bytes") > 0)
     if wasting.is_empty():
         return []
     note = ""
-    if len(wasting) > MAX_BARS:
-        note = f"The {MAX_BARS} shapes that waste most."
+    if len(wasting) > MAX_SHAPE_BARS:
+        note = f"The {MAX_SHAPE_BARS} shapes that waste most."
     return [
         Figure(
-            "Padding of results by shape", waste_chart(wasting.head(MAX_BARS)), note, shape="wide"
+            "Padding of results by shape",
+            waste_chart(wasting.head(MAX_SHAPE_BARS)),
+            note,
+            shape="wide",
         )
     ]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many executed instructions have a size."""
     first = rows.head(1)  # of no row, too
     executed = plural(total(first, "all_instructions"), "executed instruction")
@@ -139,7 +142,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     return f"Padding is known of {known}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """The whole waste, and that there is none."""
     first = rows.row(0, named=True)
     logical, padded = first["all_logical_bytes"], first["all_padded_bytes"]
@@ -163,14 +166,13 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why no layout is known."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so no instruction is known to have run."
-    return "The trace holds no HLO of the programs that ran, so the layouts of their results are not known."
+why_empty = why_no_rows(
+    "no instruction is known to have run",
+    "The trace holds no HLO of the programs that ran, so the layouts of their results are not known.",
+)
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="layout",
     title="Layout waste",
     lede="A tiled layout rounds the minor dimensions of a result up to whole tiles; what is added occupies "

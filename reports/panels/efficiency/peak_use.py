@@ -6,12 +6,13 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import percent
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import KIND_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.columns import PHASE_COLUMN, count_column, ratio_column, text_column
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
+from xlahouse.reports.charts.palette import KIND_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
 from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
-from xlahouse.reports.charts.units import plural, show_count, show_exact, show_ratio
+from xlahouse.reports.charts.units import plural, show_exact, show_ratio
 
 SQL = f"""
 with uses as (
@@ -39,13 +40,13 @@ order by {phase_order()}, place
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("metric", "Metric", numeric=False),
-    Column("ratio", "Of the peak", show_ratio, show_exact),
-    Column("n", "Device steps (MBU: requests)", show_count),
-    Column("used", "FLOPs (MBU: bytes a step)", show_exact),
-    Column("available", "At the peaks", show_exact),
-    Column("flops_known_ratio", "FLOPs known", show_ratio, show_exact),
+    PHASE_COLUMN,
+    text_column("metric", "Metric"),
+    ratio_column("ratio", "Of the peak"),
+    count_column("n", "Device steps (MBU: requests)"),
+    TableColumn("used", "FLOPs (MBU: bytes a step)", show_exact),
+    TableColumn("available", "At the peaks", show_exact),
+    ratio_column("flops_known_ratio", "FLOPs known"),
 )
 
 METRIC_COLOURS = {
@@ -61,8 +62,7 @@ def use_chart(rows: pl.DataFrame) -> alt.Chart:
     Args:
         rows: rows of SQL whose ratio is known.
     """
-    present = set(rows["metric"])
-    shown = {name: hue for name, hue in METRIC_COLOURS.items() if name in present}
+    shown = present_colours(METRIC_COLOURS, rows["metric"])
     chart = (
         alt.Chart(inline(rows))
         .mark_bar(cornerRadius=1)
@@ -85,7 +85,7 @@ def use_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(chart, "Share of the peaks by phase", height)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over what is known."""
     known = rows.drop_nulls("ratio")
     if known.is_empty():
@@ -94,13 +94,13 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return [Figure("Share of the peaks by phase", use_chart(known), note, shape="wide")]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many of the values are known."""
     known = len(rows.drop_nulls("ratio"))
     return f"{known:,} of {plural(len(rows), 'value')} known; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why a value is not known."""
     if facts.inferred:
         return ["MFU and MBU are not known: virtual devices have no peaks to compare with."]
@@ -137,14 +137,13 @@ def _reason(part: pl.DataFrame, why: str) -> str:
     return why
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is no use of a peak."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so MFU and MBU are not known."
-    return "No step outside warm-up holds an op, so MFU and MBU are not known."
+why_empty = why_no_rows(
+    "MFU and MBU are not known",
+    "No step outside warm-up holds an op, so MFU and MBU are not known.",
+)
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="peaks",
     title="MFU and MBU",
     lede="MFU is the FLOPs of a phase over what the devices could have done in its windows; MBU "

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import AXIS_COLOURS, KIND_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.columns import (
+    bytes_column,
+    count_column,
+    factor_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.palette import AXIS_COLOURS, KIND_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import INK, colour, finish
 from xlahouse.reports.charts.units import (
-    Unit,
     plural,
-    show,
     show_bytes,
-    show_count,
     show_exact,
     show_factor,
-    show_ps,
+    show_flop_rate,
+    show_flops,
     show_ratio,
-    show_text,
 )
 
-FLOPS = tuple(
-    Unit(10.0 ** (3 * k), f"{letter}FLOP")
-    for k, letter in enumerate(("", "k", "M", "G", "T", "P", "E"))
-)
-RATES = tuple(Unit(unit.factor, f"{unit.symbol}/s") for unit in FLOPS)
-MAX_OPS = 400
+MAX_ROOFLINE_OPS = 400
 
 # Compute ops with FLOPs and HBM bytes, those of most time first. Sums are over devices and executions, so
 # FLOPs / observed time is the rate of one device. Peaks are those of the run's least device.
@@ -73,37 +75,26 @@ from placed
 cross join peaks
 where is_placed
 order by observed_ps desc, module, op
-limit {MAX_OPS}
+limit {MAX_ROOFLINE_OPS}
 """
 
 
-def show_flops(value: float | None) -> str:
-    """FLOPs -> `17.6 TFLOP`."""
-    return show(value, FLOPS)
-
-
-def show_rate(value: float | None) -> str:
-    """FLOP/s -> `187 TFLOP/s`."""
-    return show(value, RATES)
-
-
 COLUMNS = (
-    Column("op", "Op", numeric=False),
-    Column("module", "Program", numeric=False),
-    Column("executions", "Executions", show_count),
-    Column("flops", "FLOPs", show_flops, show_exact),
-    Column("hbm_bytes", "HBM bytes", show_bytes, show_exact),
-    Column("intensity", "FLOP/byte", show_factor, show_exact),
-    Column("flops_per_s", "FLOP/s", show_rate, show_exact),
-    Column("observed_ps", "Observed", show_ps, show_exact),
-    Column("predicted_ps", "Predicted", show_ps, show_exact),
-    Column("bound_by", "Bound by", show_text, numeric=False),
-    Column("efficiency_ratio", "Efficiency", show_ratio, show_exact),
-    Column("ratio", "Of the compute time", show_ratio, show_exact),
+    text_column("op", "Op"),
+    text_column("module", "Program"),
+    count_column("executions", "Executions"),
+    TableColumn("flops", "FLOPs", show_flops, show_exact),
+    bytes_column("hbm_bytes", "HBM bytes"),
+    factor_column("intensity", "FLOP/byte"),
+    TableColumn("flops_per_s", "FLOP/s", show_flop_rate, show_exact),
+    ps_column("observed_ps", "Observed"),
+    ps_column("predicted_ps", "Predicted"),
+    text_column("bound_by", "Bound by"),
+    ratio_column("efficiency_ratio", "Efficiency"),
+    ratio_column("ratio", "Of the compute time"),
 )
 
 BOUND_COLOURS = {"FLOPs": KIND_COLOURS["all-reduce"], "HBM": KIND_COLOURS["all-gather"]}
-_INTENSITY = "Arithmetic intensity (FLOP/byte, log scale)"
 
 
 def scatter(rows: pl.DataFrame) -> alt.Chart:
@@ -112,53 +103,53 @@ def scatter(rows: pl.DataFrame) -> alt.Chart:
     Args:
         rows: rows of SQL with peaks.
     """
+    roof = _roof(rows)
+    low, _, high = roof["intensity"]
+    rates = (*rows["flops_per_s"], *roof["rate"])
+    x = _intensity_axis("intensity", low, high)
+    y = {
+        "title": "Rate of a device (FLOP/s, log scale)",
+        "scale": alt.Scale(type="log", domain=[min(rates) / 2, max(rates) * 2], nice=False),
+        "axis": alt.Axis(format=".0s", tickCount=6, labelOverlap="greedy"),
+    }
+    layers = [layer.encode(x=x) for layer in (_roof_line(roof, y), _op_points(rows, y))]
+    title = "Roofline: rate of each op against its intensity"
+    return finish(alt.layer(*layers), title, 340)
+
+
+def _roof(rows: pl.DataFrame) -> pl.DataFrame:
+    """The roof's corners (intensity, rate): left of all ops, where the peaks meet, right of all ops."""
     peak, hbm = rows["peak_flops_per_s"][0], rows["peak_hbm_bytes_per_s"][0]
     ridge = peak / hbm
     low, high = min(*rows["intensity"], ridge) / 2, max(*rows["intensity"], ridge) * 2
-    roof = pl.DataFrame({"intensity": [low, ridge, high]}).with_columns(
+    return pl.DataFrame({"intensity": [low, ridge, high]}).with_columns(
         pl.min_horizontal(pl.col("intensity") * hbm, pl.lit(peak)).alias("rate")
     )
-    x = alt.X(
-        "intensity:Q",
-        title=_INTENSITY,
-        scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy", labelSeparation=8),
+
+
+def _roof_line(roof: pl.DataFrame, y: Mapping[str, object]) -> alt.Chart:
+    line = alt.Chart(inline(roof)).mark_line(color=INK, strokeWidth=2, opacity=0.7)
+    return line.encode(
+        y=alt.Y("rate:Q", **y),
+        tooltip=[
+            alt.Tooltip("intensity:Q", title="FLOP/byte", format=",.5~g"),
+            alt.Tooltip("rate:Q", title="peak, FLOP/s", format=",.5~g"),
+        ],
     )
-    y_axis = alt.Axis(format=".0s", tickCount=6, labelOverlap="greedy")
-    y_title = "Rate of a device (FLOP/s, log scale)"
-    rates = (*rows["flops_per_s"], *roof["rate"])
-    y_scale = alt.Scale(type="log", domain=[min(rates) / 2, max(rates) * 2], nice=False)
-    line = (
-        alt.Chart(inline(roof))
-        .mark_line(color=INK, strokeWidth=2, opacity=0.7)
-        .encode(
-            x=x,
-            y=alt.Y("rate:Q", title=y_title, scale=y_scale, axis=y_axis),
-            tooltip=[
-                alt.Tooltip("intensity:Q", title="FLOP/byte", format=",.5~g"),
-                alt.Tooltip("rate:Q", title="peak, FLOP/s", format=",.5~g"),
-            ],
-        )
-    )
+
+
+def _op_points(rows: pl.DataFrame, y: Mapping[str, object]) -> alt.Chart:
     data = rows.select(
-        "op",
-        "module",
-        "intensity",
-        "flops_per_s",
-        "bound_by",
-        "efficiency_ratio",
-        "observed_ps",
-        "ratio",
+        *("op", "module", "intensity", "flops_per_s"),
+        *("bound_by", "efficiency_ratio", "observed_ps", "ratio"),
     ).with_columns(pl.col("bound_by").fill_null("not known"))
-    bounds = set(data["bound_by"])
-    shown = {name: hue for name, hue in BOUND_COLOURS.items() if name in bounds}
-    shown |= dict.fromkeys(sorted(bounds - set(shown)), AXIS_COLOURS["mixed"])
-    points = (
+    shown = present_colours(BOUND_COLOURS, data["bound_by"])
+    shown |= dict.fromkeys(sorted(set(data["bound_by"]) - set(shown)), AXIS_COLOURS["mixed"])
+    return (
         alt.Chart(inline(data))
         .mark_point(filled=True, opacity=0.75)
         .encode(
-            x=x,
-            y=alt.Y("flops_per_s:Q", title=y_title, scale=y_scale, axis=y_axis),
+            y=alt.Y("flops_per_s:Q", **y),
             size=alt.Size("ratio:Q", scale=alt.Scale(range=[30, 500], domainMin=0), legend=None),
             color=colour("bound_by", shown, title="Bound by", column_width=100),
             tooltip=[
@@ -172,13 +163,44 @@ def scatter(rows: pl.DataFrame) -> alt.Chart:
             ],
         )
     )
-    return finish(alt.layer(line, points), "Roofline: rate of each op against its intensity", 340)
+
+
+def _intensity_axis(field: str, low: float, high: float) -> alt.X:
+    return alt.X(
+        f"{field}:Q",
+        title="Arithmetic intensity (FLOP/byte, log scale)",
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy", labelSeparation=8),
+    )
 
 
 def intensity_chart(rows: pl.DataFrame) -> alt.Chart:
     """Share of the FLOPs by intensity, four bins a power of ten: it holds where times do not."""
+    data = _intensity_bins(rows)
+    # One bin alone would fill the chart, wherever it lies.
+    low, high = min(0.1, float(data["low"][0])), max(1000, float(data["high"][-1]))
+    bars = alt.Chart(inline(data)).mark_bar(color=KIND_COLOURS["all-reduce"])
+    shares = alt.Axis(format="%", tickCount=5)
+    chart = bars.encode(
+        x=_intensity_axis("low", low, high),
+        x2="high",
+        y=alt.Y("ratio:Q", title="Share of the FLOPs (%)", axis=shares),
+        y2=alt.datum(0),
+        tooltip=[
+            alt.Tooltip("low:Q", title="from FLOP/byte", format=",.4~g"),
+            alt.Tooltip("high:Q", title="to FLOP/byte", format=",.4~g"),
+            alt.Tooltip("ratio:Q", title="of the FLOPs", format=".2%"),
+            alt.Tooltip("flops:Q", title="FLOPs", format=",.6~g"),
+            alt.Tooltip("ops:Q", title="ops", format=","),
+        ],
+    )
+    return finish(chart, "Share of the FLOPs by arithmetic intensity", 220)
+
+
+def _intensity_bins(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a bin with ops: low and high (FLOP/byte), ratio of all FLOPs, flops, ops."""
     whole = float(rows["flops"].sum())
-    data = (
+    return (
         rows.with_columns((pl.col("intensity").log10() * 4 + 1e-9).floor().alias("bin"))
         .group_by("bin")
         .agg(pl.col("flops").sum(), pl.len().alias("ops"))
@@ -191,33 +213,6 @@ def intensity_chart(rows: pl.DataFrame) -> alt.Chart:
             "ops",
         )
     )
-    # One bin alone would fill the chart, wherever it lies.
-    low, high = float(data["low"][0]), float(data["high"][-1])
-    chart = (
-        alt.Chart(inline(data))
-        .mark_bar(color=KIND_COLOURS["all-reduce"])
-        .encode(
-            x=alt.X(
-                "low:Q",
-                title=_INTENSITY,
-                scale=alt.Scale(type="log", domain=[min(0.1, low), max(1000, high)], nice=False),
-                axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy", labelSeparation=8),
-            ),
-            x2="high",
-            y=alt.Y(
-                "ratio:Q", title="Share of the FLOPs (%)", axis=alt.Axis(format="%", tickCount=5)
-            ),
-            y2=alt.datum(0),
-            tooltip=[
-                alt.Tooltip("low:Q", title="from FLOP/byte", format=",.4~g"),
-                alt.Tooltip("high:Q", title="to FLOP/byte", format=",.4~g"),
-                alt.Tooltip("ratio:Q", title="of the FLOPs", format=".2%"),
-                alt.Tooltip("flops:Q", title="FLOPs", format=",.6~g"),
-                alt.Tooltip("ops:Q", title="ops", format=","),
-            ],
-        )
-    )
-    return finish(chart, "Share of the FLOPs by arithmetic intensity", 220)
 
 
 def has_roof(rows: pl.DataFrame) -> bool:
@@ -225,14 +220,14 @@ def has_roof(rows: pl.DataFrame) -> bool:
     return not (rows["peak_flops_per_s"].has_nulls() or rows["peak_hbm_bytes_per_s"].has_nulls())
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """The roofline where peaks are known, and the intensities in any case."""
     drawn = []
     if has_roof(rows):
         peak, hbm = rows["peak_flops_per_s"][0], rows["peak_hbm_bytes_per_s"][0]
         note = (
             "A point is an op, its area its share of the compute time; the line is the roof: "
-            f"{show_rate(peak)} "
+            f"{show_flop_rate(peak)} "
             f"and {show_bytes(hbm)}/s, which meet at {show_factor(peak / hbm)} FLOP/byte."
         )
         drawn.append(Figure("Roofline", scatter(rows), note, shape="wide"))
@@ -241,15 +236,15 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many compute ops are placed, and how much of the time is theirs."""
     ops = plural(total(rows.head(1), "all_ops"), "compute op")
     share = show_ratio(float(rows["ratio"].sum()))
-    most = ", the ones of most time," if len(rows) == MAX_OPS else ""
+    most = ", the ones of most time," if len(rows) == MAX_ROOFLINE_OPS else ""
     return f"{len(rows):,} of {ops}{most} with {share} of their time; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why there is no roof, and where bytes are an upper bound."""
     found = []
     if facts.inferred:
@@ -272,9 +267,9 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why no op has a place."""
-    if facts.row["traced_devices"] == 0:
+    if not facts.traced:
         return "The trace holds no device events, so no op has a time."
     if facts.inferred:
         return (
@@ -284,7 +279,7 @@ def why_empty(facts: RunFacts) -> str:
     return "No compute op of the trace has both FLOPs and bytes: the profiler gave no cost of ops."
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="roofline",
     title="Roofline",
     lede="An op cannot run faster than its FLOPs at the device's peak rate, nor than its bytes at the peak "

@@ -5,12 +5,13 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import count_column, s_column
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CLOCK_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import finish
-from xlahouse.reports.charts.units import SECONDS, plural, show_count, show_exact, show_s, suit
+from xlahouse.reports.charts.units import SECONDS, plural, suit
 
 # At most 500 rows: longer runs put neighbouring steps into one bin. The prefill, step 0, stands apart.
 # A run without markers has no step latencies; there every execution of a program counts as a step.
@@ -54,13 +55,13 @@ order by binned.first_step
 """
 
 COLUMNS = (
-    Column("first_step", "From step", show_count),
-    Column("last_step", "To step", show_count),
-    Column("measured", "Measured", show_count),
-    Column("p05_s", "p5", show_s, show_exact),
-    Column("p50_s", "p50", show_s, show_exact),
-    Column("p95_s", "p95", show_s, show_exact),
-    Column("max_s", "Longest", show_s, show_exact),
+    count_column("first_step", "From step"),
+    count_column("last_step", "To step"),
+    count_column("measured", "Measured"),
+    s_column("p05_s", "p5"),
+    s_column("p50_s", "p50"),
+    s_column("p95_s", "p95"),
+    s_column("max_s", "Longest"),
 )
 
 
@@ -76,36 +77,36 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
         *((pl.col(f"{p}_s") / unit.factor).alias(p) for p in ("p05", "p50", "p95"))
     )
     hue = CLOCK_COLOURS["trace"]
-    few = len(data) <= 12  # Vega would also label what is halfway between two steps
-    ticks = {"values": data["first_step"].to_list()} if few else {"tickCount": 8}
-    base = alt.Chart(inline(data)).encode(
-        x=alt.X(
-            "first_step:Q",
-            title=title,
-            scale=alt.Scale(nice=False),
-            axis=alt.Axis(format="d", **ticks),
-        ),
-        tooltip=[
-            alt.Tooltip("first_step:Q", title="from step"),
-            alt.Tooltip("last_step:Q", title="to step"),
-            alt.Tooltip("steps:Q", title="steps"),
-            alt.Tooltip("p05_s:Q", title="p5, s", format=".9~g"),
-            alt.Tooltip("p50_s:Q", title="p50, s", format=".9~g"),
-            alt.Tooltip("p95_s:Q", title="p95, s", format=".9~g"),
-        ],
-    )
     length = f"Latency of a step ({unit.symbol})"
-    band = base.mark_area(color=hue, opacity=0.22).encode(
-        y=alt.Y("p05:Q", title=length, scale=alt.Scale(zero=True)), y2="p95"
-    )
-    line = base.mark_line(color=hue, strokeWidth=2).encode(y=alt.Y("p50:Q", title=length))
-    points = base.mark_point(color=hue, filled=True, size=36, opacity=1).encode(
-        y=alt.Y("p50:Q", title=length)
-    )
+    base = alt.Chart(inline(data)).encode(x=_step_axis(data, title), tooltip=_tooltip())
+    low = alt.Y("p05:Q", title=length, scale=alt.Scale(zero=True))
+    middle = alt.Y("p50:Q", title=length)
+    band = base.mark_area(color=hue, opacity=0.22).encode(y=low, y2="p95")
+    line = base.mark_line(color=hue, strokeWidth=2).encode(y=middle)
+    points = base.mark_point(color=hue, filled=True, size=36, opacity=1).encode(y=middle)
     return finish(alt.layer(band, line, points), "Latency of each step", 230)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _step_axis(data: pl.DataFrame, title: str) -> alt.X:
+    # With few steps, Vega would also label what is halfway between two of them.
+    few = len(data) <= 12
+    ticks = {"values": data["first_step"].to_list()} if few else {"tickCount": 8}
+    axis = alt.Axis(format="d", **ticks)
+    return alt.X("first_step:Q", title=title, scale=alt.Scale(nice=False), axis=axis)
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("first_step:Q", title="from step"),
+        alt.Tooltip("last_step:Q", title="to step"),
+        alt.Tooltip("steps:Q", title="steps"),
+        alt.Tooltip("p05_s:Q", title="p5, s", format=".9~g"),
+        alt.Tooltip("p50_s:Q", title="p50, s", format=".9~g"),
+        alt.Tooltip("p95_s:Q", title="p95, s", format=".9~g"),
+    ]
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over all steps whose latency is known."""
     known = rows.drop_nulls("p50_s")
     if known.is_empty():
@@ -115,13 +116,13 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return [Figure("Latency of each step", step_chart(known, title), note, shape="wide")]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps have a latency."""
     measured = f"{total(rows, 'measured'):,} of {plural(total(rows, 'steps'), 'step')}"
     return f"Latency of {measured}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What a step is without markers, and why some have no latency."""
     found = []
     if not facts.marked:
@@ -135,14 +136,13 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why no step is drawn."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so the latency of a step is not known."
-    return "The trace holds no step after a prefill that counts."
+why_empty = why_no_rows(
+    "the latency of a step is not known",
+    "The trace holds no step after a prefill that counts.",
+)
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="steps",
     title="Step by step",
     lede="The latency of a decode step runs from the end of the step before to the end of its own last op "

@@ -5,12 +5,19 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import KIND_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
-from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
-from xlahouse.reports.charts.units import plural, show_count, show_exact, show_factor
-from xlahouse.reports.panels.efficiency.latency import MAX_REQUESTS, why_no_tpot, why_no_ttft
+from xlahouse.reports.charts.bars import amount
+from xlahouse.reports.charts.columns import count_column, factor_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.palette import KIND_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.theme import colour, finish
+from xlahouse.reports.charts.units import plural
+from xlahouse.reports.panels.efficiency.latency import (
+    first_requests,
+    requests_height,
+    why_no_tpot,
+    why_no_ttft,
+)
 
 SQL = """
 select
@@ -26,17 +33,17 @@ order by request
 """
 
 COLUMNS = (
-    Column("request", "Request", show_count),
-    Column("output_tokens_per_s", "Output tokens/s", show_factor, show_exact),
-    Column("decode_tokens_per_s", "Decode tokens/s", show_factor, show_exact),
-    Column("output_tokens_per_s_per_device", "Output tokens/s a device", show_factor, show_exact),
+    count_column("request", "Request"),
+    factor_column("output_tokens_per_s", "Output tokens/s"),
+    factor_column("decode_tokens_per_s", "Decode tokens/s"),
+    factor_column("output_tokens_per_s_per_device", "Output tokens/s a device"),
 )
 
-RATES = {
+TOKEN_RATES = {
     "output_tokens_per_s": "whole request",
     "decode_tokens_per_s": "decode alone",
 }
-RATE_COLOURS = {
+TOKEN_RATE_COLOURS = {
     "whole request": KIND_COLOURS["all-reduce"],
     "decode alone": KIND_COLOURS["all-gather"],
 }
@@ -50,59 +57,43 @@ def rate_chart(rows: pl.DataFrame) -> alt.Chart:
     """
     data = (
         rows.with_columns(pl.col("request").cast(pl.String).fill_null("all"))
-        .unpivot(list(RATES), index="request", variable_name="over", value_name="rate")
+        .unpivot(list(TOKEN_RATES), index="request", variable_name="over", value_name="rate")
         .drop_nulls("rate")
-        .with_columns(pl.col("over").replace_strict(RATES, return_dtype=pl.String))
+        .with_columns(pl.col("over").replace_strict(TOKEN_RATES, return_dtype=pl.String))
     )
-    present = set(data["over"])
-    shown = {name: hue for name, hue in RATE_COLOURS.items() if name in present}
-    chart = (
-        alt.Chart(inline(data))
-        .mark_point(filled=True, size=90, opacity=1)
-        .encode(
-            y=alt.Y("request:N", title="Request", sort=None),
-            x=alt.X(
-                "rate:Q",
-                title="Rate (tokens/s)",
-                scale=alt.Scale(zero=True),
-                axis=alt.Axis(tickCount=5),
-            ),
-            color=colour("over", shown, column_width=140),
-            tooltip=[
-                alt.Tooltip("request:N", title="request"),
-                alt.Tooltip("over:N", title="over"),
-                alt.Tooltip("rate:Q", title="tokens/s", format=",.9~g"),
-            ],
-        )
+    shown = present_colours(TOKEN_RATE_COLOURS, data["over"])
+    points = alt.Chart(inline(data)).mark_point(filled=True, size=90, opacity=1)
+    chart = points.encode(
+        y=alt.Y("request:N", title="Request", sort=None),
+        x=amount("rate", "Rate (tokens/s)"),
+        color=colour("over", shown, column_width=140),
+        tooltip=[
+            alt.Tooltip("request:N", title="request"),
+            alt.Tooltip("over:N", title="over"),
+            alt.Tooltip("rate:Q", title="tokens/s", format=",.9~g"),
+        ],
     )
-    count = data["request"].n_unique()
-    return finish(
-        chart, "Tokens a second by request", rows_height(count, BAR_STEP if count <= 12 else 14)
-    )
+    height = requests_height(data["request"].n_unique())
+    return finish(chart, "Tokens a second by request", height)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over the requests of which a rate is known."""
-    known = rows.filter(pl.any_horizontal(pl.col(*RATES).is_not_null()))
+    known = rows.filter(pl.any_horizontal(pl.col(*TOKEN_RATES).is_not_null()))
     if known.is_empty():
         return []
-    note = "All sequences of a batch together."
-    if len(known) > MAX_REQUESTS:
-        note += f" The first {MAX_REQUESTS} of {plural(len(known), 'request')}."
-    return [
-        Figure(
-            "Tokens a second by request", rate_chart(known.head(MAX_REQUESTS)), note, shape="wide"
-        )
-    ]
+    shown, left_out = first_requests(known)
+    note = f"All sequences of a batch together. {left_out}".strip()
+    return [Figure("Tokens a second by request", rate_chart(shown), note, shape="wide")]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have a rate."""
     known = len(rows.drop_nulls("output_tokens_per_s"))
     return f"{known:,} of {plural(len(rows), 'request')} that count; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why a rate is not known."""
     found = []
     if facts.row["batch_size"] is None:
@@ -118,12 +109,12 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why no request has a rate."""
     return f"Tokens a second are not known: {why_no_ttft(facts)}."
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="tokens",
     title="Tokens a second",
     lede="Output tokens/s: batch x output tokens over the time from a request's start to its last token. "

@@ -5,20 +5,28 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    PHASE_COLUMN,
+    bytes_column,
+    count_column,
+    ps_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.log_axes import size_log, time_log
 from xlahouse.reports.charts.palette import axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour, finish, legend_columns
-from xlahouse.reports.charts.units import plural, show_bytes, show_count, show_exact, show_ps
+from xlahouse.reports.charts.units import plural
 
 # A size holds the bytes from a power of two up to the next; 0 for none, NULL where they are not known.
 # quantile_disc(x, p) is the value of row ceil(p n).
-SQL = """
+SQL = f"""
 with bursts as (
     select
-        coalesce(phase, 'outside markers') as phase,
+        {PHASE} as phase,
         axis,
         count as transfers,
         bytes,
@@ -41,21 +49,21 @@ select
     max(length_ps) as max_ps
 from bursts
 group by phase, axis, bucket
-order by case phase when 'prefill' then 0 when 'decode' then 1 else 2 end, phase, axis, bucket
+order by {phase_order()}, axis, bucket
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("size_bytes", "Bytes of a burst, from", show_bytes, show_exact),
-    Column("bursts", "Bursts", show_count),
-    Column("p50_transfers", "Transfers p50", show_count),
-    Column("max_transfers", "Most", show_count),
-    Column("bytes", "Bytes, all bursts", show_bytes, show_exact),
-    Column("p05_ps", "Length p5", show_ps, show_exact),
-    Column("p50_ps", "p50", show_ps, show_exact),
-    Column("p95_ps", "p95", show_ps, show_exact),
-    Column("max_ps", "Most", show_ps, show_exact),
+    PHASE_COLUMN,
+    AXIS_COLUMN,
+    bytes_column("size_bytes", "Bytes of a burst, from"),
+    count_column("bursts", "Bursts"),
+    count_column("p50_transfers", "Transfers p50"),
+    count_column("max_transfers", "Most"),
+    bytes_column("bytes", "Bytes, all bursts"),
+    ps_column("p05_ps", "Length p5"),
+    ps_column("p50_ps", "p50"),
+    ps_column("p95_ps", "p95"),
+    ps_column("max_ps", "Most"),
 )
 
 
@@ -69,50 +77,55 @@ def burst_chart(rows: pl.DataFrame) -> alt.Chart:
         (pl.col(f"{name}_ps") / 1e12).alias(f"{name}_s") for name in ("p05", "p50", "p95")
     )
     lengths = [*data["p05_s"], *data["p50_s"], *data["p95_s"]]
-    x = alt.X("size_bytes:Q", **size_log(_edges(data), "Bytes of a burst on a device"))
+    sizes = [float(size) for size in data["size_bytes"]]
+    x = alt.X("size_bytes:Q", **size_log(sizes, "Bytes of a burst on a device"))
     y = alt.Y("p50_s:Q", **time_log(lengths, "Length of a burst"))
     color = colour("axis", axis_colours(data["axis"]), "Axis", 110)
-    low, high = (int(find(data["bursts"].to_list())) for find in (min, max))
-    size = alt.Size(
-        "bursts:Q",
-        scale=alt.Scale(type="sqrt", rangeMin=60, rangeMax=500),
-        legend=alt.Legend(
-            title="Bursts",
-            symbolType="circle",
-            values=sorted({low, (low + high) // 2, high}),
-            format=",d",
-            columns=legend_columns(90),
-        ),
-    )
     base = alt.Chart(inline(data))
     spread = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
         x=x, y=alt.Y("p05_s:Q"), y2="p95_s", color=color
     )
     circles = base.mark_circle(opacity=0.85).encode(
-        x=x, y=y, color=color, size=size, tooltip=_tooltip()
+        x=x, y=y, color=color, size=_area(data["bursts"].to_list()), tooltip=_tooltip()
     )
     return finish(alt.layer(spread, circles), "Length of bursts against their bytes", 240)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _area(bursts: list[int]) -> alt.Size:
+    """The channel of a circle's area, whose legend has the least, the middle and the most."""
+    low, high = min(bursts), max(bursts)
+    legend = alt.Legend(
+        title="Bursts",
+        symbolType="circle",
+        values=sorted({low, (low + high) // 2, high}),
+        format=",d",
+        columns=legend_columns(90),
+    )
+    return alt.Size(
+        "bursts:Q", scale=alt.Scale(type="sqrt", rangeMin=60, rangeMax=500), legend=legend
+    )
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart of each phase, where there are several axes to take turns."""
     if rows["axis"].n_unique() < 2:
         return []
     known = rows.filter((pl.col("size_bytes") > 0) & (pl.col("p05_ps") > 0))
     note = "Circle: median length; line through it: 5th to 95th percentile."
     return [
-        Figure(f"{phase.capitalize()}: length of bursts against their bytes", chart, note)
-        for phase in known["phase"].unique(maintain_order=True)
-        for chart in [burst_chart(known.filter(pl.col("phase") == phase))]
+        Figure(
+            f"{phase.capitalize()}: length of bursts against their bytes", burst_chart(part), note
+        )
+        for phase, part in by_phase(known)
     ]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many bursts hold how many transfers."""
     return f"{plural(total(rows, 'bursts'), 'burst')} on traced devices; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why there is no chart, and what it leaves out."""
     found = []
     axes = rows["axis"].unique().to_list()
@@ -134,15 +147,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there are no bursts."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so when its transfers ran is not known."
-    return "The trace holds no collective that sends anything, so there are no bursts."
-
-
-def _edges(rows: pl.DataFrame) -> list[float]:
-    return [float(size) for size in rows["size_bytes"]]
+why_empty = why_no_rows(
+    "when its transfers ran is not known",
+    "The trace holds no collective that sends anything, so there are no bursts.",
+)
 
 
 def _tooltip() -> list[alt.Tooltip]:
@@ -158,7 +166,7 @@ def _tooltip() -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="bursts",
     title="Bursts of an axis",
     lede="On a device, transfers of one axis in a row are a burst, until one of another axis starts.",

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.reports.charts.distribution import DASHES, HIGH, LOW, curves
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    PHASE_COLUMN,
+    SUMMARY_COLUMNS,
+    count_column,
+    ratio_column,
+)
+from xlahouse.reports.charts.distribution import DASHES, HIGH, LOW, bins_sql, curves, overlap_note
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
-from xlahouse.reports.charts.units import plural, show_count, show_exact, show_ps, show_ratio
+from xlahouse.reports.charts.units import plural
 
-SUMMARY_SQL = """
+GAP_SUMMARY_SQL = f"""
 select
-    coalesce(phase, 'outside markers') as phase,
+    {PHASE} as phase,
     axis,
     count,
     crossing_count,
@@ -26,67 +34,33 @@ select
     max_ps
 from traffic_interval_summary_v1
 where run_id = $run
-order by case phase when 'prefill' then 0 when 'decode' then 1 else 2 end, phase, axis
+order by {phase_order()}, axis
 """
 
-# Ten bins a power of ten. Gaps of 0 and below (one transfer overlaps or touches the next) have no place
-# on a log axis: one bin for all of them, first in order.
-SPREAD_SQL = """
-with binned as (
-    select
-        coalesce(phase, 'outside markers') as phase,
-        axis,
-        case when gap_ps > 0 then cast(floor(10 * log10(gap_ps)) as integer) end as bin,
-        count(*) as gaps
-    from traffic_interval_v1
-    where run_id = $run and gap_ps is not null
-    group by all
-)
-select
-    phase,
-    axis,
-    pow(10, bin / 10.0) as low_ps,
-    pow(10, (bin + 1) / 10.0) as high_ps,
-    gaps as count,
-    cast(sum(gaps) over (partition by phase, axis order by bin nulls first) as bigint) as up_to,
-    cast(sum(gaps) over (partition by phase, axis) as bigint) as total,
-    up_to / total as share
-from binned
-order by
-    case phase when 'prefill' then 0 when 'decode' then 1 else 2 end,
-    phase,
-    axis,
-    bin nulls first
-"""
+GAP_SPREAD_SQL = bins_sql("traffic_interval_v1", "gap_ps", "axis", "gap_ps is not null")
 
-SUMMARY_COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("count", "Gaps", show_count),
-    Column("overlapping_count", "Below 0", show_count),
-    Column("crossing_count", "Across launches", show_count),
-    Column("min_ps", "Least", show_ps, show_exact),
-    Column("p50_ps", "p50", show_ps, show_exact),
-    Column("mean_ps", "Mean", show_ps, show_exact),
-    Column("p95_ps", "p95", show_ps, show_exact),
-    Column("p99_ps", "p99", show_ps, show_exact),
-    Column("max_ps", "Most", show_ps, show_exact),
+GAP_SUMMARY_COLUMNS = (
+    PHASE_COLUMN,
+    AXIS_COLUMN,
+    count_column("count", "Gaps"),
+    count_column("overlapping_count", "Below 0"),
+    count_column("crossing_count", "Across launches"),
+    *SUMMARY_COLUMNS,
 )
-SPREAD_COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("axis", "Axis", numeric=False),
+GAP_SPREAD_COLUMNS = (
+    PHASE_COLUMN,
+    AXIS_COLUMN,
     LOW,
     HIGH,
-    Column("count", "Gaps", show_count),
-    Column("share", "Share so far", show_ratio, show_exact),
+    count_column("count", "Gaps"),
+    ratio_column("share", "Share so far"),
 )
 
 
-def spread_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def spread_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart of each phase, one curve an axis; phases whose gaps are all 0 or below have none."""
     drawn = []
-    for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
+    for phase, part in by_phase(rows):
         if part["high_ps"].null_count() == len(part):
             continue
         colours = axis_colours(part["axis"])
@@ -95,18 +69,17 @@ def spread_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
         looks = {names[axis]: (colours[axis], DASHES[0]) for axis in colours}
         named = part.with_columns(pl.col("axis").replace_strict(names).alias("series"))
         title = f"{phase.capitalize()}: gaps between an axis' transfers"
-        drawn.append(Figure(title, curves(named, "series", looks, "gaps", title), _overlap(part)))
+        drawn.append(
+            Figure(
+                title,
+                curves(named, "series", looks, "gaps", title),
+                overlap_note(part, lambda row: row["axis"]),
+            )
+        )
     return drawn
 
 
-def _overlap(part: pl.DataFrame) -> str:
-    """What of a phase is not on a log axis, axis by axis."""
-    below = part.filter(pl.col("high_ps").is_null())
-    shares = [f"{row['axis']} {show_ratio(row['share'])}" for row in below.to_dicts()]
-    return f"Overlapping or touching, so below the axis: {', '.join(shares)}." if shares else ""
-
-
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many gaps of how many collectives."""
     collectives = plural(facts.row["collectives"], "collective")
     return (
@@ -115,41 +88,41 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     )
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why there are no gaps."""
-    if facts.row["traced_devices"] == 0:
+    if not facts.traced:
         return "The trace holds no device events, so when its transfers ran is not known."
     if facts.row["collectives"] == 0:
         return "The trace holds no collectives, so there is no time between them."
     return "No axis has two transfers on a device, so there is no time between them."
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What these times are not."""
     if not facts.inferred:
         return []
     return ["On virtual devices the order of transfers is real, the time between them is not."]
 
 
-SUMMARY: Panel[RunFacts] = Panel(
+SUMMARY: Panel[PageFacts] = Panel(
     key="gaps",
     title="Gaps within an axis, in numbers",
     lede="On one device, the time from the latest end of an axis' transfers so far to the start of its "
     "next one, counted to the phase of the later; below 0 they overlap.",
-    sql=SUMMARY_SQL,
-    columns=SUMMARY_COLUMNS,
+    sql=GAP_SUMMARY_SQL,
+    columns=GAP_SUMMARY_COLUMNS,
     figures=lambda rows, facts: [],
     coverage=coverage,
     why_empty=why_empty,
     notes=notes,
 )
-SPREAD: Panel[RunFacts] = Panel(
+SPREAD: Panel[PageFacts] = Panel(
     key="gap-spread",
     title="Distribution of gaps within an axis",
     lede="How many of an axis' gaps are at most so long. Where a curve rises steeply, many gaps have "
     "that length; where it is flat, none has.",
-    sql=SPREAD_SQL,
-    columns=SPREAD_COLUMNS,
+    sql=GAP_SPREAD_SQL,
+    columns=GAP_SPREAD_COLUMNS,
     figures=spread_figures,
     coverage=coverage,
     why_empty=why_empty,

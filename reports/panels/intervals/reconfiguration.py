@@ -5,19 +5,24 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
+from xlahouse.reports.charts.columns import (
+    FROM_AXIS_COLUMN,
+    TO_AXIS_COLUMN,
+    bytes_column,
+    count_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
 from xlahouse.reports.charts.distribution import styles
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.log_axes import time_log
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import finish
 from xlahouse.reports.charts.units import (
     plural,
-    show_bytes,
-    show_count,
-    show_exact,
     show_ps,
-    show_ratio,
 )
 from xlahouse.reports.panels.intervals.transitions import (
     arrow,
@@ -35,15 +40,15 @@ order by scope, from_axis, to_axis, delay_ps
 """
 
 COLUMNS = (
-    Column("scope", "Scope", lambda scope: SCOPES[scope], numeric=False),
-    Column("from_axis", "From axis", numeric=False),
-    Column("to_axis", "To axis", numeric=False),
-    Column("delay_ps", "Setting up takes", show_ps, show_exact),
-    Column("count", "Windows", show_count),
-    Column("fitting_count", "Long enough", show_count),
-    Column("fit_ratio", "Share", show_ratio, show_exact),
-    Column("fitting_bytes", "Bytes after these", show_bytes, show_exact),
-    Column("next_bytes", "Bytes after all", show_bytes, show_exact),
+    text_column("scope", "Scope", lambda scope: SCOPES[scope]),
+    FROM_AXIS_COLUMN,
+    TO_AXIS_COLUMN,
+    ps_column("delay_ps", "Setting up takes"),
+    count_column("count", "Windows"),
+    count_column("fitting_count", "Long enough"),
+    ratio_column("fit_ratio", "Share"),
+    bytes_column("fitting_bytes", "Bytes after these"),
+    bytes_column("next_bytes", "Bytes after all"),
 )
 
 
@@ -66,7 +71,7 @@ def fit_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(alt.layer(lines, points), "Share of windows that setting up fits into", 240)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart of each scope."""
     drawn = []
     for scope, where in SCOPES.items():
@@ -80,7 +85,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows of each scope are judged."""
     once = rows.unique(["scope", "from_axis", "to_axis"], maintain_order=True)
     counts = [
@@ -103,7 +108,7 @@ def _tooltip() -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="reconfiguration",
     title="Would a reconfigurable network fit?",
     lede="If a network takes so long to be set up for another axis, this share of the windows between "

@@ -5,18 +5,19 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.bars import place_in
+from xlahouse.reports.charts.columns import AXIS_COLUMN, bandwidth_column, bytes_column, ps_column
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.sums import known_total
 from xlahouse.reports.charts.theme import ZOOM_NOTE, colour, finish, zoom_in_time
 from xlahouse.reports.charts.units import (
     BANDWIDTH,
     SECONDS,
+    Unit,
     plural,
-    show_bandwidth,
     show_bytes,
-    show_exact,
     show_ps,
     suit,
 )
@@ -41,21 +42,20 @@ order by since_ps, axis
 """
 
 COLUMNS = (
-    Column("since_ps", "Since first transfer", show_ps, show_exact),
-    Column("duration_ps", "Bin", show_ps, show_exact),
-    Column("axis", "Axis", numeric=False),
-    Column("bytes", "Bytes sent", show_bytes, show_exact),
-    Column("rate_bytes_per_s", "Rate", show_bandwidth, show_exact),
+    ps_column("since_ps", "Since first transfer"),
+    ps_column("duration_ps", "Bin"),
+    AXIS_COLUMN,
+    bytes_column("bytes", "Bytes sent"),
+    bandwidth_column("rate_bytes_per_s", "Rate"),
 )
 
 
 def stacked(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of known bytes with the ends of their bars: axes stand on one another in the palette's order."""
     known = rows.drop_nulls("rate_bytes_per_s")
-    order = {axis: place for place, axis in enumerate(axis_colours(known["axis"]))}
-    placed = known.with_columns(
-        pl.col("axis").replace_strict(order, return_dtype=pl.Int64).alias("place")
-    ).sort("since_ps", "place")
+    placed = known.with_columns(place_in(axis_colours(known["axis"]), "axis")).sort(
+        "since_ps", "place"
+    )
     top = pl.col("rate_bytes_per_s").cum_sum().over("since_ps")
     return placed.with_columns(top.alias("top")).with_columns(
         (pl.col("top") - pl.col("rate_bytes_per_s")).alias("bottom")
@@ -65,21 +65,10 @@ def stacked(rows: pl.DataFrame) -> pl.DataFrame:
 def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
     """Bytes a second by bin, stacked by axis; dragging moves along time, the wheel with Ctrl zooms."""
     data = stacked(rows)
-    ends = (data["since_ps"] + data["duration_ps"]) / 1e12
-    clock = suit(ends, SECONDS)
+    clock = suit((data["since_ps"] + data["duration_ps"]) / 1e12, SECONDS)
     speed = suit(data["top"], BANDWIDTH)
-    drawn = data.select(
-        "axis",
-        "bytes",
-        "rate_bytes_per_s",
-        "since_ps",
-        "duration_ps",
-        (pl.col("since_ps") / 1e12 / clock.factor).alias("from"),
-        ((pl.col("since_ps") + pl.col("duration_ps")) / 1e12 / clock.factor).alias("to"),
-        (pl.col("bottom") / speed.factor).alias("bottom"),
-        (pl.col("top") / speed.factor).alias("top"),
-    )
-    span = alt.Scale(domain=[0, float(drawn["to"].to_list()[-1])], nice=False)
+    drawn = _in_units(data, clock, speed)
+    rate = f"Bytes sent a second, all devices ({speed.symbol})"
     chart = (
         alt.Chart(inline(drawn))
         .mark_bar(clip=True, binSpacing=0)
@@ -87,15 +76,11 @@ def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
             x=alt.X(
                 "from:Q",
                 title=f"Time since the run's first transfer ({clock.symbol})",
-                scale=span,
+                scale=alt.Scale(domain=[0, float(drawn["to"].to_list()[-1])], nice=False),
                 axis=alt.Axis(tickCount=8, labelOverlap=True),
             ),
             x2="to:Q",
-            y=alt.Y(
-                "bottom:Q",
-                title=f"Bytes sent a second, all devices ({speed.symbol})",
-                axis=alt.Axis(tickCount=5),
-            ),
+            y=alt.Y("bottom:Q", title=rate, axis=alt.Axis(tickCount=5)),
             y2="top:Q",
             color=colour("axis", axis_colours(drawn["axis"]), "Axis", 110),
             tooltip=_tooltip(),
@@ -105,7 +90,18 @@ def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(chart, "Bytes sent a second over time, by axis", 260)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _in_units(data: pl.DataFrame, clock: Unit, speed: Unit) -> pl.DataFrame:
+    """Rows of stacked() with their corners in the units of the axes."""
+    return data.select(
+        *("axis", "bytes", "rate_bytes_per_s", "since_ps", "duration_ps"),
+        (pl.col("since_ps") / 1e12 / clock.factor).alias("from"),
+        ((pl.col("since_ps") + pl.col("duration_ps")) / 1e12 / clock.factor).alias("to"),
+        (pl.col("bottom") / speed.factor).alias("bottom"),
+        (pl.col("top") / speed.factor).alias("top"),
+    )
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart of the whole run."""
     if rows["rate_bytes_per_s"].null_count() == len(rows):
         return []
@@ -114,13 +110,13 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return [Figure("Traffic over time, by axis", timeline_chart(rows), note, shape="wide")]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many bytes are drawn."""
     drawn = known_total(rows.drop_nulls("bytes"), "bytes")
     return f"Draws {show_bytes(drawn)} on the wire; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """How bytes are spread, which are missing, what virtual devices do not tell."""
     found = ["A transfer's bytes are spread evenly over its time in flight, also while it waits."]
     unknown = rows["bytes"].null_count()
@@ -133,11 +129,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why nothing flows."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so when its transfers ran is not known."
-    return "The trace holds no collective that sends anything, so there is no traffic over time."
+why_empty = why_no_rows(
+    "when its transfers ran is not known",
+    "The trace holds no collective that sends anything, so there is no traffic over time.",
+)
 
 
 def _tooltip() -> list[alt.Tooltip]:
@@ -150,7 +145,7 @@ def _tooltip() -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="timeline",
     title="Traffic over time",
     lede="Bytes on the wire a second, of all traced devices together, stacked by axis of the mesh. All bins "

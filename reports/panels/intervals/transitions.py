@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from xlahouse.reports.charts.distribution import DASHES, Look
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
 
 # The most frequent transitions; more lines are a tangle.
@@ -33,7 +33,7 @@ def transition_looks(rows: pl.DataFrame) -> dict[Transition, Look]:
     return looks
 
 
-def transition_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def transition_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Transitions that are not drawn, and what virtual devices do not tell."""
     found = []
     left_out = rows.select("from_axis", "to_axis").n_unique() - MAX_TRANSITIONS

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.reports.charts.distribution import HIGH, LOW, curves
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.columns import (
+    FROM_AXIS_COLUMN,
+    PHASE_COLUMN,
+    TO_AXIS_COLUMN,
+    count_column,
+    ratio_column,
+)
+from xlahouse.reports.charts.distribution import HIGH, LOW, bins_sql, curves, overlap_note
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.phases import by_phase
 from xlahouse.reports.charts.sums import total
-from xlahouse.reports.charts.units import plural, show_count, show_exact, show_ratio
+from xlahouse.reports.charts.units import plural
 from xlahouse.reports.panels.intervals.transitions import (
     arrow,
     named,
@@ -17,56 +25,23 @@ from xlahouse.reports.panels.intervals.transitions import (
 )
 from xlahouse.reports.panels.intervals.windows import why_empty
 
-# Ten bins a power of ten; windows of 0 and below are one bin, first in order.
-SQL = """
-with binned as (
-    select
-        coalesce(phase, 'outside markers') as phase,
-        from_axis,
-        to_axis,
-        case when window_ps > 0 then cast(floor(10 * log10(window_ps)) as integer) end as bin,
-        count(*) as windows
-    from traffic_window_v1
-    where run_id = $run and scope = 'device'
-    group by all
-)
-select
-    phase,
-    from_axis,
-    to_axis,
-    pow(10, bin / 10.0) as low_ps,
-    pow(10, (bin + 1) / 10.0) as high_ps,
-    windows as count,
-    cast(
-        sum(windows) over (partition by phase, from_axis, to_axis order by bin nulls first) as bigint
-    ) as up_to,
-    cast(sum(windows) over (partition by phase, from_axis, to_axis) as bigint) as total,
-    up_to / total as share
-from binned
-order by
-    case phase when 'prefill' then 0 when 'decode' then 1 else 2 end,
-    phase,
-    from_axis,
-    to_axis,
-    bin nulls first
-"""
+SQL = bins_sql("traffic_window_v1", "window_ps", "from_axis, to_axis", "scope = 'device'")
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("from_axis", "From axis", numeric=False),
-    Column("to_axis", "To axis", numeric=False),
+    PHASE_COLUMN,
+    FROM_AXIS_COLUMN,
+    TO_AXIS_COLUMN,
     LOW,
     HIGH,
-    Column("count", "Windows", show_count),
-    Column("share", "Share so far", show_ratio, show_exact),
+    count_column("count", "Windows"),
+    ratio_column("share", "Share so far"),
 )
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart of each phase, one curve a transition."""
     drawn = []
-    for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
+    for phase, part in by_phase(rows):
         if part["high_ps"].null_count() == len(part):
             continue
         totals = {row[:2]: row[2] for row in part.select("from_axis", "to_axis", "total").rows()}
@@ -77,25 +52,17 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
         looks = {names[pair]: look for pair, look in transition_looks(part).items()}
         title = f"{phase.capitalize()}: windows between axes, on each device"
         chart = curves(named(part, names), "series", looks, "windows", title)
-        drawn.append(Figure(title, chart, _overlap(part)))
+        note = overlap_note(part, lambda row: arrow(row["from_axis"], row["to_axis"]))
+        drawn.append(Figure(title, chart, note))
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows are drawn."""
     return f"{plural(total(rows, 'count'), 'window')} on traced devices; {facts.covered()}"
 
 
-def _overlap(part: pl.DataFrame) -> str:
-    """What of a phase is not on a log axis, transition by transition."""
-    shares = [
-        f"{arrow(row['from_axis'], row['to_axis'])} {show_ratio(row['share'])}"
-        for row in part.filter(pl.col("high_ps").is_null()).to_dicts()
-    ]
-    return f"Of 0 or below (the axes overlap or touch): {', '.join(shares)}." if shares else ""
-
-
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="window-spread",
     title="Distribution of windows between axes",
     lede="How many of a transition's windows are at most so long. A line has the colour of the axis that "

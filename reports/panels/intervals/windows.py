@@ -7,18 +7,29 @@ import math
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    FROM_AXIS_COLUMN,
+    PHASE_COLUMN,
+    SUMMARY_COLUMNS,
+    TO_AXIS_COLUMN,
+    bytes_column,
+    count_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.heat import heat_cells, heat_ink, heat_legend
 from xlahouse.reports.charts.log_axes import decade_label, decades
-from xlahouse.reports.charts.palette import HEAT_INK, HEAT_RANGE, OVERLAP_COLOUR
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.palette import HEAT_RANGE, OVERLAP_COLOUR
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import PHASE, phase_order
 from xlahouse.reports.charts.sums import total
-from xlahouse.reports.charts.theme import INK, finish, rows_height
-from xlahouse.reports.charts.units import plural, show_bytes, show_count, show_exact, show_ps
+from xlahouse.reports.charts.theme import finish, rows_height
+from xlahouse.reports.charts.units import plural, show_count, show_ps
 
-SQL = """
+SQL = f"""
 select
     scope,
-    coalesce(phase, 'outside markers') as phase,
+    {PHASE} as phase,
     from_axis,
     to_axis,
     count,
@@ -33,29 +44,23 @@ from traffic_window_summary_v1
 where run_id = $run
 order by
     scope,
-    case phase when 'prefill' then 0 when 'decode' then 1 else 2 end,
-    phase,
+    {phase_order()},
     from_axis,
     to_axis
 """
 
 SCOPES = {"device": "on each device", "run": "over all devices"}
 COLUMNS = (
-    Column("scope", "Scope", lambda scope: SCOPES[scope], numeric=False),
-    Column("phase", "Phase", numeric=False),
-    Column("from_axis", "From axis", numeric=False),
-    Column("to_axis", "To axis", numeric=False),
-    Column("count", "Windows", show_count),
-    Column("min_ps", "Least", show_ps, show_exact),
-    Column("p50_ps", "p50", show_ps, show_exact),
-    Column("mean_ps", "Mean", show_ps, show_exact),
-    Column("p95_ps", "p95", show_ps, show_exact),
-    Column("p99_ps", "p99", show_ps, show_exact),
-    Column("max_ps", "Most", show_ps, show_exact),
-    Column("next_bytes", "Bytes after", show_bytes, show_exact),
+    text_column("scope", "Scope", lambda scope: SCOPES[scope]),
+    PHASE_COLUMN,
+    FROM_AXIS_COLUMN,
+    TO_AXIS_COLUMN,
+    count_column("count", "Windows"),
+    *SUMMARY_COLUMNS,
+    bytes_column("next_bytes", "Bytes after"),
 )
 # Past this a cell has no room for its number on a phone; hovering and the table have it.
-MAX_LABELLED = 5
+MAX_LABELLED_AXES = 5
 MAX_MATRICES = 6
 
 
@@ -67,32 +72,31 @@ def transition_chart(rows: pl.DataFrame, axes: list[str], ticks: list[float]) ->
         axes: domain of both sides.
         ticks: decades of seconds, the same for all matrices of the panel, so that colours compare.
     """
-    middle = math.sqrt(ticks[0] * ticks[-1])
     data = rows.with_columns(
         (pl.when(pl.col("p50_ps") > 0).then(pl.col("p50_ps")) / 1e12).alias("p50_s"),
         pl.col("p50_ps").map_elements(show_ps, return_dtype=pl.String).alias("median"),
         ("n = " + pl.col("count").map_elements(show_count, return_dtype=pl.String)).alias("number"),
     )
+    cells = heat_cells(data, _hue(data, ticks), _tooltip(), "p50_s", OVERLAP_COLOUR)
+    layers = [cells, *(_numbers(data, ticks) if len(axes) <= MAX_LABELLED_AXES else ())]
     side = alt.Scale(domain=axes, padding=0.04)
     y = alt.Y("from_axis:N", title="From axis", scale=side)
     top = alt.Axis(orient="top", labelAngle=0)
     x = alt.X("to_axis:N", title="To axis", scale=side, axis=top)
-    layers = [_cells(data, ticks).encode(x=x, y=y)]
-    if len(axes) <= MAX_LABELLED:
-        ink = alt.condition(
-            f"isValid(datum.p50_s) && datum.p50_s < {middle!r}",
-            alt.value(HEAT_INK[0]),
-            alt.value(HEAT_INK[1]),
-        )
-        text = alt.Chart(inline(data)).encode(x=x, y=y, color=ink)
-        layers.append(text.mark_text(fontSize=12, dy=-7).encode(text="median:N"))
-        layers.append(text.mark_text(fontSize=11, dy=9).encode(text="number:N"))
-    return finish(
-        alt.layer(*layers), "Median window by transition", rows_height(len(axes), 56) + 20
-    )
+    whole = alt.layer(*(layer.encode(x=x, y=y) for layer in layers))
+    return finish(whole, "Median window by transition", rows_height(len(axes), 56) + 20)
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _numbers(data: pl.DataFrame, ticks: list[float]) -> list[alt.Chart]:
+    """The median and the count on each cell."""
+    middle = math.sqrt(ticks[0] * ticks[-1])
+    ink = heat_ink(f"!(isValid(datum.p50_s) && datum.p50_s < {middle!r})")
+    text = alt.Chart(inline(data)).encode(color=ink)
+    median = text.mark_text(fontSize=12, dy=-7).encode(text="median:N")
+    return [median, text.mark_text(fontSize=11, dy=9).encode(text="number:N")]
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A matrix of each scope and phase."""
     axes = sorted({*rows["from_axis"], *rows["to_axis"]})
     ticks = decades([median / 1e12 for median in rows["p50_ps"]])
@@ -103,7 +107,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn[:MAX_MATRICES]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows of each scope."""
     counts = [
         f"{plural(total(rows.filter(pl.col('scope') == scope), 'count'), 'window')} {where}"
@@ -112,7 +116,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     return f"{' and '.join(counts)}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What grey cells mean, what is left out, what virtual devices do not tell."""
     found = []
     overlapping = rows.filter(pl.col("p50_ps") <= 0)
@@ -132,9 +136,9 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why there are no windows."""
-    if facts.row["traced_devices"] == 0:
+    if not facts.traced:
         return "The trace holds no device events, so when its transfers ran is not known."
     if facts.row["collectives"] == 0:
         return "The trace holds no collectives, so there is no time between them."
@@ -146,50 +150,37 @@ def why_empty(facts: RunFacts) -> str:
     return "All transfers are of one axis, so there is no time between one axis and another."
 
 
-def _cells(data: pl.DataFrame, ticks: list[float]) -> alt.Chart:
-    legend = alt.Legend(
-        title="Median window (log scale)",
-        orient="bottom",
-        direction="horizontal",
-        gradientLength=200,
-        values=ticks,
-        labelExpr=decade_label("s"),
-        labelOverlap="greedy",
-        labelSeparation=6,
-    )
+def _hue(data: pl.DataFrame, ticks: list[float]) -> alt.Color:
+    look = {"values": ticks, "labelExpr": decade_label("s"), "labelOverlap": "greedy"}
+    legend = heat_legend("Median window (log scale)", 200, labelSeparation=6, **look)
     scale = alt.Scale(type="log", domain=[ticks[0], ticks[-1]], range=list(HEAT_RANGE))
     # Where all windows overlap there is no length for a legend to show.
     shown = None if data["p50_s"].null_count() == len(data) else legend
-    hue = alt.Color("p50_s:Q", scale=scale, legend=shown)
-    numbers = {"count": "windows"} | {
-        f"{name}_ps": f"{title}, ps"
-        for name, title in (
-            ("min", "least"),
-            ("p50", "p50"),
-            ("mean", "mean"),
-            ("p95", "p95"),
-            ("p99", "p99"),
-            ("max", "most"),
-        )
+    return alt.Color("p50_s:Q", scale=scale, legend=shown)
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    numbers = {
+        "count": "windows",
+        "min_ps": "least, ps",
+        "p50_ps": "p50, ps",
+        "mean_ps": "mean, ps",
+        "p95_ps": "p95, ps",
+        "p99_ps": "p99, ps",
+        "max_ps": "most, ps",
+        "next_bytes": "bytes after",
     }
-    tooltip = [
+    return [
         alt.Tooltip("from_axis:N", title="from axis"),
         alt.Tooltip("to_axis:N", title="to axis"),
         *(
-            alt.Tooltip(name, type="quantitative", title=title, format=",.15~g")
+            alt.Tooltip(f"{name}:Q", title=title, format=",.15~g")
             for name, title in numbers.items()
         ),
-        alt.Tooltip("next_bytes:Q", title="bytes after", format=",.15~g"),
     ]
-    color = alt.condition("!isValid(datum.p50_s)", alt.value(OVERLAP_COLOUR), hue)
-    return (
-        alt.Chart(inline(data))
-        .mark_rect(cornerRadius=2, stroke=INK, strokeOpacity=0.25, invalid="show")
-        .encode(color=color, tooltip=tooltip)
-    )
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="windows",
     title="Windows between axes",
     lede="Transfers of one axis in a row are a burst. A window is the time from the latest end of one "

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import KIND_COLOURS, label_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.bars import amount
+from xlahouse.reports.charts.columns import count_column, factor_column, s_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.palette import SERIES_COLOUR, label_colours
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.theme import colour, finish, rows_height
-from xlahouse.reports.charts.units import SECONDS, show_count, show_exact, show_factor, show_s, suit
+from xlahouse.reports.charts.units import SECONDS, Unit, show_factor, suit
 from xlahouse.reports.panels.runs.setups import (
     MEMBERS_SQL,
     coverage,
@@ -63,23 +65,22 @@ order by subject, output_tokens_per_s desc nulls last, ttft_s nulls last, label,
 """
 
 COLUMNS = (
-    Column("subject", "Workload", numeric=False),
-    Column("label", "Parallelism", numeric=False),
-    Column("runs", "Runs", show_count),
-    Column("requests", "Requests", show_count),
-    Column("output_tokens_per_s", "Output tokens/s", show_factor, show_exact),
-    Column("ttft_s", "TTFT", show_s, show_exact),
-    Column("min_ttft_s", "least", show_s, show_exact),
-    Column("max_ttft_s", "most", show_s, show_exact),
-    Column("tpot_s", "TPOT", show_s, show_exact),
-    Column("min_tpot_s", "least", show_s, show_exact),
-    Column("max_tpot_s", "most", show_s, show_exact),
+    text_column("subject", "Workload"),
+    text_column("label", "Parallelism"),
+    count_column("runs", "Runs"),
+    count_column("requests", "Requests"),
+    factor_column("output_tokens_per_s", "Output tokens/s"),
+    s_column("ttft_s", "TTFT"),
+    s_column("min_ttft_s", "least"),
+    s_column("max_ttft_s", "most"),
+    s_column("tpot_s", "TPOT"),
+    s_column("min_tpot_s", "least"),
+    s_column("max_tpot_s", "most"),
 )
 
 # Metric -> what it is called.
-METRICS = {"output_tokens_per_s": "Output tokens/s", "ttft_s": "TTFT", "tpot_s": "TPOT"}
+RATE_METRICS = {"output_tokens_per_s": "Output tokens/s", "ttft_s": "TTFT", "tpot_s": "TPOT"}
 _RATE = "Output (tokens/s)"
-_COLOUR = KIND_COLOURS["all-reduce"]
 
 
 def metric_chart(rows: pl.DataFrame, metric: str) -> alt.Chart:
@@ -87,42 +88,40 @@ def metric_chart(rows: pl.DataFrame, metric: str) -> alt.Chart:
 
     Args:
         rows: rows of SQL of one subject, with `shown`.
-        metric: one of METRICS.
+        metric: one of RATE_METRICS.
     """
-    known = rows.drop_nulls(metric).sort(metric, descending=metric not in _LESS_IS_BETTER)
-    unit = suit(known[f"max_{metric}"], SECONDS) if metric in _LESS_IS_BETTER else None
-    factor, symbol = (unit.factor, unit.symbol) if unit else (1.0, "tokens/s")
+    is_time = metric in _LESS_IS_BETTER
+    known = rows.drop_nulls(metric).sort(metric, descending=not is_time)
+    unit = suit(known[f"max_{metric}"], SECONDS) if is_time else Unit(1.0, "tokens/s")
     data = known.select(
-        "setup_key",
-        "shown",
-        "label",
-        "runs",
-        "requests",
+        *("setup_key", "shown", "label", "runs", "requests"),
         pl.col(metric).alias("exact"),
-        (pl.col(metric) / factor).alias("median"),
-        (pl.col(f"min_{metric}") / factor).alias("least"),
-        (pl.col(f"max_{metric}") / factor).alias("most"),
+        (pl.col(metric) / unit.factor).alias("median"),
+        (pl.col(f"min_{metric}") / unit.factor).alias("least"),
+        (pl.col(f"max_{metric}") / unit.factor).alias("most"),
     )
-    title = f"{METRICS[metric]} ({symbol})" if unit else _RATE
+    title = f"{RATE_METRICS[metric]} ({unit.symbol})" if is_time else _RATE
     base = alt.Chart(inline(data)).encode(
         y=alt.Y("shown:N", sort=None, title=None),
-        tooltip=[
-            alt.Tooltip("label:N", title="parallelism"),
-            alt.Tooltip("exact:Q", title=f"median, {'s' if unit else symbol}", format=",.9~g"),
-            alt.Tooltip("least:Q", title=f"least, {symbol}", format=",.6~g"),
-            alt.Tooltip("most:Q", title=f"most, {symbol}", format=",.6~g"),
-            alt.Tooltip("runs:Q", title="runs", format=","),
-            alt.Tooltip("requests:Q", title="requests", format=","),
-        ],
+        tooltip=_tooltip("s" if is_time else unit.symbol, unit.symbol),
     )
-    span = base.mark_bar(height=4, opacity=0.7, color=_COLOUR).encode(
-        x=alt.X("least:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)),
-        x2="most:Q",
-    )
-    points = base.mark_point(filled=True, size=80, opacity=1, color=_COLOUR).encode(x="median:Q")
-    return finish(
-        alt.layer(span, points), f"{METRICS[metric]} by parallelism", rows_height(len(data), 24)
-    )
+    span = base.mark_bar(height=4, opacity=0.7, color=SERIES_COLOUR)
+    span = span.encode(x=amount("least", title), x2="most:Q")
+    points = base.mark_point(filled=True, size=80, opacity=1, color=SERIES_COLOUR)
+    layers = alt.layer(span, points.encode(x="median:Q"))
+    return finish(layers, f"{RATE_METRICS[metric]} by parallelism", rows_height(len(data), 24))
+
+
+def _tooltip(exact: str, shown: str) -> list[alt.Tooltip]:
+    """Values with their units: the median in `exact`, the others in `shown`."""
+    return [
+        alt.Tooltip("label:N", title="parallelism"),
+        alt.Tooltip("exact:Q", title=f"median, {exact}", format=",.9~g"),
+        alt.Tooltip("least:Q", title=f"least, {shown}", format=",.6~g"),
+        alt.Tooltip("most:Q", title=f"most, {shown}", format=",.6~g"),
+        alt.Tooltip("runs:Q", title="runs", format=","),
+        alt.Tooltip("requests:Q", title="requests", format=","),
+    ]
 
 
 _LESS_IS_BETTER = ("ttft_s", "tpot_s")
@@ -134,40 +133,33 @@ def batch_chart(rows: pl.DataFrame) -> alt.Chart:
     Args:
         rows: rows of SQL of one model whose workloads differ in the batch alone.
     """
+    data = rows.select("label", "batch_size", "output_tokens_per_s", "runs", "requests")
+    batches = alt.Axis(values=sorted(set(rows["batch_size"])), format=",d")
     colours = label_colours(rows["label"].unique().to_list())
-    chart = (
-        alt.Chart(
-            inline(rows.select("label", "batch_size", "output_tokens_per_s", "runs", "requests"))
-        )
-        .mark_line(point=alt.OverlayMarkDef(size=70, filled=True))
-        .encode(
-            x=alt.X(
-                "batch_size:Q",
-                title="Batch (sequences)",
-                scale=alt.Scale(type="log", base=2),
-                axis=alt.Axis(values=sorted(set(rows["batch_size"])), format=",d"),
-            ),
-            y=alt.Y("output_tokens_per_s:Q", title=_RATE, scale=alt.Scale(zero=True)),
-            color=colour("label", colours, column_width=110),
-            tooltip=[
-                alt.Tooltip("label:N", title="parallelism"),
-                alt.Tooltip("batch_size:Q", title="batch", format=","),
-                alt.Tooltip("output_tokens_per_s:Q", title="output tokens/s", format=",.9~g"),
-                alt.Tooltip("runs:Q", title="runs", format=","),
-                alt.Tooltip("requests:Q", title="requests", format=","),
-            ],
-        )
+    lines = alt.Chart(inline(data)).mark_line(point=alt.OverlayMarkDef(size=70, filled=True))
+    scale = alt.Scale(type="log", base=2)
+    chart = lines.encode(
+        x=alt.X("batch_size:Q", title="Batch (sequences)", scale=scale, axis=batches),
+        y=alt.Y("output_tokens_per_s:Q", title=_RATE, scale=alt.Scale(zero=True)),
+        color=colour("label", colours, column_width=110),
+        tooltip=[
+            alt.Tooltip("label:N", title="parallelism"),
+            alt.Tooltip("batch_size:Q", title="batch", format=","),
+            alt.Tooltip("output_tokens_per_s:Q", title="output tokens/s", format=",.9~g"),
+            alt.Tooltip("runs:Q", title="runs", format=","),
+            alt.Tooltip("requests:Q", title="requests", format=","),
+        ],
     )
     return finish(chart, "Output tokens/s by batch and parallelism", 300)
 
 
-def figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per workload a chart of each known metric; per model one over batches, where there are several."""
     found = []
     for name, part in _families(rows):
         found.append(Figure(f"At which batch: {name}", batch_chart(part), shape="wide"))
     for subject, part in subjects(rows):
-        for metric, title in METRICS.items():
+        for metric, title in RATE_METRICS.items():
             if part[metric].is_not_null().any():
                 note = "Point: median over runs. Bar: least to most over their requests."
                 found.append(Figure(f"{title}: {subject}", metric_chart(part, metric), note))
@@ -184,7 +176,7 @@ def _families(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return parts[:4]
 
 
-def notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """Which setup is ahead in each workload, and what that rests on."""
     found = virtual_note(runs)
     for subject, part in subjects(rows):
@@ -211,7 +203,7 @@ def _leader(subject: str, first: dict[str, float], second: dict[str, float]) -> 
     return f"{lead}; the ranges over their requests do not overlap."
 
 
-PANEL: Panel[Sequence[RunFacts]] = Panel(
+PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="rates",
     title="Which parallelism is quicker",
     lede="Setups of one workload (model, batch, lengths, type, kind of device) side by side; repeats of a "

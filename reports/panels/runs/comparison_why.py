@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import TIME_COLOURS, axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.bars import amount, place_in
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    PHASE_COLUMN,
+    SHARE_COLUMNS,
+    bytes_column,
+    count_column,
+    ps_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.palette import TIME_COLOURS, axis_colours, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
+from xlahouse.reports.charts.phases import by_phase
 from xlahouse.reports.charts.theme import colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     BYTES,
     PICOSECONDS,
-    show_bytes,
-    show_count,
     show_exact,
-    show_ps,
     suit,
 )
 from xlahouse.reports.panels.runs.setups import (
@@ -27,23 +35,16 @@ from xlahouse.reports.panels.runs.setups import (
     subjects,
     virtual_note,
 )
-from xlahouse.reports.panels.time.time_split import long_shares
+from xlahouse.reports.panels.time.time_split import SHARE_SUMS, long_shares
 
-PHASES = ("prefill", "decode")
-
-TIME_SQL = f"""{MEMBERS_SQL.strip()}
+STEP_TIME_SQL = f"""{MEMBERS_SQL.strip()}
 select
     subject,
     label,
     setup_key,
     phase,
     cast(sum(device_steps) as bigint) as steps,
-    cast(sum(window_ps) as bigint) as window_ps,
-    cast(sum(compute_ps) as bigint) as compute_ps,
-    cast(sum(exposed_ps) as bigint) as exposed_ps,
-    cast(sum(exposed_copy_ps) as bigint) as exposed_copy_ps,
-    cast(sum(sync_wait_ps) as bigint) as sync_wait_ps,
-    cast(sum(idle_ps) as bigint) as idle_ps,
+    {SHARE_SUMS},
     sum(window_ps) / nullif(sum(device_steps), 0) as step_ps
 from comm_compute_v1
 inner join members using (run_id)
@@ -52,17 +53,13 @@ group by subject, label, setup_key, phase
 order by subject, phase desc, step_ps, label, setup_key
 """
 
-TIME_COLUMNS = (
-    Column("subject", "Workload", numeric=False),
-    Column("label", "Parallelism", numeric=False),
-    Column("phase", "Phase", numeric=False),
-    Column("steps", "Device steps", show_count),
-    Column("step_ps", "Mean step", show_ps, show_exact),
-    Column("compute_ps", "Compute", show_ps, show_exact),
-    Column("exposed_ps", "Exposed comm.", show_ps, show_exact),
-    Column("exposed_copy_ps", "Exposed copy", show_ps, show_exact),
-    Column("sync_wait_ps", "Sync wait", show_ps, show_exact),
-    Column("idle_ps", "Idle", show_ps, show_exact),
+STEP_TIME_COLUMNS = (
+    text_column("subject", "Workload"),
+    text_column("label", "Parallelism"),
+    PHASE_COLUMN,
+    count_column("steps", "Device steps"),
+    ps_column("step_ps", "Mean step"),
+    *SHARE_COLUMNS,
 )
 
 # Bytes of a setup's runs over their devices' steps: comparable however many requests a run had.
@@ -103,14 +100,14 @@ order by subject, sums.phase desc, label, sums.setup_key, axis
 """
 
 WIRE_COLUMNS = (
-    Column("subject", "Workload", numeric=False),
-    Column("label", "Parallelism", numeric=False),
-    Column("phase", "Phase", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("step_collectives", "Collectives a step", show_exact),
-    Column("step_bytes", "Wire a step", show_bytes, show_exact),
-    Column("collectives", "Collectives", show_count),
-    Column("wire_bytes", "Wire", show_bytes, show_exact),
+    text_column("subject", "Workload"),
+    text_column("label", "Parallelism"),
+    PHASE_COLUMN,
+    AXIS_COLUMN,
+    TableColumn("step_collectives", "Collectives a step", show_exact),
+    bytes_column("step_bytes", "Wire a step"),
+    count_column("collectives", "Collectives"),
+    bytes_column("wire_bytes", "Wire"),
 )
 
 
@@ -118,14 +115,14 @@ def time_chart(rows: pl.DataFrame) -> alt.Chart:
     """Mean time of a device's step by setup, stacked by share; the quickest first.
 
     Args:
-        rows: rows of TIME_SQL of one subject and phase, with `shown`.
+        rows: rows of STEP_TIME_SQL of one subject and phase, with `shown`.
     """
     data = long_shares(rows, ["setup_key", "shown", "label"]).with_columns(
         (pl.col("time_ps") / pl.col("steps")).alias("step_ps")
     )
     unit = suit(rows["step_ps"], PICOSECONDS)
     data = data.with_columns((pl.col("step_ps") / unit.factor).alias("amount"))
-    present = {share: hue for share, hue in TIME_COLOURS.items() if share in set(data["share"])}
+    present = present_colours(TIME_COLOURS, data["share"])
     chart = _bars(data, f"Mean step of a device ({unit.symbol})").encode(
         color=colour("share", present, column_width=170),
         tooltip=[
@@ -149,12 +146,11 @@ def wire_chart(rows: pl.DataFrame) -> alt.Chart:
     sums = known.group_by("setup_key").agg(pl.col("step_bytes").sum().alias("whole"))
     unit = suit(sums["whole"], BYTES)
     colours = axis_colours(known["axis"])
-    place = {axis: k for k, axis in enumerate(colours)}
     data = (
         known.join(sums, on="setup_key")
         .with_columns(
             (pl.col("step_bytes") / unit.factor).alias("amount"),
-            pl.col("axis").replace_strict(place, return_dtype=pl.Int64).alias("place"),
+            place_in(colours, "axis"),
         )
         .sort("whole", "setup_key", "place")
     )
@@ -176,7 +172,7 @@ def _bars(data: pl.DataFrame, title: str) -> alt.Chart:
         .mark_bar(cornerRadius=1)
         .encode(
             y=alt.Y("shown:N", sort=None, title=None),
-            x=alt.X("amount:Q", title=title, axis=alt.Axis(tickCount=5)),
+            x=amount("amount", title),
             order=alt.Order("place:Q"),
         )
     )
@@ -186,33 +182,36 @@ def _height(data: pl.DataFrame) -> int:
     return rows_height(data["setup_key"].n_unique(), 24)
 
 
-def time_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def time_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per workload a chart of each phase."""
     return [
-        Figure(f"A {phase} step: {subject}", time_chart(part.filter(pl.col("phase") == phase)))
-        for subject, part in subjects(rows)
-        for phase in PHASES
-        if phase in set(part["phase"])
+        Figure(f"A {phase} step: {subject}", time_chart(part))
+        for subject, phase, part in _by_workload_and_phase(rows)
     ]
 
 
-def wire_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def wire_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per workload a chart of each phase of which bytes are known."""
     known = rows.drop_nulls("step_bytes")
     return [
-        Figure(f"Sent in a {phase} step: {subject}", wire_chart(part.filter(pl.col("phase") == phase)))
-        for subject, part in (subjects(known) if len(known) else [])
-        for phase in PHASES
-        if phase in set(part["phase"])
-    ]  # fmt: skip
+        Figure(f"Sent in a {phase} step: {subject}", wire_chart(part))
+        for subject, phase, part in _by_workload_and_phase(known)
+    ]
 
 
-def time_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+def _by_workload_and_phase(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    for subject, whole in subjects(rows) if len(rows) else ():
+        # Rows have the phases in this order, too.
+        for phase, part in by_phase(whole):
+            yield subject, phase, part
+
+
+def time_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """What times are not, and what is left out."""
     return [*virtual_note(runs), *left_out(rows)]
 
 
-def wire_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+def wire_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """What is missing."""
     lost = rows.filter(pl.col("step_bytes").is_null())
     names = ", ".join(lost["label"].unique(maintain_order=True))
@@ -220,13 +219,13 @@ def wire_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
     return [*unknown, *left_out(rows)]
 
 
-TIME: Panel[Sequence[RunFacts]] = Panel(
+TIME: Panel[Sequence[PageFacts]] = Panel(
     key="step-time",
     title="Why: what a step's time is made of",
     lede="Mean over the steps of all traced devices of a setup's runs; exposed communication is what no "
     "compute op hides.",
-    sql=TIME_SQL,
-    columns=TIME_COLUMNS,
+    sql=STEP_TIME_SQL,
+    columns=STEP_TIME_COLUMNS,
     figures=time_figures,
     coverage=coverage,
     why_empty=lambda runs: (
@@ -235,7 +234,7 @@ TIME: Panel[Sequence[RunFacts]] = Panel(
     notes=time_notes,
 )
 
-WIRE: Panel[Sequence[RunFacts]] = Panel(
+WIRE: Panel[Sequence[PageFacts]] = Panel(
     key="step-wire",
     title="Why: what a step sends",
     lede="Mean wire bytes that a traced device sends in a step, by the mesh axis that its collectives span. "

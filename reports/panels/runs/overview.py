@@ -7,26 +7,34 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import TIME_COLOURS, axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.bars import amount, percent, place_in
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    PHASE_COLUMN,
+    SHARE_COLUMNS,
+    bytes_column,
+    count_column,
+    ps_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.labels import NAME_ABOVE, clipped
+from xlahouse.reports.charts.palette import TIME_COLOURS, axis_colours, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import MEASURED, PHASE
 from xlahouse.reports.charts.theme import INK, colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     BYTES,
     plural,
     show_bytes,
-    show_count,
-    show_exact,
-    show_ps,
     suit,
 )
 from xlahouse.reports.panels.time.time_split import long_shares
 
 # More bars than this are a table's job.
 MAX_RUNS = 30
-_LABEL = 46  # characters of a run's name above its bar, on a phone
 
-TRAFFIC_SQL = """
+TRAFFIC_SQL = f"""
 select
     runs.run_id,
     coalesce(name, runs.run_id) as run,
@@ -36,24 +44,24 @@ select
     case when count(wire_bytes) = count(*) then cast(sum(wire_bytes) as double) end as wire_bytes
 from traffic_volume_v1
 inner join runs on runs.run_id = traffic_volume_v1.run_id
-where list_contains($runs, runs.run_id) and coalesce(phase, 'none') not in ('warmup', 'compile')
+where list_contains($runs, runs.run_id) and {MEASURED}
 group by runs.run_id, name, axis
 order by run, runs.run_id, axis
 """
 
 TRAFFIC_COLUMNS = (
-    Column("run", "Run", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("devices", "Devices", show_count),
-    Column("collectives", "Collectives", show_count),
-    Column("wire_bytes", "Wire", show_bytes, show_exact),
+    text_column("run", "Run"),
+    AXIS_COLUMN,
+    count_column("devices", "Devices"),
+    count_column("collectives", "Collectives"),
+    bytes_column("wire_bytes", "Wire"),
 )
 
-TIME_SQL = """
+RUN_TIME_SQL = f"""
 select
     runs.run_id,
     coalesce(name, runs.run_id) as run,
-    coalesce(phase, 'outside markers') as phase,
+    {PHASE} as phase,
     device_steps as steps,
     window_ps,
     compute_ps,
@@ -63,20 +71,16 @@ select
     idle_ps
 from comm_compute_v1
 inner join runs on runs.run_id = comm_compute_v1.run_id
-where list_contains($runs, runs.run_id) and coalesce(phase, 'none') not in ('warmup', 'compile')
+where list_contains($runs, runs.run_id) and {MEASURED}
 order by run, runs.run_id, phase
 """
 
-TIME_COLUMNS = (
-    Column("run", "Run", numeric=False),
-    Column("phase", "Phase", numeric=False),
-    Column("steps", "Device steps", show_count),
-    Column("window_ps", "Window", show_ps, show_exact),
-    Column("compute_ps", "Compute", show_ps, show_exact),
-    Column("exposed_ps", "Exposed comm.", show_ps, show_exact),
-    Column("exposed_copy_ps", "Exposed copy", show_ps, show_exact),
-    Column("sync_wait_ps", "Sync wait", show_ps, show_exact),
-    Column("idle_ps", "Idle", show_ps, show_exact),
+RUN_TIME_COLUMNS = (
+    text_column("run", "Run"),
+    PHASE_COLUMN,
+    count_column("steps", "Device steps"),
+    ps_column("window_ps", "Window"),
+    *SHARE_COLUMNS,
 )
 
 
@@ -89,19 +93,13 @@ def traffic_chart(rows: pl.DataFrame) -> alt.Chart:
     known = rows.drop_nulls("wire_bytes")
     sums = known.group_by("run_id", maintain_order=True).agg(pl.col("wire_bytes").sum())
     unit = suit(sums["wire_bytes"], BYTES)
-    amounts = {run_id: show_bytes(amount) for run_id, amount in sums.iter_rows()}
+    amounts = {run_id: show_bytes(whole) for run_id, whole in sums.iter_rows()}
     colours = axis_colours(known["axis"])
-    place = {axis: k for k, axis in enumerate(colours)}
     data = known.with_columns(
-        (pl.col("wire_bytes") / unit.factor).alias("amount"),
-        pl.col("axis").replace_strict(place, return_dtype=pl.Int64).alias("place"),
+        (pl.col("wire_bytes") / unit.factor).alias("amount"), place_in(colours, "axis")
     )
     bars = _bars(data).encode(
-        x=alt.X(
-            "amount:Q",
-            title=f"Wire bytes sent, all devices ({unit.symbol})",
-            axis=alt.Axis(tickCount=5),
-        ),
+        x=amount("amount", f"Wire bytes sent, all devices ({unit.symbol})"),
         color=colour("axis", colours, column_width=110),
         order=alt.Order("place:Q"),
         tooltip=[
@@ -111,29 +109,20 @@ def traffic_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("collectives:Q", title="collectives", format=","),
         ],
     )
-    return finish(
-        alt.layer(bars, _names(data, amounts)),
-        "Wire bytes by run and axis",
-        rows_height(data["run_id"].n_unique(), _STEP),
-    )
+    height = rows_height(data["run_id"].n_unique(), _STEP)
+    return finish(alt.layer(bars, _names(data, amounts)), "Wire bytes by run and axis", height)
 
 
 def time_chart(rows: pl.DataFrame) -> alt.Chart:
     """Shares of the devices' windows in each run, all phases together.
 
     Args:
-        rows: rows of TIME_SQL.
+        rows: rows of RUN_TIME_SQL.
     """
     data = long_shares(rows, ["run_id", "run"])
-    present = {share: hue for share, hue in TIME_COLOURS.items() if share in set(data["share"])}
     bars = _bars(data).encode(
-        x=alt.X(
-            "ratio:Q",
-            title="Share of the devices' windows (%)",
-            scale=alt.Scale(domain=[0, 1]),
-            axis=alt.Axis(format="%", tickCount=5),
-        ),
-        color=colour("share", present, column_width=170),
+        x=percent("ratio", "Share of the devices' windows (%)", 1),
+        color=colour("share", present_colours(TIME_COLOURS, data["share"]), column_width=170),
         order=alt.Order("place:Q"),
         tooltip=[
             alt.Tooltip("run:N", title="run"),
@@ -143,11 +132,8 @@ def time_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("steps:Q", title="device steps", format=","),
         ],
     )
-    return finish(
-        alt.layer(bars, _names(data)),
-        "Time split by run",
-        rows_height(data["run_id"].n_unique(), _STEP),
-    )
+    height = rows_height(data["run_id"].n_unique(), _STEP)
+    return finish(alt.layer(bars, _names(data)), "Time split by run", height)
 
 
 _STEP = 46
@@ -164,11 +150,8 @@ def _bars(data: pl.DataFrame) -> alt.Chart:
 
 def _names(data: pl.DataFrame, amounts: dict[str, str] | None = None) -> alt.Chart:
     """Each run's name above its bar, with its amount: beside a large run a small one has no bar."""
-    clipped = pl.when(pl.col("run").str.len_chars() > _LABEL).then(
-        pl.col("run").str.slice(0, _LABEL - 1) + "…"
-    )
     names = data.select("run_id", "run").unique(maintain_order=True)
-    names = names.with_columns(clipped.otherwise(pl.col("run")).alias("label"))
+    names = names.with_columns(clipped(pl.col("run"), NAME_ABOVE).alias("label"))
     if amounts is not None:
         said = pl.col("run_id").replace_strict(amounts, return_dtype=pl.String)
         names = names.with_columns(pl.concat_str("label", pl.lit(": "), said).alias("label"))
@@ -190,7 +173,7 @@ def _first_runs(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     return rows.filter(pl.col("run_id").is_in(runs.head(MAX_RUNS).to_list())), note
 
 
-def traffic_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def traffic_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """One chart over runs."""
     shown, note = _first_runs(rows)
     if shown["wire_bytes"].is_null().all():
@@ -198,13 +181,13 @@ def traffic_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure
     return [Figure("What each run sends, by mesh axis", traffic_chart(shown), note, shape="wide")]
 
 
-def time_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def time_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """One chart over runs."""
     shown, note = _first_runs(rows)
     return [Figure("Where each run's time goes", time_chart(shown), note, shape="wide")]
 
 
-def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     """How many of the runs have rows, and how much of them was traced."""
     traced = sum(facts.row["traced_devices"] for facts in runs)
     named = sum(facts.row["named_devices"] for facts in runs)
@@ -212,14 +195,14 @@ def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
     return f"{seen}; {traced:,} of {plural(named, 'device')} traced; warm-up left out."
 
 
-def traffic_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+def traffic_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """What is missing."""
     lost = rows.filter(pl.col("wire_bytes").is_null())
     names = ", ".join(lost["run"].unique(maintain_order=True))
     return [f"Not drawn: traffic of unknown size in {names}."] if names else []
 
 
-TRAFFIC: Panel[Sequence[RunFacts]] = Panel(
+TRAFFIC: Panel[Sequence[PageFacts]] = Panel(
     key="traffic",
     title="Traffic by run",
     lede="Wire bytes that all traced devices of a run send, by the mesh axis that their collectives span.",
@@ -231,12 +214,12 @@ TRAFFIC: Panel[Sequence[RunFacts]] = Panel(
     notes=traffic_notes,
 )
 
-TIME: Panel[Sequence[RunFacts]] = Panel(
+TIME: Panel[Sequence[PageFacts]] = Panel(
     key="time",
     title="Time by run",
     lede="Shares of the windows of all device steps; exposed communication is what no compute op hides.",
-    sql=TIME_SQL,
-    columns=TIME_COLUMNS,
+    sql=RUN_TIME_SQL,
+    columns=RUN_TIME_COLUMNS,
     figures=time_figures,
     coverage=coverage,
     why_empty=lambda runs: "No run has device events in its trace.",

@@ -10,7 +10,7 @@ FACTORS = {
     "output_tokens": "output length",
     "parallelism": "parallelism",
 }
-METRICS = {
+STUDY_METRICS = {
     "output_tokens_per_s": "Output tokens/s",
     "ttft_s": "TTFT",
     "tpot_s": "TPOT",

@@ -7,24 +7,23 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    AXIS_COLUMN,
+    count_column,
+    factor_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.theme import INK, colour, finish, legend_columns
-from xlahouse.reports.charts.units import plural, show_count, show_exact, show_factor, show_ratio
-from xlahouse.reports.panels.runs.setups import virtual_note
+from xlahouse.reports.charts.units import plural
+from xlahouse.reports.panels.runs.setups import WORKLOAD, virtual_note
 
-SQL = """
+SQL = f"""
 select
-    concat_ws(
-        ', ',
-        model,
-        'batch ' || coalesce(cast(batch_size as varchar), 'unknown'),
-        coalesce(cast(prompt_tokens as varchar), '?') || ' + '
-        || coalesce(cast(output_tokens as varchar), '?') || ' tokens',
-        dtype,
-        device_kind
-    ) as subject,
+    {WORKLOAD} as subject,
     axis,
     coalesce(
         nullif(
@@ -52,19 +51,19 @@ order by subject, axis, other_axes, size
 """
 
 COLUMNS = (
-    Column("subject", "Workload", numeric=False),
-    Column("axis", "Axis", numeric=False),
-    Column("other_axes", "Other axes, microbatches", numeric=False),
-    Column("size", "Size", show_count),
-    Column("devices", "Devices", show_count),
-    Column("runs", "Runs", show_count),
-    Column("output_tokens_per_s", "Output tokens/s", show_factor, show_exact),
-    Column("chip_tokens_per_s", "a chip", show_factor, show_exact),
-    Column("speedup_ratio", "Speed-up", show_factor, show_exact),
-    Column("efficiency_ratio", "Efficiency", show_ratio, show_exact),
+    text_column("subject", "Workload"),
+    AXIS_COLUMN,
+    text_column("other_axes", "Other axes, microbatches"),
+    count_column("size", "Size"),
+    count_column("devices", "Devices"),
+    count_column("runs", "Runs"),
+    factor_column("output_tokens_per_s", "Output tokens/s"),
+    factor_column("chip_tokens_per_s", "a chip"),
+    factor_column("speedup_ratio", "Speed-up"),
+    ratio_column("efficiency_ratio", "Efficiency"),
 )
 
-MAX_SUBJECTS = 8
+MAX_SCALING_WORKLOADS = 8
 _KEYS = ["axis", "other_axes"]
 
 
@@ -111,53 +110,50 @@ def efficiency_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def _chart(rows: pl.DataFrame, ideal: pl.DataFrame, y: alt.Y, title: str) -> alt.Chart:
-    colours = axis_colours(rows["axis"])
-    beside = sorted(set(rows["other_axes"]), key=lambda name: (name != "none", name))
-    sizes = sorted(set(rows["times_devices"]))
     x = alt.X(
         "times_devices:Q",
         title="Devices along the axis (times the smallest)",
         scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(values=sizes, format="~g"),
+        axis=alt.Axis(values=sorted(set(rows["times_devices"])), format="~g"),
     )
-    lines = (
-        alt.Chart(inline(rows))
-        .mark_line(point=alt.OverlayMarkDef(size=70, filled=True))
-        .encode(
-            x=x,
-            y=y,
-            color=colour("axis", colours, title="Axis that grows", column_width=90),
-            strokeDash=alt.StrokeDash(
-                "other_axes:N",
-                sort=beside,
-                legend=alt.Legend(
-                    title="Other axes, microbatches",
-                    orient="bottom",
-                    columns=legend_columns(90),
-                    symbolType="stroke",
-                    symbolStrokeWidth=2,
-                ),
-            ),
-            detail="series:N",
-            tooltip=[
-                alt.Tooltip("series:N", title="axis"),
-                alt.Tooltip("size:Q", title="size", format=","),
-                alt.Tooltip("devices:Q", title="devices", format=","),
-                alt.Tooltip("speedup_ratio:Q", title="speed-up", format=",.4~g"),
-                alt.Tooltip("efficiency_ratio:Q", title="efficiency", format=".2%"),
-                alt.Tooltip("output_tokens_per_s:Q", title="output tokens/s", format=",.9~g"),
-                alt.Tooltip("runs:Q", title="runs", format=","),
-            ],
-        )
+    hue = colour("axis", axis_colours(rows["axis"]), title="Axis that grows", column_width=90)
+    lines = alt.Chart(inline(rows)).mark_line(point=alt.OverlayMarkDef(size=70, filled=True))
+    lines = lines.encode(
+        x=x, y=y, color=hue, strokeDash=_dash(rows), detail="series:N", tooltip=_tooltip()
     )
     line = alt.Chart(inline(ideal)).mark_line(color=INK, opacity=0.5, strokeDash=[2, 4])
     return finish(alt.layer(line.encode(x=x, y=y), lines), title, 300)
 
 
-def figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def _dash(rows: pl.DataFrame) -> alt.StrokeDash:
+    """The channel of a line's dash: the axes beside the one that grows."""
+    legend = alt.Legend(
+        title="Other axes, microbatches",
+        orient="bottom",
+        columns=legend_columns(90),
+        symbolType="stroke",
+        symbolStrokeWidth=2,
+    )
+    order = sorted(set(rows["other_axes"]), key=lambda name: (name != "none", name))
+    return alt.StrokeDash("other_axes:N", sort=order, legend=legend)
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("series:N", title="axis"),
+        alt.Tooltip("size:Q", title="size", format=","),
+        alt.Tooltip("devices:Q", title="devices", format=","),
+        alt.Tooltip("speedup_ratio:Q", title="speed-up", format=",.4~g"),
+        alt.Tooltip("efficiency_ratio:Q", title="efficiency", format=".2%"),
+        alt.Tooltip("output_tokens_per_s:Q", title="output tokens/s", format=",.9~g"),
+        alt.Tooltip("runs:Q", title="runs", format=","),
+    ]
+
+
+def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Two charts a workload."""
     known, found = grown(rows), []
-    for subject in known["subject"].unique(maintain_order=True).head(MAX_SUBJECTS):
+    for subject in known["subject"].unique(maintain_order=True).head(MAX_SCALING_WORKLOADS):
         part = known.filter(pl.col("subject") == subject)
         note = "Dotted: the ideal, as many times the rate as devices."
         found.append(Figure(f"Speed-up: {subject}", speedup_chart(part), note))
@@ -165,14 +161,14 @@ def figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
     return found
 
 
-def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     """How many of the series have a rate at two sizes."""
     series = rows.select("subject", *_KEYS).n_unique()
     drawn = grown(rows).select("subject", *_KEYS).n_unique()
     return f"{drawn:,} of {series:,} series with a rate at two sizes; {plural(len(runs), 'run')}."
 
 
-def notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """What times are not, why series or columns are missing."""
     found = virtual_note(runs)
     known = grown(rows)
@@ -180,15 +176,17 @@ def notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
         found.append("Nothing is drawn: no axis has a rate at two sizes with all else the same.")
     if rows["chip_tokens_per_s"].is_null().all():
         found.append("A chip's rate is not known: nothing tells how many devices share one.")
-    if known["subject"].n_unique() > MAX_SUBJECTS:
+    if known["subject"].n_unique() > MAX_SCALING_WORKLOADS:
         count = known["subject"].n_unique()
-        found.append(f"The first {MAX_SUBJECTS} of {plural(count, 'workload')}; the CSV has all.")
+        found.append(
+            f"The first {MAX_SCALING_WORKLOADS} of {plural(count, 'workload')}; the CSV has all."
+        )
     if not known.is_empty() and known["runs"].min() == 1:
         found.append("Some sizes have one run, so their spread over runs is not known.")
     return found
 
 
-PANEL: Panel[Sequence[RunFacts]] = Panel(
+PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="scaling",
     title="Speed-up and efficiency",
     lede="One axis of the mesh grows, all else stays, the batch too (strong scaling). m4: 4 microbatches; a "

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.labels import NAME_BESIDE, clipped
 from xlahouse.reports.charts.units import plural
 
-# Runs with their setup, its label, and the subject under which setups are held side by side.
-MEMBERS_SQL = """
-with named as (
-    select
-        *,
-        coalesce(setup, run_id) as setup_key,
-        concat_ws(
+# What a setup does, for people: columns of `runs`, which scaling_v1 has too.
+WORKLOAD = """concat_ws(
             ', ',
             coalesce(model, 'unknown model'),
             'batch ' || coalesce(cast(batch_size as varchar), 'unknown'),
@@ -23,7 +19,14 @@ with named as (
             || coalesce(cast(output_tokens as varchar), '?') || ' tokens',
             dtype,
             device_kind
-        ) as subject,
+        )"""
+# Runs with their setup, its label, and the subject under which setups are held side by side.
+MEMBERS_SQL = f"""
+with named as (
+    select
+        *,
+        coalesce(setup, run_id) as setup_key,
+        {WORKLOAD} as subject,
         coalesce(parallelism, 'unknown mesh')
         || case when microbatches > 1 then ' m' || microbatches else '' end as plain_label
     from runs
@@ -54,9 +57,8 @@ with named as (
     inner join labelled using (subject, setup_key)
 )"""
 
-# More charts are for nobody; the table and its CSV have every setup.
-MAX_SUBJECTS = 6
-_LABEL = 30  # characters of a label beside its bar
+# More charts would be too many to read; the table and its CSV have every setup.
+MAX_COMPARED_WORKLOADS = 6
 MAX_SETUPS = 30
 
 
@@ -69,35 +71,32 @@ def subjects(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     )
     return [
         (name, first_setups(rows.filter(pl.col("subject") == name)))
-        for name in counts["subject"].head(MAX_SUBJECTS)
+        for name in counts["subject"].head(MAX_COMPARED_WORKLOADS)
     ]
 
 
 def first_setups(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of the first MAX_SETUPS setups, with labels that fit beside a bar."""
     kept = rows["setup_key"].unique(maintain_order=True).head(MAX_SETUPS)
-    # What tells two apart may stand at either end.
-    clipped = pl.col("label").str.head(_LABEL - 11) + "…" + pl.col("label").str.tail(10)
-    label = pl.when(pl.col("label").str.len_chars() > _LABEL).then(clipped)
-    return rows.filter(pl.col("setup_key").is_in(kept.to_list())).with_columns(
-        label.otherwise(pl.col("label")).alias("shown")
-    )
+    # Two labels may differ at either end.
+    shown = clipped(pl.col("label"), NAME_BESIDE, end=10).alias("shown")
+    return rows.filter(pl.col("setup_key").is_in(kept.to_list())).with_columns(shown)
 
 
 def left_out(rows: pl.DataFrame) -> list[str]:
     """Sentences on the subjects and setups that have no chart."""
     found = []
     count = rows["subject"].n_unique()
-    if count > MAX_SUBJECTS:
+    if count > MAX_COMPARED_WORKLOADS:
         found.append(
-            f"Drawn: the {MAX_SUBJECTS} of {count:,} workloads with most setups; the CSV has all."
+            f"Drawn: the {MAX_COMPARED_WORKLOADS} of {count:,} workloads with most setups; the CSV has all."
         )
     if rows.group_by("subject").agg(pl.col("setup_key").n_unique())["setup_key"].max() > MAX_SETUPS:  # type: ignore[operator]
         found.append(f"A chart has at most {MAX_SETUPS} setups; the CSV has all.")
     return found
 
 
-def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     """How many setups and workloads the runs come to."""
     setups, workloads = rows["setup_key"].n_unique(), rows["subject"].n_unique()
     return (
@@ -105,7 +104,7 @@ def coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
     )
 
 
-def virtual_note(runs: Sequence[RunFacts]) -> list[str]:
+def virtual_note(runs: Sequence[PageFacts]) -> list[str]:
     """What times of virtual devices are not."""
     if not any(facts.inferred for facts in runs):
         return []

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import KIND_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.columns import count_column, factor_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.labels import NAME_ABOVE, clipped
+from xlahouse.reports.charts.palette import SERIES_COLOUR
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
 from xlahouse.reports.charts.theme import INK, finish, rows_height
-from xlahouse.reports.charts.units import plural, show_any, show_count, show_exact, show_factor
-from xlahouse.reports.panels.runs.pairs import FACTORS, METRICS, RANKING_SQL, ROWS_SQL
+from xlahouse.reports.charts.units import plural, show_any, show_exact, show_factor
+from xlahouse.reports.panels.runs.pairs import FACTORS, RANKING_SQL, ROWS_SQL, STUDY_METRICS
 from xlahouse.reports.panels.runs.setups import virtual_note
 
 
@@ -21,7 +23,7 @@ def _show_factor_name(name: object) -> str:
 
 
 def _show_metric(name: object) -> str:
-    return METRICS.get(str(name), str(name))
+    return STUDY_METRICS.get(str(name), str(name))
 
 
 def _show_times(value: float | None) -> str:
@@ -29,34 +31,32 @@ def _show_times(value: float | None) -> str:
 
 
 RANKING_COLUMNS = (
-    Column("metric", "Metric", _show_metric, numeric=False),
-    Column("factor", "What differs", _show_factor_name, numeric=False),
-    Column("pairs", "Pairs", show_count),
-    Column("conclusive", "Conclusive", show_count),
-    Column("median_times", "Median effect", _show_times, show_exact),
-    Column("least_times", "Least", _show_times, show_exact),
-    Column("most_times", "Most", _show_times, show_exact),
-    Column("greater", "More in the second", show_count),
+    text_column("metric", "Metric", _show_metric),
+    text_column("factor", "What differs", _show_factor_name),
+    count_column("pairs", "Pairs"),
+    count_column("conclusive", "Conclusive"),
+    TableColumn("median_times", "Median effect", _show_times, show_exact),
+    TableColumn("least_times", "Least", _show_times, show_exact),
+    TableColumn("most_times", "Most", _show_times, show_exact),
+    count_column("greater", "More in the second"),
 )
 ROWS_COLUMNS = (
-    Column("factor", "What differs", _show_factor_name, numeric=False),
-    Column("from_value", "From", numeric=False),
-    Column("to_value", "To", numeric=False),
-    Column("held", "The same in both", numeric=False),
-    Column("metric", "Metric", _show_metric, numeric=False),
-    Column("from_median", "From median", show_any),
-    Column("to_median", "To median", show_any),
-    Column("effect_ratio", "To / from", show_factor, show_exact),
-    Column("from_runs", "n", show_count),
-    Column("to_runs", "n", show_count),
-    Column("spread", "Spread", show_any),
-    Column("verdict", "Verdict", numeric=False),
-    Column("from_run", "Run", numeric=False),
-    Column("to_run", "Run", numeric=False),
+    text_column("factor", "What differs", _show_factor_name),
+    text_column("from_value", "From"),
+    text_column("to_value", "To"),
+    text_column("held", "The same in both"),
+    text_column("metric", "Metric", _show_metric),
+    TableColumn("from_median", "From median", show_any),
+    TableColumn("to_median", "To median", show_any),
+    factor_column("effect_ratio", "To / from"),
+    count_column("from_runs", "n"),
+    count_column("to_runs", "n"),
+    TableColumn("spread", "Spread", show_any),
+    text_column("verdict", "Verdict"),
+    text_column("from_run", "Run"),
+    text_column("to_run", "Run"),
 )
-_COLOUR = KIND_COLOURS["all-reduce"]
 MAX_PAIRS = 10
-_LABEL = 46  # characters above a bar, on a phone
 
 
 def ranking_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -77,22 +77,19 @@ def ranking_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("conclusive:Q", title="conclusive", format=","),
         ],
     )
-    x = alt.X(
-        "least_times:Q",
-        title="The greater over the smaller of a pair (times)",
-        scale=alt.Scale(type="log", domainMin=1),
-        axis=alt.Axis(tickCount=5, format="~g"),
-    )
-    span = base.mark_bar(height=5, opacity=0.7, color=_COLOUR).encode(x=x, x2="most_times:Q")
-    points = base.mark_point(filled=True, size=90, opacity=1, color=_COLOUR).encode(
-        x="median_times:Q"
-    )
-    counts = base.mark_text(align="left", dy=-11, color=INK, fontSize=11).encode(
-        x=alt.value(2), text=alt.Text("pairs_text:N")
-    )
-    return finish(
-        alt.layer(span, points, counts), "Effect by what differs", rows_height(len(data), 40)
-    )
+    size = "The greater over the smaller of a pair (times)"
+    x = _times_axis("least_times", size, alt.Scale(type="log", domainMin=1))
+    span = base.mark_bar(height=5, opacity=0.7, color=SERIES_COLOUR).encode(x=x, x2="most_times:Q")
+    points = base.mark_point(filled=True, size=90, opacity=1, color=SERIES_COLOUR)
+    counts = base.mark_text(align="left", dy=-11, color=INK, fontSize=11)
+    counts = counts.encode(x=alt.value(2), text=alt.Text("pairs_text:N"))
+    layers = alt.layer(span, points.encode(x="median_times:Q"), counts)
+    return finish(layers, "Effect by what differs", rows_height(len(data), 40))
+
+
+def _times_axis(field: str, title: str, scale: alt.Scale) -> alt.X:
+    axis = alt.Axis(tickCount=5, format="~g")
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
 def pairs_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -102,16 +99,10 @@ def pairs_chart(rows: pl.DataFrame) -> alt.Chart:
         rows: rows of ROWS_SQL of one factor and metric, with known ratios.
     """
     name = pl.format("{} to {}: {}", "from_value", "to_value", "held")
-    clipped = pl.concat_str(pl.col("text").str.head(_LABEL - 1), pl.lit("…"))
     data = (
         rows.with_row_index("place")
         .with_columns(name.alias("text"), pl.lit(1.0).alias("equal"))
-        .with_columns(
-            pl.when(pl.col("text").str.len_chars() > _LABEL)
-            .then(clipped)
-            .otherwise(pl.col("text"))
-            .alias("shown")
-        )
+        .with_columns(clipped(pl.col("text"), NAME_ABOVE).alias("shown"))
     )
     base = alt.Chart(inline(data)).encode(
         y=alt.Y("place:O", title=None, axis=None),
@@ -125,25 +116,19 @@ def pairs_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("verdict:N", title="verdict"),
         ],
     )
-    x = alt.X(
-        "effect_ratio:Q",
-        title="Second over first (times)",
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(tickCount=5, format="~g"),
-    )
-    bars = base.mark_bar(height=10, yOffset=8, color=_COLOUR).encode(x=x, x2="equal:Q")
+    x = _times_axis("effect_ratio", "Second over first (times)", alt.Scale(type="log", nice=False))
+    bars = base.mark_bar(height=10, yOffset=8, color=SERIES_COLOUR).encode(x=x, x2="equal:Q")
     names = base.mark_text(align="left", dy=-8, color=INK).encode(x=alt.value(0), text="shown:N")
-    return finish(
-        alt.layer(bars, names), "Pairs with the greatest effect", rows_height(len(data), 36)
-    )
+    layers = alt.layer(bars, names)
+    return finish(layers, "Pairs with the greatest effect", rows_height(len(data), 36))
 
 
-def pairs_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def pairs_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """The greatest effects of each factor on the first metric that is known."""
     found = []
     known = rows.drop_nulls("effect_ratio").filter(pl.col("effect_ratio") > 0)
     for factor, name in FACTORS.items():
-        for metric, title in METRICS.items():
+        for metric, title in STUDY_METRICS.items():
             part = known.filter(pl.col("factor") == factor, pl.col("metric") == metric)
             if part.is_empty():
                 continue
@@ -156,14 +141,14 @@ def pairs_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
     return found
 
 
-def ranking_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure]:
+def ranking_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """A ranking for each metric."""
     found = []
     known = rows.drop_nulls("median_times").with_columns(
         pl.col("pairs").map_elements(lambda n: plural(n, "pair"), return_dtype=pl.String)
         .alias("pairs_text")
     )  # fmt: skip
-    for metric, title in METRICS.items():
+    for metric, title in STUDY_METRICS.items():
         part = known.filter(pl.col("metric") == metric)
         if not part.is_empty():
             note = "Point: median over pairs; bar: least to most. The greatest effect stands first."
@@ -171,7 +156,7 @@ def ranking_figures(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[Figure
     return found
 
 
-def ranking_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
+def ranking_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """Which factors have no pair, and how far the pairs can be trusted."""
     found = virtual_note(runs)
     lacking = [name for factor, name in FACTORS.items() if factor not in set(rows["factor"])]
@@ -188,19 +173,19 @@ def ranking_notes(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> list[str]:
     return found
 
 
-def ranking_coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+def ranking_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     """How many pairs there are of each factor."""
     most = rows.group_by("factor").agg(pl.col("pairs").max()).sort("factor")
     told = ", ".join(f"{FACTORS[name]} {count:,}" for name, count in most.iter_rows())
     return f"{plural(len(runs), 'run')}; pairs of setups that differ in one thing: {told}."
 
 
-def rows_coverage(rows: pl.DataFrame, runs: Sequence[RunFacts]) -> str:
+def rows_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     """How many comparisons there are."""
     return f"{plural(len(rows), 'comparison')} in {plural(len(runs), 'run')}."
 
 
-def why_empty(runs: Sequence[RunFacts]) -> str:
+def why_empty(runs: Sequence[PageFacts]) -> str:
     """Why there is no pair."""
     if len(runs) < 2:
         return "There is one run, so nothing to hold it against."
@@ -210,7 +195,7 @@ def why_empty(runs: Sequence[RunFacts]) -> str:
     )
 
 
-RANKING: Panel[Sequence[RunFacts]] = Panel(
+RANKING: Panel[Sequence[PageFacts]] = Panel(
     key="effects",
     title="What matters most",
     lede="Pairs of setups that are equal in everything but one thing. An effect is the ratio of their "
@@ -223,7 +208,7 @@ RANKING: Panel[Sequence[RunFacts]] = Panel(
     notes=ranking_notes,
 )
 
-PAIRS: Panel[Sequence[RunFacts]] = Panel(
+PAIRS: Panel[Sequence[PageFacts]] = Panel(
     key="pairs",
     title="The pairs behind it",
     lede="Each comparison that the ranking rests on, the greatest effect of each first. n: runs of the "

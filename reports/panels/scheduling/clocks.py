@@ -5,13 +5,14 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.bars import bars_height
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import CLOCK_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.bars import amount, bars_height
+from xlahouse.reports.charts.columns import count_column, ps_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.palette import CLOCK_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour, finish
-from xlahouse.reports.charts.units import PICOSECONDS, plural, show_count, show_exact, show_ps, suit
+from xlahouse.reports.charts.units import PICOSECONDS, plural, suit
 
 SQL = """
 select
@@ -29,21 +30,21 @@ order by host
 """
 
 COLUMNS = (
-    Column("host", "Host", numeric=False),
-    Column("devices", "Traced devices", show_count),
-    Column("instances", "Shared collectives", show_count),
-    Column("offset_ps", "Offset", show_ps, show_exact),
-    Column("spread_ps", "Spread, p5 to p95", show_ps, show_exact),
-    Column("median_skew_ps", "Median skew", show_ps, show_exact),
-    Column("usable", "Skews usable", lambda value: value or "not known", numeric=False),
+    text_column("host", "Host"),
+    count_column("devices", "Traced devices"),
+    count_column("instances", "Shared collectives"),
+    ps_column("offset_ps", "Offset"),
+    ps_column("spread_ps", "Spread, p5 to p95"),
+    ps_column("median_skew_ps", "Median skew"),
+    text_column("usable", "Skews usable", lambda value: value or "not known"),
 )
 
 MAX_HOSTS = 64
-MEASURE_COLOURS = {
+CLOCK_MEASURE_COLOURS = {
     "spread of the offset": CLOCK_COLOURS["trace"],
     "median skew": CLOCK_COLOURS["host clock, mean"],
 }
-_MEASURES = {"spread_ps": "spread of the offset", "median_skew_ps": "median skew"}
+CLOCK_MEASURES = {"spread_ps": "spread of the offset", "median_skew_ps": "median skew"}
 
 
 def offset_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -76,30 +77,20 @@ def spread_chart(rows: pl.DataFrame) -> alt.Chart:
     long = _long(rows)
     unit = suit(long["ps"], PICOSECONDS)
     data = long.with_columns((pl.col("ps") / unit.factor).alias("amount"))
-    present = set(data["measure"])
-    shown = {name: hue for name, hue in MEASURE_COLOURS.items() if name in present}
-    chart = (
-        alt.Chart(inline(data))
-        .mark_point(filled=True, size=80, opacity=1)
-        .encode(
-            y=alt.Y("host:N", title=None, sort=None),
-            x=alt.X(
-                "amount:Q",
-                title=f"Time ({unit.symbol})",
-                scale=alt.Scale(zero=True),
-                axis=alt.Axis(tickCount=5),
-            ),
-            color=colour("measure", shown, column_width=180),
-            tooltip=[
-                alt.Tooltip("host:N", title="host"),
-                alt.Tooltip("measure:N", title="measure"),
-                alt.Tooltip("ps:Q", title="ps", format=","),
-            ],
-        )
+    shown = present_colours(CLOCK_MEASURE_COLOURS, data["measure"])
+    points = alt.Chart(inline(data)).mark_point(filled=True, size=80, opacity=1)
+    chart = points.encode(
+        y=alt.Y("host:N", title=None, sort=None),
+        x=amount("amount", f"Time ({unit.symbol})"),
+        color=colour("measure", shown, column_width=180),
+        tooltip=[
+            alt.Tooltip("host:N", title="host"),
+            alt.Tooltip("measure:N", title="measure"),
+            alt.Tooltip("ps:Q", title="ps", format=","),
+        ],
     )
-    return finish(
-        chart, "Spread of the offset and median skew", bars_height(data["host"].n_unique())
-    )
+    height = bars_height(data["host"].n_unique())
+    return finish(chart, "Spread of the offset and median skew", height)
 
 
 _TIPS = [
@@ -110,7 +101,7 @@ _TIPS = [
 ]
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """Offsets and what they leave open, where hosts can be compared."""
     if len(rows) < 2:
         return []
@@ -125,7 +116,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many hosts share how many collectives."""
     return (
         f"{plural(len(rows), 'host')} with {plural(total(rows, 'devices'), 'traced device')}; "
@@ -133,7 +124,7 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     )
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why nothing is compared, and whose skews mean nothing."""
     if len(rows) == 1:
         return [
@@ -159,7 +150,7 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why no clock is known."""
     return "The trace holds no device events, so the hosts' clocks cannot be compared."
 
@@ -167,13 +158,13 @@ def why_empty(facts: RunFacts) -> str:
 def _long(rows: pl.DataFrame) -> pl.DataFrame:
     """One row a host and measure that is known: host, measure, ps."""
     return (
-        rows.unpivot(list(_MEASURES), index="host", variable_name="measure", value_name="ps")
+        rows.unpivot(list(CLOCK_MEASURES), index="host", variable_name="measure", value_name="ps")
         .drop_nulls("ps")
-        .with_columns(pl.col("measure").replace_strict(_MEASURES, return_dtype=pl.String))
+        .with_columns(pl.col("measure").replace_strict(CLOCK_MEASURES, return_dtype=pl.String))
     )
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="clocks",
     title="Clocks of the hosts",
     lede="Devices leave a synchronous collective together, so its ends tell how far apart the "

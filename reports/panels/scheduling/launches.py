@@ -6,17 +6,18 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import amount
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import PHASE_COLUMN, count_column, ps_column
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CLOCK_COLOURS, KIND_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
-from xlahouse.reports.charts.phases import phase_order
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import PHASE, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import finish, rows_height
-from xlahouse.reports.charts.units import PICOSECONDS, plural, show_count, show_exact, show_ps, suit
+from xlahouse.reports.charts.units import PICOSECONDS, plural, suit
 
 LAUNCHES_SQL = f"""
 with phases_of_run as (
-    select *, coalesce(phase, 'outside markers') as phase_name
+    select *, {PHASE} as phase_name
     from scheduling_v1
     where run_id = $run and launches > 0
 )
@@ -40,21 +41,21 @@ order by {phase_order("phase_name")}
 """
 
 LAUNCHES_COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("launches", "Launches", show_count),
-    Column("linked_launches", "Linked to the host", show_count),
-    Column("p50_queue_ps", "Queue p50", show_ps, show_exact),
-    Column("p95_queue_ps", "p95", show_ps, show_exact),
-    Column("p50_dispatch_ps", "Dispatch p50", show_ps, show_exact),
-    Column("p95_dispatch_ps", "p95", show_ps, show_exact),
-    Column("p50_launch_gap_ps", "Launch gap p50", show_ps, show_exact),
-    Column("p95_launch_gap_ps", "p95", show_ps, show_exact),
-    Column("mean_host_blocked_ps", "Host blocked, mean", show_ps, show_exact),
+    PHASE_COLUMN,
+    count_column("launches", "Launches"),
+    count_column("linked_launches", "Linked to the host"),
+    ps_column("p50_queue_ps", "Queue p50"),
+    ps_column("p95_queue_ps", "p95"),
+    ps_column("p50_dispatch_ps", "Dispatch p50"),
+    ps_column("p95_dispatch_ps", "p95"),
+    ps_column("p50_launch_gap_ps", "Launch gap p50"),
+    ps_column("p95_launch_gap_ps", "p95"),
+    ps_column("mean_host_blocked_ps", "Host blocked, mean"),
 )
 
 COMPILES_SQL = f"""
 with phases_of_run as (
-    select *, coalesce(phase, 'outside markers') as phase_name
+    select *, {PHASE} as phase_name
     from scheduling_v1
     where run_id = $run
 )
@@ -64,14 +65,14 @@ order by {phase_order("phase_name")}
 """
 
 COMPILES_COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("compiles", "Compiles", show_count),
-    Column("compile_ps", "Compile time", show_ps, show_exact),
-    Column("recompiles", "After warm-up", show_count),
+    PHASE_COLUMN,
+    count_column("compiles", "Compiles"),
+    ps_column("compile_ps", "Compile time"),
+    count_column("recompiles", "After warm-up"),
 )
 
 # Measure -> title and what it is.
-MEASURES = {
+LAUNCH_MEASURES = {
     "queue": ("Queue", "From the enqueue on the host to the start."),
     "dispatch": ("Dispatch", "The part of the queue in which the device was free."),
     "launch_gap": (
@@ -89,35 +90,32 @@ def range_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
         measure: `queue`, `dispatch` or `launch_gap`.
     """
     names = {p: f"{p}_{measure}_ps" for p in ("p50", "p95", "mean")}
-    title = MEASURES[measure][0]
+    title = LAUNCH_MEASURES[measure][0]
     unit = suit([*rows[names["p50"]], *rows[names["p95"]]], PICOSECONDS)
     data = rows.select(
-        "phase",
-        "launches",
+        *("phase", "launches"),
         *((pl.col(name) / unit.factor).alias(p) for p, name in names.items()),
         *(pl.col(name).alias(f"{p}_ps") for p, name in names.items()),
     )
     hue = CLOCK_COLOURS["trace"]
+    x = amount("p50", f"{title} of a launch ({unit.symbol})")
     base = alt.Chart(inline(data)).encode(
         y=alt.Y("phase:N", title=None, sort=None),
         tooltip=[
             alt.Tooltip("phase:N", title="phase"),
-            alt.Tooltip("p50_ps:Q", title="p50, ps", format=",.0f"),
-            alt.Tooltip("p95_ps:Q", title="p95, ps", format=",.0f"),
-            alt.Tooltip("mean_ps:Q", title="mean, ps", format=",.0f"),
+            *(alt.Tooltip(f"{p}_ps:Q", title=f"{p}, ps", format=",.0f") for p in names),
             alt.Tooltip("launches:Q", title="launches", format=","),
         ],
     )
-    x = amount("p50", f"{title} of a launch ({unit.symbol})")
     line = base.mark_rule(color=hue, strokeWidth=2).encode(x=x, x2="p95")
     point = base.mark_point(color=hue, filled=True, size=80, opacity=1).encode(x=x)
     return finish(alt.layer(line, point), f"{title} of launches by phase", rows_height(len(data)))
 
 
-def launches_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def launches_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart for each measure that is known in any phase."""
     drawn = []
-    for measure, (title, what) in MEASURES.items():
+    for measure, (title, what) in LAUNCH_MEASURES.items():
         known = rows.drop_nulls(f"p50_{measure}_ps")
         if not known.is_empty():
             note = f"{what} Point: median; line: to the 95th percentile."
@@ -125,14 +123,14 @@ def launches_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn
 
 
-def launches_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def launches_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many launches are linked to the host."""
     linked = total(rows, "linked_launches")
     launches = total(rows, "launches")
     return f"{linked:,} of {launches:,} launches linked to their enqueue; {facts.covered()}"
 
 
-def launches_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def launches_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why queue, dispatch and blocked hosts are not known."""
     found = []
     linked, launches = total(rows, "linked_launches"), total(rows, "launches")
@@ -161,11 +159,10 @@ def launches_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def no_launches(facts: RunFacts) -> str:
-    """Why no launch is known."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so it does not say what launches wait for."
-    return "The trace holds no launches of programs, only ops."
+no_launches = why_no_rows(
+    "it does not say what launches wait for",
+    "The trace holds no launches of programs, only ops.",
+)
 
 
 def compile_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -193,7 +190,7 @@ def compile_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(chart, "Compile time by phase", rows_height(len(data)))
 
 
-def compiles_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def compiles_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart, where anything was compiled."""
     known = rows.filter(pl.col("compiles") > 0)
     if known.is_empty():
@@ -208,14 +205,14 @@ def compiles_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     ]
 
 
-def compiles_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def compiles_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many compiles are known."""
     if rows["compiles"].has_nulls():
         return f"Compiles are not known; {facts.covered()}"
     return f"{plural(total(rows, 'compiles'), 'compile')} in {plural(len(rows), 'phase')}; {facts.covered()}"
 
 
-def compiles_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def compiles_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """That nothing was compiled, or something too late, or that it is not known."""
     if rows["compiles"].has_nulls():
         return ["Compiles are not known: the trace holds nothing of a host."]
@@ -234,14 +231,14 @@ def compiles_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def no_compiles(facts: RunFacts) -> str:
+def no_compiles(facts: PageFacts) -> str:
     """Why nothing is known of compiles."""
     return (
         "The trace has no launches, markers or compiles, so it does not say what was compiled when."
     )
 
 
-LAUNCHES: Panel[RunFacts] = Panel(
+LAUNCHES: Panel[PageFacts] = Panel(
     key="launches",
     title="Queue, dispatch and launch gaps",
     lede="A launch is one execution of a compiled program on a device: how long it waits after the host "
@@ -253,7 +250,7 @@ LAUNCHES: Panel[RunFacts] = Panel(
     why_empty=no_launches,
     notes=launches_notes,
 )
-COMPILES: Panel[RunFacts] = Panel(
+COMPILES: Panel[PageFacts] = Panel(
     key="compiles",
     title="Compiles",
     lede="Stretches of time in which a host compiles; after warm-up they are recompiles, which "

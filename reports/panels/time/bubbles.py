@@ -6,18 +6,23 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import amount, percent, stacked_bars
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    DEVICE_COLUMN,
+    PHASE_COLUMN,
+    count_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CAUSE_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel
-from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
-    show_count,
-    show_exact,
-    show_ps,
-    show_ratio,
     suit,
 )
 
@@ -42,16 +47,15 @@ order by {phase_order("phase_name")}, device_id, parts.cause
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("device_id", "Device", show_count),
-    Column("cause", "Cause", numeric=False),
-    Column("steps", "Steps", show_count),
-    Column("idle_ps", "Idle", show_ps, show_exact),
-    Column("window_ps", "Window", show_ps, show_exact),
-    Column("ratio", "Of the window", show_ratio, show_exact),
+    PHASE_COLUMN,
+    DEVICE_COLUMN,
+    text_column("cause", "Cause"),
+    count_column("steps", "Steps"),
+    ps_column("idle_ps", "Idle"),
+    ps_column("window_ps", "Window"),
+    ratio_column("ratio", "Of the window"),
 )
 
-MAX_DEVICES = 64
 _BETWEEN = "between steps"  # the one cause outside the windows
 
 
@@ -94,7 +98,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     )
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over phases, and for each phase one over devices."""
     drawn = []
     if total(rows.filter(pl.col("cause") != _BETWEEN).drop_nulls("idle_ps"), "idle_ps"):
@@ -102,27 +106,23 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
             "All devices together; a bar's end is the share of a step in which devices do nothing."
         )
         drawn.append(Figure("Idle time by phase and cause", phase_chart(rows), note, shape="wide"))
-    for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
+    for phase, part in by_phase(rows):
         if not total(part.drop_nulls("idle_ps"), "idle_ps"):
             continue
-        devices = part["device_id"].unique(maintain_order=True).to_list()
-        note = "Between steps: before the step, outside its window."
-        if len(devices) > MAX_DEVICES:
-            part = part.filter(pl.col("device_id").is_in(devices[:MAX_DEVICES]))
-            note += f" The first {MAX_DEVICES} of {plural(len(devices), 'device')} are drawn."
+        shown, left_out = first_devices(part)
+        note = "Between steps: before the step, outside its window." + left_out
         title = f"{phase.capitalize()}: mean idle time of a step by device"
-        drawn.append(Figure(title, device_chart(part, phase), note))
+        drawn.append(Figure(title, device_chart(shown, phase), note))
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many device steps the causes are told of."""
     one = rows.filter(pl.col("cause") == _BETWEEN)
     return f"{plural(total(one, 'steps'), 'device step')} outside warm-up; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Which causes cannot be told, and that nothing was idle."""
     found = []
     unknown = rows.filter(pl.col("idle_ps").is_null())["cause"].unique().sort().to_list()
@@ -142,11 +142,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why no cause is told."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so it does not say when devices were idle."
-    return "No device has a step with ops outside warm-up, so there is no window to be idle in."
+why_empty = why_no_rows(
+    "it does not say when devices were idle",
+    "No device has a step with ops outside warm-up, so there is no window to be idle in.",
+)
 
 
 def _known(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
@@ -167,7 +166,7 @@ def _tips(idle: str) -> list[alt.Tooltip]:
     ]
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="bubbles",
     title="Idle time by cause",
     lede="An idle instant of a device belongs to one cause: nobody works and the device has a launch open "

@@ -6,12 +6,13 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import percent, stacked_bars
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import count_column, ps_column, ratio_column, text_column
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CAUSE_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel
+from xlahouse.reports.charts.panel import Figure, Panel
 from xlahouse.reports.charts.phases import MEASURED
 from xlahouse.reports.charts.sums import total
-from xlahouse.reports.charts.units import plural, show_count, show_exact, show_ps, show_ratio
+from xlahouse.reports.charts.units import plural, show_ps
 
 # A bin for each power of ten of a gap's length.
 SQL = f"""
@@ -38,13 +39,13 @@ order by decade, cause
 """
 
 COLUMNS = (
-    Column("from_ps", "Gaps from", show_ps, show_exact),
-    Column("to_ps", "To below", show_ps, show_exact),
-    Column("cause", "Most of it", numeric=False),
-    Column("gaps", "Gaps", show_count),
-    Column("idle_ps", "Idle", show_ps, show_exact),
-    Column("longest_ps", "Longest", show_ps, show_exact),
-    Column("ratio", "Of the idle time", show_ratio, show_exact),
+    ps_column("from_ps", "Gaps from"),
+    ps_column("to_ps", "To below"),
+    text_column("cause", "Most of it"),
+    count_column("gaps", "Gaps"),
+    ps_column("idle_ps", "Idle"),
+    ps_column("longest_ps", "Longest"),
+    ratio_column("ratio", "Of the idle time"),
 )
 
 
@@ -72,25 +73,24 @@ def gap_chart(rows: pl.DataFrame) -> alt.Chart:
     )
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over all gaps."""
     note = "Gaps of 100 ns or more, all devices and phases; coloured by the cause of most of a gap."
     return [Figure("Idle time by length of gap", gap_chart(rows), note, shape="wide")]
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many gaps are drawn."""
     return f"{plural(total(rows, 'gaps'), 'gap')} of 100 ns or more; {facts.covered()}"
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why no gap is drawn."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so it does not say when devices were idle."
-    return "No device was idle for 100 ns or more at a time."
+why_empty = why_no_rows(
+    "it does not say when devices were idle",
+    "No device was idle for 100 ns or more at a time.",
+)
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="idle",
     title="Length of idle gaps",
     lede="Idle time in many short gaps costs launches and scheduling on the device; in few long ones it "

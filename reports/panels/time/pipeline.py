@@ -6,19 +6,23 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import bars_height, parts
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    DEVICE_COLUMN,
+    PHASE_COLUMN,
+    count_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import TIME_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
-from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import INK, finish
 from xlahouse.reports.charts.units import (
     plural,
-    show_count,
-    show_exact,
-    show_ps,
-    show_ratio,
-    show_text,
 )
 
 # Steps of a run without a pipeline have an ideal of 0 and nothing to show.
@@ -49,29 +53,28 @@ order by {phase_order("phase_name")}, device_id
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("device_id", "Device", show_count),
-    Column("steps", "Steps", show_count),
-    Column("window_ps", "Window", show_ps, show_exact),
-    Column("idle_ps", "Idle, others' stages busy", show_ps, show_exact),
-    Column("masked_ps", "Empty microbatches", show_ps, show_exact),
-    Column("fill_drain_ps", "Filling, draining", show_ps, show_exact),
-    Column("pipeline_ratio", "Pipeline bubble", show_ratio, show_exact),
-    Column("ideal_ratio", "Ideal", show_ratio, show_exact),
-    Column("masked_source", "Masked work by", show_text, numeric=False),
+    PHASE_COLUMN,
+    DEVICE_COLUMN,
+    count_column("steps", "Steps"),
+    ps_column("window_ps", "Window"),
+    ps_column("idle_ps", "Idle, others' stages busy"),
+    ps_column("masked_ps", "Empty microbatches"),
+    ps_column("fill_drain_ps", "Filling, draining"),
+    ratio_column("pipeline_ratio", "Pipeline bubble"),
+    ratio_column("ideal_ratio", "Ideal"),
+    text_column("masked_source", "Masked work by"),
 )
 
-PARTS = {
+PIPELINE_PARTS = {
     "masked_ps": "empty microbatches",
     "idle_ps": "idle, other stages busy",
     "fill_drain_ps": "filling and draining",
 }
-COLOURS = {
+PIPELINE_COLOURS = {
     "empty microbatches": "#c2569b",
     "idle, other stages busy": TIME_COLOURS["idle"],
     "filling and draining": TIME_COLOURS["sync wait"],
 }
-MAX_DEVICES = 64
 
 
 def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
@@ -81,25 +84,9 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         rows: rows of SQL of one phase; parts that are not known are left out.
         phase: its name, for screen readers.
     """
-    whole = pl.col("window_ps") + pl.col("fill_drain_ps").fill_null(0)
-    data = (
-        rows.with_columns(whole.alias("whole_ps"))
-        .unpivot(
-            list(PARTS),
-            index=["device_id", "steps", "whole_ps"],
-            variable_name="part",
-            value_name="ps",
-        )
-        .drop_nulls("ps")
-        .with_columns(
-            pl.col("part").replace_strict(PARTS, return_dtype=pl.String),
-            (pl.col("ps") / pl.col("whole_ps")).alias("ratio"),
-        )
-    )
-    x_title = "Share of the step (%)"
+    title = "Share of the step (%)"
     y = alt.Y("device_id:O", title="Device")
-    x = alt.X("ratio:Q", title=x_title, axis=alt.Axis(format="%", tickCount=5))
-    title = f"What the pipeline costs in a {phase} step"
+    x = alt.X("ratio:Q", title=title, axis=alt.Axis(format="%", tickCount=5))
     tips = [
         alt.Tooltip("device_id:O", title="device"),
         alt.Tooltip("part:N", title="part"),
@@ -107,42 +94,53 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         alt.Tooltip("ps:Q", title="in all steps, ps", format=","),
         alt.Tooltip("steps:Q", title="steps", format=","),
     ]
-    ideal = (
-        alt.Chart(inline(rows.select("device_id", "ideal_ratio")))
-        .mark_tick(color=INK, thickness=2, opacity=0.9)
-        .encode(
-            y=y,
-            x=alt.X("ideal_ratio:Q", title=x_title),
-            tooltip=[alt.Tooltip("ideal_ratio:Q", title="ideal bubble", format=".3%")],
-        )
+    bars = parts(_known_parts(rows), y, x, "part", PIPELINE_COLOURS, tips)
+    ticks = alt.Chart(inline(rows.select("device_id", "ideal_ratio")))
+    ideal = ticks.mark_tick(color=INK, thickness=2, opacity=0.9).encode(
+        y=y,
+        x=alt.X("ideal_ratio:Q", title=title),
+        tooltip=[alt.Tooltip("ideal_ratio:Q", title="ideal bubble", format=".3%")],
     )
-    layers = alt.layer(parts(data, y, x, "part", COLOURS, tips), ideal)
-    return finish(layers, title, bars_height(len(rows)))
+    subject = f"What the pipeline costs in a {phase} step"
+    return finish(alt.layer(bars, ideal), subject, bars_height(len(rows)))
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _known_parts(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a device and part that is known: device_id, steps, whole_ps, part, ps, ratio."""
+    whole = pl.col("window_ps") + pl.col("fill_drain_ps").fill_null(0)
+    long = rows.with_columns(whole.alias("whole_ps")).unpivot(
+        list(PIPELINE_PARTS),
+        index=["device_id", "steps", "whole_ps"],
+        variable_name="part",
+        value_name="ps",
+    )
+    return long.drop_nulls("ps").with_columns(
+        pl.col("part").replace_strict(PIPELINE_PARTS, return_dtype=pl.String),
+        (pl.col("ps") / pl.col("whole_ps")).alias("ratio"),
+    )
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart for each phase of which any part is known."""
     drawn = []
-    for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
-        if all(part[name].is_null().all() for name in PARTS):
+    for phase, part in by_phase(rows):
+        if all(part[name].is_null().all() for name in PIPELINE_PARTS):
             continue
+        shown, left_out = first_devices(part)
         note = "The tick is the ideal bubble (p-1)/(m+p-1) of p stages and m microbatches."
-        if len(part) > MAX_DEVICES:
-            note += f" The first {MAX_DEVICES} of {plural(len(part), 'device')} are drawn."
         title = f"{phase.capitalize()}: what the pipeline costs"
-        drawn.append(Figure(title, device_chart(part.head(MAX_DEVICES), phase), note))
+        drawn.append(Figure(title, device_chart(shown, phase), note + left_out))
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many device steps the shares are of."""
     known = total(rows.drop_nulls("pipeline_ratio"), "steps")
     steps = plural(total(rows, "steps"), "device step")
     return f"The whole bubble is known of {known:,} of {steps}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Where masked work comes from, and what is not known."""
     found = []
     sources = ", ".join(rows["masked_source"].drop_nulls().unique().sort())
@@ -151,7 +149,7 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
             "Where ticks are not marked, work on empty microbatches is not measured: it is taken to be "
             "the ideal share of compute."
         )
-    hidden = [PARTS[name] for name in PARTS if rows[name].has_nulls()]
+    hidden = [PIPELINE_PARTS[name] for name in PIPELINE_PARTS if rows[name].has_nulls()]
     if hidden:
         why = (
             "which virtual device did what was deduced"
@@ -164,17 +162,13 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is nothing to tell of a pipeline."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so it does not say what a pipeline costs."
-    return (
-        "The run's mesh has no pipeline (no axis pp of more than one stage), so no stage "
-        "waits for another."
-    )
+why_empty = why_no_rows(
+    "it does not say what a pipeline costs",
+    "The run's mesh has no pipeline (no axis pp of more than one stage), so no stage waits for another.",
+)
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="pipeline",
     title="Pipeline bubble and masked work",
     lede="A pipeline fills and drains: a stage idles while only others work, or, where all stages run one "

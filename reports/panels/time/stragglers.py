@@ -6,19 +6,24 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import amount, bars_height, percent
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import AXIS_COLOURS, CLOCK_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.columns import (
+    DEVICE_COLUMN,
+    PHASE_COLUMN,
+    count_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.devices import MAX_DEVICES
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
+from xlahouse.reports.charts.palette import AXIS_COLOURS, CLOCK_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
-    show_count,
-    show_exact,
-    show_ps,
-    show_ratio,
     suit,
 )
 
@@ -39,14 +44,14 @@ order by last_ratio desc nulls last, device_id
 """
 
 STRAGGLER_COLUMNS = (
-    Column("device_id", "Device", show_count),
-    Column("host", "Host", numeric=False),
-    Column("instances", "Entered with others", show_count),
-    Column("last_count", "Entered last", show_count),
-    Column("last_ratio", "Share last", show_ratio, show_exact),
-    Column("mean_lag_ps", "Mean lag", show_ps, show_exact),
-    Column("max_lag_ps", "Most lag", show_ps, show_exact),
-    Column("mean_wait_ps", "Mean wait", show_ps, show_exact),
+    DEVICE_COLUMN,
+    text_column("host", "Host"),
+    count_column("instances", "Entered with others"),
+    count_column("last_count", "Entered last"),
+    ratio_column("last_ratio", "Share last"),
+    ps_column("mean_lag_ps", "Mean lag"),
+    ps_column("max_lag_ps", "Most lag"),
+    ps_column("mean_wait_ps", "Mean wait"),
 )
 
 # Percentile p is the value of row ceil(p n), as in the views.
@@ -75,17 +80,16 @@ order by {phase_order()}, measure
 """
 
 BALANCE_COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("measure", "Of", numeric=False),
-    Column("devices", "Devices", show_count),
-    Column("measured", "Steps", show_count),
-    Column("p50_ratio", "p50", show_ratio, show_exact),
-    Column("p95_ratio", "p95", show_ratio, show_exact),
-    Column("max_ratio", "Most", show_ratio, show_exact),
+    PHASE_COLUMN,
+    text_column("measure", "Of"),
+    count_column("devices", "Devices"),
+    count_column("measured", "Steps"),
+    ratio_column("p50_ratio", "p50"),
+    ratio_column("p95_ratio", "p95"),
+    ratio_column("max_ratio", "Most"),
 )
 
-MAX_DEVICES = 64
-MEASURE_COLOURS = {
+LOAD_COLOURS = {
     "compute time": CLOCK_COLOURS["trace"],
     "busy time": CLOCK_COLOURS["host clock, mean"],
 }
@@ -108,7 +112,7 @@ def lag_chart(rows: pl.DataFrame) -> alt.Chart:
     return _device_bars(data, x, "Mean lag of each device")
 
 
-def straggler_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def straggler_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """Share and lag, of the devices of which they are known; none where nobody is ever late."""
     known = rows.drop_nulls("last_ratio")
     if known.is_empty() or _all_together(known):
@@ -123,14 +127,14 @@ def straggler_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     ]
 
 
-def straggler_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def straggler_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many devices are compared, over how many instances."""
     known = len(rows.drop_nulls("last_ratio"))
     entries = plural(total(rows, "instances"), "arrival")
     return f"{known:,} of {plural(len(rows), 'device')}, {entries}; {facts.covered()}"
 
 
-def straggler_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def straggler_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why lags are not known."""
     if not rows["last_ratio"].has_nulls():
         together = "Not drawn: in every collective all devices arrived at the same instant."
@@ -154,15 +158,14 @@ def _all_together(known: pl.DataFrame) -> bool:
     return not (known["last_ratio"].sum() or known["max_lag_ps"].sum())
 
 
-def no_stragglers(facts: RunFacts) -> str:
+def no_stragglers(facts: PageFacts) -> str:
     """Why no device is compared."""
     return "The trace holds no device events, so no device is known to come late."
 
 
 def balance_chart(rows: pl.DataFrame) -> alt.Chart:
     """Busiest device over the mean, less 1: median, and a line to the 95th percentile."""
-    present = set(rows["measure"])
-    shown = {name: hue for name, hue in MEASURE_COLOURS.items() if name in present}
+    shown = present_colours(LOAD_COLOURS, rows["measure"])
     base = alt.Chart(inline(rows)).encode(
         y=alt.Y("phase:N", title=None, sort=None),
         yOffset=alt.YOffset("measure:N", sort=list(shown)),
@@ -186,7 +189,7 @@ def balance_chart(rows: pl.DataFrame) -> alt.Chart:
     return finish(alt.layer(line, point), "How far the busiest device is above the mean", height)
 
 
-def balance_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def balance_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over phases, where several devices share the work."""
     known = rows.filter((pl.col("devices") > 1) & pl.col("p50_ratio").is_not_null())
     if known.is_empty() or facts.inferred:
@@ -195,14 +198,14 @@ def balance_figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return [Figure("Load of the busiest device", balance_chart(known), note, shape="wide")]
 
 
-def balance_coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def balance_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps are measured."""
     part = rows.filter(pl.col("measure") == "busy time")
     measured = f"{total(part, 'measured'):,} of {plural(total(part, 'steps'), 'step')}"
     return f"{measured} outside warm-up; {facts.covered()}"
 
 
-def balance_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def balance_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why there is no chart, and what busy time hides."""
     if facts.inferred:
         return [
@@ -217,11 +220,10 @@ def balance_notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     ]
 
 
-def no_balance(facts: RunFacts) -> str:
-    """Why no step is compared."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so the load of devices is not known."
-    return "No step outside warm-up holds an op, so there is no load to compare."
+no_balance = why_no_rows(
+    "the load of devices is not known",
+    "No step outside warm-up holds an op, so there is no load to compare.",
+)
 
 
 def _device_bars(rows: pl.DataFrame, x: alt.X, title: str) -> alt.Chart:
@@ -243,7 +245,7 @@ def _device_bars(rows: pl.DataFrame, x: alt.X, title: str) -> alt.Chart:
     return finish(chart, title, bars_height(len(rows)))
 
 
-STRAGGLERS: Panel[RunFacts] = Panel(
+STRAGGLERS: Panel[PageFacts] = Panel(
     key="stragglers",
     title="Stragglers",
     lede="Over collectives in which several devices were seen: how often a device arrives last, and how long "
@@ -255,7 +257,7 @@ STRAGGLERS: Panel[RunFacts] = Panel(
     why_empty=no_stragglers,
     notes=straggler_notes,
 )
-BALANCE: Panel[RunFacts] = Panel(
+BALANCE: Panel[PageFacts] = Panel(
     key="balance",
     title="Load balance",
     lede="How much longer than the mean the busiest device works in a step.",

@@ -5,60 +5,25 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
-from xlahouse.reports.charts.palette import TIME_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
+from xlahouse.reports.charts.columns import (
+    DEVICE_COLUMN,
+    PHASE_COLUMN,
+    SHARE_COLUMNS,
+    count_column,
+    factor_column,
+    ps_column,
+)
+from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
+from xlahouse.reports.charts.palette import TIME_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
-    show_count,
-    show_exact,
-    show_factor,
-    show_ps,
     suit,
-)
-
-# A device's steps are added up by phase. SparseCores are left out: their idleness would drown the rest.
-SQL = """
-with steps as (
-    select *, coalesce(phase, 'outside markers') as phase_name
-    from device_time_v1
-    where run_id = $run and core is distinct from 'sparsecore'
-)
-select
-    phase_name as phase,
-    device_id,
-    count(*) as steps,
-    cast(sum(window_ps) as bigint) as window_ps,
-    cast(sum(compute_ps) as bigint) as compute_ps,
-    cast(sum(exposed_ps) as bigint) as exposed_ps,
-    cast(sum(exposed_copy_ps) as bigint) as exposed_copy_ps,
-    cast(sum(sync_wait_ps) as bigint) as sync_wait_ps,
-    cast(sum(idle_ps) as bigint) as idle_ps,
-    cast(sum(overlapped_ps) as bigint) as overlapped_ps,
-    cast(sum(collective_ps) as double) / nullif(sum(compute_ps), 0) as comm_compute_ratio
-from steps
-group by phase_name, device_id
-order by
-    case phase_name when 'prefill' then 0 when 'decode' then 1 else 2 end,
-    phase_name,
-    device_id
-"""
-
-COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("device_id", "Device", show_count),
-    Column("steps", "Steps", show_count),
-    Column("window_ps", "Window", show_ps, show_exact),
-    Column("compute_ps", "Compute", show_ps, show_exact),
-    Column("exposed_ps", "Exposed comm.", show_ps, show_exact),
-    Column("exposed_copy_ps", "Exposed copy", show_ps, show_exact),
-    Column("sync_wait_ps", "Sync wait", show_ps, show_exact),
-    Column("idle_ps", "Idle", show_ps, show_exact),
-    Column("overlapped_ps", "Hidden comm.", show_ps, show_exact),
-    Column("comm_compute_ratio", "Comm/compute", show_factor, show_exact),
 )
 
 # Column -> share, in the order of precedence of METRICS' time split.
@@ -69,8 +34,42 @@ SHARES = {
     "sync_wait_ps": "sync wait",
     "idle_ps": "idle",
 }
-# Taller charts are for nobody; the table and the SQL have every device.
-MAX_DEVICES = 64
+# The window and its shares, added up.
+SHARE_SUMS = ",\n    ".join(
+    f"cast(sum({column}) as bigint) as {column}" for column in ("window_ps", *SHARES)
+)
+
+# A device's steps are added up by phase. SparseCores are left out: their idleness would drown the rest.
+SQL = f"""
+with steps as (
+    select *, {PHASE} as phase_name
+    from device_time_v1
+    where run_id = $run and core is distinct from 'sparsecore'
+)
+select
+    phase_name as phase,
+    device_id,
+    count(*) as steps,
+    {SHARE_SUMS},
+    cast(sum(overlapped_ps) as bigint) as overlapped_ps,
+    cast(sum(collective_ps) as double) / nullif(sum(compute_ps), 0) as comm_compute_ratio
+from steps
+group by phase_name, device_id
+order by
+    {phase_order("phase_name")},
+    device_id
+"""
+
+COLUMNS = (
+    PHASE_COLUMN,
+    DEVICE_COLUMN,
+    count_column("steps", "Steps"),
+    ps_column("window_ps", "Window"),
+    *SHARE_COLUMNS,
+    ps_column("overlapped_ps", "Hidden comm."),
+    factor_column("comm_compute_ratio", "Comm/compute"),
+)
+
 _PLACE = {share: place for place, share in enumerate(SHARES.values())}
 
 
@@ -131,32 +130,30 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     return finish(chart, f"Mean time of a {phase} step by device", rows_height(totals.height, step))
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over all phases, and for each phase one over devices."""
     drawn = [
         Figure("Time split by phase", phase_chart(rows), "All devices together.", shape="wide")
     ]
     shape = "half" if rows["phase"].n_unique() > 1 else "wide"
-    for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
+    for phase, part in by_phase(rows):
         count = plural(total(part, "steps"), "device step")
-        note = f"Mean over {count}."
-        if len(part) > MAX_DEVICES:
-            part = part.head(MAX_DEVICES)
-            note += f" The first {MAX_DEVICES} devices are drawn."
+        shown, left_out = first_devices(part)
         title = f"{phase.capitalize()}: mean step by device"
-        drawn.append(Figure(title, device_chart(part, phase), note, shape))
+        drawn.append(
+            Figure(title, device_chart(shown, phase), f"Mean over {count}.{left_out}", shape)
+        )
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps and devices the split is over."""
     devices = plural(rows["device_id"].n_unique(), "device")
     steps = plural(total(rows, "steps"), "device step")
     return f"{steps} on {devices}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What the marks can and cannot say."""
     found = []
     if not facts.marked:
@@ -172,17 +169,14 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is no split."""
-    if facts.row["traced_devices"] == 0:
-        return (
-            "The trace holds no device events, so it does not say where devices spent their time."
-        )
-    return "No device has a step with ops, so there is no window to split."
+why_empty = why_no_rows(
+    "it does not say where devices spent their time",
+    "No device has a step with ops, so there is no window to split.",
+)
 
 
 def _bars(data: pl.DataFrame, *keys: alt.Tooltip) -> alt.Chart:
-    shown = {share: hue for share, hue in TIME_COLOURS.items() if share in set(data["share"])}
+    shown = present_colours(TIME_COLOURS, data["share"])
     tooltip = [
         *(keys or [alt.Tooltip("phase:N", title="phase")]),
         alt.Tooltip("share:N", title="share"),
@@ -201,7 +195,7 @@ def _bars(data: pl.DataFrame, *keys: alt.Tooltip) -> alt.Chart:
     )
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="time",
     title="Where the time goes",
     lede="Each instant of a device's step belongs to the first that applies: a compute op runs, a "

@@ -5,17 +5,24 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    DEVICE_COLUMN,
+    PHASE_COLUMN,
+    count_column,
+    ps_column,
+    text_column,
+)
+from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CATEGORY_COLOURS
-from xlahouse.reports.charts.panel import Column, Figure, Panel, inline
-from xlahouse.reports.charts.phases import MEASURED, phase_order
+from xlahouse.reports.charts.panel import Figure, Panel, inline
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import ZOOM_NOTE, colour, finish, zoom_in_time
-from xlahouse.reports.charts.units import PICOSECONDS, plural, show_count, show_exact, show_ps, suit
+from xlahouse.reports.charts.units import PICOSECONDS, Unit, plural, show_ps, suit
 
 # Marks of a step; two steps with their tooltips are then about 2 MB of a page.
 MAX_MARKS_OF_STEP = 6_000
-MAX_DEVICES = 32
+MAX_TIMELINE_DEVICES = 32
 # Without an outline a bar far below a pixel is too faint to be seen.
 STROKE_PX = 0.6
 
@@ -26,7 +33,7 @@ SQL = f"""
 with ranked as (
     select
         *,
-        coalesce(phase, 'outside markers') as phase_name,
+        {PHASE} as phase_name,
         row_number() over (partition by phase order by span_ps, request, step) as place,
         sum(span_ps) over (
             partition by phase order by span_ps, request, step
@@ -50,7 +57,7 @@ with ranked as (
     from devices
     where run_id = $run and traced and core is distinct from 'sparsecore'
     order by device_id
-    limit {MAX_DEVICES}
+    limit {MAX_TIMELINE_DEVICES}
 ), intervals as (
     select
         phase_name, steps, b.request, b.step, c.span_ps, b.device_id, b.category,
@@ -107,15 +114,15 @@ order by {phase_order("phase_name")}, device_id, category, start_ps
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("request", "Request", show_count),
-    Column("step", "Step", show_count),
-    Column("device_id", "Device", show_count),
-    Column("category", "Category", numeric=False),
-    Column("start_ps", "Start in step", show_ps, show_exact),
-    Column("end_ps", "End in step", show_ps, show_exact),
-    Column("busy_ps", "Busy", show_ps, show_exact),
-    Column("intervals", "Intervals", show_count),
+    PHASE_COLUMN,
+    count_column("request", "Request"),
+    count_column("step", "Step"),
+    DEVICE_COLUMN,
+    text_column("category", "Category"),
+    ps_column("start_ps", "Start in step"),
+    ps_column("end_ps", "End in step"),
+    ps_column("busy_ps", "Busy"),
+    count_column("intervals", "Intervals"),
 )
 
 # Category of busy_intervals -> lane of a device, top to bottom.
@@ -138,19 +145,9 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
     unit = suit(rows["span_ps"], PICOSECONDS)
     present = set(rows["category"])
     lanes = [lane for category, lane in LANES.items() if category in present]
-    data = rows.select(
-        pl.col("category").replace_strict(LANES, return_dtype=pl.String).alias("lane"),
-        "device_id",
-        (pl.col("start_ps") / unit.factor).alias("start"),
-        (pl.col("end_ps") / unit.factor).alias("end"),
-        "start_ps",
-        "busy_ps",
-        "intervals",
-    )
-    height = min(16, max(4, 480 // (rows["device_id"].n_unique() * len(lanes))))
     hue = colour("lane", {lane: CATEGORY_COLOURS[lane] for lane in lanes})
     chart = (
-        alt.Chart(inline(data))
+        alt.Chart(inline(_bars(rows, unit)))
         .mark_bar(clip=True, strokeWidth=STROKE_PX)
         .encode(
             y=alt.Y("device_id:O", title="Device", scale=alt.Scale(paddingInner=0.15)),
@@ -164,24 +161,39 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
             x2="end",
             color=hue,
             stroke=alt.Stroke("lane:N", scale=hue["scale"], legend=hue["legend"]),
-            tooltip=[
-                alt.Tooltip("device_id:O", title="device"),
-                alt.Tooltip("lane:N", title="what"),
-                alt.Tooltip("start_ps:Q", title="start, ps", format=","),
-                alt.Tooltip("busy_ps:Q", title="busy, ps", format=","),
-                alt.Tooltip("intervals:Q", title="intervals", format=","),
-            ],
+            tooltip=_tooltip(),
         )
         .add_params(zoom_in_time())
     )
-    return finish(chart, title, rows["device_id"].n_unique() * len(lanes) * height)
+    count = rows["device_id"].n_unique() * len(lanes)
+    return finish(chart, title, count * min(16, max(4, 480 // count)))
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def _bars(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
+    """One row a bar: its lane, and its ends in `unit`."""
+    return rows.select(
+        pl.col("category").replace_strict(LANES, return_dtype=pl.String).alias("lane"),
+        "device_id",
+        (pl.col("start_ps") / unit.factor).alias("start"),
+        (pl.col("end_ps") / unit.factor).alias("end"),
+        *("start_ps", "busy_ps", "intervals"),
+    )
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("device_id:O", title="device"),
+        alt.Tooltip("lane:N", title="what"),
+        alt.Tooltip("start_ps:Q", title="start, ps", format=","),
+        alt.Tooltip("busy_ps:Q", title="busy, ps", format=","),
+        alt.Tooltip("intervals:Q", title="intervals", format=","),
+    ]
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart for each chosen step."""
     drawn = []
-    for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
+    for phase, part in by_phase(rows):
         first = part.row(0, named=True)
         what = f"{phase.capitalize()}: {_step_name(first)} by device"
         steps = plural(first["steps"], "step")
@@ -195,7 +207,7 @@ def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many intervals of how many devices are drawn."""
     devices = rows["device_id"].n_unique()
     drawn = plural(total(rows, "intervals"), "busy interval")
@@ -203,11 +215,11 @@ def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
     return f"{drawn} of {plural(devices, 'device')} as {marks}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What is left out, and what the times are worth."""
     found = []
-    if facts.row["traced_devices"] > MAX_DEVICES:
-        found.append(f"The first {MAX_DEVICES} devices by number are drawn.")
+    if facts.row["traced_devices"] > MAX_TIMELINE_DEVICES:
+        found.append(f"The first {MAX_TIMELINE_DEVICES} devices by number are drawn.")
     if "masked" in set(rows["category"]):
         found.append(
             "Compute on empty microbatches of a pipeline is shown twice: as compute, and by itself."
@@ -220,11 +232,10 @@ def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
     return found
 
 
-def why_empty(facts: RunFacts) -> str:
-    """Why there is no timeline."""
-    if facts.row["traced_devices"] == 0:
-        return "The trace holds no device events, so there is nothing to lay out in time."
-    return "No step outside warm-up holds an op, so there is nothing to lay out in time."
+why_empty = why_no_rows(
+    "there is nothing to lay out in time",
+    "No step outside warm-up holds an op, so there is nothing to lay out in time.",
+)
 
 
 def _step_name(row: dict[str, int | None]) -> str:
@@ -235,7 +246,7 @@ def _step_name(row: dict[str, int | None]) -> str:
     return f"request {row['request']}, step {row['step']}"
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="timeline",
     title="Device timeline",
     lede="What runs on each device during one step of median length: compute ops, collectives in flight, "

@@ -6,18 +6,23 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import amount, stacked_bars
-from xlahouse.reports.charts.facts import RunFacts
+from xlahouse.reports.charts.columns import (
+    DEVICE_COLUMN,
+    PHASE_COLUMN,
+    count_column,
+    ps_column,
+    ratio_column,
+    text_column,
+)
+from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
-from xlahouse.reports.charts.panel import Column, Figure, Panel
-from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
-    show_count,
-    show_exact,
-    show_ps,
-    show_ratio,
     suit,
 )
 
@@ -52,17 +57,15 @@ order by {phase_order()}, device_id, axis
 """
 
 COLUMNS = (
-    Column("phase", "Phase", numeric=False),
-    Column("device_id", "Device", show_count),
-    Column("axis", "Before a collective on", numeric=False),
-    Column("waits", "Waits", show_count),
-    Column("sync_wait_ps", "Sync wait", show_ps, show_exact),
-    Column("steps", "Steps", show_count),
-    Column("window_ps", "Window", show_ps, show_exact),
-    Column("ratio", "Of the window", show_ratio, show_exact),
+    PHASE_COLUMN,
+    DEVICE_COLUMN,
+    text_column("axis", "Before a collective on"),
+    count_column("waits", "Waits"),
+    ps_column("sync_wait_ps", "Sync wait"),
+    count_column("steps", "Steps"),
+    ps_column("window_ps", "Window"),
+    ratio_column("ratio", "Of the window"),
 )
-
-MAX_DEVICES = 64
 
 
 def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
@@ -92,37 +95,33 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     )
 
 
-def figures(rows: pl.DataFrame, facts: RunFacts) -> list[Figure]:
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart for each phase."""
     drawn = []
-    for phase in rows["phase"].unique(maintain_order=True):
-        part = rows.filter(pl.col("phase") == phase)
-        devices = part["device_id"].unique(maintain_order=True).to_list()
-        note = "Who waits least comes last."
-        if len(devices) > MAX_DEVICES:
-            part = part.filter(pl.col("device_id").is_in(devices[:MAX_DEVICES]))
-            note += f" The first {MAX_DEVICES} of {plural(len(devices), 'device')} are drawn."
+    for phase, part in by_phase(rows):
+        shown, left_out = first_devices(part)
+        note = "Who waits least comes last." + left_out
         title = f"{phase.capitalize()}: mean wait of a step by device"
-        drawn.append(Figure(title, device_chart(part, phase), note))
+        drawn.append(Figure(title, device_chart(shown, phase), note))
     return drawn
 
 
-def coverage(rows: pl.DataFrame, facts: RunFacts) -> str:
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many waits are drawn."""
     devices = plural(rows["device_id"].n_unique(), "device")
     return f"{plural(total(rows, 'waits'), 'wait')} of {devices}; {facts.covered()}"
 
 
-def notes(rows: pl.DataFrame, facts: RunFacts) -> list[str]:
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Waits of no axis."""
     if "no collective" in set(rows["axis"]):
         return ["Barriers that stand before no collective have no axis."]
     return []
 
 
-def why_empty(facts: RunFacts) -> str:
+def why_empty(facts: PageFacts) -> str:
     """Why no wait is drawn."""
-    if facts.row["traced_devices"] == 0:
+    if not facts.traced:
         return "The trace holds no device events, so it does not say when devices waited."
     if facts.inferred:
         return (
@@ -132,7 +131,7 @@ def why_empty(facts: RunFacts) -> str:
     return "The trace holds no barrier within a step; what devices wait is part of their collectives' time."
 
 
-PANEL: Panel[RunFacts] = Panel(
+PANEL: Panel[PageFacts] = Panel(
     key="waits",
     title="Sync wait",
     lede="Time in barriers (barrier-cores) before a collective, while the device holds still for others, by "

@@ -1,0 +1,16 @@
+"""Names that have to fit beside or above a bar."""
+
+from __future__ import annotations
+
+import polars as pl
+
+NAME_ABOVE = 46  # characters above a bar, on a phone
+NAME_BESIDE = 30  # characters beside a bar
+
+
+def clipped(name: pl.Expr, most: int, end: int = 0) -> pl.Expr:
+    """The name, or its start, an ellipsis and its last `end` characters: `most` in all."""
+    parts = [name.str.head(most - 1 - end), pl.lit("…")]
+    if end:
+        parts.append(name.str.tail(end))
+    return pl.when(name.str.len_chars() > most).then(pl.concat_str(parts)).otherwise(name)
