@@ -39,6 +39,20 @@ def test_paths_that_are_named_exist(page):
     assert [path for path in named if path not in bases and not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize(
+    "page",
+    sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("[a-z]*/**/*.md")),
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\((?!https?://)([^)#]+)\)", page.read_text("utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_front_door_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 250
+
+
 def test_the_ten_questions_have_one_folder_each():
     answers = [paths(answer) for _, answer in rows("Where is …")]
     assert len(answers) == 10

@@ -1,4 +1,4 @@
-"""The demo's numbers make sense: from real torch_xla runs to what the views say of them.
+"""The demo's numbers make sense: from real torch_xla runs to the rows of the views.
 
 Sizes: 4 layers, hidden 512, vocabulary 4096, f32; batch 4, prompt 64, 12 output tokens, 2 requests. A step
 all-reduces [tokens, hidden] once for the vocabulary-sharded embedding and twice a layer (METRICS,
@@ -7,8 +7,12 @@ Expectation), and gathers the logits of the last token: [batch, vocabulary].
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from tests.command import run_command
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.check.audits import run_audits
 from xlahouse.sql.warehouse import Warehouse
@@ -19,6 +23,11 @@ REQUESTS, DECODE_STEPS, DEVICES = 2, 11, 4
 REDUCES_A_STEP = 1 + 2 * 4
 # parallelism -> (devices along tp, sequences that a device holds)
 CELLS = {"tp4": (4, 4), "dp2.tp2": (2, 2)}
+README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+# (SQL, output) of each query of the README's session.
+SESSION = re.findall(
+    r'^\$ xlahouse query "(.*?)"\n(.*?\n)(?=\n|```)', README, re.DOTALL | re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +146,14 @@ def test_setups_differ_and_devices_are_deduced(warehouse):
     assert inferred == (True,)
     codes = warehouse.query("select distinct code from issues").rows
     assert codes == [("device_inferred",)]
+
+
+def test_the_session_of_the_readme_is_real(warehouse, monkeypatch, capsys):
+    assert len(SESSION) == 3
+    for sql, output in SESSION:
+        run_command(monkeypatch, "query", sql, "-w", warehouse.root)
+        printed = capsys.readouterr()
+        assert printed.out + printed.err == output
 
 
 def test_audits_find_nothing(warehouse):

@@ -65,7 +65,7 @@ def test_a_page_of_the_site_with_several_charts(two_runs, tmp_path):
 
 
 def test_the_example_of_the_readme_is_a_page(tmp_path):
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    readme = (Path(__file__).parents[2] / "reports/README.md").read_text("utf-8")
     (text,) = re.findall(r"`busiest\.py`:\n\n```python\n(.*?)```", readme, re.DOTALL)
     root = write_warehouse(tmp_path / "wh", example_run("a" * 12, "one", {"tp": 4}))
     own = read_own_page(page(tmp_path, text))
