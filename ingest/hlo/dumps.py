@@ -33,16 +33,12 @@ _SHOWN = 5  # names in a message
 
 @dataclass(frozen=True)
 class Dump:
-    """A file that holds a module's HLO.
-
-    compilation: what the files of one compilation share. rank: of these, the lowest is read.
-    program_id: where the file's name tells it.
-    """
+    """A file that holds a module's HLO."""
 
     path: str
-    compilation: str
-    rank: tuple[int, int]
-    program_id: int | None = None
+    compilation: str  # shared by the files of one compilation
+    rank: tuple[int, int]  # of the files of one compilation, the one with the lowest rank is read
+    program_id: int | None = None  # where the file's name states it
 
 
 def list_dumps(folder: str, below: bool = True) -> list[Dump]:

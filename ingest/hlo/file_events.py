@@ -17,10 +17,10 @@ class FileEvents:
     path: str
     host: str
     planes: list[PlaneEvents] = field(default_factory=list)
-    programs: dict[int, Program] = field(default_factory=dict)
+    programs: dict[int, Program] = field(default_factory=dict)  # by program id
     op_texts: OpTexts = field(default_factory=OpTexts)
     issues: list[Issue] = field(default_factory=list)
-    profile_start_ns: int | None = None
+    profile_start_ns: int | None = None  # UNIX time
     format: str = "xplane"  # or "chrome"
     rank_of: tuple[int, int] | None = None  # rank and number of ranks, of PyTorch's profiler
 

@@ -23,9 +23,9 @@ _GLOBAL_IDS_OPS = ("all-reduce", "all-gather", "reduce-scatter")
 
 @dataclass(frozen=True)
 class Assignment:
-    """devices[partition][replica] = logical device number."""
+    """Which device runs which partition and replica."""
 
-    devices: tuple[tuple[int, ...], ...]
+    devices: tuple[tuple[int, ...], ...]  # devices[partition][replica] = logical device number
 
     @property
     def partitions(self) -> int:

@@ -64,20 +64,17 @@ _FIELDS_OF_ATTRIBUTE = {
 
 @dataclass(frozen=True)
 class InstructionLine:
-    """What names an instruction's text holds, to be resolved where the others are known.
-
-    operands: (name, text of its shape or "" where the text leaves it out); one without a name where they
-    cannot be read. problems: a line for each part that could not be read. knows_groups: whether groups
-    and pairs could. ends: whether the text does not break off.
-    """
+    """The names that an instruction's text holds, to be resolved where the other instructions are known."""
 
     name: str
     is_root: bool
-    operands: tuple[tuple[str, str], ...]
-    called: tuple[str, ...]
-    problems: tuple[str, ...] = ()
-    knows_groups: bool = True
-    ends: bool = True
+    operands: tuple[
+        tuple[str, str], ...
+    ]  # (name, text of the shape); "" for one that is not stated
+    called: tuple[str, ...]  # names of the computations that it calls
+    problems: tuple[str, ...] = ()  # a line for each part that could not be read
+    knows_groups: bool = True  # whether its groups and pairs could be read
+    ends: bool = True  # whether the text does not break off
 
 
 def read_instruction(text: str, into: HloInstruction) -> InstructionLine:

@@ -34,10 +34,10 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class ReadProgram:
-    """A program, and a line for each piece of its text that could not be read."""
+    """A program that was read from text."""
 
     program: Program
-    problems: list[str]
+    problems: list[str]  # a line for each piece of the text that could not be read
 
     def issues(self, source: str) -> list[Issue]:
         """The finding that stands for all of them: a notation that is not known occurs many times."""
@@ -49,17 +49,14 @@ class ReadProgram:
 
 @dataclass
 class _Module:
-    """A module under construction.
-
-    lines: per instruction the computation that holds it, its message and the names in its text. unseen:
-    see Program.
-    """
+    """A module under construction."""
 
     proto: HloModule = field(default_factory=new_module)
+    # of each instruction the computation that holds it, its message, and the names in its text
     lines: list[tuple[HloComputation, HloInstruction, InstructionLine]] = field(
         default_factory=list
     )
-    unseen: list[HloInstruction] = field(default_factory=list)
+    unseen: list[HloInstruction] = field(default_factory=list)  # as in Program
     problems: list[str] = field(default_factory=list)
     next_id: int = 1
 

@@ -28,23 +28,18 @@ HOST_MEMORY = 5
 
 @dataclass(frozen=True)
 class OpFacts:
-    """What the HLO says of an op.
-
-    role: `sync`, or `start`, `update` or `done` of an async pair. start_op: on a done or an update, its
-    start; None where that cannot be found; on a start that a loop's done may end, the loop's own start.
-    collective: the instruction that transfers, here or in a called computation; kind, dtype and
-    payload_bytes (METRICS, Bytes) are those of the transfer.
-    """
+    """What the HLO says of an op."""
 
     op: str
     opcode: str
     category: str
-    role: str
-    start_op: str | None = None
-    collective: HloInstruction | None = None
-    kind: str | None = None
-    dtype: str | None = None
-    payload_bytes: int | None = None
+    role: str  # sync; or start, update, done of an async pair
+    # On a done or an update its start, on a start that a loop's done may end the loop's own start.
+    start_op: str | None = None  # None where it cannot be found
+    collective: HloInstruction | None = None  # that transfers, here or in a called computation
+    kind: str | None = None  # of the transfer
+    dtype: str | None = None  # of the transfer
+    payload_bytes: int | None = None  # of the transfer (METRICS, Bytes)
 
 
 def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:

@@ -22,28 +22,19 @@ _UINT64 = 2**64
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled program: an HloModule with its instructions by id.
-
-    assignment_assumed: whether its device assignment is the usual one, for want of a stated one.
-    unseen: instructions that others name, of which no more than the name and the shape is known.
-    opaque: ids of instructions that call computations which are not known.
-    unread: ids of instructions whose text has groups or pairs that cannot be read.
-    loose: whether no more of it is known than the texts by which a trace names its ops.
-    names_ranks: whether its groups name devices, and no partitions or replicas.
-    digest: of the bytes that it was read from, so that equal ones need not be compared; empty: unknown.
-    elsewhere: device assignments of other processes that run the same program on devices of their own.
-    """
+    """A compiled program: an HloModule with its instructions by id."""
 
     program_id: int
     module: str
     proto: HloModule
-    assignment_assumed: bool = False
-    unseen: tuple[HloInstruction, ...] = ()
-    opaque: frozenset[int] = frozenset()
-    unread: frozenset[int] = frozenset()
-    loose: bool = False
-    names_ranks: bool = False
-    digest: bytes = b""
+    assignment_assumed: bool = False  # no device assignment is stated, so it has the usual one
+    unseen: tuple[HloInstruction, ...] = ()  # operands of which only name and shape are known
+    opaque: frozenset[int] = frozenset()  # ids of instructions that call unknown computations
+    unread: frozenset[int] = frozenset()  # ids of those whose groups or pairs cannot be read
+    loose: bool = False  # only the texts by which a trace names its ops are known
+    names_ranks: bool = False  # its groups name devices, not partitions or replicas
+    digest: bytes = b""  # of its bytes: equal ones need not be compared; empty where unknown
+    # device assignments of other processes that run the same program on devices of their own
     elsewhere: tuple[Assignment, ...] = ()
 
     @cached_property

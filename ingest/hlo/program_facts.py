@@ -60,13 +60,13 @@ PAIR_COLUMNS: ColumnTypes = {
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """Of all programs: facts of each op, groups and pairs of the collectives, instructions, devices."""
+    """Facts of all programs of a world."""
 
-    ops: pl.DataFrame
-    groups: pl.DataFrame
-    pairs: pl.DataFrame
-    instructions: list[dict[str, object]]
-    logical_ids: set[int]
+    ops: pl.DataFrame  # FACT_COLUMNS
+    groups: pl.DataFrame  # GROUP_COLUMNS, of the collectives
+    pairs: pl.DataFrame  # PAIR_COLUMNS, of the permutes, sends and recvs
+    instructions: list[dict[str, object]]  # rows of the instructions table, without run_id
+    logical_ids: set[int]  # all devices that the programs name
     issues: list[Issue]
 
 

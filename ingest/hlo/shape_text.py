@@ -21,14 +21,14 @@ _LARGEST_SIZE = (1 << 63) - 1  # protos hold sizes in 64 bits
 
 @dataclass(frozen=True)
 class ReadShape:
-    """A ShapeProto, and a line for each part of its text that could not be read.
+    """A shape that was read from text.
 
-    Such a part stays unknown: an element type 0, a dimension shapes.UNBOUNDED, a memory space
-    shapes.UNKNOWN_SPACE. proto is shared: do not change it.
+    A part that could not be read stays unknown: an element type 0, a dimension shapes.UNBOUNDED, a
+    memory space shapes.UNKNOWN_SPACE.
     """
 
-    proto: Shape
-    problems: tuple[str, ...] = ()
+    proto: Shape  # shared: do not change it
+    problems: tuple[str, ...] = ()  # a line for each part that could not be read
 
 
 def end_of_shape(text: str, start: int = 0) -> int:

@@ -31,17 +31,13 @@ _DEEPEST_WRAPPER = 16  # wrappers within wrappers; damaged HLO may call itself
 
 @dataclass(frozen=True)
 class HloTransfer:
-    """A transfer.
+    """A transfer."""
 
-    role: `sync`, or `start`, `update` or `done` of an async pair. instructions: the collectives that
-    transfer, several where they are combined by fusion; empty on a done, whose start holds them.
-    fused: whether a fusion holds them.
-    """
-
-    role: str
+    role: str  # sync; or start, update, done of an async pair
     kind: str
+    # the collectives that transfer, several where a fusion combines them; empty on a done or an update
     instructions: tuple[HloInstruction, ...]
-    fused: bool = False
+    fused: bool = False  # whether a fusion holds them
 
 
 def split_role(opcode: str) -> tuple[str, str]:

@@ -13,12 +13,12 @@ _STACKED = 2  # the same of all experts together: gate with up, and down
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of matrices; vectors (norms, biases) and routers, which every device has, are left out."""
+    """Numbers of weights in matrices, without norms, biases and routers, which every device has."""
 
-    split: int = 0  # of matrices that a tensor axis splits
-    whole: int = 0  # of those that it does not: the low-rank projections ahead of the heads
-    experts: int = 0  # of experts, which ep and a tensor axis split
-    matrices: int = 0
+    split: int = 0  # in matrices that a tensor axis splits
+    whole: int = 0  # in matrices that it does not: the low-rank projections ahead of the heads
+    experts: int = 0  # in experts, which ep and a tensor axis split
+    matrices: int = 0  # number of matrices
 
     def __add__(self, other: Weights) -> Weights:
         return Weights(

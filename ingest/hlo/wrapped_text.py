@@ -21,16 +21,15 @@ _SMALLER, _EQUAL, _LARGER = -1, 0, 1  # the result, beside the operand
 
 @dataclass(frozen=True)
 class WrapperFacts:
-    """What passes through a wrapper; None where the text does not tell.
+    """What passes through a wrapper; None where the text does not state it.
 
-    operand_bytes, result_bytes: of one device, where each result is its operand but for the size of one
-    dimension. kind: of the transfer, where name and shapes tell it.
+    Bytes are known where each result is its operand but for the size of one dimension.
     """
 
     dtype: str | None = None
-    operand_bytes: int | None = None
-    result_bytes: int | None = None
-    kind: str | None = None
+    operand_bytes: int | None = None  # of one device
+    result_bytes: int | None = None  # of one device
+    kind: str | None = None  # of the transfer, where the wrapper's name and shapes agree on it
 
 
 def wrapped(program: Program, instruction: HloInstruction) -> WrapperFacts:

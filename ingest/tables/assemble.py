@@ -34,33 +34,28 @@ NO_PIPELINE = Schedule()
 
 @dataclass(frozen=True)
 class WorldParts:
-    """A world before its ops are read.
+    """A world before its ops are read, with its own device numbers."""
 
-    planes: on the run's clock. launches: finished, ordered by device and start. tables: the small ones.
-    All have the world's own device numbers. device_offset: what is added to those to make them the
-    run's. comparable: whether times of its hosts are of one clock. inferred: whether its devices are.
-    """
-
-    planes: list[PlaneEvents]
-    launches: pl.DataFrame
+    planes: list[PlaneEvents]  # on the run's clock
+    launches: pl.DataFrame  # finished, by device and start
     facts: ProgramFacts
     schedule: Schedule
-    tables: dict[str, pl.DataFrame]
-    device_offset: int
-    comparable: bool
-    inferred: bool
+    tables: dict[str, pl.DataFrame]  # the small ones, by name
+    device_offset: int  # added to a device number to make it the run's
+    comparable: bool  # whether its hosts' times are of one clock
+    inferred: bool  # whether its devices are inferred
 
 
 @dataclass(frozen=True)
 class AssembledRun:
-    """A run before its ops are read. devices_named: devices that planes or programs name, traced or not."""
+    """A run before its ops are read."""
 
     source: str
     worlds: list[WorldParts]
     issues: list[Issue]
-    devices: list[Device]
-    devices_named: int
-    epoch_ns: int | None
+    devices: list[Device]  # the traced ones
+    devices_named: int  # devices that planes or programs name, traced or not
+    epoch_ns: int | None  # UNIX time of time zero
     hosts: list[str]
 
 

@@ -45,11 +45,11 @@ _BARE_KINDS = ("TPU", "GPU")
 
 @dataclass(frozen=True)
 class FoundCard:
-    """A card, where it lies, and what is wrong with it. sha256: of its bytes."""
+    """A workload card that was found."""
 
     path: str
     card: WorkloadCard
-    sha256: str
+    sha256: str  # of its bytes
     issues: list[Issue] = field(default_factory=list)
 
 

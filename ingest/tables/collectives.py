@@ -34,11 +34,11 @@ class _At(NamedTuple):
 
 @dataclass(frozen=True)
 class Collectives:
-    """Collectives of all devices of a world, and the findings about them."""
+    """Collectives of all devices of a world."""
 
     # TRANSFER_EVENTS by device and start, with group_index, group_size, instance, and silent: nothing is sent
     events: pl.DataFrame
-    kinds: pl.DataFrame  # TRANSFER_KINDS, which many events share
+    kinds: pl.DataFrame  # TRANSFER_KINDS, a row for all events that share it
     steps: pl.DataFrame  # TRANSFER_STEPS, likewise
     issues: list[Issue]
 

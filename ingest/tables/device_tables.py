@@ -32,34 +32,26 @@ BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 
 @dataclass(frozen=True)
 class WorldContext:
-    """What all devices of a world have in common.
+    """What all devices of a world have in common."""
 
-    launches: finished, ordered by device and start. facts: program_facts.FACT_COLUMNS. device_offset: what is
-    added to a device's number to make it the run's own.
-    """
-
-    launches: pl.DataFrame
-    facts: pl.DataFrame
+    launches: pl.DataFrame  # finished, by device and start
+    facts: pl.DataFrame  # program_facts.FACT_COLUMNS
     schedule: Schedule
-    device_offset: int
-    source: str
+    device_offset: int  # added to a device number to make it the run's
+    source: str  # the run, for findings
 
 
 @dataclass(frozen=True)
 class FinishedBatch:
-    """What is kept of a batch of planes once its large tables are written.
-
-    shown: program_id, op of the collectives that ran. span: from the first event to the end of the
-    last. inferred, outside: how many ops had no HLO, and no launch.
-    """
+    """What is kept of a batch of planes once its large tables are written."""
 
     transfers: Transfers
-    shown: pl.DataFrame
+    shown: pl.DataFrame  # program_id, op of the collectives that ran
     coverage: pl.DataFrame
     issues: list[Issue] = field(default_factory=list)
-    span: tuple[int, int] | None = None
-    inferred: int = 0
-    outside: int = 0
+    span: tuple[int, int] | None = None  # from the first event's start to the last one's end, ps
+    inferred: int = 0  # ops without HLO
+    outside: int = 0  # ops outside every launch
 
 
 def batches(planes: Sequence[PlaneEvents]) -> Iterator[list[PlaneEvents]]:

@@ -41,9 +41,9 @@ def write_host_events(
 
 @dataclass
 class _Seen:
-    """The span of the events that passed."""
+    """Remembers the span of the events that pass."""
 
-    span: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None  # from the first one's start to the last one's end, ps
 
     def passing(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for piece in pieces:

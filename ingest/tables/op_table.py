@@ -59,14 +59,11 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
 
 @dataclass(frozen=True)
 class _ColumnValues:
-    """The few values that a column's rows point at.
-
-    numbers: the values; of texts, their places in `words`. missing: which are NULL; None for none.
-    """
+    """The few values that a column's rows point at."""
 
     kind: pa.DataType
-    numbers: NDArray[np.generic]
-    missing: Mask | None
+    numbers: NDArray[np.generic]  # the values; of texts, their places in `words`
+    missing: Mask | None  # which values are NULL; None where no value is
     words: pa.Array | None = None
 
     @classmethod

@@ -14,14 +14,11 @@ STAGE_AXIS = "pp"
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a manifest says of its pipeline.
+    """What a manifest says of its pipeline."""
 
-    stage_of: logical device id -> stage. layers: (stage, local index, layer of the model) rows.
-    microbatches: (tick, stage, microbatch) rows, microbatch None where the stage computes on nothing.
-    """
-
-    stage_of: dict[int, int] = field(default_factory=dict)
-    layers: list[tuple[int, int, int]] = field(default_factory=list)
+    stage_of: dict[int, int] = field(default_factory=dict)  # by logical device id
+    layers: list[tuple[int, int, int]] = field(default_factory=list)  # stage, local index, layer
+    # tick, stage, microbatch: None where the stage holds none
     microbatches: list[tuple[int, int, int | None]] = field(default_factory=list)
 
 

@@ -27,18 +27,13 @@ def device_places(device_id: Integers) -> tuple[Integers, Integers]:
 
 @dataclass(frozen=True)
 class PlacedOps:
-    """Ops of some devices, ordered by device and start.
+    """Ops of some devices, by device and start: kinds, launches, and arrays with a value an op."""
 
-    kinds: columns that all events of a kind share. launches: OF_LAUNCH, a row for each launch, and one
-    of NULLs at the end for none. The arrays hold a value an event: device_id, kind (row of kinds),
-    launch (row of launches), start_ps, duration_ps, self_ps.
-    """
-
-    kinds: pl.DataFrame
-    launches: pl.DataFrame
+    kinds: pl.DataFrame  # columns that all ops of a kind share
+    launches: pl.DataFrame  # OF_LAUNCH, a row for each launch, and at the end one of NULLs for none
     device_id: Integers
-    kind: Integers
-    launch: Integers
+    kind: Integers  # row of kinds
+    launch: Integers  # row of launches
     start_ps: Integers
     duration_ps: Integers
     self_ps: Integers

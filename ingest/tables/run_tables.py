@@ -27,15 +27,15 @@ from xlahouse.ingest.tables.worlds import move_devices
 
 @dataclass(frozen=True)
 class RunTables:
-    """Facts that a run's row needs, once its tables are written. coverage: of all lines."""
+    """Facts that a run's row needs, once its tables are written."""
 
-    devices: list[Device]
-    devices_named: int
-    epoch_ns: int | None
+    devices: list[Device]  # the traced ones
+    devices_named: int  # devices that planes or programs name, traced or not
+    epoch_ns: int | None  # UNIX time of time zero
     duration_ps: int | None
     hosts: list[str]
     issues: list[Issue]
-    coverage: pl.DataFrame
+    coverage: pl.DataFrame  # of all lines
 
 
 def write_tables(run: AssembledRun, writer: TableWriter, threads: int) -> RunTables:

@@ -12,7 +12,7 @@ from xlahouse.ingest.events.arrays import Integers
 class _LineOps(NamedTuple):
     """Ops of one line by start, and of those that start together the longer first: columns of one length."""
 
-    row: Integers
+    row: Integers  # among the ops of all lines
     start: Integers
     end: Integers  # later than the start
 

@@ -68,8 +68,8 @@ class _Points(NamedTuple):
     window: Integers  # number of the step
     at_ps: Integers
     length_ps: Integers  # of the busy stretch that begins here; 0 at other kinds
-    kind: Integers  # a _Kind
-    opened: Integers  # 1 where a launch opens, -1 where one closes
+    kind: Integers  # _Kind
+    opened: Integers  # 1 where a launch opens, -1 where one closes, else 0
 
     def take(self, rows: Integers) -> _Points:
         """The points in these rows."""

@@ -23,9 +23,9 @@ _FILES_NAMED = 3  # files that a finding names
 
 @dataclass(frozen=True)
 class World:
-    """Files whose devices have different numbers, and which mean the same by a program's id."""
+    """Files that number their devices differently, and mean the same by a program's id."""
 
-    number: int
+    number: int  # from 0
     files: tuple[FileEvents, ...]
 
     def logical_ids(self, facts: ProgramFacts) -> set[int]:
