@@ -1,10 +1,10 @@
-"""What to try when a capture fails: known reasons in the words of XLA, libtpu and the system."""
+"""Advice for a failed capture, by the messages of XLA, libtpu and the system."""
 
 from __future__ import annotations
 
 import re
 
-# The first that matches the reason, else the log's last lines, is given.
+# (pattern, advice): the first that matches the reason, else the end of the log.
 _KNOWN = (
     (
         r"RESOURCE_EXHAUSTED|[Oo]ut of memory|exceeded hbm capacity|Attempting to (?:allocate|reserve)",
@@ -13,7 +13,7 @@ _KNOWN = (
     ),
     (
         r"ended by SIGKILL|MemoryError|bad_alloc|Cannot allocate memory",
-        "probably out of memory on the host: lower the model's sizes, or use a machine with more",
+        "probably out of memory on the host: lower the model's sizes, or use a machine with more memory",
     ),
     (
         r"No space left on device",
@@ -21,23 +21,23 @@ _KNOWN = (
     ),
     (
         r"Address already in use|found no free port",
-        "a port is taken: end the other profiler, or try again",
+        "a port is in use: end the other profiler, or try again",
     ),
     (
         r"TPU is already in use|accel\d+.*busy|libtpu.*lockfile|Device or resource busy|vfio.*busy",
-        "another process holds the TPU: end it (`sudo lsof /dev/accel* /dev/vfio/*` names it)",
+        "another process uses the TPU: end it (`sudo lsof /dev/accel* /dev/vfio/*` names it)",
     ),
     (
         r"UNAVAILABLE|DEADLINE_EXCEEDED|heartbeat|coordination service|[Ss]lice health|Socket closed",
-        "a host of the slice does not answer: see that all hosts run the same command, "
+        "a host of the slice does not answer: run the same command on all hosts, "
         "or create the TPU VM again",
     ),
     (
         r"SIGILL|SIGSEGV|SIGBUS|SIGABRT",
-        "torch_xla itself failed: see that torch and torch_xla are the same release",
+        "torch_xla itself failed: install the same release of torch and torch_xla",
     ),
 )
-_LAST = 4000  # characters of a log that still tell why a process ended
+_LAST = 4000  # characters at the end of a log that can state why a process ended
 
 
 def advice_on(reason: str, log: str) -> str:

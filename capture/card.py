@@ -140,7 +140,7 @@ class WorkloadCard(msgspec.Struct, frozen=True, kw_only=True):
     collection_notes: object = None  # free text or a mapping
 
 
-# Fields that a card may lack; CCL-Bench asks for all others.
+# Optional fields; CCL-Bench requires all the rest.
 _OPTIONAL = {
     "contributor",
     "contact",
@@ -153,9 +153,9 @@ _OPTIONAL = {
 
 
 def missing(card: WorkloadCard) -> list[str]:
-    """Fields that CCL-Bench asks for and the card does not have, as paths with points.
+    """Fields that CCL-Bench requires and the card lacks, as paths with points.
 
-    The sizes of the model (model_arch) are asked for only where one of them is given.
+    The sizes of the model (model_arch) are required only if the card has one of them.
     """
     bare = card.workload.model.model_arch == ModelArch()
     return [
@@ -177,7 +177,7 @@ def _absent(part: msgspec.Struct, steps: tuple[str, ...]) -> list[str]:
 
 
 def stated(card: WorkloadCard) -> dict[str, object]:
-    """The card as mappings, without what it does not say; N/A where a list needs a place to be kept."""
+    """The card as mappings, without absent fields; N/A keeps the place of an absent item in a list."""
     return _stated(card)
 
 

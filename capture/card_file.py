@@ -1,4 +1,4 @@
-"""Reads and writes workload cards; what is wrong with a field is told with its line."""
+"""Reads and writes workload cards; a fault of a field is reported with its line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xlahouse.capture.card import ModelArch, WorkloadCard, stated
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.yaml_lines import line_of
 
-_ABSENT = {"", "n/a", "na", "tbd", "none", "null", "-"}  # ways to say that a value is not known
+_ABSENT = {"", "n/a", "na", "tbd", "none", "null", "-"}  # texts that mean an unknown value
 _EXECUTOR = "Model-executor"
-# Names of one fact in older cards -> its place.
+# Older name of a field -> its name.
 _OLDER_NAMES = {
     "num_active_params": "num_params_active",
     "num_params_activated": "num_params_active",
@@ -41,15 +41,15 @@ def looks_like_card(text: str) -> bool:
 
 
 def read_card(text: str, where: str) -> tuple[WorkloadCard, list[Problem]]:
-    """(what the card says, what is wrong with it); a field at fault is left out of the former.
+    """(the card without its wrong fields, their faults).
 
-    N/A, TBD and empty values say nothing. `Model-executor` is read at the top level, where
-    CCL-Bench's tools look for it, and inside `workload`; sizes of the model beside `model_arch` too.
+    N/A, TBD and empty values count as absent. `Model-executor` is read at the top level, where
+    CCL-Bench's tools look for it, and inside `workload`; sizes of the model also beside `model_arch`.
 
     Raises:
-        ManifestError: it is no card at all; names the file, and the line where known.
+        ManifestError: the file is not a card; names the file, and the line where known.
     """
-    import yaml  # most runs have no card, and an ingest need not wait for it to load
+    import yaml  # most runs have no card, and loading it takes time
 
     try:
         raw = yaml.safe_load(text)
@@ -57,21 +57,21 @@ def read_card(text: str, where: str) -> tuple[WorkloadCard, list[Problem]]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise ManifestError(f"{where}{line}: not YAML: {problem}; mend the line") from error
+        raise ManifestError(f"{where}{line}: not YAML: {problem}; correct the line") from error
     except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{where}: {error}; put what is meant as text into quotes") from error
+        raise ManifestError(f"{where}: {error}; put text into quotes") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("workload"), dict):
-        raise ManifestError(f"{where}: no workload card: it has no mapping `workload`")
+        raise ManifestError(f"{where}: not a workload card: it has no mapping `workload`")
     problems: list[Problem] = []
     fields = _converted(WorkloadCard, _canonical(raw), (), text, problems)
     return msgspec.convert(fields, WorkloadCard), problems
 
 
 def checked_card(text: str, where: str) -> WorkloadCard:
-    """A card without a wrong value; fields that cards do not have are passed over.
+    """A card without a wrong value; fields that cards do not have are ignored.
 
     Raises:
-        ManifestError: it is none, or a value is wrong; a line for each.
+        ManifestError: the file is not a card, or values are wrong; one line for each.
     """
     card, problems = read_card(text, where)
     wrong = [problem for problem in problems if not problem.foreign]
@@ -81,14 +81,14 @@ def checked_card(text: str, where: str) -> WorkloadCard:
 
 
 def card_text(card: WorkloadCard) -> str:
-    """The card as YAML; what it does not say is not there."""
+    """The card as YAML, without absent fields."""
     import yaml
 
     return yaml.safe_dump(stated(card), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _canonical(raw: dict[object, object]) -> dict[str, object]:
-    """The card with each fact in its one place, and without what says nothing."""
+    """The card with each fact in its one place, without absent values."""
     card = _said_fields(raw)
     given = card.get("workload")
     workload = dict(given) if isinstance(given, dict) else {}
@@ -126,7 +126,7 @@ def _said_fields(fields: dict[object, object]) -> dict[str, object]:
 
 
 def _said(value: object) -> object:
-    """A value without the parts that say nothing; a list keeps its places."""
+    """A value without its absent parts; a list keeps its places."""
     if isinstance(value, dict):
         return _said_fields(value)
     if isinstance(value, list):
@@ -144,13 +144,13 @@ def _converted(
     text: str,
     problems: list[Problem],
 ) -> dict[str, object]:
-    """The fields of a part that are right, each of its proper type."""
+    """The valid fields of a part, each converted to its type."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     right: dict[str, object] = {}
     for name, value in given.items():
         path = (*steps, name)
         if name not in fields:
-            said = "no field of a workload card; it is not read"
+            said = "not a field of workload cards; it is ignored"
             problems.append(_problem(path, text, said, foreign=True))
             continue
         wanted = fields[name].type
@@ -158,7 +158,7 @@ def _converted(
             if isinstance(value, dict):
                 right[name] = _converted(wanted, value, path, text, problems)
             else:
-                problems.append(_problem(path, text, "has to be a mapping"))
+                problems.append(_problem(path, text, "must be a mapping"))
             continue
         try:
             right[name] = msgspec.to_builtins(
@@ -170,7 +170,7 @@ def _converted(
 
 
 def _plain(value: object, wanted: object) -> object:
-    """Numbers where text is wanted, as in `version: 2.9`, and empty variables, are no faults."""
+    """Accepts numbers as text, as in `version: 2.9`, and empty variables."""
     if "str" in str(wanted):
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
@@ -184,12 +184,12 @@ def _plain(value: object, wanted: object) -> object:
 
 
 def _explained(value: object, wanted: object, error: str) -> str:
-    """A complaint in the words of the card."""
+    """The message for a wrong value."""
     for part in value if isinstance(value, list) else [value]:
         match = _BANDWIDTH.match(part) if isinstance(part, str) else None
         if match:
             amount = float(match[1]) * (8 if "B" in match[2] else 1)
-            return f"{part!r}: write gigabits a second as a number alone: {amount:g}"
+            return f"{part!r}: write gigabits a second as a plain number: {amount:g}"
     choices = re.findall(r"'([^']+)'", str(wanted)) if "Literal" in str(wanted) else []
     if choices:
         return f"{value!r} is not one of {', '.join(choices)}"
@@ -201,7 +201,7 @@ def _problem(path: tuple[str, ...], text: str, message: str, foreign: bool = Fal
 
 
 def _line(path: tuple[str, ...], text: str) -> int | None:
-    """Where a field stands, in whichever of its places; else the nearest part that holds it."""
+    """Line of a field, in any of its places; else of the nearest part that contains it."""
     inner = ("workload", *path) if path[0] == _EXECUTOR else path
     beside = tuple(step for step in path if step != "model_arch")
     for steps in (path, inner, beside):

@@ -1,10 +1,10 @@
-"""Every error that xlahouse raises on purpose: one root, one child per place that goes wrong."""
+"""All errors that xlahouse raises on purpose: one root, and a child for each subject."""
 
 from __future__ import annotations
 
 
 class XlahouseError(Exception):
-    """The user's input or data is at fault; the message says what, where, and what to try."""
+    """A fault of the user's input or data; the message says what is wrong, where, and what to try."""
 
 
 class CaptureError(XlahouseError):
@@ -12,7 +12,7 @@ class CaptureError(XlahouseError):
 
 
 class ManifestError(XlahouseError):
-    """A manifest, plan or card is not what its schema says."""
+    """A manifest, plan or card violates its schema."""
 
 
 class TraceFormatError(XlahouseError):
@@ -31,7 +31,7 @@ class TraceFormatError(XlahouseError):
 
 
 class WarehouseError(XlahouseError):
-    """A warehouse cannot be opened or written, or holds no such run."""
+    """A warehouse cannot be opened or written, or has no such run."""
 
 
 class ReportError(XlahouseError):
@@ -39,7 +39,7 @@ class ReportError(XlahouseError):
 
 
 class ViewError(XlahouseError):
-    """A view's file is at fault.
+    """A view's file is wrong.
 
     Args:
         view: the view's name.
@@ -52,7 +52,7 @@ class ViewError(XlahouseError):
 
 
 class QueryError(XlahouseError):
-    """A query is at fault.
+    """A query is wrong.
 
     Args:
         message: what is wrong and what to try.

@@ -1,4 +1,4 @@
-"""Refuses an experiment that cannot run, before anything does, and names the nearest one that can."""
+"""Refuses an experiment that cannot run, before any starts, and names the nearest that can."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from xlahouse.capture.models.placing import Stages
 from xlahouse.capture.models.presets import ConfigValue, size_of
 from xlahouse.capture.models.sharding import AXES, BATCH_AXES
 
-_SPLIT = ("intermediate_size", "moe_intermediate_size", "vocab_size")  # what tp splits beside heads
-_GATHERED = ("hidden_size", "q_lora_rank", "kv_lora_rank")  # what fsdp splits
+_SPLIT = (
+    "intermediate_size",
+    "moe_intermediate_size",
+    "vocab_size",
+)  # fields that tp splits, besides heads
+_GATHERED = ("hidden_size", "q_lora_rank", "kv_lora_rank")  # fields that fsdp splits
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Candidate:
 
 
 def stages_of(mesh: dict[str, int], family: Family, config: dict[str, ConfigValue]) -> Stages:
-    """How `mesh` cuts the layers; the leading dense ones of a model with experts stay whole."""
+    """How `mesh` cuts the layers; leading dense layers of a model with experts stay together."""
     count = mesh.get("pp", 1)
     dense = size_of(config, "first_k_dense_replace") if family.experts and count > 1 else 0
     return Stages(count, dense, (size_of(config, "num_hidden_layers") - dense) // count)
@@ -44,7 +48,7 @@ def check_feasible(candidate: Candidate) -> None:
     """Refuse an experiment whose model does not fit its mesh, or whose mesh has no such axis.
 
     Raises:
-        ManifestError: starts with the field at fault; says why and what comes nearest.
+        ManifestError: starts with the wrong field; says why, and names the nearest mesh that can run.
     """
     unknown = [axis for axis in candidate.mesh if axis not in AXES]
     if unknown:
@@ -60,7 +64,7 @@ def check_feasible(candidate: Candidate) -> None:
 
 
 def parts_of(candidate: Candidate) -> list[str]:
-    """What each axis of a feasible experiment divides, and into how much: a line an axis."""
+    """The sizes that each axis of a feasible experiment divides, and the parts: a line an axis."""
     parts: dict[str, list[str]] = {axis: [] for axis in candidate.mesh if candidate.size(axis) > 1}
     batch = math.prod(candidate.size(axis) for axis in BATCH_AXES)
     stages = stages_of(candidate.mesh, candidate.family, candidate.config)
@@ -135,7 +139,7 @@ def _written(near: Candidate, candidate: Candidate) -> str:
 
 
 def _problems(candidate: Candidate) -> Iterator[str]:
-    """Why a candidate cannot run, each starting with the field at fault."""
+    """Why a candidate cannot run, each starting with the wrong field."""
     yield from _model_problems(candidate)
     yield from _tensor_problems(candidate)
     yield from _batch_problems(candidate)
@@ -149,14 +153,14 @@ def _model_problems(candidate: Candidate) -> Iterator[str]:
         yield (f"model: num_key_value_heads {kv_heads} does not divide num_attention_heads {heads}")
     ep, experts = candidate.size("ep"), size_of(candidate.config, "n_routed_experts")
     if ep > 1 and not candidate.family.experts:
-        yield f"mesh: ep={ep}, and {candidate.family.name} has no experts"
+        yield f"mesh: ep={ep}, but {candidate.family.name} has no experts"
     elif experts % ep:
         yield f"mesh: ep={ep} does not divide the model's n_routed_experts {experts}"
 
 
 def _tensor_problems(candidate: Candidate) -> Iterator[str]:
     if candidate.size("tp") > 1 and candidate.size("sp") > 1:
-        yield "mesh: tp and sp split the same weights; sp alone does what tp does, and splits the sequence"
+        yield "mesh: tp and sp split the same weights; use sp alone, which also splits the sequence"
     for axis, field, size in _splits(candidate):
         if size % candidate.size(axis):
             yield f"mesh: {axis}={candidate.size(axis)} does not divide the model's {field} {size}"
@@ -165,7 +169,7 @@ def _tensor_problems(candidate: Candidate) -> Iterator[str]:
 
 
 def _splits(candidate: Candidate) -> Iterator[tuple[str, str, int]]:
-    """Axis, field and size of what `tp`, `sp` and `fsdp` split of the model."""
+    """Axis, field and size for each size of the model that `tp`, `sp` or `fsdp` splits."""
     heads = (*candidate.family.heads, *_SPLIT)
     for axis, fields in (("tp", heads), ("sp", heads), ("fsdp", _GATHERED)):
         for field in fields:
@@ -191,10 +195,10 @@ def _pipeline_problems(candidate: Candidate) -> Iterator[str]:
     stages = candidate.size("pp")
     if stages == 1:
         if candidate.microbatches > 1:
-            yield f"microbatches: {candidate.microbatches} without a pp axis; leave it out"
+            yield f"microbatches: {candidate.microbatches} without a pp axis; remove it"
         return
     if not candidate.family.stackable:
-        yield f"mesh: pp={stages}, and layers of {candidate.family.name} differ, so they cannot be stacked"
+        yield f"mesh: pp={stages}, but layers of {candidate.family.name} differ and cannot be stacked"
         return
     dense = stages_of(candidate.mesh, candidate.family, candidate.config).dense
     layers = size_of(candidate.config, "num_hidden_layers") - dense

@@ -1,4 +1,4 @@
-"""What capture and ingest agree on: the manifest beside a trace, and the grammar of its markers."""
+"""The contract of capture and ingest: the manifest beside a trace, and the grammar of markers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUEST, PREFILL, DECODE, WARMUP = (
 TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
 
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # beyond that a number is damage
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # a larger number is damage
 
 
 class MeshAxis(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about a captured run that its trace does not say. Unknown facts are None."""
+    """Facts of a captured run that its trace lacks. Unknown facts are None."""
 
     manifest_version: int = 1  # of this format
     name: str  # the experiment's
@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     model: str  # the plan's name of it
     model_family: str  # transformers' model_type
     model_config: dict[str, Any]  # sizes by transformers' names
-    weights: str  # `random:<seed>` or where they came from
+    weights: str  # `random:<seed>`, a folder or a repository
     layers: Count  # decoder layers
     hidden_size: Count  # width of a token's activations
     dtype: str  # float32 or bfloat16
@@ -66,7 +66,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: str  # label such as `dp2.tp2`
     mesh: list[MeshAxis]  # major to minor
     mesh_device_ids: list[int]  # the devices of the mesh, in its order
-    # [device id] -> (x, y, z) of its chip; []: the runtime does not tell, as for virtual devices.
+    # [device id] -> (x, y, z) of its chip; []: unknown, as for virtual devices.
     device_coords: list[Annotated[list[Count], msgspec.Meta(min_length=2, max_length=3)]] = []
     device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
     device_count: Count  # devices of the mesh
@@ -77,24 +77,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     # Of the last profiled request: batch x output_tokens; [] for a sequence on another host's devices.
     tokens: list[list[int]]
     tokens_match_unsharded: bool | None = None  # None: not compared
-    flags: dict[str, str] = {}  # XLA_FLAGS and other environment that shaped the run
+    flags: dict[str, str] = {}  # XLA_FLAGS and other variables that affect the run
     parameters: int | None = None  # of the whole model
     weight_bytes: int | None = None  # of all parameters, over all devices, each counted once
     kv_bytes_per_token: int | None = None  # keys and values of one token of one sequence
-    stage_layers: list[list[Count]] = []  # of a stage-stacked pipeline: [stage] -> its layers
+    stage_layers: list[list[Count]] = []  # of a pipeline: [stage] -> its layers
     tick_microbatch: list[list[Count | None]] = []  # [tick][stage] -> microbatch; None: masked
-    plan_entry: dict[str, Any] = {}  # the experiment as the plan has it, defaults filled in
-    warnings: list[str] = []  # what is odd about the capture, in words
-    # What observing costs, each the median over decode steps of (with - without) / without, on the
-    # host's clock: the profiler, and the debug scopes that put module paths into op names.
+    plan_entry: dict[str, Any] = {}  # the experiment of the plan, with defaults
+    warnings: list[str] = []  # one sentence each
+    # Cost of the profiler, and of the debug scopes that put module paths into op names: the median
+    # over decode steps of (with - without) / without, on the host's clock.
     profiler_cost_ratio: float | None = None
     scopes_cost_ratio: float | None = None
-    # Lower and upper quartile of the same ratios: where 0 lies between them, the cost is noise.
+    # Lower and upper quartile of the same ratios: with 0 between them, the cost is noise.
     profiler_cost_quartiles: list[float] = []
     scopes_cost_quartiles: list[float] = []
     cost_pairs: Count = 0  # decode steps compared
-    # bfloat16: how far the prefill's logits are from the unsharded model's (root mean square over
-    # the vocabulary, in standard deviations of these), and how far they may be.
+    # bfloat16: distance of the prefill's logits from the unsharded model's (root mean square over
+    # the vocabulary, in standard deviations of these), and its limit.
     logits_difference: float | None = None
     logits_tolerance: float | None = None
 
@@ -113,7 +113,7 @@ def manifest_path(trace_dir: Path) -> Path:
     """The manifest's place for a `trace_<timestamp>.trace` folder.
 
     Raises:
-        ManifestError: the folder is not named as captures name theirs.
+        ManifestError: the folder does not have the name of a capture.
     """
     match = TRACE_DIR.match(trace_dir.name)
     if match is None:
@@ -122,7 +122,7 @@ def manifest_path(trace_dir: Path) -> Path:
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write as indented JSON; readers see the whole file or none."""
+    """Write as indented JSON; readers see the complete file or no file."""
     draft = path.with_name(f".{path.name}.partial")
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
     draft.replace(path)
@@ -132,15 +132,17 @@ def decode_manifest(raw: bytes, where: str) -> Manifest:
     """Decode and validate.
 
     Raises:
-        ManifestError: names the field at fault.
+        ManifestError: names the wrong field.
     """
     try:
         manifest = msgspec.json.decode(raw, type=Manifest)
         captured = datetime.datetime.fromisoformat(manifest.captured_at)
         if captured.tzinfo is None or not 1970 <= captured.year < 2200:
-            raise ValueError(f"captured_at {manifest.captured_at}: not a time with its zone")
+            raise ValueError(f"captured_at {manifest.captured_at}: not a time with a time zone")
     except (msgspec.DecodeError, ValueError) as error:
-        raise ManifestError(f"{where}: {error}; fix the field or move the file away") from error
+        raise ManifestError(
+            f"{where}: {error}; correct the field, or move the file away"
+        ) from error
     return manifest
 
 
@@ -148,7 +150,7 @@ def parse_mesh(text: str) -> list[MeshAxis]:
     """`tp=4,dp=2` (major to minor) -> axes.
 
     Raises:
-        ManifestError: the text is not of that form.
+        ManifestError: the text does not have that form.
     """
     axes = []
     for part in text.split(","):
@@ -158,7 +160,7 @@ def parse_mesh(text: str) -> list[MeshAxis]:
         axes.append(MeshAxis(name, int(size)))
     names = [axis.axis for axis in axes]
     if len(set(names)) < len(names):
-        raise ManifestError(f"mesh {text!r}: an axis stands twice")
+        raise ManifestError(f"mesh {text!r}: an axis occurs twice")
     return axes
 
 

@@ -1,4 +1,4 @@
-"""Reads a plan: the experiments to capture, all of it checked before anything runs."""
+"""Reads a plan: the experiments to capture, all checked before the first starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlahouse.capture.plan_forms import expand, parallelism_label
 from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.yaml_lines import line_of
 
-# Module paths that become scopes of the profile; `*` stands for one segment of a path.
+# Module paths that become scopes of the profile; `*` is one segment of a path.
 DEFAULT_SCOPES = (
     "model.embed_tokens",
     "model.layers.*",
@@ -52,10 +52,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def sizes(self) -> dict[str, ConfigValue]:
-        """The preset's configuration with the plan's own on top, by transformers' names.
+        """The preset's configuration with the plan's sizes on top, by transformers' names.
 
         Raises:
-            ManifestError: no such preset, or a size that models do not have.
+            ManifestError: no such preset, or a field that the preset lacks.
         """
         return model_config(self.preset, self.config)
 
@@ -114,7 +114,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def candidate(self) -> Candidate:
-        """The part that decides whether it can run."""
+        """The fields that decide whether it can run."""
         return Candidate(
             family=FAMILIES[self.model.family],
             config=self.model.sizes,
@@ -126,7 +126,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def blueprint(self) -> Blueprint:
-        """The part that decides the sharded model."""
+        """The fields that decide the sharded model."""
         return Blueprint(
             family=FAMILIES[self.model.family],
             config=self.model.sizes,
@@ -165,10 +165,10 @@ def read_plan(path: Path) -> Plan:
 
     The file is a mapping with `name`, `experiments` (a list) and, where experiments share fields,
     `defaults` (a mapping that each experiment's own fields override). A list in a field is a sweep
-    over its values; plan_forms.py has the fields, and the older form that is read too.
+    over its values; plan_forms.py has the fields, and reads the older form too.
 
     Raises:
-        ManifestError: names the file, the line where known, and the field at fault.
+        ManifestError: names the file, the line where known, and the wrong field.
     """
     text, raw = _read_mapping(path)
     experiments = tuple(
@@ -179,12 +179,12 @@ def read_plan(path: Path) -> Plan:
     names = [experiment.name for experiment in experiments]
     for name in names:
         if names.count(name) > 1:
-            raise ManifestError(f"{path}: experiment {name} stands twice; give each its own name")
+            raise ManifestError(f"{path}: two experiments are named {name}; rename one")
     return Plan(name=raw.name or path.stem, experiments=experiments)
 
 
 def _read_mapping(path: Path) -> tuple[str, _TopLevel]:
-    """The file's text and top level, whose fields have the right kinds."""
+    """The file's text and its top level."""
     try:
         text = path.read_text(encoding="utf-8")
         raw = msgspec.convert(yaml.safe_load(text), type=_TopLevel)
@@ -198,10 +198,10 @@ def _read_mapping(path: Path) -> tuple[str, _TopLevel]:
         raise ManifestError(f"{path}: nested too deeply for a plan; flatten it") from error
     except msgspec.ValidationError as error:
         raise ManifestError(
-            f"{path}: {error}; a plan has `name`, a list `experiments` and, if wanted, `defaults`"
+            f"{path}: {error}; a plan has `name`, a list `experiments` and optionally `defaults`"
         ) from error
-    except ValueError as error:  # YAML takes 2024-13-45 for a date
-        raise ManifestError(f"{path}: {error}; put what is meant as text into quotes") from error
+    except ValueError as error:  # YAML reads 2024-13-45 as a date
+        raise ManifestError(f"{path}: {error}; put text into quotes") from error
     return text, raw
 
 
@@ -217,7 +217,7 @@ def _experiments(
             experiments.append(msgspec.convert(fields, type=Experiment))
             check_experiment(experiments[-1])
     except RecursionError as error:
-        raise ManifestError(f"{path}: experiment {name}: holds itself; flatten it") from error
+        raise ManifestError(f"{path}: experiment {name}: contains itself; flatten it") from error
     except (msgspec.ValidationError, ManifestError) as error:
         # msgspec ends with the path, `… - at `$.mesh``; our own checks start with the field.
         path_text = re.search(r"at `\$\.([^`]*)`", str(error)) or re.match(r"(\w+)", str(error))
@@ -228,7 +228,7 @@ def _experiments(
 
 
 def _nearest_line(text: str, index: int, steps: tuple[str, ...]) -> int | None:
-    """Line of an experiment's field, its own or from the defaults; else of the nearest parent."""
+    """Line of a field in its experiment or the defaults; else of the nearest parent."""
     for depth in range(len(steps), 0, -1):
         for root in (("experiments", index), ("defaults",)):
             line = line_of(text, (*root, *steps[:depth]))
@@ -238,10 +238,10 @@ def _nearest_line(text: str, index: int, steps: tuple[str, ...]) -> int | None:
 
 
 def check_experiment(experiment: Experiment) -> None:
-    """Refuse what could not run, before any process starts.
+    """Refuse an experiment that cannot run, before any process starts.
 
     Raises:
-        ManifestError: starts with the field at fault and says what to try.
+        ManifestError: starts with the wrong field and says what to try.
     """
     longest = size_of(experiment.model.sizes, "max_position_embeddings")
     check_feasible(experiment.candidate)

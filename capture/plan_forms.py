@@ -1,4 +1,4 @@
-"""Brings a plan's entries into one form: sweeps become experiments, and the older form is read too."""
+"""Expands the sweeps of a plan's entries into experiments, and translates the older form."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from xlahouse.capture.errors import ManifestError
 
-# Fields whose value is a list in a sweep: each of its values is an experiment of its own. The letter
-# stands before the value in the experiment's name.
+# Fields that can be swept: a list gives an experiment for each value -> prefix of the value in the
+# experiment's name.
 SWEPT = {
     "model": "",
     "mesh": "",
@@ -22,7 +22,7 @@ SWEPT = {
     "microbatches": "m",
     "slice": "",
 }
-# The older form: a strategy, the field that holds its size, and the mesh axis that it is.
+# The older form: strategy -> the field with its size, and its mesh axis.
 STRATEGIES = {
     "tensor": ("tp_size", "tp"),
     "sequence": ("seq_parallel_size", "sp"),
@@ -30,7 +30,7 @@ STRATEGIES = {
     "data": ("dp_size", "dp"),
 }
 _OLDER = ("parallelism", "sequence_length", "num_tokens", "enable_profiling")
-# Names by which people call models, and the presets that they mean.
+# Common names of models -> preset.
 _CALLED = {
     "qwen-32b": "qwen2.5-32b",
     "qwen": "qwen2.5-32b",
@@ -40,15 +40,15 @@ _CALLED = {
 
 
 def expand(entry: Mapping[str, object], defaults: Mapping[str, object]) -> list[dict[str, object]]:
-    """The experiments of one entry of a plan, defaults filled in, without sweeps.
+    """The experiments of one entry of a plan, with defaults and without sweeps.
 
     Args:
-        entry: as the plan has it, in the newer or the older form; `repeats: N` is a sweep over
+        entry: from the plan, in the newer or the older form; `repeats: N` is a sweep over
             `repeat`, a list in a field of SWEPT a sweep over that field.
-        defaults: of the plan; the entry's own fields win.
+        defaults: from the plan; the entry's own fields override them.
 
     Raises:
-        ManifestError: starts with the field at fault.
+        ManifestError: starts with the wrong field.
     """
     fields = {**defaults, **entry}
     if "repeats" in fields:
@@ -60,7 +60,7 @@ def expand(entry: Mapping[str, object], defaults: Mapping[str, object]) -> list[
         if not isinstance(values, list):
             continue
         if not values:
-            raise ManifestError(f"{name}: a sweep over no values; give it one at least")
+            raise ManifestError(f"{name}: an empty sweep; give it at least one value")
         swept[name] = values
     found = []
     for combination in itertools.product(*swept.values()):
@@ -71,7 +71,7 @@ def expand(entry: Mapping[str, object], defaults: Mapping[str, object]) -> list[
 
 
 def preset_named(text: str) -> str:
-    """The preset that a model's name means: `Qwen-32B`, `deepseek-ai/DeepSeek-V2-Lite`, …"""
+    """The preset for a model's name: `Qwen-32B`, `deepseek-ai/DeepSeek-V2-Lite`, …"""
     name = re.sub(r"[\s_]+", "-", text.rsplit("/", 1)[-1].strip()).lower()
     return _CALLED.get(name, name)
 
@@ -84,18 +84,18 @@ def parallelism_label(mesh: object) -> str:
 
 def _repeats(count: object) -> list[int]:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ManifestError(f"repeats: {count!r} is no number of repeats; write 1 or more")
+        raise ManifestError(f"repeats: {count!r} is not a number of repeats; write 1 or more")
     return list(range(count))
 
 
 def _from_older(fields: dict[str, object]) -> dict[str, object]:
-    """Fields of the older form under their newer names; newer ones stay as they are."""
+    """Fields of the older form under their newer names; newer fields stay unchanged."""
     if not any(name in fields for name in _OLDER):
         return fields
     if not fields.pop("enable_profiling", True):
         raise ManifestError(
-            "enable_profiling: false: a capture is a profile; set it to true, or leave the "
-            "experiment out"
+            "enable_profiling: false: a capture is always a profile; set it to true, or remove "
+            "the experiment"
         )
     if "parallelism" in fields:
         fields["mesh"] = _mesh_of(fields.pop("parallelism"))
@@ -107,7 +107,7 @@ def _from_older(fields: dict[str, object]) -> dict[str, object]:
 
 
 def _with_model(fields: dict[str, object]) -> dict[str, object]:
-    """A model that is only named, as its preset."""
+    """A model given by its name alone becomes its preset."""
     model = fields.get("model")
     if not isinstance(model, str):
         return fields
@@ -120,7 +120,7 @@ def _mesh_of(parallelism: object) -> dict[str, object]:
     if not isinstance(parallelism, Mapping) or "strategy" not in parallelism:
         raise ManifestError(
             "parallelism: write it as {strategy: none|tensor|sequence|pipeline|data, tp_size: N}, "
-            "or give a mesh such as {tp: 4}"
+            "or use a mesh such as {tp: 4}"
         )
     sizes = dict(parallelism)
     strategy = sizes.pop("strategy")
@@ -139,14 +139,14 @@ def _mesh_of(parallelism: object) -> dict[str, object]:
             )
         if other != 1:
             raise ManifestError(
-                f"parallelism: strategy {strategy} with {name} {other}: for several axes give a "
+                f"parallelism: strategy {strategy} with {name} {other}: for several axes use a "
                 "mesh such as {dp: 2, tp: 2}"
             )
     return {axis: size}
 
 
 def _own_name(fields: dict[str, object]) -> str:
-    """A name for an entry of the older form, which has none."""
+    """A name for an entry of the older form, which lacks one."""
     model = _with_model(fields).get("model")
     parts = [str(model["name"])] if isinstance(model, Mapping) and "name" in model else []
     if not isinstance(fields.get("mesh"), list):
@@ -157,7 +157,7 @@ def _own_name(fields: dict[str, object]) -> str:
 
 
 def _name(fields: dict[str, object], chosen: dict[str, object]) -> str | None:
-    """The entry's name, with what a sweep chose; None where the entry has no name."""
+    """The entry's name with the values of its sweeps; None for an entry without a name."""
     own = fields.get("name")
     if not isinstance(own, str):
         return None

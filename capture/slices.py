@@ -1,4 +1,4 @@
-"""What slices of TPU chips there are, how gcloud names them, and what runs on their VMs."""
+"""The slices of TPU chips on offer, their names in gcloud, and the software of their VMs."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ NAMES = tuple(generation.name for generation in GENERATIONS)
 
 @dataclass(frozen=True)
 class Slice:
-    """Chips of one generation that are connected and belong to one TPU VM."""
+    """Connected chips of one generation, which belong to one TPU VM."""
 
     generation: Generation  # of all its chips
     chips: int  # each is one device
 
     @property
     def accelerator_type(self) -> str:
-        """As gcloud wants it, such as v6e-8, v5litepod-16 or v4-32 (16 chips)."""
+        """The name in gcloud, such as v6e-8, v5litepod-16 or v4-32 (16 chips)."""
         return f"{self.generation.prefix}-{self.chips * self.generation.numbers_per_chip}"
 
     @property
     def hosts(self) -> int:
-        """VMs, each of which runs one process."""
+        """VMs; each runs one process."""
         if self.chips in self.generation.alone:
             return 1
         return self.chips // self.generation.chips_per_host
 
 
 def parse_slice(text: str) -> Slice:
-    """`v6e-8`, `v5litepod-16` or `v5e-16`, `v4-32`: an accelerator type as Google Cloud counts it.
+    """`v6e-8`, `v5litepod-16` or `v5e-16`, `v4-32`: an accelerator type, counted as Google Cloud does.
 
     Raises:
-        CaptureError: no such type; names those nearest.
+        CaptureError: no such type; names the nearest types.
     """
     match = re.fullmatch(r"(?P<prefix>v\w+?)-(?P<number>[1-9]\d{0,5})", text.strip().lower())
     generation = _generation(match["prefix"]) if match else None
@@ -67,7 +67,7 @@ def parse_slice(text: str) -> Slice:
     chips, rest = divmod(int(match["number"]), generation.numbers_per_chip)
     if rest or chips not in generation.sizes:
         known = ", ".join(Slice(generation, size).accelerator_type for size in generation.sizes)
-        raise CaptureError(f"no TPU type {text!r}; {generation.name} comes as {known}")
+        raise CaptureError(f"no TPU type {text!r}; {generation.name} is available as {known}")
     return Slice(generation, chips)
 
 

@@ -1,12 +1,12 @@
-"""Finds the line of a YAML file that holds a field, so that an error can point at it."""
+"""Finds the line of a field in a YAML file, for error messages."""
 
 from __future__ import annotations
 
 
 def line_of(text: str, steps: tuple[str | int, ...]) -> int | None:
-    """1-based line of what is at `steps` (keys and list indexes); None where there is no such.
+    """1-based line of the key or item at `steps` (keys and list indexes); None if it is absent.
 
-    `text` is valid YAML. A key's line is where the key stands, an item's where the item starts.
+    `text` is valid YAML. An item's line is the one that it starts on.
     """
     import yaml  # only wrong files need it
 

@@ -1,4 +1,4 @@
-"""Traces one of the layers that are alike, and takes it for the others: a deep model costs no more."""
+"""Traces one layer of each kind and reuses its result: a deep model costs no more to trace."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class AlikeLayers:
-    """Stands before every layer of a model on paper; on meta tensors only shapes decide what it does."""
+    """Wraps every layer of a model on paper; on meta tensors shapes alone decide a layer's work."""
 
     def __init__(
         self, sharded: ShardedModel, collectives: PaperCollectives, mark: Watermark
     ) -> None:
         self.noted, self.mark = collectives.noted, mark
-        # What a layer is, and its inputs' shapes -> its collectives, bytes at most, and its result.
+        # Kind of layer and shapes of its inputs -> its collectives, rise of the watermark, its result.
         self.seen: dict[Hashable, tuple[list[Collective], int, torch.Size, torch.dtype]] = {}
         for index, layer in enumerate(sharded.model.model.layers):
             kind = _kind(sharded, index, layer)
             layer.forward = functools.partial(self._call, kind, layer.forward)
 
     def forget(self) -> None:
-        """Another step starts, in which the same layers may do something else."""
+        """Start another step, in which the same layers may work differently."""
         self.seen.clear()
 
     def _call(
@@ -56,7 +56,7 @@ class AlikeLayers:
 
 
 def _kind(sharded: ShardedModel, index: int, layer: torch.nn.Module) -> Hashable:
-    """Equal for layers that are alike: the same modules, shapes, attention and place in a pipeline."""
+    """Equal for layers of one kind: the same modules, shapes, attention and pipeline stages."""
     types = getattr(sharded.model.config, "layer_types", None)
     modules = tuple((path, type(module).__name__) for path, module in layer.named_modules())
     shapes = tuple((name, tuple(each.shape)) for name, each in layer.state_dict().items())
@@ -64,7 +64,7 @@ def _kind(sharded: ShardedModel, index: int, layer: torch.nn.Module) -> Hashable
 
 
 def _shape(value: object) -> str:
-    """Shapes and dtypes of the tensors in an argument; other values by their text, if they have one."""
+    """Shapes and dtypes of the tensors in an argument; other values by their text or type."""
     import torch
 
     if isinstance(value, torch.Tensor):

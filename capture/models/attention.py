@@ -1,4 +1,4 @@
-"""Attention as transformers is told to compute it: in forms that shard over heads and that XLA has."""
+"""Replaces parts of transformers' attention by forms that shard over heads and that XLA supports."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.models.modules import CausalModel
 
-ATTENTION = "xlahouse_grouped"  # name under which transformers finds grouped_attention
-_OWN_ROTATION = "_xlahouse_complex_rotation"  # where transformers' own function is kept
+ATTENTION = "xlahouse_grouped"  # its name in transformers
+_OWN_ROTATION = "_xlahouse_complex_rotation"  # where transformers' function is kept
 
 
 def register_attention() -> None:
-    """Make grouped_attention known to transformers."""
+    """Register grouped_attention with transformers."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     ALL_ATTENTION_FUNCTIONS.register(ATTENTION, grouped_attention)
@@ -31,10 +31,10 @@ def grouped_attention(
     query_positions: torch.Tensor | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
-    """Grouped-query attention that never repeats K and V, with an optional sink for each head.
+    """Grouped-query attention without repeated K and V, with an optional sink for each head.
 
     Heads are split into [key/value heads, queries of each]. Sharding over heads then stays on the
-    key/value heads; transformers' own repeat_kv makes GSPMD gather K and V over tp instead.
+    key/value heads; with transformers' repeat_kv GSPMD gathers K and V over tp.
 
     Shapes: query [batch, heads, tokens, head_dim], key [batch, kv_heads, slots, head_dim], value
     [batch, kv_heads, slots, v_head_dim], attention_mask (added to the scores) [1, 1, tokens, slots]
@@ -61,8 +61,8 @@ def grouped_attention(
 def _close_unfinished_windows(
     module: torch.nn.Module, mask: torch.Tensor, slots: int, positions: torch.Tensor | None
 ) -> torch.Tensor:
-    """Hide compressed entries of windows that are not full yet: a static cache has a place for each
-    from the start, and DeepSeek-V4's heavily compressed layers do not mask a single query's."""
+    """Mask compressed entries of windows that are not full: a static cache has a place for each from
+    the start, and DeepSeek-V4's heavily compressed layers do not mask them for a single query."""
     import torch
 
     compressor = getattr(module, "compressor", None)
@@ -80,8 +80,8 @@ def _close_unfinished_windows(
 def rotate_pairs_as_reals(model: CausalModel) -> None:
     """Let a deepseek_v2 model rotate with cosine and sine: XLA has no complex polar form.
 
-    The model's rotary embedding then gives [1, tokens, pairs, 2] (cosine, sine) instead of complex
-    numbers. The function that applies them is one for the process, and takes both forms.
+    The model's rotary embedding then returns [1, tokens, pairs, 2] (cosine, sine) instead of complex
+    numbers. The process has a single function that applies them; it accepts both forms.
     """
     import torch
     from transformers.models.deepseek_v2 import modeling_deepseek_v2

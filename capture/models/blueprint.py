@@ -1,4 +1,4 @@
-"""What ShardedModel builds: an architecture's sizes, the mesh, and the shapes of a step."""
+"""The input of ShardedModel: an architecture's sizes, the mesh, and the shapes of a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xlahouse.capture.models.presets import ConfigValue
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The part of an experiment that decides a model's tensors and programs."""
+    """The fields of an experiment that decide a model's tensors and programs."""
 
     family: Family  # the architecture
     config: dict[str, ConfigValue]  # by transformers' names

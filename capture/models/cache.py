@@ -1,4 +1,4 @@
-"""Caches of static shape: a place for every token of prompt and output, whatever the model stores there."""
+"""Caches of static shape, with a slot for every token of prompt and output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One tensor of a layer's cache: [batch, ..., slots, ...] and how it lies on the mesh."""
+    """One tensor of a layer's cache: [batch, ..., slots, ...] and its sharding."""
 
     name: str  # such as key, value or compressor.kv
     shape: tuple[int, ...]  # over all devices
@@ -30,11 +30,11 @@ class Entry(msgspec.Struct, frozen=True):
 def layer_entries(
     family: str, config: TransformersConfig, layer: int, batch: int, slots: int
 ) -> list[Entry]:
-    """What one layer stores of every token.
+    """The tensors that one layer stores.
 
     Grouped-query attention stores keys and values, latent attention (deepseek_v2, deepseek_v3) the
-    compressed latent and the rotary key, deepseek_v4 its one key/value head and what its compressor
-    (and indexer) will compress.
+    compressed latent and the rotary key, deepseek_v4 its single key/value head and the inputs
+    of its compressor and indexer.
     """
     heads: Spec = ("batch", None, None, None)
     if family in ("qwen2", "qwen3"):
@@ -65,7 +65,7 @@ def layer_entries(
 
 
 def bytes_per_token(family: str, config: TransformersConfig, dtype_bytes: int) -> int:
-    """Bytes that all layers store of one token of one sequence."""
+    """Bytes that all layers store for one token of one sequence."""
     return dtype_bytes * sum(
         math.prod(entry.shape)
         for layer in range(config.num_hidden_layers)
@@ -77,8 +77,8 @@ class StaticCache:
     """All layers' entries; transformers calls `update` (and deepseek_v4 the layers' own methods).
 
     Slots beyond a query's position are masked, so a new request need not clear them. In a pipeline
-    the entries of stacked layers have a leading dimension of stages, and `rows` and `valid` say whose
-    microbatch is stored, and whether there is one.
+    the entries of stacked layers have a leading dimension of stages; `rows` are the sequences of the
+    microbatch that is stored, and `valid` states whether the tick has one.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class StaticCache:
         self.layers = _Layers(self)
 
     def place(self, layout: Layout) -> None:
-        """Make the tensors, all zero, on the devices of `layout`."""
+        """Create the tensors, all zero, on the devices of `layout`."""
         import torch
 
         for key, entry in self.entries.items():
@@ -136,7 +136,7 @@ class StaticCache:
             self.positions = self.rows = self.valid = None
 
     def store(self, layer: int, name: str, tokens: torch.Tensor) -> torch.Tensor:
-        """Store a step's tokens at their positions; the entry of these sequences, all slots."""
+        """Store a step's tokens at their positions, and return all slots of their sequences."""
         import torch
 
         key = (layer, name)
@@ -160,10 +160,10 @@ class StaticCache:
         return keys, self.store(layer, "value", value)
 
     def mask(self) -> torch.Tensor:
-        """What to add to the scores: 0 for what a position sees, else -inf.
+        """Bias of the scores: 0 for slots that a position attends to, else -inf.
 
         Shape [1, 1, tokens, slots]; deepseek_v4 joins it with masks that have a batch, so there it
-        has the batch of the step's sequences too.
+        has a batch dimension too.
         """
         import torch
 
@@ -178,7 +178,7 @@ class StaticCache:
 
 
 class _Layers:
-    """What deepseek_v4 finds as `cache.layers[i]`."""
+    """Gives deepseek_v4 its `cache.layers[i]`."""
 
     def __init__(self, cache: StaticCache) -> None:
         self.cache = cache
@@ -190,9 +190,9 @@ class _Layers:
 class _CompressedLayer:
     """A layer whose compressor works on all slots at every step.
 
-    transformers' own cache keeps the entries of the windows that are full and appends to them, which
-    changes shapes. Here the projections of all tokens are kept, every window is compressed anew, and
-    windows that are not full are masked.
+    transformers' cache appends an entry for each full window, which changes shapes. This one keeps
+    the projections of all tokens, compresses every window at each step, and masks windows that are
+    not full.
     """
 
     def __init__(self, cache: StaticCache, layer: int) -> None:
@@ -207,9 +207,9 @@ class _CompressedLayer:
         return values, gates, 0
 
     def update_overlap_state(self, *_: object) -> tuple[None, None]:
-        """All windows are at hand: none is carried over from the step before."""
+        """All windows are stored, so the previous step leaves no state."""
         return None, None
 
     def update_compressor_states(self, _name: str, compressed: torch.Tensor) -> torch.Tensor:
-        """Nothing is appended: these are all entries."""
+        """All entries: there is nothing to append to."""
         return compressed

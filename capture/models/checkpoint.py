@@ -1,4 +1,4 @@
-"""Reads weights from safetensors, one tensor at a time, under the names that transformers' modules have."""
+"""Reads weights from safetensors, one tensor at a time, by the names of transformers' modules."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.modules import CausalModel
 
 _INDEX = "model.safetensors.index.json"
-_SCALE = "_scale_inv"  # beside a block-scaled fp8 weight: what to multiply each block by
+_SCALE = "_scale_inv"  # beside a block-scaled fp8 weight: the factor of each block
 _BLOCK = 128  # rows and columns of a block, unless the checkpoint's config.json says otherwise
 
 
 class Checkpoint:
-    """A folder of safetensors files with a config.json, as the hub has them.
+    """A folder of safetensors files with a config.json, as on the hub.
 
-    Names are those of the released checkpoint; transformers' own table says which of its modules'
-    tensors each becomes, and that single experts are merged.
+    Stored names are those of the released checkpoint; transformers' table maps each to a tensor of a
+    module, into which single experts are merged.
     """
 
     def __init__(self, folder: Path, model: CausalModel) -> None:
         """`model` is the skeleton that will be filled.
 
         Raises:
-            CaptureError: no safetensors there, or a merge that this reader does not know.
+            CaptureError: the folder has no safetensors files, or they cannot be read.
         """
         self.folder, self.label = folder, str(folder)
         self.files = _file_of_each(folder)
@@ -56,7 +56,7 @@ class Checkpoint:
         for part, keys in enumerate(parts):
             if len(keys) != like.shape[0]:
                 raise CaptureError(
-                    f"{self.folder}: {name} is of {like.shape[0]} experts, the checkpoint has "
+                    f"{self.folder}: {name} has {like.shape[0]} experts, the checkpoint "
                     f"{len(keys)}; set n_routed_experts in the plan"
                 )
             for expert, key in enumerate(keys):
@@ -71,8 +71,8 @@ class Checkpoint:
         stored = self._load(key)
         if tuple(stored.shape) != tuple(shape):
             raise CaptureError(
-                f"{self.folder}: {key} is {list(stored.shape)}, the plan's model wants "
-                f"{list(shape)} for {name}; correct the model's config in the plan"
+                f"{self.folder}: {key} is {list(stored.shape)}, but {name} of the plan's model is "
+                f"{list(shape)}; correct the model's config in the plan"
             )
         scale = f"{key}{_SCALE}"
         if scale not in self.files:
@@ -100,10 +100,10 @@ def dequantise(weight: torch.Tensor, scale: torch.Tensor, block: tuple[int, int]
 
 
 def find_checkpoint(name: str) -> Path:
-    """A local folder, or the hub's snapshot of a repository, downloaded where it is not yet.
+    """A local folder, or the hub's snapshot of a repository, downloaded if necessary.
 
     Raises:
-        CaptureError: neither a folder nor something that the hub gives out.
+        CaptureError: neither a folder nor a repository that the hub provides.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -114,12 +114,12 @@ def find_checkpoint(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=["*.safetensors", "*.json"]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise CaptureError(
-            f"weights {name}: no such folder, and the hub says: {str(error).splitlines()[0]}"
+            f"weights {name}: no such folder, and the hub reports: {str(error).splitlines()[0]}"
         ) from error
 
 
 def _file_of_each(folder: Path) -> dict[str, str]:
-    """Stored tensor -> the file that has it."""
+    """Stored tensor -> its file."""
     from safetensors import SafetensorError, safe_open
 
     index = folder / _INDEX
@@ -134,7 +134,7 @@ def _file_of_each(folder: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise CaptureError(f"{folder}: {error}; download the checkpoint again") from error
     if not found:
-        raise CaptureError(f"{folder}: no *.safetensors there; name a checkpoint's folder")
+        raise CaptureError(f"{folder}: no *.safetensors file; name a checkpoint's folder")
     return found
 
 
@@ -149,7 +149,7 @@ def _block_size(folder: Path) -> tuple[int, int]:
 
 
 def _sources(keys: list[str], model: CausalModel) -> dict[str, list[list[str]]]:
-    """Module tensor -> the stored tensors that it is made of, [part][expert].
+    """Module tensor -> the stored tensors that make it up, [part][expert].
 
     Parts follow one another in the second dimension (gate before up), experts in the first.
     """
@@ -171,7 +171,7 @@ def _sources(keys: list[str], model: CausalModel) -> dict[str, list[list[str]]]:
         name, pattern = rename_source_key(
             key, renamings, converters, model.base_model_prefix, wanted
         )
-        if name not in wanted and key in wanted:  # a renaming meant for another tensor
+        if name not in wanted and key in wanted:  # the renaming is for another tensor
             name = key
         part = order.index(pattern) if pattern is not None else 0
         grouped.setdefault(name, {}).setdefault(part, []).append(key)

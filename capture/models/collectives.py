@@ -1,8 +1,8 @@
-"""The collectives of a manual region, each along one mesh axis; an axis that a mesh lacks costs nothing.
+"""The collectives of a manual region, each along one mesh axis; without the axis there is none.
 
-torch_xla has an all-reduce and a reduce-scatter for manual sharding. The others are changes of layout:
-the shard is described to the partitioner as a whole tensor, then as the same tensor laid out otherwise,
-and the partitioner's only way from one to the other is the collective that is meant.
+torch_xla has an all-reduce and a reduce-scatter for manual sharding. The other collectives are changes
+of layout: the shard is declared to the partitioner as a whole tensor with one sharding, then with
+another, and the wanted collective is the partitioner's only way between the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MeshCollectives:
         self.layout = layout
 
     def all_reduce(self, shard: torch.Tensor, axis: str | None) -> torch.Tensor:
-        """The sum over `axis`, in the shard's shape."""
+        """The sum over `axis`, with the shard's shape."""
         import torch_xla
 
         if axis not in self.layout.sizes:
@@ -34,7 +34,7 @@ class MeshCollectives:
         return total.reshape(shard.shape)
 
     def reduce_scatter(self, shard: torch.Tensor, axis: str, dim: int) -> torch.Tensor:
-        """The sum over `axis`, of which each device keeps its part of `dim`."""
+        """The sum over `axis`; each device keeps its part of `dim`."""
         import torch_xla
 
         if axis not in self.layout.sizes:
@@ -45,7 +45,7 @@ class MeshCollectives:
         return part
 
     def all_gather(self, shard: torch.Tensor, axis: str | None, dim: int) -> torch.Tensor:
-        """The shards along `axis`, one after the other in `dim`."""
+        """The shards along `axis`, concatenated in `dim`."""
         if axis not in self.layout.sizes:
             return shard
         dims = shard.dim()
@@ -54,7 +54,7 @@ class MeshCollectives:
         return self._relayout(shard, axis, before, (None,) * dims)
 
     def all_to_all(self, shard: torch.Tensor, axis: str, split: int, join: int) -> torch.Tensor:
-        """Deal the parts of `split` out along `axis`; what comes in is joined in `join`."""
+        """Send the parts of `split` along `axis`; received parts are joined in `join`."""
         if axis not in self.layout.sizes:
             return shard
         before = tuple(axis if place == join else None for place in range(shard.dim()))
@@ -62,14 +62,14 @@ class MeshCollectives:
         return self._relayout(shard, axis, before, after)
 
     def shift(self, shard: torch.Tensor, axis: str) -> torch.Tensor:
-        """Pass the shard on to the next device along `axis`; the last one's goes to the first."""
+        """Pass the shard to the next device along `axis`, and from the last device to the first."""
         if axis not in self.layout.sizes:
             return shard
         import torch
 
         spec = (axis, *(None,) * shard.dim())
         whole = self._whole(shard[None], axis, spec)  # [others, devices of the axis, ...]
-        # Two slices, and not `roll`: the partitioner knows a rotation by them.
+        # Two slices, not `roll`: the partitioner recognizes a rotation in this form.
         turned = torch.cat([whole[:, -1:], whole[:, :-1]], dim=1)
         return self._shard(turned, axis, spec)[0]
 
@@ -77,8 +77,8 @@ class MeshCollectives:
         return self._shard(self._whole(shard, axis, before), axis, after)
 
     def _whole(self, shard: torch.Tensor, axis: str, spec: Spec) -> torch.Tensor:
-        """[devices of the other axes, *whole]: other axes' devices hold other tensors, and the
-        partitioner must not take one for another."""
+        """[devices of the other axes, *whole]: devices along other axes have different tensors, which
+        the partitioner must keep apart."""
         return self.layout.leave(shard[None], (self._others(axis), *spec))
 
     def _shard(self, whole: torch.Tensor, axis: str, spec: Spec) -> torch.Tensor:
@@ -86,7 +86,7 @@ class MeshCollectives:
 
         layout = self.layout
         sharding = layout.mesh.get_op_sharding(layout.spec((self._others(axis), *spec)))
-        fresh = whole * 1  # an annotation is one tensor's for good
+        fresh = whole * 1  # a tensor cannot be annotated twice
         torch_xla._XLAC._xla_mark_sharding(fresh, sharding)
         return layout.enter(fresh)[0]
 

@@ -1,4 +1,4 @@
-"""Greedy generation with a static cache: a prefill, then a token a step, one launch for each."""
+"""Greedy generation with a static cache: a prefill, then one token a step; a launch each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.models.sharded import ShardedModel
 
-ELSEWHERE = -(2**20)  # stands for tokens and logits that are on another host's devices only
+ELSEWHERE = -(2**20)  # marks tokens and logits that only another host's devices have
 TOKENS = ("pp", "batch", None)  # [stages, batch, tokens]; a pipeline's tokens are stage 0's
 
 
@@ -36,8 +36,8 @@ class Generator:
         """Generate greedily from `prompt` ([batch, prompt_tokens], on the host).
 
         Returns the tokens, [batch, output_tokens] on the host, and each step's host-clock
-        duration in seconds, from the start of its marker to its tokens on the host; a decode step
-        counts from the tokens of the step before.
+        duration in seconds: the prefill's from the start of its marker, a decode step's from the
+        previous tokens, until its tokens are on the host.
         """
         import torch
         import torch_xla
@@ -49,7 +49,7 @@ class Generator:
                 if step == 0:
                     tokens, positions = self.begin(prompt)
                 tokens, positions = self._step(tokens, positions)
-                torch_xla.sync(wait=True)  # shards cannot be read before
+                torch_xla.sync(wait=True)  # shards cannot be read earlier
                 columns.append(fetch(tokens))
             now = time.perf_counter()
             durations.append(now - last)
@@ -68,7 +68,7 @@ class Generator:
     def _step(
         self, tokens: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The next tokens, [stages, batch, 1], and their position, [1]: all of it one lazy graph."""
+        """The next tokens, [stages, batch, 1], and their position, [1], as one lazy graph."""
         layout = self.sharded.layout
         places = layout.enter(positions)
         logits = self.logits(layout.enter(tokens)[0], places)
@@ -110,9 +110,9 @@ class Generator:
 
 
 def prefill_logits(sharded: ShardedModel, prompt: torch.Tensor) -> torch.Tensor:
-    """Logits after the prompt, [batch, vocab] on the host, by a program of their own.
+    """Logits after the prompt, [batch, vocab] on the host, by a separate program.
 
-    The cache then holds the prompt, as after any prefill.
+    The cache then contains the prompt, as after any prefill.
     """
     import torch
     import torch_xla
@@ -133,8 +133,8 @@ def fetch(tokens: torch.Tensor) -> torch.Tensor:
 
     Sequences on the devices of another host are ELSEWHERE.
 
-    Never `tokens.cpu()`: for a sharded tensor torch_xla compiles and runs a program with an
-    all-gather at every call, which no plan asked for.
+    Trap: for a sharded tensor `tokens.cpu()` compiles and runs a program with an all-gather at every
+    call.
     """
     from torch_xla.distributed.spmd import wrap_if_sharded
 
@@ -143,7 +143,7 @@ def fetch(tokens: torch.Tensor) -> torch.Tensor:
 
 
 def join_shards(shards: Iterable[XLAShard], shape: Sequence[int]) -> torch.Tensor:
-    """Stage 0's of the shards of this host, each at its place in [batch, n]."""
+    """This host's shards of stage 0, each at its place in [batch, n]."""
     import torch
 
     found: torch.Tensor | None = None

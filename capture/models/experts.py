@@ -1,4 +1,4 @@
-"""Experts for all sizes: dispatch each token to its experts, multiply, and combine what comes back."""
+"""Experts: dispatches each token to its experts, multiplies, and combines the answers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.collectives import MeshCollectives
     from xlahouse.capture.models.modules import ExpertsModule
 
-EXPERTS = "xlahouse_dispatch"  # name under which transformers finds the dispatch
+EXPERTS = "xlahouse_dispatch"  # its name in transformers
 
 
 def register_experts(collectives: MeshCollectives | None, capacity_factor: float | None) -> None:
-    """Make the dispatch over `ep` known to transformers, for all models of this process.
+    """Register the dispatch over `ep` with transformers, for all models of this process.
 
     Args:
         collectives: of the mesh; None: of a single device.
-        capacity_factor: places an expert has for tokens, as a multiple of its fair share; tokens
-            beyond are dropped. None: places for all of them, so that none is dropped.
+        capacity_factor: places of an expert, as a multiple of its fair share of tokens; tokens
+            beyond are dropped. None: places for all tokens.
     """
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
@@ -42,8 +42,8 @@ def dispatch_and_combine(
 ) -> torch.Tensor:
     """The experts' answer for each token; under `tp` a partial sum over the intermediate dimension.
 
-    Each device fills [experts, capacity] places with its own tokens, an all-to-all over `ep` brings
-    each expert's places to the device that has it, and another brings the answers back.
+    Each device fills [experts, capacity] places with its own tokens, an all-to-all over `ep` sends
+    each expert's places to its device, and another returns the answers.
 
     Shapes: hidden [tokens, hidden], chosen and weights [tokens, experts a token].
     """
@@ -56,7 +56,7 @@ def dispatch_and_combine(
     source = torch.full((experts * capacity + 1,), tokens, device=hidden.device)
     token_of = torch.arange(tokens, device=hidden.device)[:, None].expand_as(place)
     source = source.scatter(0, place.reshape(-1), token_of.reshape(-1))[:-1]
-    padded = torch.cat([hidden, hidden.new_zeros(1, width)])  # what an empty place holds
+    padded = torch.cat([hidden, hidden.new_zeros(1, width)])  # the row of zeros fills empty places
     sent = padded.index_select(0, source).reshape(experts, capacity, width)
     if collectives is not None:
         sent = collectives.all_to_all(
@@ -73,7 +73,7 @@ def dispatch_and_combine(
 
 
 def expert_capacity(tokens: int, chosen: int, experts: int, factor: float | None) -> int:
-    """Places that an expert has for one device's tokens; a token takes at most one of them."""
+    """Places of an expert for one device's tokens; a token takes at most one."""
     if factor is None:
         return tokens
     return min(tokens, math.ceil(tokens * chosen / experts * factor))
@@ -85,7 +85,7 @@ def assign_places(
     """The place of each choice in [experts x capacity], first come first served.
 
     Returns:
-        places, [tokens, chosen]; experts x capacity where the expert is full; and whether it is kept.
+        places, [tokens, chosen], experts x capacity where the expert is full; and whether each is kept.
     """
     import torch
 

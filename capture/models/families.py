@@ -1,11 +1,10 @@
-"""What each model architecture needs: its transformers class and how its parameters lie on the mesh.
+"""The model architectures: their transformers class and the sharding of their parameters.
 
-A table maps the pattern of a parameter's module path to a mesh axis, or None, for each of its
-dimensions; the first match wins, and what matches nothing (norms, routers) is on every device. A new
-layout is one edit. `tp` stands for the tensor axis, which a mesh may also call `sp`; an axis that the
-mesh lacks is left out. The linear layers follow from the table: with `tp` first a layer is split by
-columns, with `tp` second by rows, and its block ends with a reduction; a weight with `fsdp` is gathered
-before use.
+A table maps the pattern of a parameter's module path to a mesh axis, or None, for each dimension. The
+first match applies; a parameter without a match (norms, routers) is on every device. `tp` is the tensor
+axis, which a mesh may also call `sp`; axes that the mesh lacks are left out. With `tp` first a linear
+layer is split by columns; with `tp` second by rows, and its block ends with a reduction. A weight with
+`fsdp` is gathered before use.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import fnmatch
 
 import msgspec
 
-AxisNames = str | tuple[str, ...] | None  # a mesh axis, several of them, or none
-Spec = tuple[AxisNames, ...]  # for each dimension of a tensor the axes that split it
+AxisNames = str | tuple[str, ...] | None  # a mesh axis, several, or no axis
+Spec = tuple[AxisNames, ...]  # the axes that split each dimension of a tensor
 
 _COMMON: dict[str, Spec] = {
     "model.embed_tokens.weight": ("tp", "fsdp"),  # [vocab, hidden]
@@ -56,7 +55,7 @@ _COMPRESSED: dict[str, Spec] = {
     ),  # [groups x o_lora_rank, heads x head_dim / groups]
     "*.self_attn.o_b_proj.weight": ("fsdp", "tp"),  # [hidden, groups x o_lora_rank]
 }
-# Rows of these hold gate and up one after the other; each device gets its part of both.
+# Their rows are gate, then up; each device gets its part of both.
 PACKED = ("*.mlp.experts.gate_up_proj",)
 
 
@@ -68,7 +67,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Spec]  # pattern of a module path -> its spec
     heads: tuple[str, ...]  # fields of the configuration that `tp` must divide
     experts: bool = False  # has layers with experts
-    stackable: bool = True  # layers after the dense ones are alike, so stages can be stacked
+    stackable: bool = True  # layers after the dense ones are equal, so stages can be stacked
 
 
 FAMILIES = {
@@ -121,5 +120,5 @@ def parameter_spec(family: Family, name: str) -> Spec | None:
 
 
 def is_packed(name: str) -> bool:
-    """Whether a parameter's second dimension holds gate and up, one after the other."""
+    """Whether a parameter's second dimension is gate, then up."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in PACKED)

@@ -1,4 +1,4 @@
-"""What capture uses of transformers' models, as types: transformers itself types hardly any of it."""
+"""Types of transformers' models: the attributes and methods that capture uses."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CausalModel(Protocol):
         ...
 
     def get_submodule(self, path: str) -> torch.nn.Module:
-        """The module at a path; torch's, like all that follow."""
+        """The module at a path."""
         ...
 
     def modules(self) -> Iterator[torch.nn.Module]:
@@ -96,7 +96,7 @@ class CausalModel(Protocol):
         ...
 
     def named_buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Buffers with their paths, also those that no checkpoint has."""
+        """Buffers with their paths, including buffers that no checkpoint has."""
         ...
 
     def state_dict(self, *, keep_vars: bool = False) -> dict[str, torch.Tensor]:

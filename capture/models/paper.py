@@ -1,4 +1,4 @@
-"""A mesh on paper: meta tensors with the shapes of one device, so that a step can be traced without any."""
+"""A mesh on paper: meta tensors with one device's shapes, to trace a step without devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PaperLayout(Layout):
-    """A layout whose tensors have no data: what is placed is at once one device's shard."""
+    """A layout whose tensors have no data: placing a tensor gives one device's shard."""
 
     @property
     def device(self) -> torch.device:
@@ -39,21 +39,21 @@ class PaperLayout(Layout):
         return tensor.new_empty(shape, device=self.device)
 
     def enter(self, tensor: torch.Tensor) -> torch.Tensor:
-        """What was placed is a shard already."""
+        """A placed tensor is a shard already."""
         return tensor
 
     def scope(self, name: str) -> AbstractContextManager[object]:
-        """Nothing is profiled."""
+        """A scope without effect: there is no profile."""
         return nullcontext()
 
     def leave(self, shard: torch.Tensor, spec: Spec) -> torch.Tensor:
-        """A device holds its shard, and no more."""
+        """The shard itself: a device has no more."""
         return shard
 
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective that one device takes part in; its payload is counted as traffic_volume counts."""
+    """A collective that one device takes part in."""
 
     kind: str  # such as all-reduce
     axis: str  # of the mesh
@@ -61,7 +61,7 @@ class Collective:
 
 
 class PaperCollectives(MeshCollectives):
-    """Collectives that are only noted, in `noted`; results have the shapes that they would have."""
+    """Records collectives in `noted`; results have their true shapes and no data."""
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
@@ -116,7 +116,7 @@ class PaperCollectives(MeshCollectives):
 
 
 class PaperWeights:
-    """Weights of which only the shapes are known."""
+    """Weights with shapes and without data."""
 
     label = "none"
 

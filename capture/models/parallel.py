@@ -1,4 +1,4 @@
-"""Makes a transformers model compute on shards: what each module does before and after its own work."""
+"""Makes a transformers model compute on shards: adds collectives around its modules."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharding import Layout
 
-# The result of a module; attention gives its weights, or None, beside it.
+# The result of a module; attention also returns its weights, or None.
 Output: TypeAlias = "torch.Tensor | tuple[torch.Tensor | None, ...]"
 
-BLOCKS = ("self_attn", "mlp")  # each ends with the sum of its devices' parts
+BLOCKS = ("self_attn", "mlp")  # each ends with a sum over devices
 
 
 class Parallel:
-    """The sharded model of one experiment. Its modules hold shards while a step is traced.
+    """The sharded model of one experiment. Its modules have shards while a step is traced.
 
-    Collectives of a step, and no others (rows = a device's sequences x tokens of the step):
+    All collectives of a step (rows = a device's sequences x tokens of the step):
 
-    - tp: 1 all-reduce [rows, hidden] for the embedding, of which each device knows a part of the
-      vocabulary, 2 a layer for the sums that end attention and MLP (or experts); 1 all-gather of the
+    - tp: 1 all-reduce [rows, hidden] for the embedding, split by vocabulary; 2 a layer for the sums
+      that end attention and MLP (or experts); 1 all-gather of the
       last position's logits, before the argmax. Decode under sp is the same.
     - sp, prefill: instead of all-reduces, reduce-scatters over the sequence; 2 all-gathers a layer
       of the sequence, before attention and before the MLP, and 1 after the last norm.
     - ep: 2 all-to-alls a layer with experts, [experts, places, hidden] out and back.
     - fsdp: 1 all-gather of every sharded weight, before its module; a step needs each once.
-    - dp: none: every device keeps its own sequences, and the host reads each one's tokens.
+    - dp: no collective: every device keeps its own sequences, and the host reads their tokens.
     - pp: see capture/models/pipeline.py.
     """
 
@@ -47,7 +47,7 @@ class Parallel:
         collectives: MeshCollectives,
         own_place: Callable[[str], torch.Tensor],
     ) -> None:
-        """`own_place` gives [1], a device's place along an axis."""
+        """`own_place` returns [1], a device's place along an axis."""
         self.model, self.family, self.layout, self.do = model, family, layout, collectives
         self.own_place = own_place
         self.sequence_split = False  # this step's activations are split along the sequence
@@ -56,7 +56,7 @@ class Parallel:
 
     @contextmanager
     def step(self, prefill: bool) -> Iterator[None]:
-        """The block traces a step; under sp a prefill splits the sequence."""
+        """Trace a step in the block; under sp a prefill splits the sequence."""
         self.sequence_split = prefill and "sp" in self.layout.sizes
         try:
             yield
@@ -64,7 +64,7 @@ class Parallel:
             self.sequence_split = False
 
     def _adapt(self, path: str, module: torch.nn.Module) -> None:
-        """Give a module the work that its place in the model asks for."""
+        """Wrap a module by its role in the model."""
         name = path.rpartition(".")[2]
         if name in BLOCKS:
             _wrap(module, self._block)
@@ -90,7 +90,7 @@ class Parallel:
         return found
 
     def _own_groups(self, path: str, module: torch.nn.Module) -> None:
-        """DeepSeek-V4 projects its output by groups of heads: a device has some of the groups."""
+        """DeepSeek-V4 projects its output by groups of heads: give a device its share of them."""
         count = self.layout.size(self.layout.tensor_axis)
         module.n_groups //= count
         attention = self.model.get_submodule(path.rpartition(".")[0])
@@ -124,7 +124,7 @@ class Parallel:
     def _embed(
         self, module: torch.nn.Module, forward: Callable[..., torch.Tensor], tokens: torch.Tensor
     ) -> torch.Tensor:
-        """Look up what this device's part of the vocabulary holds, and add the devices' parts."""
+        """Look up tokens in this device's part of the vocabulary, and sum over devices."""
         import torch
 
         axis = self.layout.tensor_axis
@@ -169,7 +169,7 @@ def _wrap(module: torch.nn.Module, around: Callable[..., Output]) -> None:
 
 @contextmanager
 def holding(model: CausalModel, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
-    """The model's parameters and buffers are `tensors`, by name, inside the block."""
+    """Replace the model's parameters and buffers by `tensors`, by name, inside the block."""
     kept: list[tuple[dict[str, torch.Tensor], str, torch.Tensor]] = []
     for path, tensor in tensors.items():
         parent, _, name = path.rpartition(".")

@@ -1,10 +1,10 @@
-"""A pipeline in one program: stages stacked over `pp`, microbatches passed from each to the next.
+"""A pipeline in one program: stages stacked over `pp` pass microbatches to one another.
 
-Every device runs its own stage's layers at every tick. Tick t is stage s's turn at microbatch t - s;
-outside 0..m-1 it computes on data that nobody reads, which is the pipeline's bubble. A tick ends with a
+Every device runs its own stage's layers at every tick. At tick t stage s computes microbatch t - s;
+outside 0..m-1 its result is discarded (masked), which is the pipeline's bubble. A tick ends with a
 collective-permute of [sequences of a microbatch, tokens, hidden] to the next stage, and from the last to
-the first: so the last stage's results come back to stage 0, which owns embedding, leading dense layers
-and head. All devices run those three, and only stage 0's outcome counts.
+the first, so the last stage's results return to stage 0. All devices run embedding, leading dense layers
+and head; only stage 0's results of these are used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.placing import Placed, Stages
 
 
-MASKED_POINTS = 0.05  # by which measured and ideal share may differ without a word
+MASKED_POINTS = 0.05  # difference of measured and ideal share that needs no warning
 TICK = f"{MARKER_PREFIX}tick"  # scope of a tick, with its number after a dot
 
 
 def schedule(stages: int, microbatches: int) -> list[list[int | None]]:
-    """[tick][stage] -> the microbatch that it computes; None: masked."""
+    """[tick][stage] -> its microbatch; None: masked."""
     return [
         [tick - stage if 0 <= tick - stage < microbatches else None for stage in range(stages)]
         for tick in range(microbatches + stages - 1)
@@ -37,10 +37,10 @@ def schedule(stages: int, microbatches: int) -> list[list[int | None]]:
 def masked_shares(
     stage: float, outside: float, stages: int, microbatches: int
 ) -> tuple[float, float]:
-    """Masked share of the ticks, (p-1)/(m+p-1), and about that of a whole step.
+    """Masked share of the ticks, (p-1)/(m+p-1), and an estimate of a whole step's.
 
-    The step's compute goes by the weights that it reads: `stage`, bytes of one stage, at every tick;
-    `outside`, bytes of dense layers and head, once, and never masked.
+    The estimate takes compute as proportional to the weights that are read: `stage`, bytes of one
+    stage, at every tick; `outside`, bytes of dense layers and head, once, and never masked.
     """
     ticks = microbatches + stages - 1
     ideal = (stages - 1) / ticks
@@ -48,11 +48,11 @@ def masked_shares(
 
 
 def masked_note(placed: Placed, stages: Stages, microbatches: int, virtual: bool) -> str | None:
-    """Why the measured masked share of a step will not be (p-1)/(m+p-1), if so."""
+    """Why the masked share of a step will not be (p-1)/(m+p-1); None if it will."""
     read = {
         id(tensor): (name in placed.stacked, tensor.numel() * tensor.element_size())
         for name, tensor in placed.tensors.items()
-        if not name.endswith("embed_tokens.weight")  # of which a step reads some rows
+        if not name.endswith("embed_tokens.weight")  # a step reads a few of its rows
     }
     stacked = sum(size for is_stacked, size in read.values() if is_stacked)
     outside = sum(size for is_stacked, size in read.values() if not is_stacked)
@@ -60,10 +60,10 @@ def masked_note(placed: Placed, stages: Stages, microbatches: int, virtual: bool
     if ideal - step <= MASKED_POINTS and not virtual:
         return None
     apart = f"{stages.dense} dense layers and the head run" if stages.dense else "the head runs"
-    cores = "; virtual devices share cores, so a single one strays further" if virtual else ""
+    cores = "; virtual devices share cores, so a single device deviates further" if virtual else ""
     return (
         f"pipeline: {apart} outside the ticks, so about {step:.0%} of a step's compute "
-        f"is masked and not (p-1)/(m+p-1) = {ideal:.0%}, which holds within the ticks{cores}"
+        f"is masked, not (p-1)/(m+p-1) = {ideal:.0%}, which is the share within the ticks{cores}"
     )
 
 
@@ -77,7 +77,7 @@ def run_pipeline(
     stages: Stages,
     microbatches: int,
 ) -> torch.Tensor:
-    """Logits of the last position, [batch, 1, vocab]; stage 0's are the model's.
+    """Logits of the last position, [batch, 1, vocab]; only stage 0's are valid.
 
     Shapes: tokens [batch, tokens], positions [tokens], stage [1] (the device's own).
     """
@@ -112,7 +112,7 @@ def run_pipeline(
 
 
 def _choose_rows(cache: StaticCache, turn: torch.Tensor, microbatches: int, size: int) -> None:
-    """Point the cache at the sequences of this tick's microbatch; `turn` [1] may be outside."""
+    """Select this tick's sequences in the cache; `turn` [1], the microbatch, may be out of range."""
     import torch
 
     cache.valid = (turn >= 0) & (turn < microbatches)

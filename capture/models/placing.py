@@ -1,4 +1,4 @@
-"""Puts a model's weights onto the mesh, tensor by tensor: never more than one of them on the host."""
+"""Puts a model's weights onto the mesh, tensor by tensor: the host has one at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYER = re.compile(r"^model\.layers\.(\d+)\.(.*)$")
 
 @dataclass(frozen=True)
 class Stages:
-    """How layers are cut into the stages of a pipeline; `dense` leading ones run before stage 0."""
+    """The stages of a pipeline; the `dense` leading layers run before them."""
 
     count: int  # of stages; 1: no pipeline
     dense: int  # leading layers that are not stacked
@@ -28,15 +28,15 @@ class Stages:
 
     @property
     def layers(self) -> list[list[int]]:
-        """The model's layers that each stage holds; empty without a pipeline."""
+        """The layers of each stage; empty without a pipeline."""
         if self.count == 1:
             return []
         firsts = [self.dense + stage * self.per_stage for stage in range(self.count)]
         return [list(range(first, first + self.per_stage)) for first in firsts]
 
     def stacked(self, layer: int) -> list[int] | None:
-        """The layers whose weights lie stacked under `layer`'s name, one a stage; [] for a layer
-        that lies under another's; None for one that is not stacked."""
+        """The layers stacked under `layer`'s name, one a stage; [] for a layer that is stacked under
+        another's name; None for one that is not stacked."""
         if self.count == 1 or layer < self.dense:
             return None
         place = layer - self.dense
@@ -45,8 +45,8 @@ class Stages:
         return [layer + stage * self.per_stage for stage in range(self.count)]
 
     def scope(self, path: str) -> str | None:
-        """The scope of a module: its path, with the layer's place in its stage for one that is
-        stacked; None for a module whose weights lie under another's."""
+        """The scope of a module: its path, in a stacked layer with the layer's place in its stage;
+        None for a module that is stacked under another's name."""
         match = LAYER.match(path + ".")
         layers = self.stacked(int(match[1])) if match else None
         if match is None or layers is None:
@@ -57,16 +57,16 @@ class Stages:
 
 @dataclass
 class Placed:
-    """Weights on the mesh, by the name of the module's tensor that each takes the place of."""
+    """Weights on the mesh, by the name of the module's tensor that each replaces."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # module path -> tensor
-    stacked: set[str] = field(default_factory=set)  # those with a leading dimension of stages
-    parameters: int = 0  # over all devices, each counted once, tied ones too
+    stacked: set[str] = field(default_factory=set)  # tensors with a leading dimension of stages
+    parameters: int = 0  # of the whole model; tied ones count once
     weight_bytes: int = 0  # of `parameters`
 
     def shards(self, layout: Layout) -> dict[str, torch.Tensor]:
         """Each device's own shards, under manual sharding."""
-        entered: dict[int, torch.Tensor] = {}  # tied tensors enter once
+        entered: dict[int, torch.Tensor] = {}  # a tied tensor enters once
         shards = {}
         for name, tensor in self.tensors.items():
             if id(tensor) not in entered:
@@ -113,7 +113,7 @@ def place_weights(
 
 
 def _sources(name: str, stages: Stages) -> list[str]:
-    """The names whose tensors go where `name` is: one for each stage, or itself."""
+    """The names whose tensors are stacked under `name`: one for each stage, or itself."""
     match = LAYER.match(name)
     layers = stages.stacked(int(match[1])) if match else None
     if match is None or layers is None:
@@ -124,7 +124,7 @@ def _sources(name: str, stages: Stages) -> list[str]:
 def _laid_out(
     family: Family, layout: Layout, name: str, parts: list[torch.Tensor], stages: Stages
 ) -> tuple[torch.Tensor, Spec]:
-    """The tensor as it goes to the devices, and its spec."""
+    """The tensor for the devices, and its spec."""
     import torch
 
     spec = parameter_spec(family, name) or (None,) * parts[0].dim()
@@ -143,6 +143,6 @@ def _interleave(packed: torch.Tensor, devices: int) -> torch.Tensor:
 
 
 def _frequencies(model: CausalModel) -> list[tuple[str, torch.Tensor]]:
-    """Buffers that no checkpoint holds."""
+    """Buffers that no checkpoint has."""
     stored = set(model.state_dict())
     return [(name, buffer) for name, buffer in model.named_buffers() if name not in stored]

@@ -1,4 +1,4 @@
-"""The models that a plan can name: their sizes, and the architecture that each belongs to."""
+"""The models that a plan can name: their sizes and architecture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlahouse.capture.errors import ManifestError
 # A value of a configuration; the only mappings are rope_scaling.
 ConfigValue = bool | int | float | str | dict[str, int | float | str] | None
 
-# May be zero or absent; every other whole number of a configuration is a size, at least 1.
+# May be zero; every other whole number of a configuration is a size, at least 1.
 _MAY_BE_ZERO = ("first_k_dense_replace", "num_hash_layers")
 _MAY_BE_NULL = ("q_lora_rank", "rope_scaling")
 
@@ -24,9 +24,9 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A released model: its transformers architecture (`model_type`) and its configuration."""
 
     family: str  # transformers' model_type
-    source: str  # where the numbers stand
+    source: str  # of the numbers
     config: dict[str, ConfigValue]  # by transformers' names
-    note: str = ""  # what whoever runs it should be told
+    note: str = ""  # shown to whoever runs it
 
 
 @cache
@@ -40,10 +40,10 @@ def find_preset(name: str) -> Preset:
     """The preset of that name.
 
     Raises:
-        ManifestError: there is none.
+        ManifestError: there is no such preset.
     """
     if name not in presets():
-        raise ManifestError(f"model: no preset {name!r}; there are {', '.join(presets())}")
+        raise ManifestError(f"model: no preset {name!r}; presets are {', '.join(presets())}")
     return presets()[name]
 
 
@@ -51,8 +51,8 @@ def model_config(preset: str, overrides: dict[str, object]) -> dict[str, ConfigV
     """A preset's configuration with `overrides` on top, by transformers' names.
 
     Raises:
-        ManifestError: no such preset, a field that the preset does not have, a value of another
-            kind than the preset's, or a size below 1.
+        ManifestError: no such preset, a field that the preset lacks, a value of another type than
+            the preset's, or a size below 1.
     """
     config = find_preset(preset).config
     for field, value in overrides.items():
@@ -78,7 +78,7 @@ def _check_override(config: dict[str, ConfigValue], field: str, value: object) -
         kind = int
     if type(value) is not kind:
         raise ManifestError(
-            f"model: config: {field} is of kind {kind.__name__}, not {type(value).__name__}"
+            f"model: config: {field} must be {kind.__name__}, not {type(value).__name__}"
         )
     if isinstance(value, bool) or not isinstance(value, int | float):
         return

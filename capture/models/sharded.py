@@ -1,4 +1,4 @@
-"""A model on the mesh: its weights, its cache, and what a step needs to compute on shards."""
+"""A model on the mesh: its weights, its cache, and its collectives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ShardedModel:
         source: WeightSource,
         collectives: MeshCollectives | None = None,
     ) -> None:
-        """`collectives` are those of another layout than the blueprint's mesh on real devices."""
+        """`collectives` replace those of the blueprint's mesh on real devices."""
         import torch
 
         self.family = blueprint.family
@@ -65,7 +65,7 @@ class ShardedModel:
         config = self.model.config
         slots = blueprint.length
         rates = getattr(config, "compress_rates", None)
-        if rates:  # whole windows, and at least one
+        if rates:  # at least one window, and complete ones
             every = math.lcm(*rates.values())
             slots = math.ceil(slots / every) * every
             for layer in self.model.model.layers:

@@ -1,8 +1,8 @@
-"""The mesh of one experiment: places tensors on it, and takes them in and out of manual sharding.
+"""The mesh of one experiment: places tensors on it, and moves them into and out of manual sharding.
 
-A step runs in one manual region: inside it each device sees its own shard of every tensor, and every
-collective is one that this program asked for (capture/models/collectives.py). The partitioner only lays out
-the region's inputs and outputs, so no collective appears that the plan does not explain.
+A step runs in one manual region: in it each device sees its own shard of every tensor, and all
+collectives come from capture/models/collectives.py. The partitioner only lays out the region's inputs
+and outputs, so it adds no collective.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import torch
     import torch_xla.distributed.spmd as xs
 
-BATCH_AXES = ("dp", "ep", "fsdp")  # each device of these has sequences of its own
-TENSOR_AXES = ("tp", "sp")  # split heads and intermediate; `sp` also splits prefill's sequence
+BATCH_AXES = ("dp", "ep", "fsdp")  # they split the batch
+TENSOR_AXES = ("tp", "sp")  # split heads and intermediate; `sp` also splits the prefill's sequence
 AXES = ("pp", *BATCH_AXES, *TENSOR_AXES)
 
 
@@ -36,7 +36,7 @@ class Layout:
 
     @cached_property
     def mesh(self) -> xs.Mesh:
-        """torch_xla's own mesh."""
+        """torch_xla's mesh."""
         import numpy as np
         import torch_xla.distributed.spmd as xs
 
@@ -44,25 +44,25 @@ class Layout:
 
     @property
     def device(self) -> torch.device:
-        """Where tensors are before they are placed."""
+        """The device of tensors that are not placed yet."""
         import torch_xla
 
         return torch_xla.device()
 
     def scope(self, name: str) -> AbstractContextManager[object]:
-        """What is traced inside carries `name` into the profile."""
+        """Ops that are traced inside have `name` in the profile."""
         import torch_xla.debug.profiler as xp
 
         trace: AbstractContextManager[object] = xp.Trace(name)
         return trace
 
     def size(self, axes: AxisNames) -> int:
-        """Devices along an axis, or along several."""
+        """Devices along one or several axes."""
         return math.prod(self.sizes.get(name, 1) for name in _names(axes))
 
     def spec(self, spec: Spec) -> Spec:
         """`spec` in this mesh's axes: `tp` by its name here, `batch` as the axes that split the
-        batch, absent axes left out."""
+        batch, without absent axes."""
         return tuple(self._axis(entry) for entry in spec)
 
     def _axis(self, entry: AxisNames) -> AxisNames:
@@ -70,7 +70,7 @@ class Layout:
         return (kept if len(kept) > 1 else kept[0]) if kept else None
 
     def _own(self, name: str) -> tuple[str, ...]:
-        """The axes of this mesh that a name in a table stands for."""
+        """The axes of this mesh for a name in a sharding table."""
         if name == "batch":
             return self.batch
         if name == "tp":

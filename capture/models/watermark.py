@@ -1,4 +1,4 @@
-"""How much memory a traced step needs beside weights and cache: what its ops made and still hold."""
+"""Memory of a traced step besides weights and cache: the results of ops that are alive."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watermark:
-    """Bytes of the tensors that ops made and that are alive: now, and at most."""
+    """Bytes of op results that are alive."""
 
     now: int = 0  # bytes that are alive
     most: int = 0  # highest `now` so far
 
     def watching(self) -> AbstractContextManager[object]:
-        """A context in which every op's results count for as long as they live."""
+        """A context in which the results of ops are counted while they are alive."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         mark = self
@@ -36,7 +36,7 @@ class Watermark:
                 kwargs: dict[str, object] | None = None,
             ) -> object:
                 results = op(*args, **(kwargs or {}))
-                # XLA writes the cache's new tokens into the buffer that the step was given.
+                # XLA updates the cache in place.
                 if op._schema.name != "aten::index_copy":
                     mark.add(results, args)
                 return results
@@ -45,7 +45,7 @@ class Watermark:
         return watching
 
     def add(self, results: object, args: object) -> None:
-        """Count the storage of each result; a view of an argument has none of its own."""
+        """Count the storage of each result; a view of an argument adds no storage."""
         known = {id(storage) for storage in _storages(args)}
         for storage in _storages(results):
             if id(storage) not in known:

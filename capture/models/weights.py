@@ -1,4 +1,4 @@
-"""Where weights come from, one tensor at a time: drawn from a seed, or read from a checkpoint."""
+"""Sources of weights, one tensor at a time: random, or (checkpoint.py) from files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WeightSource(Protocol):
-    """Gives parameters and persistent buffers by their module path in the transformers model."""
+    """Provides parameters and persistent buffers by module path in the transformers model."""
 
     label: str  # for the manifest
 
@@ -25,10 +25,10 @@ class WeightSource(Protocol):
 
 
 class RandomWeights:
-    """Seeded weights that keep activations near 1, each drawn from its own name.
+    """Seeded weights that keep activations near 1, each drawn by its name.
 
-    Norms are near 1 and biases near 0 but not equal to them, so that a sharding that forgets one
-    changes the tokens.
+    Norms are near 1 and biases near 0, but not equal, so that a sharding that omits one changes the
+    tokens.
     """
 
     def __init__(self, seed: int, experts: int = 0) -> None:
@@ -36,11 +36,11 @@ class RandomWeights:
         self.label = f"random:{seed}"
 
     def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Draw it; the same name and seed give the same tensor."""
+        """Draw it; it depends on name and seed alone."""
         import torch
 
         generator = torch.Generator().manual_seed(self.seed * 2**32 + zlib.crc32(name.encode()))
-        if not like.is_floating_point():  # deepseek_v4: the experts of each token id, all different
+        if not like.is_floating_point():  # deepseek_v4: the experts of each token id, distinct
             order = torch.rand(like.shape[0], self.experts, generator=generator).argsort(-1)
             return order[:, : like.shape[1]].to(like.dtype)
         drawn = torch.randn(like.shape, generator=generator)
@@ -52,7 +52,7 @@ class RandomWeights:
 
 
 def build_skeleton(model_class: str, family: str, config: dict[str, ConfigValue]) -> CausalModel:
-    """The transformers model without any data but its rotary frequencies, in evaluation mode."""
+    """The transformers model without data except rotary frequencies, in evaluation mode."""
     import torch
     import transformers
 
@@ -64,7 +64,7 @@ def build_skeleton(model_class: str, family: str, config: dict[str, ConfigValue]
 
 
 def fill_frequencies(model: CausalModel) -> None:
-    """Compute what no checkpoint holds: buffers that are not saved, of the rotary embeddings."""
+    """Compute the buffers that checkpoints lack: those of the rotary embeddings."""
     for module in model.modules():
         transient = [name for name in module._buffers if name in module._non_persistent_buffers_set]
         if transient:
@@ -79,7 +79,7 @@ def stored_tensors(model: CausalModel) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def stored_dtype(model: CausalModel, name: str, tensor: torch.Tensor, dtype: str) -> torch.dtype:
-    """The run's dtype, but float32 where the model insists on it, and integers as they are."""
+    """The run's dtype, except float32 where the model requires it; integers keep theirs."""
     import torch
 
     if not tensor.is_floating_point():

@@ -1,4 +1,4 @@
-"""Says what each experiment of a plan would take, and whether it fits, without running any."""
+"""Prints the memory and collectives of each experiment of a plan, without running any."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ if TYPE_CHECKING:
 
 FORECAST_PACKAGES = ("torch", "transformers")
 GIB = 2**30
-# Of a chip's memory: libtpu keeps a part for itself, and programs lie there too.
+# Share of a chip's memory; the rest is for libtpu and programs.
 USABLE = 0.95
 
 
 def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
-    """Lines to print: for experiments that differ in seed and repeat only their names, then what each
-    takes.
+    """Lines to print: names of experiments that differ in seed and repeat only, then their forecast.
 
     Raises:
-        CaptureError: after all else, where an experiment does not fit its slice.
+        CaptureError: after all lines, if an experiment does not fit its slice.
     """
     missing = [name for name in FORECAST_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         yield from (f"{each.name}  {traces / each.cell}" for each in chosen)
         yield (
-            f"what each takes is known with {' and '.join(missing)} only: "
+            f"a forecast of memory and collectives needs {' and '.join(missing)}: "
             "pip install 'xlahouse[capture]'"
         )
         return
@@ -55,14 +54,14 @@ def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
 
 
 def fits(experiment: Experiment, share: Forecast) -> bool | None:
-    """Whether a device's share fits its memory; None where the plan names no slice."""
+    """Whether a device's share fits its memory; None if the plan names no slice."""
     if not experiment.slice:
         return None
     return share.total_bytes <= USABLE * parse_slice(experiment.slice).generation.hbm_gib * GIB
 
 
 def _alike(chosen: Sequence[Experiment]) -> list[list[Experiment]]:
-    """Experiments that differ in name, seed and repeat only, together."""
+    """Groups of experiments that differ in name, seed and repeat only."""
     found: dict[bytes, list[Experiment]] = {}
     for each in chosen:
         plain = msgspec.structs.replace(each, name="x", seed=0, repeat=0)
@@ -96,7 +95,7 @@ def _verdict(experiment: Experiment, share: Forecast) -> str:
 
 
 def _collectives(share: Forecast) -> Iterator[str]:
-    """A table of the collectives that a device takes part in, a step."""
+    """A table of a device's collectives in each kind of step."""
     rows = [
         (step, each.kind, each.axis, f"{count:,}", f"{each.payload_bytes:,}")
         for step, found in (("prefill", share.prefill), ("decode", share.decode))

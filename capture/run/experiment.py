@@ -1,4 +1,4 @@
-"""Captures one experiment, in a process of its own: device count and XLA flags are fixed at start.
+"""Captures one experiment in its own process: device count and XLA flags are fixed at start.
 
 `python -m xlahouse.capture.run.experiment` reads a Job as JSON from stdin and writes Notes, one JSON
 object a line, to stdout; capture/run/process.py is at the other end.
@@ -42,8 +42,7 @@ STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and wri
 def capture(job: Job) -> None:
     """Run the job in this process, which must not have imported torch_xla yet.
 
-    The trace grows in a hidden folder and gets its name, then its manifest, only once everything
-    about it is known to be right.
+    The trace is written to a hidden folder; it gets its name, then its manifest, after all checks.
 
     Raises:
         CaptureError: wrong device count, a compilation while profiling, tokens that differ from
@@ -73,13 +72,13 @@ def capture(job: Job) -> None:
 
 
 def fix_environment(job: Job) -> None:
-    """Set what torch_xla reads once, at its import or first use, and enter SPMD mode.
+    """Set the variables that torch_xla reads at import or first use, and enter SPMD mode.
 
     Raises:
-        CaptureError: the platform has another number of devices than the mesh.
+        CaptureError: platform and mesh differ in their number of devices.
     """
     devices = job.experiment.device_count
-    # Without the two debug flags no scope reaches HLO op_names.
+    # The two debug flags put scopes into HLO op_names.
     os.environ |= {"PJRT_DEVICE": job.device.upper(), "XLA_IR_DEBUG": "1", "XLA_HLO_DEBUG": "1"}
     if job.device == "cpu":
         os.environ["CPU_NUM_DEVICES"] = str(devices)
@@ -89,7 +88,7 @@ def fix_environment(job: Job) -> None:
     found = xr.global_runtime_device_count()
     if found != devices:
         raise CaptureError(
-            f"the mesh has {devices} devices, {job.device} has {found}; change the plan's mesh"
+            f"the mesh has {devices} devices, {job.device} has {found}; change the mesh in the plan"
         )
 
 
@@ -101,7 +100,7 @@ def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
     from xlahouse.capture.run.profile import add_scopes
 
     if experiment.dtype == "float32" and os.environ["PJRT_DEVICE"] == "TPU":
-        set_mat_mul_precision("highest")  # a TPU multiplies float32 in bfloat16 otherwise
+        set_mat_mul_precision("highest")  # otherwise a TPU multiplies float32 in bfloat16
     say("progress", "placing weights")
     sharded = ShardedModel(experiment.blueprint, source)
     add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
@@ -111,10 +110,10 @@ def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
 def profile_requests(
     sharded: ShardedModel, experiment: Experiment, prompts: list[torch.Tensor], folder: Path
 ) -> Outcome:
-    """Warm up, then run the requests under the profiler, whose session goes to `folder`.
+    """Warm up, then run the requests under the profiler, which writes to `folder`.
 
-    Before and after it requests run without the profiler, and without debug scopes, so that the
-    cost of both is known.
+    Requests before and after it run without the profiler, with and without debug scopes, to
+    measure the cost of both.
 
     Raises:
         CaptureError: a profiled step compiled, or the profiler left no trace.
@@ -150,12 +149,12 @@ def profile_requests(
 
 
 def check_counts(spent: Counts, steps: int) -> list[str]:
-    """Hold what profiling `steps` steps compiled and launched against one launch a step.
+    """Check that profiling `steps` steps compiled nothing and launched one program a step.
 
-    Returns warnings: more launches make step times hard to read, not wrong.
+    Returns warnings: with more launches step times are harder to read, but right.
 
     Raises:
-        CaptureError: something was compiled.
+        CaptureError: a program was compiled.
     """
     if spent.compiles:
         raise CaptureError(
@@ -164,7 +163,7 @@ def check_counts(spent: Counts, steps: int) -> list[str]:
         )
     if spent.launches == steps:
         return []
-    return [f"{spent.launches} launches for {steps} steps, where one a step was meant"]
+    return [f"{spent.launches} launches for {steps} steps, but one a step is expected"]
 
 
 def run_request(
@@ -186,7 +185,7 @@ def step_marker(first: str, later: str, request: int, step: int) -> AbstractCont
 
 
 def main() -> int:
-    """Read the job, run it; 1 after an error that the parent was told about."""
+    """Read the job and run it; 1 after an error, which is reported to the parent."""
     try:
         capture(receive())
     except XlahouseError as error:

@@ -1,4 +1,4 @@
-"""What an experiment will take and do, found by tracing its own step on tensors without data."""
+"""Memory and collectives of an experiment, from tracing its steps on tensors without data."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Forecast:
-    """One device's share: bytes that it holds, and the collectives of a step that it takes part in.
+    """One device's share: its bytes, and its collectives in each kind of step.
 
-    temporary_bytes is an estimate: the most that results of ops take at once in a prefill or a
-    decode step, op after op as transformers writes them. XLA fuses ops (less) and pads (more).
+    temporary_bytes is for the larger step, op by op as transformers writes them; XLA fuses ops
+    (less memory) and pads (more).
     """
 
     parameters: int  # of the whole model
@@ -43,11 +43,11 @@ class Forecast:
 
 
 def forecast(experiment: Experiment) -> Forecast:
-    """Build the experiment's sharded model at its true shapes, and trace a prefill and a decode step.
+    """Build the experiment's sharded model at true shapes, and trace a prefill and a decode step.
 
-    Nothing is computed and no device is needed; torch and transformers must be installed.
+    It computes nothing and needs no device; torch and transformers must be installed.
     """
-    # Name, seed and repeat change nothing about it.
+    # Name, seed, repeat and slice do not change the forecast.
     alike = msgspec.structs.replace(experiment, name="x", seed=0, repeat=0, slice="")
     return _forecast(msgspec.json.encode(alike))
 
@@ -87,7 +87,7 @@ def _trace(sharded: ShardedModel, mark: Watermark, batch: int, tokens: int) -> N
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Of all tensors, tied ones once."""
+    """Bytes of all tensors; tied ones count once."""
     return sum(
         each.numel() * each.element_size() for each in {id(each): each for each in tensors}.values()
     )

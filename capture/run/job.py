@@ -1,4 +1,4 @@
-"""What a capture's parent and child process tell each other, and where a capture grows."""
+"""Messages between a capture's parent and child process, and the folder of an unfinished capture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlahouse.capture.plan import Experiment
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What the child process is to do."""
+    """The task of a child process."""
 
     experiment: Experiment  # to capture
     trace_dir: str  # the finished capture's folder, named trace_<timestamp>.trace
@@ -30,25 +30,25 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def partial_dir(trace_dir: Path) -> Path:
-    """Where a capture grows until it is finished: hidden, and not named as captures are."""
+    """Folder of an unfinished capture: hidden, and without the name of a capture."""
     return trace_dir.with_name(f".{trace_dir.name}.partial")
 
 
 def say(kind: str, message: str, limit_s: float | None = None) -> None:
-    """Tell the parent process; with a limit, it ends this one if it hears no more for that long."""
+    """Send a note to the parent, which ends this process if the next one is later than the limit."""
     print(msgspec.json.encode(Note(kind, message, limit_s)).decode(), flush=True)
 
 
 def receive() -> Job:
-    """The job that the parent process sends as a line. The parent keeps the pipe open: when it ends,
-    even by SIGKILL, this process ends too and leaves nothing half-written."""
+    """The job, which the parent process sends as a line. The parent keeps the pipe open: if it ends,
+    even by SIGKILL, this process ends too and removes its unfinished capture."""
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     threading.Thread(target=_end_with_parent, args=[job], daemon=True).start()
     return job
 
 
 def _end_with_parent(job: Job) -> None:
-    while os.read(sys.stdin.fileno(), 4096):  # nothing more is sent
+    while os.read(sys.stdin.fileno(), 4096):  # the parent sends no more
         pass
     shutil.rmtree(partial_dir(Path(job.trace_dir)), ignore_errors=True)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""What observing costs: the same decode steps with and without it, in pairs."""
+"""The cost of profiler and debug scopes: the same decode steps with and without, in pairs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.models.decode import Generator
 
-PROFILER_LIMIT = 0.05  # of a step: what the profiler may cost
+PROFILER_LIMIT = 0.05  # share of a step that the profiler may cost
 
 
 @dataclass(frozen=True)
 class Bare:
-    """Decode steps of two requests that the profiler does not see, in seconds each."""
+    """Seconds of each decode step of two requests without the profiler."""
 
     scoped_s: list[float]  # with debug scopes, as profiled requests have them
     unscoped_s: list[float]  # without
 
     @classmethod
     def measure(cls, generator: Generator, prompt: torch.Tensor) -> Bare:
-        """Run both requests. Scopes are no part of a program's fingerprint: nothing compiles."""
+        """Run both requests. Scopes are not part of a program's fingerprint, so nothing compiles."""
         import torch_xla
 
         scoped = generator.run(prompt, lambda step: contextlib.nullcontext())[1]
@@ -46,9 +46,9 @@ class Cost:
 
 
 def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:
-    """What observing costs a step.
+    """The relative cost for a step.
 
-    Each list of `with_it` is paired with that of the same place in `without`, step by step.
+    The lists of `with_it` and `without` are paired by index, then step by step.
     """
     ratios = [
         one / other - 1
@@ -62,13 +62,13 @@ def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:
 
 
 def profiler_warnings(profiler: Cost, virtual: bool) -> list[str]:
-    """A line where the profiler slows steps by more than it may, and not by chance.
+    """A warning if the profiler slows steps beyond its limit, and not by chance.
 
-    Virtual devices share cores with everything else that runs: what differs there is chance.
+    Virtual devices share cores with all other processes: their differences are chance.
     """
     if virtual or not profiler.quartiles or profiler.quartiles[0] <= PROFILER_LIMIT:
         return []
     return [
         f"the profiler slows a decode step by {profiler.ratio:.0%}, more than {PROFILER_LIMIT:.0%}: "
-        "times of this capture are longer than without it"
+        "times of this capture are too long"
     ]

@@ -1,4 +1,4 @@
-"""Runs one experiment in a child process, passes its progress on, and says why it failed."""
+"""Runs one experiment in a child process, forwards its progress, and reports why it failed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def run_experiment(
     """Capture one experiment on `device` (`cpu` or `tpu`) and return its trace folder.
 
     `stamp` names the capture; hosts of one run share it. None: the time now.
-    A failed capture leaves nothing but a log, trace_<timestamp>.log, with the child's stderr.
+    A failed capture leaves only a log, trace_<timestamp>.log, with the child's stderr.
 
     Raises:
-        CaptureError: in one line, why.
+        CaptureError: the reason, in one line.
     """
     cell = traces_dir / experiment.cell
     timestamp = stamp or new_stamp()
@@ -50,7 +50,7 @@ def run_experiment(
     except OSError as problem:
         raise CaptureError(f"experiment {experiment.name}: {problem}") from problem
     finally:
-        # A child that was killed could not clean up after itself.
+        # A killed child cannot clean up.
         shutil.rmtree(partial_dir(trace_dir), ignore_errors=True)
     if code:
         reason = error or f"{_ending(code)}: {_last_line(log)}"
@@ -61,14 +61,14 @@ def run_experiment(
 
 
 def new_stamp() -> str:
-    """The time now, as captures have it in their names."""
+    """The current time as in the names of captures."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
 
 
 def _run_child(
     command: tuple[str, ...], job: Job, stderr: IO[bytes], listen: Listener
 ) -> tuple[str | None, int]:
-    """Run the job, passing its notes on; returns the error it named, if any, and its exit code."""
+    """Run the job and forward its notes; return its error note, if any, and its exit code."""
     error = None
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
@@ -78,7 +78,7 @@ def _run_child(
         watch = Watchdog(child.kill)
         try:
             child.stdin.write(msgspec.json.encode(job) + b"\n")
-            child.stdin.flush()  # and not closed: its end tells the child that this process is gone
+            child.stdin.flush()  # keep it open: its end tells the child that this process ended
             for line in child.stdout:
                 note = _decode_note(line)
                 if note is None:
@@ -97,9 +97,9 @@ def _run_child(
 
 
 class Watchdog:
-    """Ends a child process that hangs where it said that it would not.
+    """Ends a child process that exceeds the limit of its last note.
 
-    hanging: what it was at, in words, once it was ended for that.
+    hanging: None until it ends the child, then the reason.
     """
 
     def __init__(self, end_child: Callable[[], None]) -> None:
@@ -107,7 +107,7 @@ class Watchdog:
         self._end_child, self._timer = end_child, threading.Timer(0, lambda: None)
 
     def expect_more(self, note: Note) -> None:
-        """From this note on its limit holds, and that of the one before no longer."""
+        """Replace the previous note's limit by this note's."""
         self._timer.cancel()
         if note.limit_s is not None:
             self._timer = threading.Timer(note.limit_s, self._give_up, [note])
@@ -115,19 +115,19 @@ class Watchdog:
             self._timer.start()
 
     def end(self) -> None:
-        """No limit holds any more."""
+        """Remove the limit."""
         self._timer.cancel()
 
     def _give_up(self, note: Note) -> None:
         self.hanging = (
-            f"{note.message}: nothing came of it in {note.limit_s:g} s, so it was ended; "
+            f"{note.message}: no result in {note.limit_s:g} s, so the process was ended; "
             "profile fewer requests or output tokens"
         )
         self._end_child()
 
 
 def _decode_note(line: bytes) -> Note | None:
-    """A line of the child's stdout; None for what libraries print there."""
+    """A line of the child's stdout; None for the output of libraries."""
     try:
         return msgspec.json.decode(line, type=Note)
     except msgspec.DecodeError:
@@ -135,13 +135,13 @@ def _decode_note(line: bytes) -> Note | None:
 
 
 def _ending(code: int) -> str:
-    """How a process ended, in words."""
+    """How a process ended."""
     if code >= 0:
         return f"its process ended with code {code}"
     return f"its process was ended by {signal.Signals(-code).name}"
 
 
 def _last_line(log: Path) -> str:
-    """The last thing that a process said, where Python and XLA put the reason."""
+    """The last line of a log, where Python and XLA put the reason."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "it printed nothing"

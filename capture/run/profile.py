@@ -1,4 +1,4 @@
-"""The profiler's side of a capture: a session that surely left a trace, markers, and scopes."""
+"""The profiler of a capture: a session whose trace is checked, markers, and scopes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PORT_ATTEMPTS = 5
 
 
 def marker(name: str, request: int, step: int | None = None) -> AbstractContextManager[object]:
-    """A step trace (`_r=1`) in the marker grammar; a request as a whole has no `step_num`.
+    """A step trace (`_r=1`) in the marker grammar; a request's marker has no `step_num`.
 
-    A bare TraceMe and not torch_xla's StepTrace: that one would push a scope, which puts the
-    marker's name into every HLO op_name and forbids torch_xla.sync() while the marker is open.
+    A bare TraceMe, not torch_xla's StepTrace: StepTrace pushes a scope, which puts the marker's
+    name into every HLO op_name and forbids torch_xla.sync() while the marker is open.
     """
     import torch_xla
 
@@ -37,11 +37,11 @@ def add_scopes(
     patterns: tuple[str, ...],
     named: Callable[[str], str | None] = lambda path: path,
 ) -> list[str]:
-    """Trace every forward of the modules whose path matches, under that path; returns the paths.
+    """Open a scope in every forward of the modules whose path matches; returns the scopes' names.
 
-    `*` in a pattern is one segment of a path; `named` may give a path another name, or None for no
-    scope. The scopes reach host events and, with XLA_IR_DEBUG, HLO op_names. They close with the
-    module's forward, hence before torch_xla.sync().
+    `*` in a pattern is one segment of a path; `named` maps a path to its scope's name, or None for
+    no scope. Scopes reach host events and, with XLA_IR_DEBUG, HLO op_names. They close with the
+    forward, so before torch_xla.sync().
     """
     import torch_xla.debug.profiler as xp
 
@@ -76,10 +76,10 @@ def _trace_forward(
 
 
 def start_server() -> object:
-    """Start torch_xla's profiler server on a free port; it lives as long as the returned object.
+    """Start torch_xla's profiler server on a free port; it runs as long as the returned object lives.
 
     Raises:
-        CaptureError: every port that was tried got taken by another process in the meantime.
+        CaptureError: another process took every port that was tried.
     """
     import torch_xla.debug.profiler as xp
 
@@ -96,9 +96,9 @@ def start_server() -> object:
 
 @contextmanager
 def session(folder: Path, on_stop: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Profile the block; its session is under `folder`/plugins/profile.
+    """Profile the block; the session is under `folder`/plugins/profile.
 
-    on_stop is called when the block is done and the profiler, which may hang there, is to stop.
+    on_stop is called after the block, before the profiler stops, which may hang.
 
     Raises:
         CaptureError: the profiler wrote no xplane, or an empty one.
@@ -117,10 +117,10 @@ def session(folder: Path, on_stop: Callable[[], None] = lambda: None) -> Iterato
 
 
 def check_session(folder: Path) -> None:
-    """Refuse a profiler session without a filled xplane: the profiler itself reports success.
+    """Refuse a session with a missing or empty xplane: the profiler reports success even then.
 
     Raises:
-        CaptureError: there is none, or it is empty.
+        CaptureError: it is missing or empty.
     """
     planes = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
     if not planes:
@@ -128,6 +128,6 @@ def check_session(folder: Path) -> None:
     for plane in planes:
         if not plane.stat().st_size:
             raise CaptureError(
-                f"{plane}: the profiler wrote an empty xplane (a trace above 2 GiB does that); "
+                f"{plane}: the profiler wrote an empty xplane (a trace is above 2 GiB); "
                 "profile fewer requests or output tokens"
             )

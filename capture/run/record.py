@@ -1,4 +1,4 @@
-"""Turns what a capture did into its manifest: versions, flags, sizes, times and tokens."""
+"""Builds a capture's manifest: versions, flags, sizes, times and tokens."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the profiled requests gave; tokens and timings have one item for each of them."""
+    """Results of the profiled requests; tokens and timings have one item for each."""
 
-    captured_at: str  # when profiling started, ISO 8601, UTC
+    captured_at: str  # start of profiling, ISO 8601, UTC
     tokens: list[torch.Tensor]  # [batch, output_tokens] each
     timings: list[RequestTiming]  # by the host clock
     warnings: list[str]  # for the manifest
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Counts:
-    """torch_xla's own counters: programs compiled and programs launched so far."""
+    """torch_xla's counters of programs compiled and launched so far."""
 
     compiles: int  # programs compiled
     launches: int  # programs launched
@@ -62,10 +62,10 @@ class Counts:
 
 
 def counts() -> Counts:
-    """Read the counters; one that does not exist yet has counted nothing.
+    """Read the counters; one that does not exist yet is 0.
 
-    A launch counts once it is over, on a thread of the runtime, which may be after its results are there: all
-    that is under way is waited for, lest the last launch before a count belongs to the next one.
+    A thread of the runtime counts a launch after it ends, perhaps after its results are there. So
+    wait for all launches: otherwise the next reading would include the last one.
     """
     import torch_xla.core.xla_model as xm
     import torch_xla.debug.metrics as met
@@ -76,20 +76,20 @@ def counts() -> Counts:
         data = met.metric_data(metric)
         return int(data[0]) if data else 0
 
-    # CompileTime has a sample for every compilation; the counter UncachedCompile leaves out those
-    # of programs that torch_xla adds itself, such as the one that gathers a sharded tensor.
+    # CompileTime has a sample for every compilation; the counter UncachedCompile omits programs that
+    # torch_xla adds, such as the one that gathers a sharded tensor.
     return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
 
 
 class DeviceAttributes(TypedDict, total=False):
-    """What the runtime states of a device; virtual devices have no coords."""
+    """The runtime's attributes of a device; virtual devices have no coords."""
 
     coords: list[int]  # of the chip, [x, y, z]
     device_kind: str  # such as TPU v6 lite
 
 
 def device_coords(attributes: Sequence[DeviceAttributes]) -> list[list[int]]:
-    """Coordinates of each device's chip, by device id; none where the runtime leaves a device's out.
+    """Coordinates of each device's chip, by device id; [] if the runtime lacks those of a device.
 
     Args:
         attributes: of all devices, by id: torch_xla's own meshes index them so.

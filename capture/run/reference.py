@@ -1,4 +1,4 @@
-"""The unsharded model's tokens, that every sharded capture is held to."""
+"""Compares the tokens of a capture with the unsharded model's."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
 
-# In bfloat16 (8 bits of mantissa) another order of summation moves logits by 1 to 4 % of their
-# standard deviation after a few layers; a wrong sharding moves them by about all of it.
+# In bfloat16 (8 bits of mantissa) another order of summation changes logits by 1 to 4 % of their
+# standard deviation after a few layers; a wrong sharding changes them by about 100 %.
 LOGITS_TOLERANCE = 0.1
 
 
@@ -39,9 +39,9 @@ def draw_prompts(experiment: Experiment) -> list[torch.Tensor]:
 def generate_unsharded(
     model: CausalModel, prompt: torch.Tensor, experiment: Experiment
 ) -> torch.Tensor:
-    """What transformers' own greedy generation on the host gives: [batch, output_tokens].
+    """Tokens of transformers' own greedy generation on the host: [batch, output_tokens].
 
-    It shares weights with the capture and nothing else: its attention, cache and loop are its own.
+    It shares only weights with the capture; attention, cache and loop are transformers' own.
     """
     import torch
 
@@ -68,11 +68,11 @@ def unsharded_logits(model: CausalModel, prompt: torch.Tensor) -> torch.Tensor:
 def logits_difference(
     sharded: torch.Tensor, unsharded: torch.Tensor, experts: bool = False
 ) -> float:
-    """How far logits [batch, vocab] are apart: the root mean square over the vocabulary of the
-    sequence that is farthest off, in standard deviations of the unsharded logits.
+    """Difference of logits [batch, vocab]: the root mean square over the vocabulary, in standard
+    deviations of the unsharded logits, of the sequence with the largest difference.
 
-    With experts it is the sequence in the middle (of an even number the farther one): rounding in
-    the router sends a token to another expert now and then, in any order of summation.
+    With experts it is that of the median sequence (the upper one of two): with any order of
+    summation, rounding in the router sends some tokens to another expert.
 
     Raises:
         CaptureError: it is above LOGITS_TOLERANCE.
@@ -84,7 +84,7 @@ def logits_difference(
     if not difference <= LOGITS_TOLERANCE:
         raise CaptureError(
             f"logits after the prompt are {difference:.3g} standard deviations from the unsharded "
-            f"model's, more than {LOGITS_TOLERANCE}; the sharding changes the result, mend its table"
+            f"model's, more than {LOGITS_TOLERANCE}; the sharding changes the result: correct its table"
         )
     return difference
 
@@ -95,8 +95,8 @@ def compare_tokens(
     """One line for each request, [batch, output_tokens] each, whose tokens differ.
 
     Raises:
-        CaptureError: they differ, and `exact` says that they must not: in bfloat16 rounding may
-            decide between two tokens, and experts that are full drop some.
+        CaptureError: they differ although `exact`. In bfloat16 rounding may decide between two
+            tokens, and full experts drop some, so these are not exact.
     """
     differences = []
     for request, (got, want) in enumerate(zip(sharded, unsharded, strict=True)):
@@ -108,21 +108,20 @@ def compare_tokens(
                 f"token {int(got[sequence, step])}, the unsharded one {int(want[sequence, step])}"
             )
     if differences and exact:
-        raise CaptureError(f"{differences[0]}; the sharding changes the result, mend its table")
+        raise CaptureError(f"{differences[0]}; the sharding changes the result: correct its table")
     return differences
 
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """How the sharded model's output stands beside the unsharded one's; all unknown: not compared."""
+    """Differences of the sharded from the unsharded model; all None: not compared."""
 
-    differences: list[str] | None = None  # requests whose tokens differ, in words
+    differences: list[str] | None = None  # one line for each request whose tokens differ
     logits: float | None = None  # see Manifest.logits_difference
 
 
 class Unsharded(NamedTuple):
-    """What the unsharded model gives: tokens of each request, and logits [batch, vocab] after the
-    first prompt."""
+    """Output of the unsharded model."""
 
     tokens: list[torch.Tensor]  # [batch, output_tokens] for each request
     logits: torch.Tensor  # [batch, vocab] after the first prompt
@@ -131,8 +130,7 @@ class Unsharded(NamedTuple):
 def run_unsharded(
     experiment: Experiment, source: WeightSource, prompts: list[torch.Tensor]
 ) -> Unsharded:
-    """What the unsharded model on the host gives for each prompt."""
-
+    """Run the unsharded model on the host for each prompt."""
     say("progress", "generating with the unsharded model")
     model = fill_on_host(skeleton_of(experiment), source, experiment.dtype)
     return Unsharded(
@@ -148,7 +146,7 @@ def compare(
     tokens: list[torch.Tensor],
     unsharded: Unsharded | None,
 ) -> OutputComparison:
-    """Hold the profiled requests to the unsharded model.
+    """Compare the profiled requests with the unsharded model.
 
     Raises:
         CaptureError: tokens differ in float32 with no token dropped, or logits in bfloat16.

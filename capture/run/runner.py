@@ -1,4 +1,4 @@
-"""Captures a plan: one experiment after the other, skipping those that were captured before."""
+"""Captures a plan, one experiment after the other; skips experiments captured before."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def run_plan(
 ) -> list[Path]:
     """Capture the experiments of a plan and return their trace folders, in the plan's order.
 
-    An experiment that was captured before, from the same plan entry on the same kind of device,
-    is skipped and its newest trace returned. After one fails the next still runs.
+    An experiment that was captured before, with the same fields on the same kind of device, is
+    skipped and its newest trace returned. After a failure the next experiment still runs.
 
     Args:
         plan_path: the plan file.
         traces_dir: captures go to <model>/<parallelism>/batch_<b>_seq_<s>/ under it.
-        experiments: names of those to run, `*` for any letters; none: all.
-        device: `cpu` (virtual devices), `tpu`, or `auto`: a TPU where there is one.
-        devices: how many devices there are; a mesh may be smaller. None: as many as it takes.
-        fresh: capture again what was captured before.
-        on_event: told how each experiment goes.
+        experiments: names to run, `*` matches any letters; (): all.
+        device: `cpu` (virtual devices), `tpu`, or `auto`: a TPU if there is one.
+        devices: available devices; a mesh may be smaller. None: as many as the mesh needs.
+        fresh: also capture experiments that were captured before.
+        on_event: called with the progress of each experiment.
         stamp: part of the captures' names, which hosts of one run must share; None: the time now.
 
     Raises:
@@ -92,7 +92,7 @@ def _passing_on(tell: Callable[[str, str], None]) -> Callable[[Note], None]:
 def choose_experiments(
     plan_path: Path, names: tuple[str, ...] = (), devices: int | None = None
 ) -> list[Experiment]:
-    """The plan's experiments of those names (`*` stands for any letters), or all.
+    """The plan's experiments with these names (`*` matches any letters), or all.
 
     Raises:
         ManifestError: the plan is not valid, has no such experiment, or a mesh has more than
@@ -118,7 +118,7 @@ def choose_experiments(
 
 
 def _some_of(known: list[str], name: str) -> str:
-    """The names there are, or of many those nearest."""
+    """All names if there are few, else the nearest."""
     if len(known) <= 10:
         return f"it has {', '.join(known)}"
     near = difflib.get_close_matches(name, known, n=5, cutoff=0)
@@ -150,7 +150,7 @@ def resolve_device(device: str) -> str:
 
 
 def find_capture(experiment: Experiment, traces_dir: Path, device: str) -> Path | None:
-    """The newest finished capture of the same plan entry on the same kind of device."""
+    """The newest finished capture with the same fields on the same kind of device."""
     entry = msgspec.json.decode(msgspec.json.encode(experiment))
     for folder in sorted((traces_dir / experiment.cell).glob("trace_*.trace"), reverse=True):
         manifest = read_finished(folder)
@@ -162,7 +162,7 @@ def find_capture(experiment: Experiment, traces_dir: Path, device: str) -> Path 
 
 
 def read_finished(folder: Path) -> Manifest | None:
-    """The manifest of a capture; None where it is not finished or not readable."""
+    """The manifest of a capture; None if it is unfinished or unreadable."""
     path = manifest_path(folder)
     planes = list(folder.glob("plugins/profile/*/*.xplane.pb"))
     if not path.exists() or not planes or not all(plane.stat().st_size for plane in planes):

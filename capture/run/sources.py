@@ -1,4 +1,4 @@
-"""Opens an experiment's weights and builds the model that they go into."""
+"""Opens an experiment's weights, and builds the model for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def open_weights(experiment: Experiment) -> WeightSource:
     """The experiment's weights: a checkpoint's, or drawn from its seed.
 
     Raises:
-        CaptureError: there is no such checkpoint.
+        CaptureError: the checkpoint is missing.
     """
     model = experiment.model
     for note in notes_on(experiment):
@@ -37,7 +37,7 @@ def skeleton_of(experiment: Experiment) -> CausalModel:
 
 
 def notes_on(experiment: Experiment) -> list[str]:
-    """What whoever runs the model should be told, a line each."""
+    """Notes for whoever runs the model, a line each."""
     preset = experiment.model.preset
     note = find_preset(preset).note
     return [f"{preset}: {note}"] if note else []

@@ -1,4 +1,4 @@
-"""Runs gcloud's TPU commands, or only prints them, and says what its failures mean."""
+"""Runs or prints gcloud's TPU commands, and reports their failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlahouse.capture.errors import CaptureError
 
 Resource = TypeVar("Resource", bound=msgspec.Struct)
 
-# What is left of a spot TPU that was taken away.
+# States of a spot TPU VM after its preemption.
 GONE = frozenset({"SUSPENDING", "SUSPENDED", "PREEMPTED", "TERMINATED"})
 
 
@@ -31,19 +31,19 @@ class Gcloud:
 
     @property
     def dry(self) -> bool:
-        """Whether commands are printed only."""
+        """Whether commands are only printed."""
         return self.show is not None
 
     def command(self, *words: str) -> list[str]:
-        """A whole command line: `gcloud compute tpus …` in the zone and project."""
+        """A complete command line: `gcloud compute tpus …` with zone and project."""
         line = ["gcloud", "compute", "tpus", *words, f"--zone={self.zone}", "--quiet"]
         return [*line, f"--project={self.project}"] if self.project else line
 
     def run(self, *words: str) -> str:
-        """Run a command and return what it printed; a dry run prints the command and returns "".
+        """Run a command and return its output; a dry run prints the command and returns "".
 
         Raises:
-            CaptureError: gcloud is missing or failed; holds its own last words.
+            CaptureError: gcloud is missing or failed; has gcloud's own reason.
         """
         line = self.command(*words)
         if self.show is not None:
@@ -56,10 +56,10 @@ class Gcloud:
         return done.stdout
 
     def follow(self, listen: Callable[[str], None], *words: str) -> None:
-        """Run a command that takes long, and pass on each line that it prints; a dry run prints it.
+        """Run a long command, and pass each line of its output to `listen`; a dry run prints it.
 
         Raises:
-            CaptureError: gcloud is missing or failed; holds its own last words.
+            CaptureError: gcloud is missing or failed; has gcloud's own reason.
         """
         line = self.command(*words)
         if self.show is not None:
@@ -79,9 +79,9 @@ class Gcloud:
             raise CaptureError(failure(words, "".join(said)))
 
     def describe(self, kind: str, name: str, form: type[Resource]) -> Resource | None:
-        """A `queued-resources` or `tpu-vm` resource; None where there is none of that name.
+        """A `queued-resources` or `tpu-vm` resource; None if there is none with that name.
 
-        A dry run gives a `form` without values.
+        A dry run returns a `form` without values.
 
         Raises:
             CaptureError: gcloud failed for another reason.
@@ -98,16 +98,18 @@ class Gcloud:
             return msgspec.json.decode(printed, type=form)
         except msgspec.ValidationError as error:
             raise CaptureError(
-                f"gcloud describes {name} in another form than is known: {error}; update gcloud"
+                f"gcloud describes {name} in an unknown form: {error}; update gcloud"
             ) from error
         except msgspec.DecodeError as error:
-            raise CaptureError(f"gcloud describes {name} in words that are not JSON") from error
+            raise CaptureError(
+                f"gcloud's description of {name} is not JSON; update gcloud"
+            ) from error
 
     def save(self, file: IO[bytes], *words: str) -> None:
-        """Run a command, not in a dry run, and write what it prints into a file.
+        """Run a command and write its output to a file; not for a dry run.
 
         Raises:
-            CaptureError: gcloud is missing or failed; holds its own last words.
+            CaptureError: gcloud is missing or failed; has gcloud's own reason.
         """
         _require_gcloud()
         line = self.command(*words)
@@ -117,10 +119,10 @@ class Gcloud:
 
 
 def failure(words: Sequence[str], said: str) -> str:
-    """One line on a command that failed: which, and gcloud's own reason."""
+    """One line for a failed command, with gcloud's own reason."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    reason = (errors or lines or ["it said nothing"])[-1].removeprefix("ERROR:").strip()
+    reason = (errors or lines or ["it printed nothing"])[-1].removeprefix("ERROR:").strip()
     return f"gcloud {' '.join(words[:2])} failed: {reason}"
 
 
@@ -128,5 +130,5 @@ def _require_gcloud() -> None:
     if shutil.which("gcloud") is None:
         raise CaptureError(
             "gcloud is not on the PATH; install the Google Cloud CLI and run `gcloud auth login`, "
-            "or see the commands with --dry-run"
+            "or print the commands with --dry-run"
         )

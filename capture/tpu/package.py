@@ -1,4 +1,4 @@
-"""Packs this xlahouse as a wheel, so that TPU VMs run the same code as this machine."""
+"""Builds a wheel of this xlahouse, so that TPU VMs run the same code as this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlahouse.capture.errors import CaptureError
 
 
 def source_folder() -> Path | None:
-    """The checkout that this xlahouse runs from; None where it was installed from elsewhere."""
+    """The checkout that this xlahouse runs from; None if it was not installed from one."""
     try:
         origin = json.loads(distribution("xlahouse").read_text("direct_url.json") or "{}")
     except ValueError:
@@ -27,13 +27,13 @@ def build_wheel(out: Path) -> Path:
     """Build the wheel of this checkout into a folder.
 
     Raises:
-        CaptureError: there is no checkout, or it cannot be built.
+        CaptureError: there is no checkout, or the build fails.
     """
     folder = source_folder()
     if folder is None:
         raise CaptureError(
-            "xlahouse does not run from a checkout, so there is nothing to send to the TPU VM; "
-            "say with --install what pip is to install there: a wheel, or an address of git"
+            "xlahouse does not run from a checkout, so there is no source to send to the TPU VM; "
+            "name a wheel or a git address for pip with --install"
         )
     line = [
         sys.executable,
@@ -49,6 +49,6 @@ def build_wheel(out: Path) -> Path:
     done = subprocess.run(line, capture_output=True, text=True)
     wheels = sorted(out.glob("xlahouse-*.whl"))
     if done.returncode or not wheels:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise CaptureError(f"the wheel of {folder} cannot be built: {last}")
+        last = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
+        raise CaptureError(f"cannot build the wheel of {folder}: {last}")
     return wheels[-1]

@@ -1,4 +1,4 @@
-"""Refuses TPUs that nobody agreed to pay for: the quota file says which chips may be asked for, where."""
+"""Refuses TPUs outside the quota file, which lists the chips that may be requested, by zone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHIPPED = Path(str(files("xlahouse.capture"))) / "plans" / "quota.yaml"
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Chips of one generation that may be had in one zone, as spot or on demand."""
+    """Chips of one generation that may be requested in one zone, spot or on demand."""
 
     type: Literal["v4", "v5e", "v5p", "v6e"]  # generation
     zone: str  # such as us-east1-d
@@ -40,7 +40,7 @@ def read_quota(path: Path = SHIPPED) -> list[Grant]:
     """The grants of a quota file.
 
     Raises:
-        ManifestError: the file is not there or not a quota file; names the field.
+        ManifestError: the file is missing or not a quota file; names the field.
     """
     try:
         return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _QuotaFile).quota
@@ -67,5 +67,5 @@ def check_quota(asked: Slice, zone: str, spot: bool, grants: list[Grant]) -> Non
     near = "; ".join(str(grant) for grant in fitting or of_type or grants)
     raise ManifestError(
         f"{asked.chips} {pricing(spot)} {asked.generation.name} chips in {zone} are not in the "
-        f"quota, which has {near}; choose one of these, or --force it: it costs money"
+        f"quota, which has {near}; choose one of these, or use --force: it costs money"
     )

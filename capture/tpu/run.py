@@ -1,4 +1,4 @@
-"""Runs a plan on a TPU VM, one experiment at a time, and brings each one's traces home at once."""
+"""Runs a plan on a TPU VM, and fetches the traces of each experiment when it is finished."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xlahouse.capture.tpu.vm import Pause, Say, as_it_was, create, delete, state
 
 HOME = ".xlahouse"  # under the VM's home folder: venv/, plan.yaml, traces/
 _PYTHON = f"$HOME/{HOME}/venv/bin/python"
-# TPU VMs come with Python 3.10, so uv fetches one that is new enough.
+# TPU VMs come with Python 3.10, so uv installs a newer one.
 _INSTALL = f"""set -eu
 mkdir -p "$HOME/{HOME}/traces"
 test -x "{_PYTHON}" || {{
@@ -39,18 +39,18 @@ class Errand:
     experiments: tuple[str, ...]  # names or patterns; (): all
     traces: Path  # folder on this machine for captures
     install: str  # requirement for pip on the VM, or a wheel on this machine
-    recreate: int = 0  # how often a spot VM that was taken away is created again
+    recreate: int = 0  # how often a preempted spot VM is created again
 
 
 def run(gcloud: Gcloud, errand: Errand, say: Say, pause: Pause) -> list[Path]:
-    """Capture a plan on a TPU VM; finished traces land under errand.traces, experiment by experiment.
+    """Capture a plan on a TPU VM; each experiment's traces are fetched to errand.traces.
 
-    What was captured before, here, is skipped. Where a spot TPU VM is taken away it is created again
-    up to errand.recreate times, and the run goes on.
+    Experiments with captures there are skipped. A spot TPU VM that is preempted is created again up
+    to errand.recreate times, and the run continues.
 
     Raises:
         ManifestError: the plan is not valid.
-        CaptureError: the TPU VM is not there or was taken away, or experiments failed.
+        CaptureError: the TPU VM is missing or was preempted, or experiments failed.
     """
     chosen = choose_experiments(errand.plan, errand.experiments)
     left = errand.recreate
@@ -63,11 +63,11 @@ def run(gcloud: Gcloud, errand: Errand, say: Say, pause: Pause) -> list[Path]:
             todo = len(
                 [each for each in chosen if find_capture(each, errand.traces, "tpu") is None]
             )
-            text = f"{errand.name} was taken away with {todo} of {len(chosen)} experiments to go"
+            text = f"{errand.name} was preempted with {todo} of {len(chosen)} experiments to go"
             if not left:
                 raise CaptureError(
-                    f"{text}; the others are in {errand.traces}: run the same command with "
-                    "--recreate 5, or delete it, create it and run again"
+                    f"{text}; finished ones are in {errand.traces}: run the same command with "
+                    "--recreate 5, or delete and create the VM, then run again"
                 ) from error
         left -= 1
         say(f"{text}; creating it again")
@@ -106,13 +106,13 @@ def _run_all(gcloud: Gcloud, errand: Errand, chosen: Sequence[Experiment], say: 
 def _require_active(gcloud: Gcloud, name: str) -> None:
     state = state_of(gcloud, name)
     if state in GONE:
-        raise CaptureError(f"{name} is {state}: it was taken away")
+        raise CaptureError(f"{name} is {state}: it was preempted")
     if state != "ACTIVE":
         raise CaptureError(f"{name} is {state}; wait until it is ACTIVE, then run again")
 
 
 def _prepare(gcloud: Gcloud, errand: Errand, say: Say) -> None:
-    """Put the plan and xlahouse onto every host."""
+    """Install xlahouse and copy the plan to every host."""
     say(f"{errand.name}: installing xlahouse")
     on_all = ("tpu-vm", "ssh", errand.name, "--worker=all")
     gcloud.run(*on_all, f"--command=mkdir -p {HOME}/traces")
@@ -124,12 +124,12 @@ def _prepare(gcloud: Gcloud, errand: Errand, say: Say) -> None:
 
 
 def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Say) -> Path | None:
-    """Capture one experiment on all hosts, which share its folder's name, and fetch it."""
+    """Capture one experiment on all hosts, under one timestamp, and fetch it."""
     stamp = new_stamp()
     script = (
         f"cd {HOME} && PJRT_DEVICE=TPU venv/bin/xlahouse capture {shlex.quote(errand.plan.name)}"
         f" --experiment {shlex.quote(experiment.name)} --traces traces --device tpu --stamp {stamp}"
-        " --fresh"  # a host that skipped what it has would leave the others waiting for it
+        " --fresh"  # all hosts must run: a host that skips blocks the rest
     )
     gcloud.follow(
         lambda line: say(f"  {line}"),
@@ -140,24 +140,24 @@ def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Say) -
     fetch(gcloud, errand.name, errand.traces, experiment.cell)
     folder = find_capture(experiment, errand.traces, "tpu")
     if folder is None:
-        raise CaptureError(f"it ran, but {errand.traces / experiment.cell} holds no whole trace")
+        raise CaptureError(f"it ran, but {errand.traces / experiment.cell} has no complete trace")
     return folder
 
 
 def fetch(gcloud: Gcloud, name: str, traces: Path, cell: Path = Path()) -> list[Path]:
-    """Bring finished traces home from every host; hosts of one capture share one folder.
+    """Fetch finished traces from every host; hosts of one capture share one folder.
 
     Args:
         gcloud: runs the commands.
         name: the TPU VM.
-        traces: where captures go, in the folders that they have there.
-        cell: only what is under this folder of the traces.
+        traces: folder for captures, with the same subfolders as on the VM.
+        cell: fetch only this subfolder of the traces.
 
     Returns:
-        The manifests that were fetched: one a capture.
+        The fetched manifests: one a capture.
 
     Raises:
-        CaptureError: gcloud failed, or what came is not whole; finished files are kept.
+        CaptureError: gcloud failed, or an archive is incomplete; finished files are kept.
     """
     where = shlex.quote(f"{HOME}/traces")
     what = shlex.quote(cell.as_posix())
@@ -185,12 +185,12 @@ def _unpack(gcloud: Gcloud, words: tuple[str, ...], draft: Path) -> None:
                 archive.extractall(draft, filter="data")
         except (tarfile.TarError, EOFError, zlib.error) as error:
             raise CaptureError(
-                f"what gcloud sent of the traces is not a whole archive ({error}); fetch again"
+                f"the archive of traces from gcloud is incomplete ({error}); fetch again"
             ) from error
 
 
 def _move(draft: Path, traces: Path) -> list[Path]:
-    """Move fetched files to their place, manifests last: a capture with a manifest is whole."""
+    """Move fetched files to their place, manifests last: a manifest marks a complete capture."""
     files = sorted(path for path in draft.rglob("*") if path.is_file())
     manifests = [path for path in files if path.name.startswith("metadata_")]
     for path in [*(path for path in files if path not in set(manifests)), *manifests]:

@@ -1,4 +1,4 @@
-"""Creates and deletes TPU VMs, as queued resources: asked for once, granted when there are chips."""
+"""Creates and deletes TPU VMs as queued resources: requested once, granted when chips are free."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ServiceAccount(msgspec.Struct, frozen=True):
 
 
 class TpuNode(msgspec.Struct, frozen=True, rename="camel"):
-    """A TPU VM as gcloud describes it; the fields that are used."""
+    """A TPU VM as gcloud describes it; only the fields that are used."""
 
     state: str | None = None  # such as READY or PREEMPTED
     accelerator_type: str | None = None  # such as v6e-8
@@ -43,25 +43,25 @@ class TpuNode(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """A TPU VM that a queued resource asks for."""
+    """A TPU VM that a queued resource requests."""
 
     node: TpuNode = TpuNode()  # as it will be created
 
 
 class NodeSpecs(msgspec.Struct, frozen=True, rename="camel"):
-    """The TPU VMs that a queued resource asks for: one."""
+    """The TPU VMs that a queued resource requests: one."""
 
     node_spec: list[NodeSpec] = []  # one item
 
 
 class ResourceState(msgspec.Struct, frozen=True):
-    """Where a request for chips has got to."""
+    """State of a request for chips."""
 
     state: str | None = None  # such as ACTIVE
 
 
 class QueuedResource(msgspec.Struct, frozen=True):
-    """A request for chips as gcloud describes it; the fields that are used."""
+    """A request for chips as gcloud describes it; only the fields that are used."""
 
     state: ResourceState | str | None = None  # such as WAITING_FOR_RESOURCES or ACTIVE
     tpu: NodeSpecs = NodeSpecs()  # the VM
@@ -82,7 +82,7 @@ class Wanted:
 
     @property
     def words(self) -> list[str]:
-        """The gcloud words that ask for it."""
+        """The gcloud command that requests it."""
         options = {
             "network": self.network,
             "subnetwork": self.subnetwork,
@@ -101,7 +101,7 @@ class Wanted:
 
 
 def wait_a_while() -> None:
-    """Until the state of a TPU VM is worth another look."""
+    """Sleep until the next look at a TPU VM's state."""
     time.sleep(POLL_S)
 
 
@@ -114,19 +114,19 @@ def create(
     say: Say,
     pause: Pause,
 ) -> None:
-    """Ask for a TPU VM and, with `wait`, return when it can be used.
+    """Request a TPU VM and, with `wait`, return when it is ready.
 
     Args:
         gcloud: runs or prints the commands.
-        wanted: what to ask for.
-        grants: the quota; None: whatever it costs.
+        wanted: the TPU VM.
+        grants: the quota; None: no limit.
         wait: whether to wait for the chips.
-        hours: how long it is to live, for the estimate of its cost.
-        say: told each new state.
-        pause: called between two looks at the state.
+        hours: planned lifetime, for the cost estimate.
+        say: called with each new state.
+        pause: called before each next look at the state.
 
     Raises:
-        ManifestError: the quota has no such chips.
+        ManifestError: the chips are not in the quota.
         CaptureError: gcloud failed, or the request did.
     """
     if grants is not None:
@@ -138,7 +138,7 @@ def create(
 
 
 def cost(asked: Slice, spot: bool, zone: str, hours: float) -> str:
-    """What a slice uses up, in chip-hours."""
+    """The chip-hours of a slice."""
     chips = f"{asked.chips} {pricing(spot)} {asked.generation.name} chips in {zone}"
     hosts = f"{asked.hosts} host{'s' if asked.hosts > 1 else ''}"
     total = f"{asked.chips * hours:g} chip-hours in {hours:g} hour{'s' if hours != 1 else ''}"
@@ -146,10 +146,10 @@ def cost(asked: Slice, spot: bool, zone: str, hours: float) -> str:
 
 
 def wait_until_active(gcloud: Gcloud, name: str, say: Say, pause: Pause) -> None:
-    """Return when the TPU VM can be used.
+    """Return when the TPU VM is ready.
 
     Raises:
-        CaptureError: the request failed, was taken back, or is not there.
+        CaptureError: the request failed, was preempted, or is missing.
     """
     said = ""
     while True:
@@ -161,14 +161,14 @@ def wait_until_active(gcloud: Gcloud, name: str, say: Say, pause: Pause) -> None
             return
         if state in {"FAILED", *GONE}:
             raise CaptureError(
-                f"{name} is {state}: the chips were not granted, or were taken away; "
+                f"{name} is {state}: the chips were not granted, or were preempted; "
                 f"`xlahouse tpu delete {name} --zone {gcloud.zone}`, then create it again"
             )
         pause()
 
 
 def state_of(gcloud: Gcloud, name: str) -> str:
-    """Such as WAITING_FOR_RESOURCES, ACTIVE or SUSPENDED; PREEMPTED where only its VM is gone.
+    """Such as WAITING_FOR_RESOURCES, ACTIVE or SUSPENDED; PREEMPTED if only its VM is gone.
 
     Raises:
         CaptureError: there is no such TPU VM in the zone.
@@ -186,7 +186,7 @@ def described(gcloud: Gcloud, name: str) -> QueuedResource:
     """The queued resource as gcloud describes it.
 
     Raises:
-        CaptureError: there is none of that name in the zone.
+        CaptureError: the zone has none with that name.
     """
     request = gcloud.describe("queued-resources", name, QueuedResource)
     if request is None:
@@ -198,15 +198,18 @@ def described(gcloud: Gcloud, name: str) -> QueuedResource:
 
 
 def as_it_was(gcloud: Gcloud, name: str) -> Wanted:
-    """What a TPU VM was created as, so that it can be created again.
+    """The options that a TPU VM was created with, to create it again.
 
     Raises:
-        CaptureError: there is none, or gcloud does not tell.
+        CaptureError: it is missing, or gcloud's description is incomplete.
     """
     request = described(gcloud, name)
     node = request.tpu.node_spec[0].node if request.tpu.node_spec else TpuNode()
     if node.accelerator_type is None or node.runtime_version is None:
-        raise CaptureError(f"gcloud does not tell what {name} was created as")
+        raise CaptureError(
+            f"gcloud's description of {name} lacks its type or runtime version; "
+            "delete the VM and create it again"
+        )
     network, account = node.network_config, node.service_account
     return Wanted(
         name,
@@ -220,15 +223,15 @@ def as_it_was(gcloud: Gcloud, name: str) -> Wanted:
 
 
 def workers_of(gcloud: Gcloud, name: str) -> int:
-    """How many hosts the TPU VM has."""
+    """Number of hosts of the TPU VM."""
     node = gcloud.describe("tpu-vm", name, TpuNode) or TpuNode()
     return max(1, len(node.network_endpoints or []))
 
 
 def delete(gcloud: Gcloud, name: str) -> None:
-    """Delete the TPU VM with its request; what is on its disks is gone.
+    """Delete the TPU VM with its request and its disks.
 
     Raises:
-        CaptureError: gcloud failed; a TPU VM that is not there is said, too.
+        CaptureError: gcloud failed, also because the TPU VM is missing.
     """
     gcloud.run("queued-resources", "delete", name, "--force")

@@ -256,6 +256,6 @@ def test_without_torch_the_names_and_what_is_needed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert list(dry_run.describe_plan([real("qwen3-32b", {"tp": 8})], Path("traces"))) == [
         "x  traces/qwen3-32b/tp8/batch_8_seq_640",
-        "what each takes is known with torch and transformers only: "
+        "a forecast of memory and collectives needs torch and transformers: "
         "pip install 'xlahouse[capture]'",
     ]

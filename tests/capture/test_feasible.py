@@ -29,7 +29,7 @@ def refuse(**fields):
         # 8 devices: heads allow tp=4 at most, so the other factor of 2 goes to dp.
         ({"mesh": {"tp": 8}}, "mesh: tp=8 does not divide the model's num_key_", "{tp: 4, dp: 2}"),
         ({"mesh": {"pp": 3}}, "mesh: pp=3 does not divide the model's 4 layers", "{tp: 1}"),
-        ({"mesh": {"ep": 2}}, "mesh: ep=2, and qwen3 has no experts", "{tp: 2}"),
+        ({"mesh": {"ep": 2}}, "mesh: ep=2, but qwen3 has no experts", "{tp: 2}"),
         ({"mesh": {"sp": 2}, "prompt_tokens": 15}, "prompt_tokens: 15 is not a multiple of sp=2", "{dp: 2}"),
         ({"mesh": {"tp": 2, "sp": 2}}, "mesh: tp and sp split the same weights", "{sp: 2, dp: 2}"),
         ({"batch_size": 6, "mesh": {"dp": 4}}, "batch_size: 6 is not a multiple of dp=4", "{dp: 2, tp: 2}"),
@@ -40,7 +40,7 @@ def refuse(**fields):
             "{pp: 2} with microbatches 1",
         ),
         ({"mesh": {"pp": 2, "fsdp": 2}}, "mesh: fsdp with pp would gather each weight", None),
-        ({"model": V4, "mesh": {"pp": 2}}, "mesh: pp=2, and layers of deepseek_v4 differ", None),
+        ({"model": V4, "mesh": {"pp": 2}}, "mesh: pp=2, but layers of deepseek_v4 differ", None),
         ({"model": V2, "mesh": {"pp": 4}}, "mesh: pp=4 does not divide the model's 26 layers", "{pp: 2"),
         ({"model": V2, "mesh": {"ep": 3}, "batch_size": 6}, "mesh: ep=3 does not divide the", "{dp: 3}"),
     ],

@@ -116,7 +116,7 @@ BAD = (
     (
         "preset: qwen3-demo",
         "preset: qwen9",
-        "line 3: experiment a: model: no preset 'qwen9'; there are qwen3-demo",
+        "line 3: experiment a: model: no preset 'qwen9'; presets are qwen3-demo",
     ),
     (
         "num_hidden_layers: 2",
@@ -134,7 +134,7 @@ BAD = (
         "line 3: experiment a: model: num_key_value_heads 16 does not divide num_attention_heads 8",
     ),
     ("name: b", "name: ../b", "line 10: experiment ../b: Expected `str` matching regex"),
-    ("name: b", "name: a", "experiment a stands twice"),
+    ("name: b", "name: a", "two experiments are named a"),
     ("name: small", "name: small\nextra: 1", "Object contains unknown field `extra`"),
     ("name: small", "name: [", "not YAML"),
 )
@@ -155,7 +155,7 @@ def test_a_bad_plan_is_refused_with_file_line_and_field(tmp_path, old, new, mess
     ("text", "message"),
     [
         ("", "Expected `object`, got `null`"),
-        ("name: 2024-13-45", "month must be in 1..12; put what is meant as text into quotes"),
+        ("name: 2024-13-45", "month must be in 1..12; put text into quotes"),
         ("name: " + "[" * 3000 + "]" * 3000, "nested too deeply for a plan"),
         ("name: " + "[" * 3000, "nested too deeply for a plan"),
         ("- 1\n", "Expected `object`, got `array`"),

@@ -107,12 +107,12 @@ def test_each_strategy_is_its_axis(strategy, size, axis):
             "parallelism: no strategy 'expert'; strategies are none,",
         ),
         ("parallelism: {strategy: tensor}", "parallelism: strategy tensor needs tp_size"),
-        ("parallelism: {strategy: tensor, tp_size: 2, dp_size: 2}", "for several axes give a mesh"),
+        ("parallelism: {strategy: tensor, tp_size: 2, dp_size: 2}", "for several axes use a mesh"),
         ("parallelism: {strategy: tensor, tp_size: 2, size: 2}", "parallelism: no field size"),
-        ("enable_profiling: false", "enable_profiling: false: a capture is a profile"),
-        ("batch_size: []", "batch_size: a sweep over no values"),
-        ("repeats: 0", "repeats: 0 is no number of repeats"),
-        ("repeats: [1]", r"repeats: \[1\] is no number of repeats"),
+        ("enable_profiling: false", "enable_profiling: false: a capture is always a profile"),
+        ("batch_size: []", "batch_size: an empty sweep"),
+        ("repeats: 0", "repeats: 0 is not a number of repeats"),
+        ("repeats: [1]", r"repeats: \[1\] is not a number of repeats"),
     ],
 )
 def test_what_means_nothing_is_refused_with_its_line(tmp_path, fields, message):

@@ -50,10 +50,10 @@ def test_every_preset_is_of_a_family_and_names_its_source():
     ("overrides", "message"),
     [
         ({"num_hidden_layer": 2}, "no field 'num_hidden_layer'; did you mean num_hidden_layers?"),
-        ({"hidden_size": "big"}, "hidden_size is of kind int, not str"),
-        ({"hidden_size": True}, "hidden_size is of kind int, not bool"),
+        ({"hidden_size": "big"}, "hidden_size must be int, not str"),
+        ({"hidden_size": True}, "hidden_size must be int, not bool"),
         ({"hidden_size": 0}, "hidden_size must be above 0"),
-        ({"tie_word_embeddings": 1}, "tie_word_embeddings is of kind bool, not int"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings must be bool, not int"),
     ],
 )
 def test_an_override_that_models_do_not_have_is_refused(overrides, message):

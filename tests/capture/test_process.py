@@ -54,11 +54,11 @@ growing.rename(trace)
         ("print('No space left on device', file=sys.stderr); sys.exit('x')", "the disk is full"),
         (
             """print('{"kind":"error","message":"the profiler found no free port"}'); sys.exit(1)""",
-            "is taken",
+            "is in use",
         ),
-        ("sys.exit('The TPU is already in use by process 7')", "another process holds the TPU"),
+        ("sys.exit('The TPU is already in use by process 7')", "another process uses the TPU"),
         ("sys.exit('UNAVAILABLE: Socket closed')", "a host of the slice does not answer"),
-        ("sys.exit(7)", "ended with code 7: it said nothing"),
+        ("sys.exit(7)", "ended with code 7: it printed nothing"),
     ],
 )
 def test_a_failure_is_one_line_and_leaves_only_a_log(tmp_path, script, message):
@@ -75,7 +75,7 @@ def test_a_child_that_hangs_where_it_should_not_is_ended(tmp_path):
 print('{"kind":"progress","message":"stopping the profiler","limit_s":0.01}', flush=True)
 signal.pause()
 """
-    with pytest.raises(CaptureError, match=r"stopping the profiler: nothing came of it in 0.01 s"):
+    with pytest.raises(CaptureError, match=r"stopping the profiler: no result in 0.01 s"):
         run(tmp_path, script)
 
 

@@ -30,7 +30,7 @@ def test_a_missing_or_empty_xplane_is_refused(tmp_path):
 def test_a_compilation_is_refused_and_a_second_launch_warned_of():
     assert check_counts(Counts(9, 34) - Counts(9, 10), steps=24) == []
     assert check_counts(Counts(compiles=0, launches=48), steps=24) == [
-        "48 launches for 24 steps, where one a step was meant"
+        "48 launches for 24 steps, but one a step is expected"
     ]
     with pytest.raises(CaptureError, match="compiled 2 times"):
         check_counts(Counts(compiles=2, launches=24), steps=24)

@@ -62,7 +62,7 @@ def test_only_what_the_quota_has_may_be_asked_for(kind, zone, spot, allowed):
     if allowed:
         check_quota(parse_slice(kind), zone, spot, read_quota())
         return
-    with pytest.raises(ManifestError, match=r"not in the quota, which has .* or --force it"):
+    with pytest.raises(ManifestError, match=r"not in the quota, which has .* or use --force"):
         check_quota(parse_slice(kind), zone, spot, read_quota())
 
 

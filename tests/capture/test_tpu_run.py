@@ -43,7 +43,7 @@ def test_a_vm_that_is_taken_away_costs_one_experiment_and_says_so(zone):
     play(zone, captures_a_life=[1])
     create(zone)
     with pytest.raises(
-        CaptureError, match=r"vm was taken away with 2 of 3 experiments to go; .*--recreate"
+        CaptureError, match=r"vm was preempted with 2 of 3 experiments to go; .*--recreate"
     ):
         run(zone)
     assert len(list((zone.folder / "traces").rglob("metadata_*.json"))) == 1
@@ -91,7 +91,7 @@ def test_a_cut_archive_is_said_and_leaves_nothing(zone):
     tar.write_text('#!/bin/sh\n/usr/bin/env -i /bin/tar "$@" | head -c 100\n')
     tar.chmod(0o755)
     other = zone.folder / "elsewhere"
-    with pytest.raises(CaptureError, match="not a whole archive"):
+    with pytest.raises(CaptureError, match="archive of traces from gcloud is incomplete"):
         tpu_run.fetch(zone.gcloud, "vm", other)
     assert list(other.iterdir()) == []
 

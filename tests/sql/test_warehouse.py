@@ -337,7 +337,7 @@ def test_set_mesh_is_seen_by_the_next_query(root: Path) -> None:
     [
         ("base", "tp=3", ManifestError, "3 places, but the run names 2 devices"),
         ("base", "tp", ManifestError, "NAME=SIZE"),
-        ("base", "tp=2,tp=1", ManifestError, "stands twice"),
+        ("base", "tp=2,tp=1", ManifestError, "occurs twice"),
         ("base", ",".join(f"a{n}=1" for n in range(9)), ManifestError, "9 axes"),
         ("nobody", "tp=2", WarehouseError, "no run 'nobody'"),
     ],
