@@ -45,9 +45,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A model: a preset of capture/models/presets.yaml, and the sizes that differ from it."""
 
     name: PathName  # names the folder of its captures
-    preset: str  # a preset
+    preset: str  # a preset's name
     config: dict[str, object] = {}  # sizes that differ from the preset's, by transformers' names
-    # a folder of safetensors, or a repository of the hub; empty: drawn from `seed`
+    # a folder of safetensors files, or a repository of the hub; without it they are drawn from `seed`
     weights: str = ""
 
     @property
@@ -69,7 +69,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One capture: a model, its mesh, and the requests that run."""
 
     name: PathName  # `--experiment` selects it; unique in the plan
-    model: Model  # a preset, or a mapping with the keys of the second table
+    model: Model  # a preset's name, or a mapping with the keys of the last table
     # axis to size, major to minor: `{dp: 2, tp: 2}`; a single device is `{tp: 1}`
     mesh: dict[str, AtLeastOne]
     batch_size: AtLeastOne  # sequences over all devices
@@ -153,11 +153,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     experiments: tuple[Experiment, ...]  # in the file's order
 
 
-class _TopLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: PathName = ""  # of the plan; empty: the file's
-    # entries, with sweeps
+class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The top level of a plan file, before its entries are expanded."""
+
+    name: PathName = ""  # of the plan; without it the file's name
+    # the experiments, each a mapping with the keys of the next table
     experiments: Annotated[list[dict[str, object]], msgspec.Meta(min_length=1)]
-    defaults: dict[str, object] = {}  # fields for all entries; an entry overrides them
+    defaults: dict[
+        str, object
+    ] = {}  # keys for all experiments; an experiment's own keys override them
 
 
 def read_plan(path: Path) -> Plan:
@@ -183,11 +187,11 @@ def read_plan(path: Path) -> Plan:
     return Plan(name=raw.name or path.stem, experiments=experiments)
 
 
-def _read_mapping(path: Path) -> tuple[str, _TopLevel]:
+def _read_mapping(path: Path) -> tuple[str, PlanFile]:
     """The file's text and its top level."""
     try:
         text = path.read_text(encoding="utf-8")
-        raw = msgspec.convert(yaml.safe_load(text), type=_TopLevel)
+        raw = msgspec.convert(yaml.safe_load(text), type=PlanFile)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}; name a plan file") from error
     except UnicodeDecodeError as error:
