@@ -10,6 +10,8 @@ from xlahouse.sql.guard import names_in_select
 from xlahouse.sql.library import View, parse_view
 from xlahouse.sql.portable import portability
 
+KEYS = "_run_key_v1"  # states the scheme of the keys that internal views pack, and its units
+SMALLEST_UNIT = 1 << 10  # smaller powers of two count something
 UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio")
 # What a number without a unit may be: an identity, a place in an order, or a count.
 PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_errors", "_warnings")
@@ -72,7 +74,8 @@ def lint(view: View) -> list[str]:
         for part in ("version", "grain", "columns"):
             getattr(view, part)
         text = [] if view.own else _text(view.sql)  # a user's editor has a mind of its own
-        faults = [*text, *_shapes(tree), *portability(tree), *_reads(view, tree)]
+        keys = [] if view.own else _keys(view, tree)
+        faults = [*text, *_shapes(tree), *keys, *portability(tree), *_reads(view, tree)]
     except (ViewError, QueryError) as error:
         return [str(error)]
     return [f"view {view.name}: {fault}" for fault in faults]
@@ -96,6 +99,26 @@ def _shapes(tree: Any) -> Iterator[str]:
     for star in tree.selects:
         if star.is_star:
             yield "its last SELECT names its columns, never *"
+
+
+def _keys(view: View, tree: Any) -> Iterator[str]:
+    """Keys are packed, and taken apart, by the scheme alone."""
+    from sqlglot import exp
+
+    if view.name != KEYS:
+        for literal in tree.find_all(exp.Literal):
+            if not literal.is_string and _is_unit(literal.name):
+                yield f"{literal.parent.sql()}: a power of two is a unit of keys; see {KEYS}"
+    for node in tree.find_all(exp.Mul, exp.Div, exp.IntDiv, exp.Mod):
+        sides = [side.unnest() for side in (node.this, node.expression)]
+        is_key = any(isinstance(s, exp.Column) and s.name.endswith("_key") for s in sides)
+        if is_key and not (isinstance(node, exp.Mod) and sides[1].name == "2"):
+            yield f"{node.sql()}: a key is added to, or taken % 2, and no more; see {KEYS}"
+
+
+def _is_unit(number: str) -> bool:
+    value = int(number) if number.isdigit() else 0
+    return value >= SMALLEST_UNIT and value & (value - 1) == 0
 
 
 def _reads(view: View, tree: Any) -> Iterator[str]:

@@ -37,7 +37,7 @@ def window(before, after, us, scope="device", **more):
 def store_of(*bursts, **tables):
     devices = [{"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}]
     axes = [{"run_id": "r", "axis": axis, "axis_key": key} for key, axis in enumerate(AXES)]
-    views = {"_burst_v1": list(bursts), "_axis_number_v1": axes}
+    views = {"_burst_v1": list(bursts), "_axis_key_v1": axes}
     return Store({"runs": [{"run_id": "r"}], "devices": devices, **views, **tables})
 
 

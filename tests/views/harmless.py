@@ -76,11 +76,6 @@ HARMLESS: dict[str, dict[str, str]] = {
         "intervals: SELECT c.run_id": "only whether a copy is in flight counts",
         "intervals: SELECT run_id": "twice every step's part and twice the whole",
     },
-    "_step_window_v1": {
-        "numbered: no 1": "it is one partition on purpose",
-        "numbered: ROW_NUMBER": "any numbers do that differ",
-        "window_key: n.run_number": "any factor above the windows of a run",
-    },
     "_between_steps_v1": {
         "windows: rows without NOT step": "a device without steps has one window",
         "occupied: rows without step": "what a step runs lies in its window, or reaches into the next one's",
@@ -141,9 +136,10 @@ HARMLESS: dict[str, dict[str, str]] = {
         "placed: join without g.group_index": "a device is in one group of an instruction",
         "placed: GTE for c.payload_bytes": "no bytes are a size of their own",
     },
-    "_run_number_v1": {
-        "run_number: no 1": "it is one partition on purpose",
-        "run_number: ROW_NUMBER": "any numbers do that differ",
+    "_run_key_v1": {
+        "run_key: no 1": "it is one partition on purpose",
+        "run_key: ROW_NUMBER": "any unit above the parts of a run",
+        "axis_unit: ": "any unit above the phases of a run",
     },
     "_in_flight_v1": {
         "lines: no 1": "it is one partition on purpose",
@@ -151,10 +147,9 @@ HARMLESS: dict[str, dict[str, str]] = {
         "summed: LTE for start_ps": "what only touches has the same union the longer way",
         "summed: LTE for end_ps": "what ends together has the same union the longer way",
     },
-    "_axis_number_v1": {
-        "ordered: no run_id in PARTITION BY": "any numbers do that differ within a run",
-        "ordered: 1 + ROW_NUMBER": "any numbers do that differ within a run",
-        "axis_key: ": "any factor above the axes of a run",
+    "_axis_key_v1": {
+        "numbered: no run_id in PARTITION BY": "any numbers do that differ within a run",
+        "numbered: 1 + ROW_NUMBER": "any numbers do that differ within a run",
     },
     "_op_total_v1": {
         f"summed: no {text} in GROUP BY": "of an op's texts the least are taken in the end"

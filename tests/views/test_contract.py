@@ -13,6 +13,7 @@ from xlahouse.sql.check.lint import lint, lint_unit
 from xlahouse.sql.library import TABLES, View, shipped
 
 VIEWS = list(shipped().views.values())
+A_KEY = "-- one row per x\nselect\n    -- a\n    {} as a\nfrom ops as o\n"
 
 
 def test_columns_and_types_are_those_of_the_contract(tmp_path: Path) -> None:
@@ -69,10 +70,38 @@ def test_views_read_tables_and_views_only() -> None:
             "-- one row per x\nselect\n    -- a\n    row_number() over (order by a) as a\nfrom ops\n",
             "PARTITION BY",
         ),
+        (A_KEY.format("a * 1048576 + b"), "a power of two is a unit"),
+        (A_KEY.format("4096 * a + b"), "a power of two is a unit"),
+        (A_KEY.format("a // 1099511627776"), "a power of two is a unit"),
+        (A_KEY.format("a % (1048576)"), "a power of two is a unit"),
+        (A_KEY.format("run_key + 1048576"), "a power of two is a unit"),
+        (A_KEY.format("2 * window_key"), "a key is added to"),
+        (A_KEY.format("o.row_key // 2"), "a key is added to"),
+        (A_KEY.format("o.row_key % 4"), "a key is added to"),
     ],
 )
 def test_lint_finds(sql: str, fault: str) -> None:
     assert fault in " ".join(lint(View("x_v1", sql)))
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("_run_key_v1", "a * 1099511627776"),
+        ("_axis_key_v1", "run_key + a * axis_unit"),
+        ("_x_v1", "window_key + 1"),
+        ("_x_v1", "row_key % 2"),
+        ("_x_v1", "8 * a"),
+        ("_x_v1", "a * 1000000"),
+        ("_x_v1", "cast(a as double) / 1073741824e0"),
+    ],
+)
+def test_lint_lets_the_scheme_of_keys_pass(name: str, key: str) -> None:
+    assert lint(View(name, A_KEY.format(key))) == []
+
+
+def test_a_user_may_multiply_by_any_power_of_two() -> None:
+    assert lint(View("x_v1", A_KEY.format("a * 1048576"), own=True)) == []
 
 
 def test_a_view_is_named_with_its_version() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.views.given_expect import FOLDER, Case, cases, differences
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
-from xlahouse.sql.library import shipped
+from xlahouse.sql.library import View, shipped
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
@@ -20,9 +20,9 @@ def test_view(case: Case, tmp_path: Path) -> None:
     assert not differences(case, found), f"got {found}"
 
 
-@pytest.mark.parametrize("view", [view.name for view in shipped().public])
-def test_every_view_has_cases(view: str) -> None:
-    assert (FOLDER / f"{view}.yaml").exists(), "write given/expect cases for it"
+@pytest.mark.parametrize("view", shipped().public, ids=lambda view: view.name)
+def test_every_view_has_cases(view: View) -> None:
+    assert (FOLDER / view.folder / f"{view.name}.yaml").exists(), "write given/expect cases for it"
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)

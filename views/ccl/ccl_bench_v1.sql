@@ -153,9 +153,9 @@ rates as (
     select
         i.run_id, k.short_name, i.busbw_bytes_per_s,
         row_number() over (
-            partition by i.run_number, k.kind_number order by i.busbw_bytes_per_s
+            partition by i.run_key, k.kind_number order by i.busbw_bytes_per_s
         ) as place,
-        count(*) over (partition by i.run_number, k.kind_number) as places
+        count(*) over (partition by i.run_key, k.kind_number) as places
     from _instance_v1 as i
     inner join kinds as k on k.kind = i.kind
     where i.busbw_bytes_per_s is not null and i.group_size > 1 and not coalesce(i.is_bound, false)

@@ -30,7 +30,7 @@ seen as (
 )
 
 select
-    -- number of the window that follows, as in _step_window_v1
+    -- key of the window that follows
     w.window_key,
     -- start
     s.reached_ps as start_ps,
@@ -38,5 +38,5 @@ select
     s.start_ps as end_ps
 from seen as s
 inner join windows as w
-    on w.window_key = s.previous_key + 1 and w.run_id = s.run_id and w.device_id = s.device_id
+    on w.window_key = s.previous_key + 2 and w.run_id = s.run_id and w.device_id = s.device_id
 where s.start_ps > s.reached_ps

@@ -43,7 +43,7 @@ gaps as (
 )
 
 select
-    -- number of the window, as in _step_window_v1
+    -- key of the window
     window_key,
     -- start of the gap
     gap_start_ps,

@@ -37,7 +37,7 @@ split as (
 )
 
 select
-    -- number of the window, or of the one that follows, as in _step_window_v1
+    -- key of the window, or of the one that follows
     window_key,
     -- run
     run_id,

@@ -15,14 +15,14 @@ with windows as (
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 
--- Where there is one stage, the group says it all. The last digit of a key is the level.
+-- Where there is one stage, the group says it all.
 levels as (
     select
-        2 * window_key as row_key, 2 * group_key as key,
+        window_key as row_key, group_key as key,
         case when stages > 1 then 1 else 0 end as staged, run_id, device_id, request, step
     from windows
     union all
-    select 2 * window_key + 1, 2 * stage_key + 1, 1, run_id, device_id, request, step
+    select window_key + 1, stage_key + 1, 1, run_id, device_id, request, step
     from windows
     where stages > 1
 ),
@@ -51,8 +51,8 @@ reached as (
 )
 
 select
-    -- number of the window, as in _step_window_v1
-    row_key // 2 as window_key,
+    -- key of the window
+    row_key - row_key % 2 as window_key,
     -- 0: the peer group; 1: the own stage
     row_key % 2 as level,
     -- the window has both levels

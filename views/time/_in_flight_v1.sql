@@ -5,22 +5,22 @@
 -- one before is the latest end so far: a running maximum takes four times as long as that.
 with sending as (
     select
-        run_number, device_id, phase, axis_key, start_ps, start_ps + duration_ps as end_ps
+        run_key, device_id, phase, axis_key, start_ps, start_ps + duration_ps as end_ps
     from _collective_wire_v1
     where wire_bytes is distinct from 0
 ),
 
 devices_and_phases as (
-    select run_number, device_id, phase
+    select run_key, device_id, phase
     from sending
-    group by run_number, device_id, phase
+    group by run_key, device_id, phase
 ),
 
 -- Numbers, so that no text is among the keys of a window.
 lines as (
     select
-        run_number, device_id, phase,
-        row_number() over (partition by 1 order by run_number, device_id, phase) as line
+        run_key, device_id, phase,
+        row_number() over (partition by 1 order by run_key, device_id, phase) as line
     from devices_and_phases
 ),
 
@@ -28,7 +28,7 @@ numbered as (
     select l.line, s.axis_key, s.start_ps, s.end_ps
     from sending as s
     inner join lines as l
-        on l.run_number = s.run_number and l.device_id = s.device_id
+        on l.run_key = s.run_key and l.device_id = s.device_id
         and l.phase is not distinct from s.phase
 ),
 
@@ -113,5 +113,5 @@ select
     cast(u.in_flight_ps as bigint) as in_flight_ps
 from unions as u
 inner join lines as l on l.line = u.line
-inner join _run_number_v1 as r on r.run_number = l.run_number
-left join _axis_number_v1 as a on a.axis_key = u.axis_key
+inner join _run_key_v1 as r on r.run_key = l.run_key
+left join _axis_key_v1 as a on a.axis_key = u.axis_key

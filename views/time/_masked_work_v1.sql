@@ -91,7 +91,7 @@ judged as (
 )
 
 select
-    -- number of the window, as in _step_window_v1
+    -- key of the window
     window_key,
     -- compute time spent on empty microbatches; NULL where unknown
     cast(

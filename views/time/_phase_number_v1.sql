@@ -1,6 +1,5 @@
 -- one row per run and phase of a collective
--- A number for each phase, and for none: windows and groups take half the time where no text is among
--- their keys.
+-- A number for each phase, and for none: a part of keys, by the scheme of _run_key_v1.
 with phases_of_runs as (
     select run_id, phase
     from collectives

@@ -48,13 +48,13 @@ followed as (
 )
 
 select
-    -- number of run and scope: even of the scope device, odd of the scope run
+    -- key of run and scope: 0 device, 1 run
     line_key,
     -- device; NULL in scope run
     device_id,
     -- number of the burst on its device or in its run, by start, from 0
     cast(burst_number - 1 as bigint) as burst_index,
-    -- number of run and axis
+    -- key of run and axis
     axis_key,
     -- phase of its first transfer; NULL outside every marker
     phase,
@@ -68,7 +68,7 @@ select
     cast(payload_bytes as bigint) as payload_bytes,
     -- bytes that are sent on the wire: by the device, or by all participants that were traced
     cast(bytes as double) as bytes,
-    -- number of run and axis of the burst before; NULL on the first
+    -- key of run and axis of the burst before; NULL on the first
     from_axis_key,
     -- latest end of the burst before; NULL on the first
     from_end_ps

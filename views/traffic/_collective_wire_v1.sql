@@ -10,10 +10,10 @@ with instruction_axes as (
     group by run_id, world, program_id, op
 ),
 
-numbered_axes as (
+keyed_axes as (
     select i.run_id, i.world, i.program_id, i.op, i.axis, n.axis_key
     from instruction_axes as i
-    inner join _axis_number_v1 as n on n.run_id = i.run_id and n.axis = i.axis
+    inner join _axis_key_v1 as n on n.run_id = i.run_id and n.axis = i.axis
 ),
 
 placed as (
@@ -24,9 +24,9 @@ placed as (
         coalesce(
             a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
         ) as axis,
-        n.run_number,
+        n.run_key,
         coalesce(
-            a.axis_key, n.run_number * 1048576 + case when c.group_size = 1 then 0 else 1 end
+            a.axis_key, n.run_key + case when c.group_size = 1 then 0 else n.axis_unit end
         ) as axis_key,
         g.position,
         cast(
@@ -36,9 +36,9 @@ placed as (
             )) as bigint
         ) as nearest_bytes
     from collectives as c
-    left join _run_number_v1 as n on n.run_id = c.run_id
+    left join _run_key_v1 as n on n.run_id = c.run_id
     left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
-    left join numbered_axes as a
+    left join keyed_axes as a
         on a.run_id = c.run_id and a.world = d.world and a.program_id = c.program_id
         and a.op = c.op
         and (c.group_index is not null or c.kind in ('collective-permute', 'send-recv'))
@@ -69,9 +69,9 @@ select
     kind,
     -- mesh axes joined by +, or none, mixed or unclassified
     axis,
-    -- number of the run
-    run_number,
-    -- number of the axis, in all runs
+    -- key of the run
+    run_key,
+    -- key of run and axis
     axis_key,
     -- one number on every participant of one group's transfer
     instance,

@@ -4,7 +4,7 @@
 -- in an instance once, so rows are participants.
 with seen as (
     select
-        run_number,
+        run_key,
         instance,
         min(program_id) as program_id,
         min(module) as module,
@@ -35,7 +35,7 @@ with seen as (
         max(wait_ps) as longest_wait_ps
     from _collective_wire_v1
     where instance is not null
-    group by run_number, instance
+    group by run_key, instance
 ),
 
 timed as (
@@ -64,8 +64,8 @@ select
     t.kind,
     -- mesh axes joined by +, or none, mixed or unclassified
     t.axis,
-    -- number of the run
-    t.run_number,
+    -- key of the run
+    t.run_key,
     -- phase of the marker it falls under; NULL outside every marker
     t.phase,
     -- request; NULL without a marker
@@ -110,4 +110,4 @@ select
     -- largest participant's wire bytes / transfer
     t.wire_bytes * 1e12 / nullif(cast(t.transfer_ps as double), 0) as busbw_bytes_per_s
 from timed as t
-inner join _run_number_v1 as r on r.run_number = t.run_number
+inner join _run_key_v1 as r on r.run_key = t.run_key

@@ -1,5 +1,5 @@
 -- one row per collective on a device
--- What traffic_interval says of it, with one number for run, axis and phase, over which summaries rank
+-- What traffic_interval says of it, with one key for run, axis and phase, over which summaries rank
 -- gaps in half the time.
 with ordered as (
     select
@@ -28,8 +28,8 @@ select
     run_id,
     -- device
     device_id,
-    -- number of run, axis and phase
-    axis_key * 1048576 + phase_number as summary_key,
+    -- key of run, axis and phase
+    axis_key + phase_number as summary_key,
     -- mesh axes joined by +, or none, mixed or unclassified
     axis,
     -- kind of the collective

@@ -5,7 +5,7 @@
 -- without an instance (its group is not known) is a transfer of its own.
 with moving as (
     select
-        run_number, device_id, axis_key, phase, instance, op, payload_bytes, wire_bytes,
+        run_key, device_id, axis_key, phase, instance, op, payload_bytes, wire_bytes,
         start_ps,
         start_ps + duration_ps as end_ps
     from _collective_wire_v1
@@ -15,7 +15,7 @@ with moving as (
 
 instances as (
     select
-        run_number,
+        run_key,
         min(axis_key) as axis_key,
         min(phase) as phase,
         min(op) as op,
@@ -25,33 +25,33 @@ instances as (
         case when count(wire_bytes) = count(*) then sum(wire_bytes) end as wire_bytes
     from moving
     where instance is not null
-    group by run_number, instance
+    group by run_key, instance
 ),
 
 transfers as (
     select
-        2 * run_number as line_key, device_id, axis_key, phase, op, start_ps, end_ps,
+        run_key as line_key, device_id, axis_key, phase, op, start_ps, end_ps,
         payload_bytes, wire_bytes
     from moving
     union all
     select
-        2 * run_number + 1, cast(null as bigint), axis_key, phase, op, start_ps, end_ps,
+        run_key + 1, cast(null as bigint), axis_key, phase, op, start_ps, end_ps,
         payload_bytes, wire_bytes
     from instances
     union all
     select
-        2 * run_number + 1, cast(null as bigint), axis_key, phase, op, start_ps, end_ps,
+        run_key + 1, cast(null as bigint), axis_key, phase, op, start_ps, end_ps,
         payload_bytes, wire_bytes
     from moving
     where instance is null
 )
 
 select
-    -- number of run and scope: even of the scope device, odd of the scope run
+    -- key of run and scope: 0 device, 1 run
     line_key,
     -- device; NULL in scope run
     device_id,
-    -- number of run and axis
+    -- key of run and axis
     axis_key,
     -- phase; NULL outside every marker
     phase,

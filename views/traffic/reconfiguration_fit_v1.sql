@@ -71,5 +71,5 @@ select
     -- bytes of the bursts after all windows
     cast(w.next_bytes as double) as next_bytes
 from fits as w
-inner join _axis_number_v1 as f on f.axis_key = w.from_axis_key
-inner join _axis_number_v1 as a on a.axis_key = w.axis_key
+inner join _axis_key_v1 as f on f.axis_key = w.from_axis_key
+inner join _axis_key_v1 as a on a.axis_key = w.axis_key

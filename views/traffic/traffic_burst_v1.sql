@@ -28,4 +28,4 @@ select
     -- bytes that are sent on the wire: by the device, or by all participants that were traced
     b.bytes
 from _burst_v1 as b
-inner join _axis_number_v1 as a on a.axis_key = b.axis_key
+inner join _axis_key_v1 as a on a.axis_key = b.axis_key

@@ -25,15 +25,21 @@ summed as (
         max(gap_ps) as max_ps
     from ranked
     group by summary_key
+),
+
+labels as (
+    select a.run_id, a.axis, p.phase, a.axis_key + p.phase_number as summary_key
+    from _axis_key_v1 as a
+    inner join _phase_number_v1 as p on p.run_id = a.run_id
 )
 
 select
     -- run
-    a.run_id,
+    l.run_id,
     -- mesh axes joined by +, or none, mixed or unclassified
-    a.axis,
+    l.axis,
     -- phase of the later transfer; NULL outside every marker
-    p.phase,
+    l.phase,
     -- gaps
     cast(s.count as bigint) as count,
     -- gaps that start in one launch and end in another
@@ -53,6 +59,4 @@ select
     -- most
     s.max_ps
 from summed as s
-inner join _axis_number_v1 as a on a.axis_key = s.summary_key // 1048576
-inner join _phase_number_v1 as p
-    on p.run_id = a.run_id and p.phase_number = s.summary_key % 1048576
+inner join labels as l on l.summary_key = s.summary_key

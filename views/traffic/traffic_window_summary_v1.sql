@@ -63,5 +63,5 @@ select
     -- bytes that the later bursts send on the wire
     cast(s.next_bytes as double) as next_bytes
 from summed as s
-inner join _axis_number_v1 as f on f.axis_key = s.from_axis_key
-inner join _axis_number_v1 as a on a.axis_key = s.axis_key
+inner join _axis_key_v1 as f on f.axis_key = s.from_axis_key
+inner join _axis_key_v1 as a on a.axis_key = s.axis_key

@@ -27,5 +27,5 @@ select
     -- bytes that the later burst sends on the wire
     b.bytes as next_bytes
 from _burst_v1 as b
-inner join _axis_number_v1 as f on f.axis_key = b.from_axis_key
-inner join _axis_number_v1 as a on a.axis_key = b.axis_key
+inner join _axis_key_v1 as f on f.axis_key = b.from_axis_key
+inner join _axis_key_v1 as a on a.axis_key = b.axis_key
