@@ -21,10 +21,10 @@ from xlahouse.ingest.hlo.program import FINGERPRINT, Program, parse_program
 from xlahouse.ingest.hlo.same_name import choose
 from xlahouse.ingest.hlo.shared_programs import lend
 
-# A proto says which device runs what, text does not.
+# The best first: a proto states the device assignment, text does not.
 _DUMP_SUFFIXES = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
 _MODULE_LINE = re.compile(rb"HloModule ([^\s,]+)")
-# Of a name that may hold `before_` itself, as `jit_before_step`: what the compiler adds is after a dot.
+# A module's own name may hold `before_`, as `jit_before_step`; the compiler adds its marks after a dot.
 _OTHER_STAGE = re.compile(r"(?:\.|optimizations_)before_|\.after_(?!optimizations)|\.\d{4}\.")
 _MODULE_NUMBER = re.compile(r"module_\d+")
 _LARGEST_HEAD = 1 << 16
@@ -42,7 +42,7 @@ class Dump:
 
 
 def list_dumps(folder: str, below: bool = True) -> list[Dump]:
-    """Files of optimized HLO in a folder and below it; other stages of the compiler are passed over.
+    """Files of optimized HLO in a folder and below it; files of other compiler stages are skipped.
 
     Args:
         folder: a folder, a file, or the URL of one.
@@ -91,13 +91,13 @@ def match_dumps(
     """Programs of a run that dumps hold.
 
     By the program id in the file's name, else by that in the proto, else by the module's name where
-    no more than one of the dumps that bear it can be the program's.
+    only one of the dumps with that name can be the program's.
 
     Args:
         dumps: the files.
         needed: module name of each program id that is wanted.
         source: the run, for issues.
-        known: what the trace tells of programs.
+        known: programs in the trace, with HLO or with the names of their ops alone.
     """
     found: dict[int, Program] = {}
     issues: list[Issue] = []
@@ -137,14 +137,14 @@ def _best(dumps: list[Dump]) -> list[Dump]:
 
 
 def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
-    """The program in a dump; None where it is none that is wanted, or cannot be read."""
+    """The program in a dump; None where it is not wanted or cannot be read."""
     fs, path = open_fs(dump.path)
     try:
         with fs.open(path, "rb") as file:
             head = file.read(_LARGEST_HEAD)
         named = _MODULE_LINE.match(head.lstrip())
         if named is None and dump.path.endswith((".txt", ".hlo")):
-            return None  # a compiler dumps other texts too
+            return None  # compilers dump other texts too
         called = None if named is None else named[1].decode("utf-8", "replace")
         if called is not None and called not in names and dump.program_id is None:
             return None
@@ -169,7 +169,7 @@ def beside(paths: list[str]) -> list[Dump]:
 
 
 def attach(files: list[FileEvents], dumps: list[Dump], source: str) -> list[Issue]:
-    """Give the files of a run the programs that dumps hold, where the traces lack them.
+    """Add to the files of a run the programs that their traces lack and dumps hold.
 
     Args:
         files: those of the run; their `programs` are added to.
@@ -188,7 +188,7 @@ def attach(files: list[FileEvents], dumps: list[Dump], source: str) -> list[Issu
 
 
 def _needed(file: FileEvents) -> dict[int, str]:
-    """Module name of each program that ran and whose HLO is not known, or by the names of its ops alone."""
+    """Module name of each program that ran and has no HLO, or only the names of its ops."""
     return {
         number: module
         for number, module in launched_modules(file.planes).items()
@@ -197,12 +197,12 @@ def _needed(file: FileEvents) -> dict[int, str]:
 
 
 def _unknown(file: FileEvents) -> set[int]:
-    """Programs without HLO: those that ran, and those of which a trace has ops' names."""
+    """Programs without HLO: they ran, or a trace has the names of their ops."""
     return {*_needed(file), *(n for n, program in file.programs.items() if program.loose)}
 
 
 def _unused(dumps: list[Dump], wanted: set[str], source: str) -> Issue:
-    """The finding that a user's dumps are of other programs than the run's."""
+    """The finding that the dumps a user gave belong to no program of the run."""
     if not dumps:
         ends = ", ".join(_DUMP_SUFFIXES)
         detail = f"--hlo-dump names no dump of optimized HLO, whose name ends in {ends}"
@@ -216,11 +216,11 @@ def _unused(dumps: list[Dump], wanted: set[str], source: str) -> Issue:
 
 
 def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> list[Issue]:
-    """Give a run's files all HLO that can be had, and say where it is wanting.
+    """Add all HLO that is found to a run's files, and report programs without HLO.
 
     Args:
         files: those of the run; their `programs` are added to.
-        dumps: what the user pointed at; None: look beside the traces.
+        dumps: files that the user named; None: look beside the traces.
         source: the run, for issues.
     """
     lend(files)

@@ -25,7 +25,7 @@ class FileEvents:
     rank_of: tuple[int, int] | None = None  # rank and number of ranks, of PyTorch's profiler
 
     def forget_decoded(self) -> None:
-        """Let go of what was decoded ahead of its use, which is decoded again."""
+        """Free what was decoded ahead of its use; it is decoded again when needed."""
         for plane in self.planes:
             if plane.host_pieces is not None:
                 plane.host_pieces.forget_decoded()

@@ -28,7 +28,7 @@ class GroupError(ValueError):
 
 
 def raw_groups(instruction: HloInstruction) -> Groups:
-    """Groups as the instruction writes them, in whichever notation; [] means all that run it.
+    """Groups as the instruction writes them, in whichever notation; [] means all devices.
 
     Raises:
         GroupError: the notation contradicts itself.
@@ -43,7 +43,7 @@ def raw_groups(instruction: HloInstruction) -> Groups:
 
 
 def _from_lists(groups: MessageList[ReplicaGroup]) -> Groups:
-    """`{{0,1},{2,3}}`: each group lists its members; empty groups say nothing."""
+    """`{{0,1},{2,3}}`: each group lists its members; empty groups are left out."""
     return [list(group.replica_ids) for group in groups if group.replica_ids]
 
 
@@ -92,7 +92,7 @@ def _from_mesh(listed: MeshGroups) -> Groups:
 
 
 def _mesh_numbers(mesh: GroupMesh, sizes: list[int]) -> NDArray[np.int64]:
-    """The mesh's numbers, the last axis fastest; from 0 on where the mesh lists none."""
+    """The mesh's numbers, the last axis fastest; from 0 on where it lists no devices."""
     if min(sizes, default=0) < 1 or math.prod(sizes) > MOST_DEVICES:
         raise GroupError(f"a mesh of {sizes}")
     numbers = np.array(list(mesh.device_ids) or range(math.prod(sizes)), dtype=np.int64)

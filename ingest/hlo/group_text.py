@@ -1,4 +1,4 @@
-"""Reads replica groups and permute pairs as HLO text writes them, in each of its notations."""
+"""Reads replica groups and permute pairs in HLO text, in each of their notations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORDER = re.compile(r"\[([\d,\s]*)\](?:T\(([\d,\s]*)\))?$")
 
 
 def read_groups(instruction: HloInstruction, text: str) -> None:
-    """Put what `replica_groups=` says into an HloInstruction message, in the notation that it uses.
+    """Read the value of `replica_groups=` into an instruction, keeping its notation.
 
     Raises:
         ValueError: it is in none of the notations, or a number is beyond its field.
@@ -43,7 +43,7 @@ def read_groups(instruction: HloInstruction, text: str) -> None:
 
 
 def read_pairs(instruction: HloInstruction, text: str) -> None:
-    """Put what `source_target_pairs=` says into an HloInstruction message.
+    """Read the value of `source_target_pairs=` into an instruction.
 
     Raises:
         ValueError: it is no list of pairs, or a number is beyond its field.

@@ -1,4 +1,4 @@
-"""Who takes part in a collective: replica groups and permute pairs, translated into device numbers.
+"""Participants of a collective: replica groups and permute pairs as device numbers.
 
 The numbers in an instruction name replicas, partitions or both, by rules that depend on its channel
 (CollectiveOpGroupMode in openxla/xla, xla_data.proto); the program's device assignment then says which
@@ -17,7 +17,7 @@ from xlahouse.ingest.hlo.messages import HloInstruction, HloModule
 
 _LISTED_PAIR = re.compile(rb"\{\s*(\d{1,18})\s*,\s*(\d{1,18})\s*\}")
 _LISTED_PAIRS = re.compile(rb"\s*\{(?:[\s,]*\{\s*\d{1,18}\s*,\s*\d{1,18}\s*\})*\s*\}\s*")
-# These carry use_global_device_ids; on the others a channel means that the numbers are partitions.
+# Opcodes with use_global_device_ids; in any other, a channel means that the numbers are partitions.
 _GLOBAL_IDS_OPS = ("all-reduce", "all-gather", "reduce-scatter")
 
 
@@ -39,7 +39,7 @@ class Assignment:
 
     @classmethod
     def of(cls, module: HloModule) -> Assignment | None:
-        """The assignment in an HloModule; None where it has none."""
+        """The assignment in an HloModule; None where it is not stated."""
         rows = module.device_assignment.computation_devices
         devices = tuple(tuple(row.replica_device_ids) for row in rows)
         return cls(devices) if devices and devices[0] else None
@@ -66,7 +66,7 @@ def group_mode(instruction: HloInstruction) -> GroupMode:
 
 
 def device_groups(instruction: HloInstruction, assignment: Assignment | None) -> Groups:
-    """Groups as logical device numbers; without an assignment they are taken to be just those.
+    """Groups as logical device numbers; without an assignment their numbers are taken as such.
 
     Raises:
         GroupError: a group names a member that the program does not have, or names one twice.
@@ -79,7 +79,7 @@ def device_groups(instruction: HloInstruction, assignment: Assignment | None) ->
     if assignment is None:
         if groups and mode is GroupMode.CROSS_REPLICA_AND_PARTITION:
             raise GroupError(
-                "they name replicas with all their partitions, and nothing says how many"
+                "they name replicas with all their partitions, whose number is not stated"
             )
         return groups
     try:
@@ -134,7 +134,7 @@ def device_pairs(
     """Source and target of each pair of a permute, as logical device numbers.
 
     Raises:
-        GroupError: a pair names someone that the program does not have.
+        GroupError: a pair names a member that the program does not have.
     """
     pairs = [(pair.source, pair.target) for pair in instruction.source_target_pairs]
     pairs = pairs or _pairs_in_attributes(instruction)

@@ -39,7 +39,7 @@ _CALLING_ATTRIBUTES = (
     "false_computation",
     "called_computations",
 )
-_BACKEND = ", backend_config="  # the last attribute, long, and of no use here
+_BACKEND = ", backend_config="  # the last attribute: long and unused here
 _NO_OPERANDS = ("parameter", "constant", "iota")
 # Attributes that state which devices take part; without one of them the others mislead.
 _PARTICIPANT_ATTRIBUTES = (
@@ -48,7 +48,7 @@ _PARTICIPANT_ATTRIBUTES = (
     "channel_id",
     "use_global_device_ids",
 )
-# Attributes after those: where the text breaks off within one of these, all of those were read.
+# Attributes after the ones above: text that breaks off in one of these still has all of the ones above.
 _LATE_ATTRIBUTES = ("metadata", "backend_config", "sharding")
 _MOST_DIGITS = 9  # of numbers in metadata, which have 32 bits
 _UNKNOWN = -1  # an index that cannot be read
@@ -80,7 +80,7 @@ class InstructionLine:
 def read_instruction(text: str, into: HloInstruction) -> InstructionLine:
     """Read `%all-reduce.1 = f32[8]{0} all-reduce(f32[8]{0} %x), channel_id=1, to_apply=%add`.
 
-    A shape, operands or an attribute that cannot be read cost themselves, and are problems.
+    A shape, operands or an attribute that cannot be read are left out and reported as problems.
 
     Args:
         text: the instruction, with or without `ROOT`, `%` and the shapes of its operands.
@@ -115,7 +115,7 @@ def read_instruction(text: str, into: HloInstruction) -> InstructionLine:
 
 
 def _shape_and_opcode(text: str, start: int) -> tuple[ReadShape, re.Match[str] | None]:
-    """The shape that begins there, and the opcode after it, be it after a shape that has no end."""
+    """The shape at `start` and the opcode after it, even where the shape has no end."""
     try:
         end = end_of_shape(text, start)
     except HloTextError as error:
@@ -132,7 +132,7 @@ def _operands(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _attributes(text: str, into: HloInstruction, line: InstructionLine) -> InstructionLine:
-    """Read `, key=value` after `key=value`; returns the line with what they hold."""
+    """Read `, key=value` after `key=value`; returns the line with the names in them."""
     called: list[str] = []
     problems = list(line.problems)
     lost: list[str] = []
@@ -163,7 +163,7 @@ def _attributes(text: str, into: HloInstruction, line: InstructionLine) -> Instr
 
 
 def _forget(into: HloInstruction, key: str) -> None:
-    """Take back what was read of an attribute that makes no sense; parts of metadata stand each by itself."""
+    """Clear the fields of an attribute that cannot be read; parts of metadata are independent and stay."""
     if key == "metadata":
         return
     for name in _FIELDS_OF_ATTRIBUTE.get(key, (key,)):

@@ -1,4 +1,4 @@
-"""The HLO messages of ingest.events.proto, as types: the fields that we read and write, and no others.
+"""The HLO messages of ingest.events.proto, as types: only the fields that we read or write.
 
 Their classes are made at run time from tables of field numbers, so no type checker sees them otherwise.
 """
@@ -42,7 +42,7 @@ class MessageList(Repeated[Item], Protocol[Item]):
 
 
 class Message(Protocol):
-    """What every message can do."""
+    """Methods of every message."""
 
     def Clear(self) -> None: ...
     def ClearField(self, name: str) -> None: ...
@@ -244,7 +244,7 @@ class HloModule(Message, Protocol):
 
 
 def new_shape() -> Shape:
-    """An empty ShapeProto: a shape of which nothing is known."""
+    """An empty ShapeProto: an unknown shape."""
     return cast("Shape", message_class("ShapeProto")())
 
 

@@ -26,7 +26,7 @@ from xlahouse.ingest.hlo.transfer import WRAPPERS, split_role
 
 _COMPUTATION = re.compile(r"(ENTRY\s+)?%?([^\s({]+)\s*(?:\(.*)?\{$")
 _BEGINS = re.compile(r"\s*(?:ROOT\s+)?%?[^\s=\"{}]+ = ")
-# What ends an instruction that goes on over lines: the next one, or the computation's own end.
+# An instruction of several lines ends at the next instruction or at the computation's end.
 _BEGINS_OR_ENDS = re.compile(rf"{_BEGINS.pattern}|\}}(?:$|, execution_thread=)")
 _MOST_LINES = 10_000  # of one instruction
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -40,7 +40,7 @@ class ReadProgram:
     problems: list[str]  # a line for each piece of the text that could not be read
 
     def issues(self, source: str) -> list[Issue]:
-        """The finding that stands for all of them: a notation that is not known occurs many times."""
+        """One finding for all problems: an unknown notation mostly occurs many times."""
         if not self.problems:
             return []
         more = f" (and {count - 1} more)" if (count := len(self.problems)) > 1 else ""
@@ -65,7 +65,7 @@ class _Module:
         return self.proto.computations.add(name=name.encode(), id=self.next_id)
 
     def instruction(self, holder: HloComputation, text: str, where: str) -> None:
-        """Add one; what cannot be read of it is a problem, and nothing else."""
+        """Add one; parts that cannot be read are reported as problems."""
         message = holder.instructions.add()
         try:
             line = read_instruction(text, message)
@@ -81,16 +81,17 @@ class _Module:
         self.lines.append((holder, message, line))
 
     def break_off(self, where: str) -> None:
-        """The text ends within a computation: what its last instruction says may lack its end."""
+        """Note that the text ends within a computation: its last instruction may be cut off."""
         self.problems.append(f"{where}: the text ends within a computation")
         if self.lines:
             holder, message, line = self.lines[-1]
             self.lines[-1] = holder, message, replace(line, knows_groups=False, ends=False)
 
     def name_operands(self) -> None:
-        """Names of operands become ids; of what has no text of its own, shape and name are known at most.
+        """Resolve names of operands to ids.
 
-        Left out, it would be missing in the sizes of what takes it.
+        An operand without text of its own becomes an instruction with a name and a shape at most: left out,
+        it would be missing in the sizes of the instructions that take it.
         """
         ids: dict[tuple[int, str], int] = {}
         for holder, message, line in self.lines:
@@ -105,7 +106,7 @@ class _Module:
                 message.operand_ids.append(number)
 
     def _placeholder(self, name: str, shape: str) -> int:
-        """An instruction of which no more than its name and shape is known, or less."""
+        """An instruction of which at most the name and the shape are known."""
         self.next_id += 1
         message = new_instruction(name=name.encode(), id=self.next_id)
         message.shape.CopyFrom(read_shape(shape).proto if shape else new_shape())
@@ -121,7 +122,7 @@ class _Module:
         assignment_assumed: bool = False,
         loose: bool = False,
     ) -> Program:
-        """What was built. opaque, assignment_assumed, loose: see Program."""
+        """The finished program. opaque, assignment_assumed, loose: see Program."""
         unread = (message.id for _, message, line in self.lines if not line.knows_groups)
         return Program(
             program_id,
@@ -196,7 +197,7 @@ def _read_body(module: _Module, lines: list[str], start: int, source: str) -> No
 
 
 def _joined(lines: list[str], start: int) -> Iterator[tuple[int, str]]:
-    """(number, line); attributes and constants that are written over several lines are one."""
+    """(number, line); attributes and constants that span lines are joined."""
     number = start
     while number < len(lines):
         first, line = number, lines[number]
@@ -231,13 +232,13 @@ def _call(module: _Module) -> set[int]:
 
 
 def _is_wrapper(message: HloInstruction, line: InstructionLine) -> bool:
-    """Whether what it does stands in a computation; a done does what its start does."""
+    """Whether a computation defines what it does; a done has the computation of its start."""
     base, role = split_role(message.opcode.decode())
     return base in WRAPPERS and bool(line.called or not line.ends or role != "sync")
 
 
 def _assign_devices(module: _Module, header: list[str], where: str) -> bool:
-    """Write the default assignment where the header tells how many take part; whether it does."""
+    """Add the default assignment if the header states the number of devices; return whether it does."""
     facts = dict(piece.partition("=")[::2] for piece in header[1:])
     stated = {key: facts[key] for key in ("replica_count", "num_partitions") if key in facts}
     if not stated:
@@ -260,8 +261,8 @@ def program_of_instructions(
 ) -> ReadProgram:
     """A program from loose instructions, as a trace without HLO names its ops.
 
-    Operands that have no text of their own are known by the shape that their user's text states
-    (`Program.unseen`); computations that are called are not known, nor is the device assignment.
+    Operands without text of their own have the shape that their user's text states
+    (`Program.unseen`); called computations and the device assignment are unknown.
     """
     built = _Module()
     built.proto.name = module.encode()

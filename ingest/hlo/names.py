@@ -1,4 +1,4 @@
-"""Programs from the names of a TPU plane's ops, which are HLO text: for traces that carry no HLO."""
+"""Programs from the names of a TPU plane's ops, which are HLO text: for traces without HLO."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ InstructionTexts: TypeAlias = list[tuple[int | None, str]]
 
 @dataclass
 class OpTexts:
-    """Instruction texts by program id; under None those whose program the trace does not name."""
+    """Instruction texts by program id; under None the texts whose program the trace does not name."""
 
     by_program: dict[int | None, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, texts: InstructionTexts) -> None:
-        """Take up the texts of a plane."""
+        """Add the texts of a plane."""
         for program_id, text in texts:
             self.by_program[program_id][text] = None
 
     def programs(
         self, modules: dict[int, str], known: dict[int, Program], source: str
     ) -> tuple[list[Program], list[Issue]]:
-        """Programs of the launches that have no HLO, as far as their ops' names tell.
+        """Programs of launches without HLO, built from the names of their ops.
 
         Args:
             modules: name of each program that was launched.
@@ -38,7 +38,7 @@ class OpTexts:
         """
         texts = dict(self.by_program)
         unnamed = texts.pop(None, {})
-        if len(modules) == 1:  # then there is no doubt whose they are
+        if len(modules) == 1:  # then they can belong to no other program
             texts.setdefault(next(iter(modules)), {}).update(unnamed)
         found, issues = [], []
         for program_id, instructions in texts.items():

@@ -1,4 +1,4 @@
-"""What an HLO instruction is: its category, and for a collective its transfer and partner.
+"""The category of an HLO instruction, and a collective's transfer and partner.
 
 The called computation decides for wrappers (METRICS, "Category of an op").
 """
@@ -20,7 +20,7 @@ from xlahouse.ingest.hlo.transfer import (
 )
 
 CONTROL_OPCODES = ("while", "call", "conditional")
-# Instructions that compute nothing: what a slice or a copy may be wrapped with.
+# Opcodes that compute nothing: a wrapper may hold them beside a slice or a copy.
 _FREE = ("parameter", "bitcast", "tuple", "get-tuple-element", "constant", "reshape", "transpose")
 _COPIES = ("copy", "slice", "dynamic-slice", "dynamic-update-slice", "copy-start", "copy-done")
 HOST_MEMORY = 5
@@ -28,7 +28,7 @@ HOST_MEMORY = 5
 
 @dataclass(frozen=True)
 class OpFacts:
-    """What the HLO says of an op."""
+    """Facts of an op in the HLO."""
 
     op: str
     opcode: str

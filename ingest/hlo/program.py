@@ -30,7 +30,7 @@ class Program:
     assignment_assumed: bool = False  # no device assignment is stated, so it has the usual one
     unseen: tuple[HloInstruction, ...] = ()  # operands of which only name and shape are known
     opaque: frozenset[int] = frozenset()  # ids of instructions that call unknown computations
-    unread: frozenset[int] = frozenset()  # ids of those whose groups or pairs cannot be read
+    unread: frozenset[int] = frozenset()  # ids of instructions whose groups or pairs cannot be read
     loose: bool = False  # only the texts by which a trace names its ops are known
     names_ranks: bool = False  # its groups name devices, not partitions or replicas
     digest: bytes = b""  # of its bytes: equal ones need not be compared; empty where unknown
@@ -44,7 +44,7 @@ class Program:
 
     @property
     def assignments(self) -> list[Assignment | None]:
-        """Its own assignment, which may not be known, and those of other processes."""
+        """Its own assignment, which may be unknown, and the assignments of other processes."""
         return [self.assignment, *self.elsewhere]
 
     @cached_property
@@ -69,8 +69,10 @@ class Program:
 
     @cached_property
     def loop_bodies(self) -> dict[int, HloInstruction]:
-        """What a loop carries from one round to the next: the tuple at the root of its body, by the body's
-        id. A condition's root is no tuple."""
+        """By the id of a loop's body, the tuple at its root, which the loop carries from round to round.
+
+        The root of a condition is not a tuple.
+        """
         called = [computation for loop in self.loops for computation in self.called(loop)]
         roots = {computation.id: self.by_id.get(computation.root_id) for computation in called}
         return {number: root for number, root in roots.items() if root and root.opcode == b"tuple"}
@@ -96,7 +98,7 @@ class Program:
         return [computation for computation in found if computation is not None]
 
     def framework_op(self, instruction: HloInstruction) -> str:
-        """Its op_name; where it has none, that of the root of what it calls."""
+        """Its op_name, else the op_name of the root of a computation that it calls."""
         if instruction.metadata.op_name:
             return _text(instruction.metadata.op_name)
         for computation in self.called(instruction):
@@ -119,7 +121,7 @@ def parse_program(raw: bytes, program_id: int | None, name: str) -> Program:
         name: what the trace calls it.
 
     Raises:
-        ValueError: the bytes are no HloProto.
+        ValueError: the bytes are not an HloProto.
     """
     try:
         module = module_of(raw)

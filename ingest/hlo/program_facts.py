@@ -1,4 +1,4 @@
-"""What a run's programs say of their ops, as columns: joined to the events by (program_id, op)."""
+"""Facts of the ops of a run's programs, as columns: joined to events by (program_id, op)."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ class _Rows:
 
 
 def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
-    """Facts of the programs; what cannot be had of an op, or of a program, costs that alone."""
+    """Facts of the programs; damage to an op or a program loses only that op or program."""
     rows = _Rows()
     logical_ids: set[int] = set()
     for program in programs:
         try:
             found = _of_program(program, source)
-        except Exception as error:  # damage can have any shape; what it breaks is this program
+        except Exception as error:  # damage can raise anything; it loses this program only
             detail = f"the HLO of {program.module} is inconsistent: {type(error).__name__}: {error}"
             rows.issues.append(DAMAGED_HLO.found(source, detail=detail))
             continue
@@ -119,7 +119,7 @@ def _of_program(program: Program, source: str) -> _Rows:
     rows = _Rows(instructions=instruction_rows(program))
     begun = begun_before_loops(program)
     for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
-        if instruction.id in program.opaque:  # what it does stands where it is not known
+        if instruction.id in program.opaque:  # its computation is unknown
             rows.ops.append(_opaque_row(program, instruction, row))
             continue
         facts = op_facts(program, instruction)
@@ -143,13 +143,13 @@ def _of_program(program: Program, source: str) -> _Rows:
 def _opaque_row(
     program: Program, instruction: HloInstruction, row: dict[str, object]
 ) -> dict[str, object]:
-    """What the text of a wrapper tells; its category is left to what else is known of the op."""
+    """Facts in the text of a wrapper; its category is decided from the op's event."""
     taken = {name: row[name] for name in ("program_id", "module", "op", "opcode", *_SCOPE_COLUMNS)}
     return dict.fromkeys(FACT_COLUMNS) | taken | vars(wrapped(program, instruction))
 
 
 def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
-    """Transfers whose kind stands in no HLO."""
+    """Transfers whose kind no HLO states."""
     count = sum(row["kind"] is not None and row["category"] is None for row in rows.ops)
     detail = (
         f"{program.module}: ops that wrap a transfer which the trace lacks: its kind and size are those in "
@@ -159,7 +159,7 @@ def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
 
 
 def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
-    """What groups rest on where nothing says which device runs which partition."""
+    """The finding that no device assignment is stated, so groups use partition numbers."""
     is_known = program.names_ranks or program.assignment is not None
     if not rows.groups or (is_known and not program.assignment_assumed):
         return []
@@ -168,7 +168,7 @@ def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue
 
 
 def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
-    """Values whose sizes nobody knows before the program runs."""
+    """Values whose sizes are unknown before the program runs."""
     count = sum("?" in str(row["shape"]) for row in rows.instructions)
     if program.names_ranks:  # a rank's trace may state its own sizes
         return []
@@ -179,8 +179,8 @@ def _fact_row(facts: OpFacts, instruction: dict[str, object]) -> dict[str, objec
     taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE_COLUMNS)}
     found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
     taken["transfer_op"] = found
-    told = {name: getattr(facts, name, None) for name in FACT_COLUMNS if name not in taken}
-    return taken | told
+    own = {name: getattr(facts, name, None) for name in FACT_COLUMNS if name not in taken}
+    return taken | own
 
 
 def _participants(

@@ -1,4 +1,4 @@
-"""Tells which dump is of which program where no id does: all programs of a framework may have one name.
+"""Matches dumps to programs without ids: all programs of a framework may have one name.
 
 The names of ops in a trace are instructions: a dump that lacks them, or gives them other shapes, is of
 another program. A dump of a program whose HLO the trace holds is of no other one.
@@ -20,12 +20,12 @@ Arrays: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]  # element type and 
 def choose(
     dumps: Sequence[Program], wanted: Iterable[int], known: dict[int, Program]
 ) -> dict[int, Program]:
-    """The dump of each program for which no more than one can be it.
+    """The dump of each program that only one dump can belong to.
 
     Args:
         dumps: programs of one name, read from dumps.
         wanted: ids of programs of that name whose HLO is wanted.
-        known: what the trace tells of programs of that name, by their ops' names or as HLO.
+        known: programs of that name in the trace, as HLO or by the names of their ops.
     """
     whole = [_outline(program) for program in known.values() if not program.loose]
     left = [dump for dump in _distinct(dumps) if _outline(dump) not in whole]
@@ -33,13 +33,13 @@ def choose(
         number: [dump for dump in left if _fits(dump, known.get(number))] for number in wanted
     }
     chosen = {number: fitting[0] for number, fitting in can_be.items() if len(fitting) == 1}
-    # A dump that two programs could be of tells nothing of either, unless one has no other.
+    # A dump that fits two programs is used for neither, unless another dump fits one of them.
     owners = [id(dump) for dump in chosen.values()]
     return {number: dump for number, dump in chosen.items() if owners.count(id(dump)) == 1}
 
 
 def _distinct(dumps: Sequence[Program]) -> list[Program]:
-    """The dumps without those that say the same as one before them, as other processes' do."""
+    """The dumps without repeats, such as other processes write."""
     found: list[Program] = []
     for dump in dumps:
         if not any(
@@ -61,7 +61,7 @@ def _fits(dump: Program, named: Program | None) -> bool:
 
 
 def _outline(program: Program) -> dict[bytes, Arrays]:
-    """Name of each instruction, and its arrays: none where one of them is not known."""
+    """Arrays of each instruction, by name; () where one of them is unknown."""
     return {each.name: _arrays(each.shape) for _, each in program.instructions()}
 
 

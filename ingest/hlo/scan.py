@@ -72,7 +72,7 @@ def split_commas(text: str) -> list[str]:
 
 
 def unquoted(text: str) -> str:
-    """What a quoted text says: `"a\\"b"` -> `a"b`; other text is left as it is."""
+    """The text within quotation marks: `"a\\"b"` -> `a"b`; other text is unchanged."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1]
         return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text

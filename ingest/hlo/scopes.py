@@ -8,7 +8,7 @@ from functools import cache
 from xlahouse.capture.manifest import MARKER_PREFIX
 
 # `model.layers.3.self_attn` (torch), `layers_3/attention` (flax), `blocks.3`, `layer.3`.
-# Names are anybody's: a longer number is no index, and would fit no column.
+# Frameworks choose the names: a longer number is not an index, and would not fit a column.
 _INDEX_PATTERN = r"([0-9]{1,9})(?![0-9])"
 _LAYER = re.compile(rf"(?:^|[./_])(?:layers?|blocks?|h)[._/\[]{_INDEX_PATTERN}")
 # The scope of one tick of a stage-stacked pipeline (capture's marker grammar).
@@ -32,14 +32,14 @@ _COMPONENTS = (
 
 @cache
 def layer_of(path: str) -> int | None:
-    """Index of the layer that a module path names; None where it names none."""
+    """Index of the layer that a module path names; None where it names no layer."""
     match = _LAYER.search(path)
     return int(match[1]) if match else None
 
 
 @cache
 def component_of(path: str) -> str | None:
-    """attention, mlp, moe, embedding, head or norm; None where the path names none."""
+    """attention, mlp, moe, embedding, head or norm; None where the path names no component."""
     return next((name for name, pattern in _COMPONENTS if pattern.search(path)), None)
 
 

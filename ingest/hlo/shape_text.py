@@ -1,4 +1,4 @@
-"""Reads shapes as HLO text writes them: `bf16[8,128]{1,0:T(8,128)(2,1)S(1)}`, tuples in parentheses."""
+"""Reads shapes in HLO text: `bf16[8,128]{1,0:T(8,128)(2,1)S(1)}`, tuples in parentheses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def end_of_shape(text: str, start: int = 0) -> int:
 
 @lru_cache(maxsize=65536)
 def read_shape(text: str) -> ReadShape:
-    """A shape's text; what cannot be read of it costs that alone."""
+    """Read a shape's text; a part that cannot be read stays unknown, and the rest is read."""
     shape = new_shape()
     problems: list[str] = []
     _read(text, shape, problems)
@@ -101,7 +101,7 @@ def _size(text: str) -> int | None:
 
 
 def _read_layout(layout: ArrayLayout, text: str) -> None:
-    """`1,0:T(8,128)(2,1)E(4)S(1)`; marks that say nothing of sizes or places are passed over."""
+    """`1,0:T(8,128)(2,1)E(4)S(1)`; marks that affect neither size nor memory space are skipped."""
     order, _, marks = text.partition(":")
     layout.minor_to_major.extend(int(index) for index in order.split(",") if index.strip())
     for found in _LAYOUT_MARK.finditer(marks):

@@ -47,7 +47,7 @@ DATALESS = {TOKEN: "token", OPAQUE: "opaque"}
 
 
 def dtype(shape: Shape) -> str:
-    """Element type as HLO text writes it; `tuple`, `token` or `opaque` where there is none."""
+    """Element type as HLO text writes it; `tuple`, `token` or `opaque` for a value that is not an array."""
     if shape.element_type == TUPLE:
         return "tuple"
     if shape.element_type in DATALESS:
@@ -102,7 +102,7 @@ def padded_bytes(shape: Shape) -> int | None:
 
 
 def _plausible(total: int) -> int | None:
-    """None for what no memory holds: damaged dimensions."""
+    """None for a size beyond any memory: damaged dimensions."""
     return total if 0 <= total < 1 << 60 else None
 
 

@@ -1,7 +1,7 @@
-"""Programs of several files that bear one id: one where they are the same code, told apart where not.
+"""Programs of several files with one id: one program if the code is the same, else several.
 
-A TPU's ids are fingerprints of the code; other compilers number programs by process, so that one id may
-stand for two. The same code may run in two processes on devices of their own: then each has its groups.
+A TPU's ids are fingerprints of the code; other compilers number programs by process, so that two
+programs may have one id. Two processes may run the same code on their own devices, with their own groups.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def whole_programs(file: FileEvents) -> dict[int, Program]:
 
 
 def clash(known: dict[int, Program], other: dict[int, Program]) -> bool:
-    """Whether different programs are called by one id in two mappings."""
+    """Whether two mappings have different programs under one id."""
     shared = known.keys() & other.keys()
     return any(not is_same_code(known[number], other[number]) for number in shared)
 
 
 def lend(files: list[FileEvents]) -> None:
-    """Give files that know a program by its ops' names alone the HLO that another file has of it."""
+    """Where a file has only the names of a program's ops, use the HLO that another file has."""
     whole: dict[int, Program] = {}
     unclear = set()
     for number, program in _all(files):
@@ -65,7 +65,7 @@ def lend(files: list[FileEvents]) -> None:
 
 
 def join_programs(files: Iterable[FileEvents]) -> dict[int, Program]:
-    """The programs of a world's files, by id; none of which clash."""
+    """The programs of a world's files, by id; in a world ids do not clash."""
     by_id: dict[int, list[Program]] = {}
     files = list(files)
     for number, program in _all(files):
@@ -88,7 +88,7 @@ def _joined(number: int, programs: list[Program], files: list[FileEvents]) -> Pr
 
 
 def _of_all_texts(number: int, programs: list[Program], files: list[FileEvents]) -> Program:
-    """A program from the names that its ops have in any of the files."""
+    """A program built from the names of its ops in all files."""
     texts: dict[str, None] = {}
     for file in files:
         texts |= file.op_texts.by_program.get(number, {})

@@ -95,7 +95,7 @@ FRAME_TABLES: dict[str, Callable[[StackFrameIndex], _Names | _Records]] = {
 def read_table_line(heading: str, index: StackFrameIndex, line: str) -> bool:
     """Read a line of one of FRAME_TABLES in a module's text; whether it was one.
 
-    Entries are known by their place, which each line begins with: those that are missing are left empty.
+    Each line begins with the place of its entry; missing entries are left empty.
 
     Args:
         heading: of the table.

@@ -20,10 +20,10 @@ COLLECTIVE_KINDS = (
     "collective-permute",
     "collective-broadcast",
 )
-# What these do stands in the computation that they call.
+# The computation that these call defines what they do.
 WRAPPERS = ("fusion", "async", "call")
 _ROLES = {"-start": "start", "-update": "update", "-done": "done"}
-# What a pair's value may pass through between its start and its done.
+# Opcodes that a pair's value may pass through between its start and its done.
 _CARRIERS = ("bitcast", "copy", "optimization-barrier", "async-update")
 _VIEWS = (b"bitcast", b"copy", b"reshape", b"get-tuple-element")
 _DEEPEST_WRAPPER = 16  # wrappers within wrappers; damaged HLO may call itself
@@ -41,7 +41,7 @@ class HloTransfer:
 
 
 def split_role(opcode: str) -> tuple[str, str]:
-    """`all-reduce-start` -> (`all-reduce`, `start`); send and recv start what their -done ends."""
+    """`all-reduce-start` -> (`all-reduce`, `start`); a send or recv is the start of its -done."""
     for suffix, role in _ROLES.items():
         if opcode.endswith(suffix):
             return opcode.removesuffix(suffix), role
@@ -61,7 +61,7 @@ def find_transfer(
         return HloTransfer(role, "send-recv", (instruction,) if role == "start" else ())
     # Text writes an async-start that calls a fusion as `fusion-start`, one that calls a call as `call-start`.
     starts = base == "async" or (base in ("fusion", "call") and role != "sync")
-    # A call is control, and what it calls shows up by itself, unless it stands in a wrapper.
+    # A call is control, and its instructions have events of their own, unless it is inside a wrapper.
     if base != "fusion" and not starts and not (base == "call" and depth):
         return None
     inner = [
@@ -99,8 +99,10 @@ def start_of(program: Program, done: HloInstruction) -> HloInstruction | None:
 
 
 def start_behind(program: Program, value: HloInstruction) -> HloInstruction | None:
-    """The start whose value a done (or an update) takes; None where the chain leaves the computation, but
-    for loops: what a round began, the next one or what follows the loop ends."""
+    """The start whose value a done (or an update) takes; None where the chain leaves the computation.
+
+    Loops are followed: the done of a start in one round is in the next round, or behind the loop.
+    """
     current = value
     for _ in range(1000):
         opcode = current.opcode.decode("utf-8", "replace")
@@ -124,7 +126,7 @@ def start_behind(program: Program, value: HloInstruction) -> HloInstruction | No
 
 
 def _tuple_behind(program: Program, value: HloInstruction) -> HloInstruction | None:
-    """The tuple that a value is: itself, or what a loop carries, be it seen within or behind the loop."""
+    """The tuple behind a value: itself, or the one that a loop carries, from inside or behind the loop."""
     if value.opcode == b"tuple":
         return value
     if value.opcode == b"while":
@@ -136,8 +138,10 @@ def _tuple_behind(program: Program, value: HloInstruction) -> HloInstruction | N
 
 
 def begun_before_loops(program: Program) -> dict[int, str]:
-    """Starts whose transfer the first round of a loop ends: their id, and the name of the start that
-    each round has for the one after it. To a done these are one."""
+    """Starts before a loop whose done is in its first round: id -> name of the start inside the loop.
+
+    The done in the loop ends both.
+    """
     found = {}
     for loop in program.loops:
         carried, given = _tuple_behind(program, loop), program.operands(loop)
@@ -164,7 +168,7 @@ def kind_of(program: Program, transfer: HloTransfer) -> str:
 
 
 def _group_size(program: Program, reduced: HloInstruction) -> int | None:
-    """Members of each of its groups; None where they are not known or differ in size."""
+    """Size of its groups; None where it is unknown or differs."""
     try:
         sizes = {len(group) for group in device_groups(reduced, program.assignment)}
     except GroupError:
@@ -173,9 +177,9 @@ def _group_size(program: Program, reduced: HloInstruction) -> int | None:
 
 
 def _is_share(whole: Shape, part: Shape, members: int | None) -> bool:
-    """Whether a slice of an array is the part of it that falls to one of so many members.
+    """Whether a slice of an array is one member's share of it.
 
-    Another slice, such as one that a loop takes, is no scattering; the last member's may be padded.
+    Another slice, such as a loop takes, is not a scatter; the last member's part may be padded.
     """
     if members is None or not (shapes.is_known(whole) and shapes.is_known(part)):
         return True
@@ -188,7 +192,7 @@ def _is_share(whole: Shape, part: Shape, members: int | None) -> bool:
 
 
 def _only_sliced(program: Program, reduced: HloInstruction, members: int | None) -> bool:
-    """Whether each use of a fused all-reduce takes a member's share of it, at a place that is computed."""
+    """Whether each use of a fused all-reduce takes a member's share of it, at a computed offset."""
     holder = program.computation_of(reduced)
     pending, sliced = [reduced], False
     while pending:

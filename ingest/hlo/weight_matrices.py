@@ -1,4 +1,4 @@
-"""Counts the weights of a model's matrices, by how parallelisms split them: what fsdp has to gather."""
+"""Counts the weights in a model's matrices, which fsdp has to gather, by how parallelisms split them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ class Weights:
 
 
 def matrix_weights(manifest: Manifest, expert_layers: int | None) -> Weights | None:
-    """Of the whole model, embedding and head included, as a pass uses them: a head that is tied to the
-    embedding is a matrix again. None for an architecture not known here, or where a size is missing."""
+    """Weights of the whole model as a pass uses them, with embedding and head; a tied head counts again.
+
+    None for an architecture that is not listed here, or where a size is missing.
+    """
     attention = _ATTENTION.get(manifest.model_family)
     if attention is None or expert_layers is None:
         return None
@@ -75,13 +77,13 @@ class _Sizes:
 
 
 def _grouped_query(sizes: _Sizes) -> Weights:
-    """Queries and output of all heads, keys and values of theirs."""
+    """Queries and output of all heads; keys and values of their own heads."""
     heads = 2 * sizes["num_attention_heads"] + 2 * sizes["num_key_value_heads"]
     return Weights(split=heads * sizes.head_dim * sizes["hidden_size"], matrices=4)
 
 
 def _latent(sizes: _Sizes) -> Weights:
-    """Queries, keys and values by way of low ranks (DeepSeek-V2 and V3); queries may go without."""
+    """Queries, keys and values by way of low ranks (DeepSeek-V2 and V3); queries may have no low rank."""
     hidden, heads = sizes["hidden_size"], sizes["num_attention_heads"]
     rotary, value = sizes["qk_rope_head_dim"], sizes["v_head_dim"]
     nope, rank = sizes["qk_nope_head_dim"], sizes["kv_lora_rank"]
@@ -112,7 +114,7 @@ def _network(sizes: _Sizes, width: int) -> Weights:
 
 
 def _experts(sizes: _Sizes) -> Weights:
-    """The experts of a layer, and those that every token passes."""
+    """Routed and shared experts of a layer."""
     width = sizes["moe_intermediate_size"]
     each = _network(sizes, width)
     found = Weights(experts=sizes["n_routed_experts"] * each.split, matrices=_STACKED)

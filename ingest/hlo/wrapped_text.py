@@ -1,8 +1,8 @@
-"""What the text of a wrapper tells of the transfer within, where the computation that it calls is not known.
+"""The transfer inside a wrapper whose computation is unknown, as far as the wrapper's text states it.
 
-An async-start's shape holds the operands and the results of what it calls, so sizes are known; the kind is,
-where the wrapper is named after one and the shapes fit, or where no other kind has such shapes. Slices and
-copies are wrapped too, and none of them gives more than it takes.
+An async-start's shape holds operands and results, so sizes are known. The kind is known where the wrapper
+is named after it and the shapes fit, or where no other kind has such shapes. Slices and copies are wrapped
+too; their results are never larger than their operands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALLER, _EQUAL, _LARGER = -1, 0, 1  # the result, beside the operand
 
 @dataclass(frozen=True)
 class WrapperFacts:
-    """What passes through a wrapper; None where the text does not state it.
+    """The transfer inside a wrapper; None where the text does not state it.
 
     Bytes are known where each result is its operand but for the size of one dimension.
     """
@@ -33,7 +33,7 @@ class WrapperFacts:
 
 
 def wrapped(program: Program, instruction: HloInstruction) -> WrapperFacts:
-    """What passes through a fusion, a call or an async pair whose computation is not known."""
+    """The transfer inside a fusion, a call or an async pair whose computation is unknown."""
     operands, results, is_async = _sides(program, instruction)
     ways = {_way(operand, result) for operand, result in zip(operands, results, strict=False)}
     if len(operands) != len(results) or len(ways) != 1 or None in ways:
@@ -59,7 +59,7 @@ def _sides(program: Program, instruction: HloInstruction) -> tuple[list[Shape], 
 
 
 def _arrays(sides: list[Shape]) -> list[Shape]:
-    """Arrays of some shapes; scalars steer a transfer, and are none of what it moves."""
+    """Arrays of some shapes; scalars control a transfer and are not part of its data."""
     leaves = [leaf for side in sides for leaf in shapes.leaves(side)]
     return [leaf for leaf in leaves if leaf.dimensions or not shapes.is_known(leaf)]
 
@@ -70,7 +70,7 @@ def _bytes(arrays: list[Shape]) -> int | None:
 
 
 def _way(operand: Shape, result: Shape) -> int | None:
-    """How the result's size is to the operand's; None where more than the size of a dimension differs."""
+    """The result's size relative to the operand's; None where more than one dimension's size differs."""
     if not (shapes.is_known(operand) and shapes.is_known(result)):
         return None
     before, after = list(operand.dimensions), list(result.dimensions)

@@ -1,4 +1,4 @@
-"""Puts a run together: finds its worlds, and what all devices of a world share, before any op is read."""
+"""Assembles a run before any op is read: its worlds, and what all devices of a world share."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def assemble(
     schedule: Schedule = NO_PIPELINE,
     coords: Sequence[list[int]] = (),
 ) -> AssembledRun:
-    """Put a run together from its files.
+    """Assemble a run from its files.
 
     Args:
-        files: what was read.
+        files: of the run, as read.
         source: the run, for issues.
         named_ids: logical ids that the manifest's mesh names; they belong to the first world.
         schedule: the run's pipeline, of the first world.
@@ -123,7 +123,7 @@ def _count(launches: pl.DataFrame) -> int:
 
 
 def _epoch(files: list[FileEvents], source: str, issues: list[Issue]) -> int | None:
-    """UNIX time of time zero, ns: the earliest profile's start; None where a file does not tell."""
+    """UNIX time of time zero, ns: the earliest profile's start; None where a file does not state it."""
     starts = [file.profile_start_ns for file in files if file.profile_start_ns is not None]
     if len(starts) == len(files):
         return min(starts)
@@ -179,7 +179,7 @@ def _shared(
     source: str,
     schedule: Schedule,
 ) -> WorldParts:
-    """Launches in their steps, and what the programs say. marked: as markers_by_process gives them."""
+    """Launches in their steps, and facts of the programs. marked: from markers_by_process."""
     programs = join_programs(world.files)
     devices = [device for plane in planes for device in plane.devices]
     launches = finish_launches(_taken_launches(world, planes), *marked)
@@ -196,7 +196,7 @@ def _shared(
 
 
 def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:
-    """Launches of all planes, which have none from now on: many devices' would be in memory twice."""
+    """Launches of all planes, removed from the planes: they would be in memory twice."""
     launches = _stacked(planes, "launches", frames.LAUNCHES)
     for some in (planes, *(file.planes for file in world.files)):
         some[:] = [replace(plane, launches=launches.clear()) for plane in some]
@@ -219,7 +219,7 @@ def _small_tables(
     facts: ProgramFacts,
     launches: pl.DataFrame,
 ) -> dict[str, pl.DataFrame]:
-    """All but the devices."""
+    """The small tables without the devices."""
     in_world = pl.lit(world.number, pl.Int64).alias("world")
     return {
         "phases": phase_rows(_stacked(planes, "markers", frames.MARKERS), launches),

@@ -1,4 +1,4 @@
-"""Merges what a device did into intervals, once, so that interval views need no window over ops."""
+"""Merges a device's ops into intervals, once, so that interval views need no window over ops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.transfer_pairs import BARRIER
 
 _CATEGORY = pl.col("category")
-# Which kinds of ops each category of intervals is made of.
+# Ops in each category of intervals.
 _RULES = {
     "compute": _CATEGORY == "compute",
     "collective": _CATEGORY == "collective",
@@ -27,10 +27,11 @@ _CATEGORIES = pl.Enum(list(_RULES))
 def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     """The busy_intervals table without run_id, by device and start.
 
-    compute: compute ops. collective: transfers in flight, and ops of transfers whose other half was not
-    seen. copy_running: copy and host-transfer ops that
-    run (a prefetch in flight alone does not count). sync_wait: barriers. masked: the compute ops of
-    pipeline ticks in which the stage holds no microbatch, again (they are compute too).
+    compute: compute ops.
+    collective: transfers in flight, and ops of transfers whose other half is missing.
+    copy_running: running copy and host-transfer ops; a prefetch in flight does not count.
+    sync_wait: barriers.
+    masked: compute ops of pipeline ticks in which the stage holds no microbatch; they are compute too.
 
     Args:
         ops: of some devices.
@@ -69,7 +70,7 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
 def _flights(
     transfers: pl.DataFrame, devices: Integers, steps: _Steps, packing: Packing
 ) -> KeyedSpans:
-    """Transfers that take time, by device and step as `packing` has them."""
+    """Transfers that take time, packed by device and step."""
     flights = transfers.filter(pl.col("duration_ps") > 0)
     device = np.searchsorted(devices, flights["device_id"].to_numpy())
     start, duration = (flights[name].to_numpy() for name in ("start_ps", "duration_ps"))

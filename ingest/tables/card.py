@@ -1,4 +1,4 @@
-"""Fills what a trace lacks from the workload card beside it, and says what of it contradicts the trace."""
+"""Fills facts that a trace lacks from its workload card, and reports contradictions between the two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlahouse.ingest.events.codes_of_files import (
 )
 from xlahouse.ingest.events.issues import Issue
 
-# Major to minor, as frameworks nest their meshes: a card does not tell the order.
+# Major to minor, as frameworks nest their meshes: a card does not state the order.
 _CARD_AXES = {
     "pp": "pp",
     "dp_replicate": "dp",
@@ -39,7 +39,7 @@ _CARD_DTYPES = {
 }
 _CARD_FRAMEWORKS = {"torchxla": "torch_xla", "torch-xla": "torch_xla"}
 _NO_SETUP = ("description", "hf_url", "trace_url", "contributor", "contact", "collection_notes")
-# A kind that says no more than that it is a TPU.
+# Kinds that state no model.
 _BARE_KINDS = ("TPU", "GPU")
 
 
@@ -64,7 +64,7 @@ def read_given(path: str) -> FoundCard:
 
 
 def read_beside(path: str) -> FoundCard:
-    """The card that lies beside a trace: a field at fault costs that field, a card that is none itself."""
+    """The card that lies beside a trace: a wrong field is left out; an unreadable card is empty."""
     raw = _bytes(path)
     digest = hashlib.sha256(raw).hexdigest()
     try:
@@ -95,25 +95,25 @@ def _text(raw: bytes, path: str) -> str:
 
 
 def fill(row: dict[str, object], found: FoundCard) -> tuple[dict[str, object], list[Issue]]:
-    """(the columns of `runs` that the card gives, findings). What trace and manifest tell stays.
+    """(the columns of `runs` that the card gives, findings). Facts of trace and manifest stay.
 
     Args:
         row: of the run, without the card.
         found: its card.
     """
-    told, issues = _facts(found.card), list(found.issues)
-    kind = told.pop("device_kind", None)
+    stated_facts, issues = _facts(found.card), list(found.issues)
+    kind = stated_facts.pop("device_kind", None)
     if kind and (row.get("device_kind") in (None, *_BARE_KINDS)):
-        told["device_kind"], row = kind, row | {"device_kind": None}
+        stated_facts["device_kind"], row = kind, row | {"device_kind": None}
     mesh, problem = _mesh(found.card.executor.model_plan_parallelization, row)
     filled = {
         name: value
-        for name, value in (told | mesh).items()
+        for name, value in (stated_facts | mesh).items()
         if value is not None and row.get(name) is None
     }
     contradicting = [
         f"{name}: {row[name]} in the trace or manifest, {value} in the card"
-        for name, value in told.items()
+        for name, value in stated_facts.items()
         if value is not None and row.get(name) is not None and not _agree(row[name], value)
     ]
     if problem:
@@ -126,7 +126,7 @@ def fill(row: dict[str, object], found: FoundCard) -> tuple[dict[str, object], l
 
 
 def _facts(card: WorkloadCard) -> dict[str, object]:
-    """Columns of `runs`, by what the card calls them; None where it does not say."""
+    """Columns of `runs` from the fields of a card; None where it states nothing."""
     model, data = card.workload.model, card.workload.data
     framework, xpu = card.executor.framework, card.workload.hardware.xpu_spec
     arch = model.model_arch
@@ -165,17 +165,17 @@ def _model_name(card: WorkloadCard) -> str | None:
 
 
 def _device_kind(model: str | None) -> str | None:
-    """`tpu_v6e` -> `TPU v6e`; other names as they are."""
+    """`tpu_v6e` -> `TPU v6e`; other names unchanged."""
     if model is None or not model.lower().startswith("tpu"):
         return model
     return f"TPU {model[3:].strip('_- ')}".strip()
 
 
 def _mesh(plan: Parallelization, row: dict[str, object]) -> tuple[dict[str, object], str | None]:
-    """(mesh and parallelism, None); ({}, what is wrong with it).
+    """(mesh and parallelism, None); ({}, the problem).
 
-    Experts lie on devices of the other axes in many frameworks: where the product is too large with
-    `ep`, it is left out.
+    Many frameworks place experts on devices of the other axes: `ep` is left out where the product is
+    too large with it.
     """
     sizes = {axis: getattr(plan, name) for name, axis in _CARD_AXES.items() if getattr(plan, name)}
     if not sizes or row.get("mesh"):
@@ -196,7 +196,7 @@ def _mesh(plan: Parallelization, row: dict[str, object]) -> tuple[dict[str, obje
 
 
 def _setup(row: dict[str, object], card: WorkloadCard) -> dict[str, str]:
-    """Runs whose cards choose the same are repeats of one setup."""
+    """Runs whose cards make the same choices are repeats of one setup."""
     if row.get("setup") is not None:
         return {}
     chosen = {name: value for name, value in stated(card).items() if name not in _NO_SETUP}

@@ -1,4 +1,4 @@
-"""Splits each step of a device into what ran in it, once, so that summaries need no window over intervals."""
+"""Splits each step of a device into times by class, once, so that summaries need no window over intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlahouse.ingest.events.spans import KeyedSpans, merge_spans, starts_of_runs
 from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.stretches import DEVICE_STEP, inside_windows
 
-# In the order in which an instant of several belongs to one of them.
+# An instant in which several run belongs to the first of them.
 _CLASSES = ("compute", "collective", "copy_running", "sync_wait")
 
 _MARKED = ("prefill", "decode", "mixed")  # phases of the markers around a forward pass
@@ -21,10 +21,10 @@ _MARKED = ("prefill", "decode", "mixed")  # phases of the markers around a forwa
 def launch_spans(ops: PlacedOps) -> pl.DataFrame:
     """From the first op's start to the last one's end, on each device in each launch.
 
-    Control ops such as while loops aside: a loop that is nothing but open does no work.
+    Control ops do not count: an open while loop does no work by itself.
 
     Returns:
-        device_id, request, step, phase, start_ps, end_ps; what is in no launch is a row too.
+        device_id, request, step, phase, start_ps, end_ps; ops outside every launch have rows too.
     """
     rows = np.flatnonzero(ops.of_kinds(pl.col("category") != "control"))
     device, launch, start = (each.take(rows) for each in (ops.device_id, ops.launch, ops.start_ps))
@@ -47,7 +47,7 @@ def launch_spans(ops: PlacedOps) -> pl.DataFrame:
 
 
 class SplitSteps(NamedTuple):
-    """The steps of some devices, and what busy_stretches needs of them."""
+    """The steps of some devices, with the inputs of busy_stretches."""
 
     table: pl.DataFrame  # device_steps without run_id, by device and start
     windows: pl.DataFrame  # number, device_id, request, step, start_ps, end_ps of each step
@@ -55,7 +55,7 @@ class SplitSteps(NamedTuple):
 
 
 def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
-    """What ran in each step.
+    """Split steps into the times of the classes.
 
     Args:
         spans: as launch_spans gives them; those of one step are joined.

@@ -1,4 +1,4 @@
-"""From planes to tables, some devices at a time: the pass over a run in which its ops are in memory."""
+"""Turns planes into tables, some devices at a time: the pass that has a run's ops in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 
 @dataclass(frozen=True)
 class WorldContext:
-    """What all devices of a world have in common."""
+    """Facts that all devices of a world share."""
 
     launches: pl.DataFrame  # finished, by device and start
     facts: pl.DataFrame  # program_facts.FACT_COLUMNS
@@ -43,7 +43,7 @@ class WorldContext:
 
 @dataclass(frozen=True)
 class FinishedBatch:
-    """What is kept of a batch of planes once its large tables are written."""
+    """The part of a batch of planes that is kept once its large tables are written."""
 
     transfers: Transfers
     shown: pl.DataFrame  # program_id, op of the collectives that ran
@@ -55,7 +55,7 @@ class FinishedBatch:
 
 
 def batches(planes: Sequence[PlaneEvents]) -> Iterator[list[PlaneEvents]]:
-    """Planes by their devices, small ones together; at least one batch, and none of two large ones.
+    """Planes by their devices, small ones together; at least one batch, and large planes alone.
 
     So no file's devices lie between another's, whatever the order of hosts by name, and compaction has
     nothing to sort.
@@ -80,7 +80,7 @@ def finish_planes(
 ) -> FinishedBatch:
     """Write ops, busy intervals and stretches, device steps, host events and counters of some planes.
 
-    What is done with goes at once: a plane's ops are most of what an ingest has in memory.
+    Each part is freed as soon as it is used: a plane's ops are most of an ingest's memory.
 
     Args:
         planes: the planes, shifted to the run's time zero.
@@ -125,7 +125,7 @@ def finish_planes(
 def _busy_tables(
     busy: pl.DataFrame, spans: pl.DataFrame, launches: pl.DataFrame
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """(name, table) of busy_intervals and what is made of them, one after the other: they are large."""
+    """(name, table) of busy_intervals and the tables made from them, one at a time: they are large."""
     split, steps, merged = split_steps(spans, busy)
     yield "busy_intervals", busy
     del busy
@@ -134,7 +134,7 @@ def _busy_tables(
 
 
 def _read_whole(plane: PlaneEvents, source: str, issues: list[Issue]) -> Iterator[PlaneEvents]:
-    """What was read of a plane, and what was put off."""
+    """The parts of a plane: the one that was read, and the one that is read now."""
     yield plane
     if plane.rest is None:
         return
@@ -144,7 +144,7 @@ def _read_whole(plane: PlaneEvents, source: str, issues: list[Issue]) -> Iterato
     except DecodeError as error:
         issues.append(DAMAGED_PLANE.found(source, detail=f"{names} is damaged: {error}"))
         return
-    except Exception as error:  # damage can have any shape; what it breaks is this plane
+    except Exception as error:  # damage can raise anything; it loses this plane only
         detail = f"{names} is inconsistent: {type(error).__name__}: {error}"
         issues.append(DAMAGED_PLANE.found(source, detail=detail))
         return

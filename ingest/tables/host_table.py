@@ -1,4 +1,4 @@
-"""Writes host events: those that were read, and those that are read piece by piece while they are written."""
+"""Writes host events: events read before, and events read piece by piece while writing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlahouse.ingest.tables.pieces import TableWriter, pieces_of
 from xlahouse.ingest.xplane.host_pieces import SCHEMA
 
 TABLE = BY_NAME["host_events"]
-# The table's columns, as pieces have them.
+# The table's columns, with the types of pieces.
 WHOLE = pa.schema([SCHEMA.field("name").with_name("run_id"), *SCHEMA])
 
 
@@ -66,7 +66,7 @@ def _pieces(planes: Sequence[PlaneEvents], run_id: str) -> Iterator[pa.Table]:
 
 
 def _as_read_later(piece: pa.Table) -> pa.Table:
-    """A piece whose texts are dictionaries, as of those that are read piece by piece."""
+    """A piece with texts as dictionaries, like events that are read piece by piece."""
     plain = piece.cast(TABLE.schema)
     columns = [
         column.dictionary_encode() if field.type != plain.schema.field(field.name).type else column
@@ -76,6 +76,6 @@ def _as_read_later(piece: pa.Table) -> pa.Table:
 
 
 def _with_run(piece: pa.Table, run_id: str) -> pa.Table:
-    """The table's columns, of a piece that lacks the run."""
+    """The table's columns, from a piece without run_id."""
     run = constant(run_id, piece.num_rows)
     return piece.append_column("run_id", run).select(WHOLE.names)

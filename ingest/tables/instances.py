@@ -1,4 +1,4 @@
-"""Finds which executions on different devices are one and the same (METRICS, Terms)."""
+"""Finds executions on different devices that belong together (METRICS, Terms)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
 
     Args:
         rows: device_id, start_ps, duration_ps and the key's columns.
-        key: what identifies the thing that was executed.
+        key: columns that identify the program or op.
 
     Returns:
         One number a row, in the order of `rows`.
@@ -40,7 +40,7 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
 
 
 def number_by_start(key: Integers, device: Integers, start: Integers, end: Integers) -> Integers:
-    """The same from arrays, with the instances numbered in order of their first start."""
+    """As number_instances, from arrays; instances are numbered by their first start."""
     order, begins = _ordered(key, device, start, end)
     rank = np.empty(int(begins.sum()), np.int64)
     rank[np.argsort(start[order[begins]], kind="stable")] = np.arange(len(rank))
@@ -77,7 +77,7 @@ def _begins(key: Integers, device: Integers, start: Integers, end: Integers) -> 
     """Whether an instance begins at an execution, of executions ordered by key and start.
 
     From every execution on, the next instance would begin at the same place as from the one after it or
-    sooner; so where it begins from each is known at once, and walked from instance to instance.
+    sooner; so all places are computed at once, then followed from instance to instance.
     """
     count = len(key)
     begins = np.zeros(count, bool)
@@ -85,7 +85,6 @@ def _begins(key: Integers, device: Integers, start: Integers, end: Integers) -> 
         return begins
     following = np.minimum(_next_of_device(key, device), _first_after(key, start, end))
     following = np.minimum.accumulate(following[::-1])[::-1]
-    # Nothing of a key is left running where an instance ends on the spot: there, one begins for certain.
     nexts = following.tolist()
     at = 0
     found = []
@@ -97,7 +96,7 @@ def _begins(key: Integers, device: Integers, start: Integers, end: Integers) -> 
 
 
 def _next_of_device(key: Integers, device: Integers) -> Integers:
-    """Place of the next execution of the same key on the same device; the count where there is none."""
+    """Place of the next execution of the same key on the same device; the count where there is no other."""
     count = len(key)
     following = np.full(count, count)
     devices, places = np.unique(device, return_inverse=True)
@@ -113,7 +112,7 @@ def _first_after(key: Integers, start: Integers, end: Integers) -> Integers:
     """Place of the first later execution of another key, or that starts at or after an execution's end."""
     first, keys = int(start.min()), int(key[-1]) + 1
     packing = Packing((keys, int(end.max()) - first + 1))
-    if packing.bound >= 1 << 62:  # too far apart: ranks are as good
+    if packing.bound >= 1 << 62:  # too far apart to pack: ranks compare alike
         _, ranks = np.unique(np.concatenate((start, end)), return_inverse=True)
         start, end = np.split(ranks, 2)
         first, packing = 0, Packing((keys, len(ranks)))

@@ -1,4 +1,4 @@
-"""Launches and the steps that they belong to: numbers, instances, enqueue times, markers."""
+"""Numbers launches, finds their instances, and places them in steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlahouse.ingest.events.frames import by_start
 from xlahouse.ingest.events.spans import starts_of_runs
 from xlahouse.ingest.tables.instances import by_first_start, number_instances
 
-KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, which never reach this
+KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, always below this
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")
 STEP_COLUMNS = ("phase", "request", "step")
 
@@ -44,18 +44,19 @@ def finish_launches(
 
 
 def _is_known(instance_keys: pl.Series) -> bool:
-    """Whether readers know the instances: what is one in several files, none of them does."""
+    """Whether readers know the instances; they never do for several files."""
     one_file = (instance_keys // KEYS_OF_A_FILE).n_unique() <= 1
     return one_file and instance_keys.null_count() == 0
 
 
 def of_devices(launches: pl.DataFrame, device_ids: Integers) -> pl.DataFrame:
-    """The launches of some devices, by device and start, as all of them are ordered: there can be many
-    more, so they are not looked through.
+    """The launches of some devices, by device and start.
+
+    Found by binary search, since other devices can have many more.
 
     Args:
-        launches: all of them.
-        device_ids: of anything, in any order, repeated.
+        launches: of all devices, by device and start.
+        device_ids: in any order, with repeats.
     """
     ordered = launches["device_id"].to_numpy()
     wanted = np.unique(device_ids[starts_of_runs(device_ids)])
@@ -83,20 +84,20 @@ def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFram
 
 
 def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
-    """Launches of hosts that mark no steps at all are of the step that their instance is of on others."""
+    """Give launches on hosts without step markers the step of their instance on other hosts."""
     if launches["marked"].all():
         return launches
     step = pl.struct(STEP_COLUMNS)
     known = launches.filter("marked").group_by("launch_instance").agg(step=step.unique())
     alike = known.filter(pl.col("step").list.len() == 1).explode("step")
-    told = launches.select("launch_instance").join(
-        alike.select("launch_instance", told="step"),
+    shared = launches.select("launch_instance").join(
+        alike.select("launch_instance", shared="step"),
         on="launch_instance",
         how="left",
         maintain_order="left",
-    )["told"]
+    )["shared"]
     return launches.with_columns(
-        pl.when("marked").then(name).otherwise(told.struct.field(name)).alias(name)
+        pl.when("marked").then(name).otherwise(shared.struct.field(name)).alias(name)
         for name in STEP_COLUMNS
     )
 
@@ -113,7 +114,7 @@ class _Marker(NamedTuple):
 
 
 def _innermost(steps: pl.DataFrame) -> pl.DataFrame:
-    """host, when, phase, request, step: the innermost marker that is open from `when` on, NULL for none."""
+    """host, when, phase, request, step: the innermost open marker from `when` on, else NULL."""
     ordered = steps.sort("host", "start_ps", "duration_ps", descending=[False, False, True])
     rows = ordered.with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
     markers = map(_Marker._make, rows.select(_Marker._fields).iter_rows())
@@ -144,7 +145,7 @@ def _innermost_of(markers: list[_Marker]) -> Iterator[tuple[int, _Marker | None]
 
 
 def phase_rows(markers: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """The phases table without run_id: markers, or launch instances where no marker is."""
+    """The phases table without run_id: markers, or launch instances where there is no step marker."""
     marked = markers.with_columns(source=pl.lit("marker"))
     if markers["phase"].is_in(STEP_MARKERS).any():
         return marked

@@ -1,4 +1,4 @@
-"""Step markers of each process that ran launches, and what is wrong with them."""
+"""Step markers of each process that ran launches, and findings about them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from xlahouse.ingest.tables.worlds import World
 def markers_by_process(
     world: World, planes: Sequence[PlaneEvents]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(frames.MARKERS; device_id, host) of a world, where host is what tells whose markers are whose.
+    """(frames.MARKERS; device_id, host) of a world; a launch is in a marker of the same `host`.
 
-    That is the host where one process of it marks steps, as mostly; where several do, which are not at
-    the same step at one time, it is the process.
+    `host` is the host where one of its processes marks steps, as mostly. Where several do, it is the
+    process: they are not in the same step at one time.
 
     Args:
         world: its files.
@@ -52,10 +52,10 @@ def _marks(file: FileEvents) -> bool:
 
 
 def marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
-    """What is wrong with step markers.
+    """Findings about step markers.
 
     Args:
-        markers: frames.MARKERS as markers_by_process gives them.
+        markers: frames.MARKERS, from markers_by_process.
         source: the run.
     """
     steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
@@ -74,7 +74,7 @@ def _within() -> pl.Expr:
 
 
 def _beyond(markers: pl.DataFrame, key: list[str], wrong: pl.Expr) -> int:
-    """How many markers are wrong beside those of the same key before them, which last until `until`."""
+    """How many markers are wrong; earlier markers of the same key last until `until`."""
     end = pl.col("start_ps") + pl.col("duration_ps")
     ordered = markers.sort("start_ps", "duration_ps", descending=[False, True])
     ordered = ordered.with_columns(until=end.cum_max().shift(1).over(key))

@@ -1,4 +1,4 @@
-"""What a model's configuration says of its work: views take utilization from it."""
+"""Facts in a model's configuration from which views compute utilization."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from xlahouse.capture.manifest import Manifest
 from xlahouse.ingest.hlo.weight_matrices import Weights, matrix_weights
 
-# One fact under the names that configurations of transformers give it.
+# Names of one fact in the configurations of transformers.
 _EXPERT_COUNTS = ("num_experts", "n_routed_experts", "num_local_experts")
 _CHOSEN_EXPERTS = ("num_experts_per_tok", "num_experts_per_token", "moe_topk")
 _EXPERT_WIDTH = ("moe_intermediate_size", "intermediate_size")
-# With these a token does not attend to its whole context, and no single figure tells how much it costs.
+# With these a token does not attend to its whole context, so that its cost is not one number a pair.
 _PARTIAL_ATTENTION = ("index_topk", "compress_ratios", "compress_ratio")
 _MATRICES = 3  # of a gated feed-forward network: gate, up and down
 
 
 def model_facts(manifest: Manifest) -> dict[str, object]:
-    """Columns of the runs table; None where manifest and configuration do not tell."""
+    """Columns of the runs table; None where neither manifest nor configuration states them."""
     config, expert_layers = manifest.model_config, _layers_of_experts(manifest)
     weights = matrix_weights(manifest, expert_layers)
     return {
@@ -57,7 +57,7 @@ def _capacity_factor(manifest: Manifest) -> float | None:
 
 
 def _stage_layers(manifest: Manifest) -> int | None:
-    """Layers of a stage, where all stages hold as many."""
+    """Layers of a stage, where all stages hold the same number."""
     counts = {len(layers) for layers in manifest.stage_layers}
     return counts.pop() if len(counts) == 1 else None
 
@@ -72,7 +72,7 @@ def _matrices(weights: Weights | None) -> dict[str, int | None]:
 
 
 def _active_parameters(manifest: Manifest) -> int | None:
-    """All parameters but those of the experts that a token is not sent to."""
+    """All parameters without the experts that a token is not sent to."""
     config, total = manifest.model_config, manifest.parameters
     experts = _first(config, _EXPERT_COUNTS)
     if total is None or not experts:

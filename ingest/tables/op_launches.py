@@ -65,7 +65,7 @@ def _containing(launches: _DeviceLaunches, start: Integers) -> Integers:
         launches: of the ops' device.
         start: of the ops, ascending.
     """
-    # Ops are in order, so it takes less to look for launches among them than the other way round.
+    # There are fewer launches than ops, so it is launches that are searched among ops.
     begins = np.searchsorted(start, launches.start_ps)
     latest = np.repeat(np.arange(-1, len(begins)), np.diff(begins, prepend=0, append=len(start)))
     end = np.append(launches.end_ps, np.iinfo(np.int64).min)  # of none, at place -1

@@ -1,4 +1,4 @@
-"""Device events become ops: launch and step, category, model scope, and time of their own."""
+"""Turns device events into ops: launch and step, category, model scope, self time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps, device_place
 from xlahouse.ingest.tables.self_time import self_times
 
 _ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
-# Where no HLO is at hand the stem of the name decides; an issue says so.
+# Without HLO the stem of the name decides; a finding reports it.
 _STEMS = {
     "control": r"^(?:while|call|conditional)\b",
     "collective": r"^(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all"
@@ -68,7 +68,7 @@ def finish_ops(
 
 
 def _in_order(ops: OpEvents) -> OpEvents:
-    """By device and start; lines come in order, and sorting what is sorted is quick."""
+    """By device and start, without a sort where they are in order, as mostly."""
     device, start = (ops.events[name].to_numpy() for name in ("device_id", "start_ps"))
     if not (np.diff(device) == 0).all():
         order = np.lexsort((start, device))
@@ -80,7 +80,7 @@ def _in_order(ops: OpEvents) -> OpEvents:
 
 
 class _KindsInUse(NamedTuple):
-    """Kinds of ops, split by what launches know of them."""
+    """Kinds of ops, split by the program and module of their launches."""
 
     kinds: pl.DataFrame  # with device_id, NULL where kinds are not split by device
     kind: Integers  # of each op, its row of kinds
@@ -135,7 +135,7 @@ def _programs(launches: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
 
 
 def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """What the HLO says of each kind, and where it says nothing, what can be inferred."""
+    """Kinds with facts from the HLO, or with inferred facts where there is no HLO."""
     known = kinds.join(
         facts, on=["program_id", "op"], how="left", maintain_order="left", suffix="_hlo"
     )
@@ -156,14 +156,14 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
 def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
     """Category, kind and role where no HLO decides: by the instruction's text, the category, the name."""
     base = pl.col("opcode_text").str.replace(r"-(?:start|update|done)$", "")
-    told = pl.col("hlo_category").str.replace(" fusion", "", literal=True)
-    told = told.replace("all-reduce-scatter", "reduce-scatter")
+    traced = pl.col("hlo_category").str.replace(" fusion", "", literal=True)
+    traced = traced.replace("all-reduce-scatter", "reduce-scatter")
     kind = pl.coalesce(
         pl.when(base.is_in(COLLECTIVE_KINDS)).then(base),
-        pl.when(told.is_in([*COLLECTIVE_KINDS, "send-recv"])).then(told),
+        pl.when(traced.is_in([*COLLECTIVE_KINDS, "send-recv"])).then(traced),
         "kind",
     )
-    # What a wrapper does stands in its name alone where the computation that it calls is not known.
+    # Where a wrapper's computation is unknown, only its name states what it does.
     wraps = pl.col("opcode_text").str.contains(r"^(?:fusion|call|async)(?:-(?:start|done))?$")
     stem = pl.when(wraps.fill_null(False)).then("op").otherwise(pl.coalesce("opcode_text", "op"))
     by_name = (
@@ -187,7 +187,7 @@ def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _payload_of_wrapped(kind: pl.Expr) -> pl.Expr:
-    """Payload (METRICS, Bytes) of what a wrapper moves; NULL where its shapes do not fit the kind."""
+    """Payload (METRICS, Bytes) of the transfer in a wrapper; NULL where its shapes do not fit the kind."""
     taken, given = pl.col("operand_bytes"), pl.col("result_bytes")
     return (
         pl.when((kind == "all-gather") & (given > taken))
@@ -200,6 +200,6 @@ def _payload_of_wrapped(kind: pl.Expr) -> pl.Expr:
 
 
 def _unknown_on_custom_call(column: str) -> pl.Expr:
-    """The compiler knows nothing of a custom call: its 0 means unknown."""
+    """An estimate; the compiler has none for a custom call: its 0 means unknown."""
     opaque = pl.coalesce("opcode", "opcode_text") == "custom-call"
     return pl.when(~(opaque.fill_null(False) & (pl.col(column) == 0))).then(column)

@@ -1,4 +1,4 @@
-"""Tables as pieces of Arrow, ready to be written, and what writes them."""
+"""Tables as pieces of Arrow, ready to be written, and the protocol of their writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TableWriter(Protocol):
 
     @property
     def run_id(self) -> str:
-        """The run that the rows are of."""
+        """The run of the rows."""
 
     def write(self, table: str, frame: pl.DataFrame, part: int = 0, in_order: bool = False) -> None:
         """Write a frame without run_id as one file of a table, sorted as the table asks."""
@@ -51,7 +51,7 @@ def pieces_of(
 
 
 def _with_ranks(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Texts of a large frame that it is sorted by as enumerations, which sort and compress quickly."""
+    """Cast the texts that a large frame is sorted by to enumerations, which sort and compress quickly."""
     if frame.height < ROW_GROUP:
         return frame
     for name in columns:

@@ -1,4 +1,4 @@
-"""Places the ops of a stage-stacked pipeline: which microbatch, which layer, or none (masked work)."""
+"""Finds microbatch and layer of the ops of a stage-stacked pipeline, or that they are masked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAGE_AXIS = "pp"
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a manifest says of its pipeline."""
+    """The pipeline that a manifest describes."""
 
     stage_of: dict[int, int] = field(default_factory=dict)  # by logical device id
     layers: list[tuple[int, int, int]] = field(default_factory=list)  # stage, local index, layer
@@ -50,8 +50,8 @@ def place_in_pipeline(ops: pl.DataFrame, schedule: Schedule) -> pl.DataFrame:
         schedule: of the run.
 
     Returns:
-        ops with microbatch and masked added (NULL outside a tick, or where no schedule tells), and
-        layer replaced inside ticks: NULL where no schedule tells.
+        ops with microbatch and masked added (NULL outside a tick, or without a schedule), and
+        layer replaced inside ticks: NULL where the schedule has no such layer.
     """
     in_tick = pl.col("tick").is_not_null()
     if not schedule.stage_of:

@@ -1,4 +1,4 @@
-"""Finished ops as the pipeline hands them on: kinds, events and launches, joined where rows are wanted."""
+"""Finished ops as kinds, events and launches, joined only where rows are needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlacedOps:
     """Ops of some devices, by device and start: kinds, launches, and arrays with a value an op."""
 
     kinds: pl.DataFrame  # columns that all ops of a kind share
-    launches: pl.DataFrame  # OF_LAUNCH, a row for each launch, and at the end one of NULLs for none
+    launches: pl.DataFrame  # OF_LAUNCH, a row for each launch, then one of NULLs: no launch
     device_id: Integers
     kind: Integers  # row of kinds
     launch: Integers  # row of launches
@@ -39,7 +39,7 @@ class PlacedOps:
     self_ps: Integers
 
     def of_kinds(self, chosen: pl.Expr) -> Mask:
-        """Which events are of the kinds that an expression over the kinds is true for."""
+        """Whether an expression over kinds is true for the kind of each event."""
         mask: Mask = (
             self.kinds.select(chosen.fill_null(False)).to_series().to_numpy().take(self.kind)
         )
@@ -78,5 +78,5 @@ class PlacedOps:
 
     @property
     def outside(self) -> int:
-        """How many events are in no launch."""
+        """Number of events outside every launch."""
         return int((self.launch == self.launches.height - 1).sum())

@@ -1,4 +1,4 @@
-"""Rows that come as Python objects, as frames with their table's types."""
+"""Turns rows of Python objects into frames with their table's types."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def device_rows(
     processes: dict[int, int],
     coords: Sequence[list[int]] = (),
 ) -> pl.DataFrame:
-    """Devices of a world, by logical id: traced ones with what their plane says, others named only.
+    """Devices of a world, by logical id: traced ones with their plane's facts, and ones that are only named.
 
     Args:
         devices: the traced ones.
-        logical_ids: all that planes or programs name.
+        logical_ids: of all devices that planes or programs name.
         world: the world's number.
         processes: process of each traced device.
-        coords: of each device's chip, by logical id, where the manifest tells: no trace does.
+        coords: of each device's chip, by logical id, where the manifest states them: no trace does.
     """
     traced = {device.device_id: device for device in devices}
     all_inferred = bool(devices) and all(device.inferred for device in devices)

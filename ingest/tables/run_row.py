@@ -1,4 +1,4 @@
-"""The row of the `runs` table: what the manifest says, and what the trace shows."""
+"""The row of the `runs` table: facts of the manifest and of the trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAME = (
     "measured_ttft_s",
     "measured_tpot_s",
 )
-# What tells repeats of one setup apart, or is measured and not chosen.
+# Fields that differ between repeats of one setup, or are measured and not chosen.
 _NOT_CHOSEN = (
     "name",
     "captured_at",
@@ -38,7 +38,7 @@ _NOT_CHOSEN = (
     "requests",
     "tokens",
     "tokens_match_unsharded",
-    "plan_entry",  # the plan's own words for what the other fields say; holds name and repeat
+    "plan_entry",  # the other fields as the plan has them, with name and repeat
     "warnings",
 )
 
@@ -52,7 +52,7 @@ def run_row(
     built: RunTables,
     damaged: bool,
 ) -> dict[str, object]:
-    """The row without `files`; what neither manifest nor trace tells is NULL.
+    """The row without `files`; facts that neither manifest nor trace states are NULL.
 
     damaged: whether some of the run's files could not be read at all.
     """

@@ -1,4 +1,4 @@
-"""Turns an assembled run into tables: the ops of some devices at a time, then what needs all devices."""
+"""Turns an assembled run into tables: ops of some devices at a time, then tables that need all devices."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def write_tables(run: AssembledRun, writer: TableWriter, threads: int) -> RunTab
 def _finish_devices(
     world: WorldParts, source: str, writer: TableWriter, first_part: int, threads: int
 ) -> list[FinishedBatch]:
-    """All devices of a world, some batches at once, and none waits in memory."""
+    """Finish all devices of a world, some batches at once; no other batch is in memory."""
     shared = WorldContext(
         world.launches, world.facts.ops, world.schedule, world.device_offset, source
     )

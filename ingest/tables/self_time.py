@@ -1,4 +1,4 @@
-"""Time that ops have for themselves: each instant of a line goes to the innermost op open on it."""
+"""Self time of ops: each instant of a line belongs to the innermost op that is open on it."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def self_times(line: Integers, start_ps: Integers, duration_ps: Integers) -> Int
 def _set_own_times(own: Integers, ops: _LineOps) -> None:
     """Write into `own`, at each op's row, its duration less that of the ops within it.
 
-    An op that outlives the one it started in has taken that one's time from its start on: cut off there,
-    ops nest. Each round cuts the first crossing of every heap of ops, and mostly more. Ops of which
-    nothing is left have no time of their own.
+    An op that outlives the op it started in takes that op's time from its start on: cut off there, ops
+    nest. Each round cuts the first crossing of every heap of ops, and mostly more. Ops of which
+    nothing is left have no self time.
     """
     own[ops.row] = 0
     while True:
@@ -82,8 +82,8 @@ def _set_own_times(own: Integers, ops: _LineOps) -> None:
 
 
 def _parents(starts: Integers, ends: Integers) -> Integers:
-    """Of each op the one that it started in, -1 for none; right as far as ops nest."""
-    # Of the ops before an op in order, those that have not ended by its start are open around it.
+    """Place of the op that each op started in, -1 for none; right as far as ops nest."""
+    # Earlier ops that have not ended by an op's start are open around it.
     depth = np.arange(len(starts)) - np.searchsorted(np.sort(ends), starts, side="right")
     parent = np.full(len(starts), -1)
     by_depth = np.argsort(depth, kind="stable")

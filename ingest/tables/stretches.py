@@ -1,4 +1,4 @@
-"""Says when a device was busy and idle in a step, once, so that peers' idle times need fewer sorts."""
+"""Finds a device's busy and idle times in each step, once, so that peers' idle times need fewer sorts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.spans import KeyedSpans, filled, merge_spans, starts_of_runs
 
 DEVICE_STEP = ["device_id", "request", "step"]
-_NULL = -(1 << 63)  # for a step that is unknown, where steps are compared
+_NULL = -(1 << 63)  # an unknown step, in comparisons of steps
 
 
 class InsideWindows(NamedTuple):
@@ -29,7 +29,7 @@ def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> InsideWindow
         steps: number, device_id, request, step, start_ps, end_ps.
         intervals: device_id, request, step, start_ps, duration_ps.
     """
-    # Intervals come in order, so that those of a step mostly stand together: steps are looked up once a run.
+    # Intervals of a step are mostly consecutive: the step is looked up once for each run of them.
     first = starts_of_runs(*(filled(intervals[name], _NULL) for name in DEVICE_STEP))
     window = steps.select(*DEVICE_STEP, "number", from_ps="start_ps", to_ps="end_ps")
     runs = intervals.select(DEVICE_STEP)[first].join(
@@ -54,7 +54,7 @@ def inside_windows(steps: pl.DataFrame, intervals: pl.DataFrame) -> InsideWindow
 
 
 class _Kind(IntEnum):
-    """What a point in a window is; points at one time are in this order."""
+    """Kinds of points in a window; points at one time are in this order."""
 
     START = 0  # of the window
     BUSY = 1  # start of a busy stretch
@@ -165,7 +165,7 @@ def _rows(steps: pl.DataFrame, points: _Points, gaps: _Gaps, is_open: Mask) -> p
     is_idle = gaps.idle_ps > 0
     before = np.where(is_idle, points.at_ps - gaps.idle_ps - gaps.start_ps, 0)
     after = np.where(is_idle, gaps.end_ps - points.at_ps, 0)
-    # A window's first row has no idle time before it, so that nothing is taken from another window.
+    # A window's first row has no idle time before it, so no other window's value is read.
     following = np.zeros_like(gaps.idle_ps)
     following[:-1] = (gaps.idle_ps + before + after)[1:]
     in_launch = pl.DataFrame({"idle": is_idle, "open": is_open}).select(

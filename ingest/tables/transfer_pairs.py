@@ -26,16 +26,16 @@ def find_transfers(
         barriers: the same of every BARRIER.
 
     Returns:
-        one row a transfer, and how many ops are left without their partner.
+        one row a transfer, and how many ops are without a partner.
     """
     paired, unpaired = _paired(candidates)
     return _with_arrival(paired, working, barriers), unpaired
 
 
 def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """(one row a transfer, how many ops are left without their partner)."""
+    """(one row a transfer, how many ops are without a partner)."""
     role = pl.col("role").fill_null("sync")
-    # What begins before a loop and within it is ended by the same done, one after the other.
+    # One done in a loop ends the start before the loop, then the start inside it.
     named = pl.when(role == "start").then(pl.coalesce("start_op", "op")).otherwise("start_op")
     counted = _with_turn(
         candidates.filter(role.is_in(["start", "done"])).with_columns(start_op=named)
@@ -64,7 +64,7 @@ def _with_turn(pairs: pl.DataFrame) -> pl.DataFrame:
     """Add `turn`: which start of its name in the launch an op is, or ends; NULL on a done without one.
 
     A done takes the earliest start that is open. Profiling that starts in mid-launch leaves dones whose
-    start was missed: there have then been more dones than starts, and each new excess is one of those.
+    start was missed: dones then outnumber starts, and each new excess is such a done.
     """
     key = _PAIR_KEY[:-1]
     ends = pl.col("role") == "done"
@@ -82,7 +82,7 @@ def _with_turn(pairs: pl.DataFrame) -> pl.DataFrame:
 def _with_arrival(
     rows: pl.DataFrame, working: pl.DataFrame, barriers: pl.DataFrame
 ) -> pl.DataFrame:
-    """Arrival: the start of the barrier that no other op separates from this one, else its own start."""
+    """Add arrival: the start of the barrier right before the op, else the op's own start."""
     if barriers.is_empty():
         return rows.with_columns(arrival_ps="start_ps")
     launch = pl.col("launch").fill_null(-1)  # profiling may start or end in mid-launch
@@ -116,7 +116,7 @@ def _next_start(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
     """Add `next_start`: start of the op that follows each barrier in its launch."""
     ops, places = _Places(*in_order(*_Places.of(working))), _Places.of(barriers)
     following = _following(places, ops)
-    # Launches hardly overlap on a device: mostly what follows there is of the same launch.
+    # Launches hardly overlap on a device: the op that follows is mostly in the same launch.
     near = following < len(ops.start_ps)
     near[near] = ops.launch[following[near]] == places.launch[near]
     far = barriers.filter(~near)
@@ -140,7 +140,7 @@ def _following(barriers: _Places, ops: _Places) -> Integers:
 
 
 def _next_of_launch(barriers: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
-    """The same, by looking through each launch alone."""
+    """As _next_start, with a search in each launch."""
     return barriers.sort("start_ps").join_asof(
         working.rename({"start_ps": "next_start"}).sort("next_start"),
         left_on="start_ps",

@@ -1,7 +1,7 @@
-"""Transfers as they wait for those of other devices: few kinds, steps and texts, many rows of numbers.
+"""Transfers that wait for other devices' transfers: few kinds, steps and texts, many rows of numbers.
 
-A collective's instance is known once all devices were read, so the transfers of a whole run are in memory
-at once: 64 bytes each, where rows with all columns took a kilobyte.
+A collective's instance is known once all devices are read, so all transfers of a run are in memory at
+once: 64 bytes each, where rows with all columns would take a kilobyte.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Transfers:
     kinds: pl.DataFrame  # TRANSFER_KINDS, a row for all transfers that share it
     steps: pl.DataFrame  # TRANSFER_STEPS, likewise
     events: pl.DataFrame  # TRANSFER_EVENTS, by device and start
-    unpaired: int  # ops left without their partner
+    unpaired: int  # ops without a partner
 
     @classmethod
     def of_rows(cls, rows: pl.DataFrame, unpaired: int) -> Transfers:
-        """From one row a transfer with all columns; those that are missing are NULL."""
+        """From one row a transfer with all columns; missing columns are NULL."""
         columns = {**TRANSFER_EVENTS, **TRANSFER_KINDS, **TRANSFER_STEPS}
         events = frames.conform(rows, columns).sort("device_id", "start_ps")
         kinds, of_kind = _shared(events, TRANSFER_KINDS)
@@ -60,7 +60,7 @@ class Transfers:
 
 
 def join_transfers(parts: Sequence[Transfers]) -> Transfers:
-    """The transfers of all devices as one, by device and start; what is in `parts` is not copied."""
+    """The transfers of all devices as one, by device and start; the parts are not copied."""
     events, kinds, steps = [], 0, 0
     for part in parts:
         of_kind, of_step = pl.col("of_kind") + kinds, pl.col("of_step") + steps
@@ -99,7 +99,7 @@ def _shared(rows: pl.DataFrame, columns: frames.ColumnTypes) -> tuple[pl.DataFra
 
 
 def _in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Frames that are ordered by device and start as one; most hold devices of their own."""
+    """Join frames, each by device and start; mostly each holds its own devices."""
     if not parts:
         return frames.empty(TRANSFER_EVENTS)
     parts = sorted(parts, key=lambda part: part.row(0)[:1])

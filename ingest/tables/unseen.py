@@ -1,4 +1,4 @@
-"""Finds collectives that a program has and its executions never showed."""
+"""Finds collectives that a program has but no timeline shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlahouse.ingest.hlo.program_facts import ProgramFacts
 def unseen_collectives(
     facts: ProgramFacts, launches: pl.DataFrame, shown: pl.DataFrame, source: str
 ) -> list[Issue]:
-    """The finding that stands for collectives in the HLO of programs that ran, without an event.
+    """The finding for collectives in the HLO of programs that ran, without an event.
 
     Args:
         facts: of all programs of a world.
@@ -23,7 +23,7 @@ def unseen_collectives(
     key = ["program_id", "transfer_op"]
     ran = launches.select("program_id").unique()
     has = facts.ops.drop_nulls("transfer_op").join(ran, on="program_id", how="semi")
-    # A wrapper stands on the timeline for the instruction that transfers.
+    # On a timeline a wrapper appears in place of the instruction that transfers.
     seen = has.join(shown, on=["program_id", "op"], how="semi").select(key).unique()
     lost = has.select(key).unique().join(seen, on=key, how="anti").sort(key)
     names = lost["transfer_op"].head(3).to_list() + ["…"] * (lost.height > 3)

@@ -1,8 +1,8 @@
 """Worlds: processes whose programs share device numbers. A run mostly has one.
 
-Two processes that both number their devices from 0 (tpu-inference#2738) share none: their programs, groups
-and instances have nothing to do with each other, so each world is put together by itself. So are two that
-call different programs by one id.
+Two processes that both number their devices from 0 (tpu-inference#2738) share no devices: their programs,
+groups and instances are unrelated, so each is a world of its own. So are two processes that give different
+programs one id.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ class World:
 
 
 def split_worlds(files: list[FileEvents]) -> list[World]:
-    """Put each file, by host and path, into the first world in which its device numbers are free and
-    its programs are known by no other's ids."""
+    """Put each file, by host and path, into the first world that it fits.
+
+    There its device numbers are free, and its programs do not clash with programs of the same id.
+    """
     worlds: list[tuple[set[int], dict[int, Program], list[FileEvents]]] = []
     for file in sorted(files, key=lambda file: (file.host, file.path)):
         numbers, programs = set(_numbers((file,))), whole_programs(file)
@@ -51,10 +53,10 @@ def split_worlds(files: list[FileEvents]) -> list[World]:
 
 
 def program_conflicts(worlds: list[World], source: str) -> list[Issue]:
-    """The finding that files were put into worlds of their own for what they call their programs.
+    """The finding that files are worlds of their own because their program ids clash.
 
     Args:
-        worlds: those of the run, as split_worlds gives them.
+        worlds: of the run, from split_worlds.
         source: the run, for the issue.
     """
     numbers = [set(_numbers(world.files)) for world in worlds]
@@ -65,10 +67,10 @@ def program_conflicts(worlds: list[World], source: str) -> list[Issue]:
 
 
 def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
-    """The finding that files number their devices as others do, and so are worlds of their own.
+    """The finding that files are worlds of their own because their device numbers repeat.
 
     Args:
-        worlds: those of the run, as split_worlds gives them.
+        worlds: of the run, from split_worlds.
         source: the run, for the issue.
     """
     first = {number for world in worlds[:1] for number in _numbers(world.files)}
