@@ -9,7 +9,7 @@ import fsspec
 
 from xlahouse.capture.card_file import looks_like_card
 
-_ENDINGS = (".yaml", ".yml")
+_CARD_ENDINGS = (".yaml", ".yml")
 _MOST_BYTES = 1 << 20  # a card is a page of text
 
 
@@ -26,7 +26,7 @@ def card_folders(fs: fsspec.AbstractFileSystem, files: Iterable[str]) -> dict[st
     """Folder -> its card, of the folders among whose files there is one."""
     found: dict[str, list[str]] = {}
     for file in files:
-        if file.endswith(_ENDINGS) and _is_card(fs, file):
+        if file.endswith(_CARD_ENDINGS) and _is_card(fs, file):
             found.setdefault(file.rpartition("/")[0], []).append(file)
     return {folder: _chosen(folder, cards) for folder, cards in found.items()}
 

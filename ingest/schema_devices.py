@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
+from xlahouse.ingest.schema_shared import SCOPE_COLUMNS, SPAN_COLUMNS, STEP_COLUMNS
 from xlahouse.ingest.table import Table, columns_of
 
-# The marker that an event falls under; every step grain is (run_id, device_id, request, step).
-_STEP = """
-phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
-request int number of the request; warm-ups count down from -1; NULL without a marker
-step int forward pass: 0 is prefill, k the k-th decode; without markers the launch instance
-"""
-
-_SPAN = """
-start_ps int start
-duration_ps int duration
-"""
-
-_SCOPE = """
-layer int index of the model's layer, from the module path
-component str attention, mlp, moe, embedding, head or norm, from the module path
-"""
-
-_OP = """
+_OP_PLACE = """
 run_id str run
 device_id int device
 launch int launch on this device that the op ran in; NULL outside every launch
@@ -41,9 +25,9 @@ launch int number of the launch on this device, by start
 launch_instance int the same execution on all its devices has one number
 program_id uint compiled program
 module str name of the program
-{_SPAN}
+{SPAN_COLUMNS}
 enqueue_ps int when the host enqueued it; NULL without a link
-{_STEP}
+{STEP_COLUMNS}
 """),
         ("device_id", "start_ps"),
     ),
@@ -51,18 +35,18 @@ enqueue_ps int when the host enqueued it; NULL without a link
         "ops",
         "device event",
         columns_of(f"""
-{_OP}
+{_OP_PLACE}
 opcode str HLO opcode; NULL without HLO
 category str compute, collective, copy, host_transfer, wait or control
 hlo_category str category as traced
 line str line of the plane
 is_async bool start or done of an async pair, or the event on an async line
-{_SPAN}
+{SPAN_COLUMNS}
 self_ps int duration less that of the ops nested in it on its line
-{_STEP}
+{STEP_COLUMNS}
 microbatch int microbatch, from the scope or the manifest
 tick int tick of a stage-stacked pipeline, from the scope; microbatch NULL in a tick: masked work
-{_SCOPE}
+{SCOPE_COLUMNS}
 flops float floating point operations; NULL where unknown
 model_flops float of these, the ones that the model asked for
 bytes_accessed float bytes read and written, as the compiler estimates
@@ -75,19 +59,19 @@ kernel str what ran on a GPU; NULL elsewhere
         "collectives",
         "logical transfer on a device; a start/done pair is one row",
         columns_of(f"""
-{_OP}
+{_OP_PLACE}
 kind str METRICS, Kind of a collective: all-reduce, all-gather, collective-permute, send-recv, …
 instance int one number on every participant of one group's transfer, and on no other row
 group_index int which of the instruction's replica groups
 group_size int members of that group, traced or not
 dtype str element type
 payload_bytes int S: logical bytes of the collective instruction (METRICS, Bytes)
-{_SPAN}
+{SPAN_COLUMNS}
 is_async bool a start/done pair
 issue_ps int duration of the start op; NULL on a synchronous collective
 wait_ps int duration of the done op; NULL on a synchronous collective
 arrival_ps int start of the barrier directly before the op, else the op's start
-{_STEP}{_SCOPE}
+{STEP_COLUMNS}{SCOPE_COLUMNS}
 """),
         ("device_id", "start_ps"),
     ),

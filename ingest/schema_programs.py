@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from xlahouse.ingest.schema_shared import SCOPE_COLUMNS
 from xlahouse.ingest.table import Table, columns_of
-
-_SCOPE = """
-layer int index of the model's layer, from the module path
-component str attention, mlp, moe, embedding, head or norm, from the module path
-"""
 
 PROGRAMS = (
     Table(
@@ -62,7 +58,7 @@ padded_bytes int bytes that the tiled layout occupies
 framework_op str op_name of the framework
 source_file str file of the framework's code
 source_line int line there
-{_SCOPE}
+{SCOPE_COLUMNS}
 tick int tick of a stage-stacked pipeline, from the scope xlahouse.tick.<t>
 """),
         ("program_id", "computation", "op"),

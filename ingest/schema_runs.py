@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
+from xlahouse.ingest.schema_shared import SPAN_COLUMNS, STEP_COLUMNS
 from xlahouse.ingest.table import Table, columns_of
-
-# The marker that an event falls under; every step grain is (run_id, device_id, request, step).
-_STEP = """
-phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
-request int number of the request; warm-ups count down from -1; NULL without a marker
-step int forward pass: 0 is prefill, k the k-th decode; without markers the launch instance
-"""
-
-_SPAN = """
-start_ps int start
-duration_ps int duration
-"""
 
 RUNS = (
     Table(
@@ -106,7 +95,7 @@ inferred bool identity was deduced, as on CPU
         columns_of(f"""
 run_id str run
 host str host
-{_STEP}{_SPAN}
+{STEP_COLUMNS}{SPAN_COLUMNS}
 source str marker, module or manifest
 """),
         ("start_ps",),

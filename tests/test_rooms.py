@@ -20,6 +20,7 @@ BASES = {
         "schema_devices",
         "schema_programs",
         "schema_findings",
+        "schema_shared",
     ),
 }
 CAPTURE = ("capture/base",)

@@ -22,7 +22,7 @@ METADATA = "M"
 _AT_ONCE = 30_000
 _NULL_LENGTHS = (0, len("null"))
 # us and ps make up a time (ingest/chrome/times.py). id, args and bind_id are JSON text.
-EVENTS: ColumnTypes = {
+CHROME_EVENTS: ColumnTypes = {
     "line": pl.Int32,
     "ph": pl.String,
     "name": pl.String,
@@ -63,23 +63,20 @@ class _Threads(dict[Key, int]):
 
 @dataclass
 class Trace:
-    """A Chrome trace as columns.
-
-    events: EVENTS and `event` (number in file order), without metadata events. lines: pid and tid of each
-    line, by its number. processes, threads: what metadata events call them; labels: by process, such as
-    "GPU 0". header: what stands around the events. damage: why the container ends too early, or None.
-    """
+    """A Chrome trace as columns."""
 
     document: Document
-    events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=EVENTS))
-    lines: list[Line] = field(default_factory=list)
-    processes: dict[str, str] = field(default_factory=dict)
-    threads: dict[Line, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    damage: str | None = None
+    # CHROME_EVENTS and `event` (number in file order), without metadata events
+    events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CHROME_EVENTS))
+    lines: list[Line] = field(default_factory=list)  # pid and tid, by number of the line
+    processes: dict[str, str] = field(default_factory=dict)  # pid -> name, from metadata events
+    threads: dict[Line, str] = field(default_factory=dict)  # name of a thread, from metadata events
+    labels: dict[str, str] = field(default_factory=dict)  # pid -> label, such as "GPU 0"
+    damage: str | None = None  # why the container ends too early
 
     @property
     def header(self) -> dict[str, msgspec.Raw]:
+        """JSON text around the events, by name."""
         return self.document.header
 
 
@@ -150,7 +147,7 @@ def _columns(events: Events, numbers: _Numbers) -> pl.DataFrame:
             "flow_in": _texts([event.flow_in for event in events]) == "true",
             "flow_out": _texts([event.flow_out for event in events]) == "true",
         },
-        schema=EVENTS,
+        schema=CHROME_EVENTS,
     )
 
 

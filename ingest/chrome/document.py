@@ -26,7 +26,7 @@ from xlahouse.ingest.chrome.salvage import salvage
 from xlahouse.ingest.chrome.times import EXACT_US
 
 Events: TypeAlias = Sequence[QuickEvent | WholeEvent | LateEvent | Event]
-_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args)"\s*:')
 _BOM = b"\xef\xbb\xbf"
 _SEARCHED = 1 << 16  # bytes before a block's end that are searched for the last whole event
@@ -84,7 +84,7 @@ class Document:
             text += block.removeprefix(_BOM) if not text else block
             if text.lstrip().startswith(b"["):
                 return b"", text.lstrip()[1:]
-            if found := _ARRAY.search(text):
+            if found := _EVENT_ARRAY.search(text):
                 return text[: found.end() - 1], text[found.end() :]
         first = _FIRST_EVENT.search(text)
         if first is None or not re.search(rb'"ph"\s*:', text):

@@ -10,9 +10,9 @@ from xlahouse.ingest.events.containers import unpacked_start
 JSON = re.compile(r"\.json(?:\.gz|\.zstd?)?$")
 _TRACE_JSON = re.compile(r"\.trace\.json(?:\.gz|\.zstd?)?$")
 _PERFETTO = "perfetto_trace."  # a copy of the host's own, which JAX writes on request
-_ENDINGS = (".gz", ".zst", ".zstd", ".json", ".trace", ".pt")
+_TRACE_ENDINGS = (".gz", ".zst", ".zstd", ".json", ".trace", ".pt")
 SNIFFED = 1 << 18  # bytes of a file that tell
-_KEYS = re.compile(
+_HEADER_KEYS = re.compile(
     rb'"(?:traceEvents|displayTimeUnit|schemaVersion|deviceProperties|traceName|distributedInfo)"\s*:'
 )
 _BARE = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*\{[^}]*"(?:ph|cat|pid|ts)"\s*:')
@@ -21,7 +21,7 @@ _BARE = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*\{[^}]*"(?:ph|cat|pid|ts)"\s*:')
 def host_of(path: str) -> str:
     """The host that a file's name stands for: `<host>.trace.json.gz` -> `<host>`."""
     name = PurePosixPath(path).name
-    for ending in _ENDINGS:
+    for ending in _TRACE_ENDINGS:
         name = name.removesuffix(ending)
     return name
 
@@ -34,7 +34,7 @@ def named_trace(path: str) -> bool:
 def is_chrome(head: bytes) -> bool:
     """Whether a file that begins so is a Chrome trace."""
     text = unpacked_start(head, SNIFFED)
-    return _BARE.match(text) is not None or _KEYS.search(text) is not None
+    return _BARE.match(text) is not None or _HEADER_KEYS.search(text) is not None
 
 
 def is_copy(path: str, others: list[str]) -> bool:

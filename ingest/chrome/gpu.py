@@ -14,12 +14,12 @@ from xlahouse.ingest.events import frames, gpu_kernels
 from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls, calls_of
 
-PROCESS = re.compile(r"(?:^|/)device:GPU:(\d+)$")
+GPU_PROCESS = re.compile(r"(?:^|/)device:GPU:(\d+)$")
 # A derived line may say from which stream: `XLA Modules - from #16`.
 _DERIVED = rf"^(?:{'|'.join(map(re.escape, gpu_kernels.DERIVED))})(?: - from #\d+)?$"
 _MODULES = r"^XLA Modules(?: - from #\d+)?$"
 _NAMED_MODULE = r"^(.+)\((\d+)\)$"  # `jit_f(15)`
-_STATS: ColumnTypes = {
+_KERNEL_STATS: ColumnTypes = {
     "event": pl.UInt32,
     "correlation_id": pl.Int64,
     "hlo_op": pl.String,
@@ -29,7 +29,7 @@ _STATS: ColumnTypes = {
 }
 
 
-class _Args(msgspec.Struct):
+class _KernelArgs(msgspec.Struct):
     """Arguments of a kernel, or of the call that launched it. Exports write all of them as strings."""
 
     correlation_id: int | str | None = None
@@ -43,7 +43,7 @@ def host_calls(rows: pl.DataFrame) -> HostCalls:
     """The calls on hosts that launched something on a GPU.
 
     Args:
-        rows: chrome_spans.Spans.rows of host processes, with `thread`.
+        rows: ChromeSpans.rows of host processes, with `thread`.
     """
     calls = rows.filter(pl.col("args").str.contains('"correlation_id"', literal=True))
     told = calls.drop("id").join(_stats(calls), on="event").drop_nulls("correlation_id")
@@ -65,13 +65,13 @@ def read_gpu_process(
 
     Args:
         name: of the process, which names the device.
-        rows: chrome_spans.Spans.rows of the process, with `thread`.
+        rows: ChromeSpans.rows of the process, with `thread`.
         refused: (thread), events of the process that were refused.
         source: the file.
         host: its host.
         calls: what hosts launched.
     """
-    match = PROCESS.search(name)
+    match = GPU_PROCESS.search(name)
     if match is None:
         raise ValueError(f"{name} is no GPU")
     number = int(match[1])
@@ -111,14 +111,14 @@ def _table() -> pl.Expr:
 def _stats(rows: pl.DataFrame) -> pl.DataFrame:
     """_STATS of events; NULL where the arguments do not tell."""
     told = [(event, *_facts(args)) for event, args in rows.select("event", "args").iter_rows()]
-    return pl.DataFrame(told, schema=_STATS, orient="row")
+    return pl.DataFrame(told, schema=_KERNEL_STATS, orient="row")
 
 
 def _facts(args: str | None) -> tuple[object, ...]:
     try:
-        told = msgspec.json.decode(args or "{}", type=_Args)
+        told = msgspec.json.decode(args or "{}", type=_KernelArgs)
     except FAILURES:
-        return (None,) * (len(_STATS) - 1)
+        return (None,) * (len(_KERNEL_STATS) - 1)
     program = integer(told.program_id)
     return (
         integer(told.correlation_id),

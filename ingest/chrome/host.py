@@ -24,10 +24,10 @@ from xlahouse.ingest.events.codes_of_files import UNKNOWN_PLANE
 from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 
-PROCESS = "/host:CPU"
+HOST_PROCESS = "/host:CPU"
 _EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute$"
 _HELPER = r"^\w*(?:PjRt|Tfrt)\w*::ExecuteHelper$"
-_OP: ColumnTypes = {
+_OP_COLUMNS: ColumnTypes = {
     "args": pl.String,
     "op": pl.String,
     "module": pl.String,
@@ -43,7 +43,7 @@ def read_host_process(
 
     Args:
         name: of the process.
-        rows: chrome_spans.Spans.rows of the process, with `thread`.
+        rows: ChromeSpans.rows of the process, with `thread`.
         refused: (thread), events of the process that were refused.
         source: the file.
         host: its host.
@@ -61,7 +61,7 @@ def read_host_process(
     )
     rows = rows.with_columns(table_name=table)
     others = rows.filter(pl.col("table_name") == "host_events")
-    known = name == PROCESS
+    known = name == HOST_PROCESS
     if not known and not others.is_empty():
         detail = f"process {name} has no reader of its own"
         issues.append(UNKNOWN_PLANE.found(source, others.height, detail))
@@ -85,7 +85,7 @@ def _virtual_ops(rows: pl.DataFrame, source: str) -> tuple[pl.DataFrame, list[Is
     if named.is_empty():
         return named.with_columns(device_id=pl.lit(None, pl.Int64)), []
     told = pl.DataFrame(
-        [(args, *_op(args)) for args in named["args"].unique()], schema=_OP, orient="row"
+        [(args, *_op(args)) for args in named["args"].unique()], schema=_OP_COLUMNS, orient="row"
     )
     executed, helped = (
         rows.filter(pl.col("name").str.contains(name)).height for name in (_EXECUTE, _HELPER)

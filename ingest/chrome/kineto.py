@@ -21,7 +21,7 @@ from xlahouse.ingest.hlo.program import Program
 
 HEADER = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")  # older ones are capitalised
-STEP = re.compile(r"ProfilerStep#(\d+)$")
+PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)$")
 _ANNOTATION = "user_annotation"
 
 
@@ -37,7 +37,7 @@ def read_kineto(
 
     Args:
         trace: the file.
-        rows: chrome_spans.Spans.rows with pid and thread.
+        rows: ChromeSpans.rows with pid and thread.
         refused: (pid, thread) of events that were refused.
         source: the file's path.
         host: its host.
@@ -170,12 +170,14 @@ def _rest(
 
 def _steps(rows: pl.DataFrame, host: str) -> pl.DataFrame:
     """The profiler's own steps, as the host marked them."""
-    marks = rows.filter((pl.col("cat") == _ANNOTATION) & pl.col("name").str.contains(STEP.pattern))
+    marks = rows.filter(
+        (pl.col("cat") == _ANNOTATION) & pl.col("name").str.contains(PROFILER_STEP.pattern)
+    )
     return marks.select(
         host=pl.lit(host),
         phase=pl.lit("step"),
         request=pl.lit(None, pl.Int64),
-        step=pl.col("name").str.extract(STEP.pattern).cast(pl.Int64, strict=False),
+        step=pl.col("name").str.extract(PROFILER_STEP.pattern).cast(pl.Int64, strict=False),
         start_ps="start_ps",
         duration_ps="duration_ps",
     )

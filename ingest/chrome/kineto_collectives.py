@@ -19,7 +19,7 @@ from xlahouse.ingest.chrome.rows import integer
 from xlahouse.ingest.events.nccl import kind_of
 from xlahouse.ingest.hlo.shapes import ELEMENT_TYPES
 
-_DTYPES = {
+_HLO_TYPES = {
     "float": "f32", "float32": "f32", "double": "f64", "float64": "f64",
     "half": "f16", "float16": "f16", "c10::half": "f16",
     "bfloat16": "bf16", "c10::bfloat16": "bf16",
@@ -37,13 +37,13 @@ _DTYPES = {
     "float8_e8m0fnu": "f8e8m0fnu", "c10::float8_e8m0fnu": "f8e8m0fnu",
 }  # fmt: skip
 
-_BYTES = {name: bits // 8 for name, bits in ELEMENT_TYPES.values()}
+_ELEMENT_BYTES = {name: bits // 8 for name, bits in ELEMENT_TYPES.values()}
 _ALONG_A_DIMENSION = ("all-gather", "all-to-all", "reduce-scatter")
 _UNEVEN = r"(?i)all_?to_?all_?v"  # of which every rank sends and receives as much as it likes
 
 
 @dataclass(frozen=True)
-class Transfer:
+class NcclTransfer:
     """What a kernel transfers; None where the trace does not tell.
 
     kind: as HLO calls it. elements_in, elements_out: of one device. members: ranks of its group.
@@ -86,7 +86,7 @@ class Transfer:
         """Payload on this rank where ranks differ, which the instruction cannot tell; else None."""
         if not self._uneven or self._payload is None or self.dtype is None:
             return None
-        return self._payload * _BYTES[self.dtype]
+        return self._payload * _ELEMENT_BYTES[self.dtype]
 
     @cached_property
     def _uneven(self) -> bool:
@@ -105,7 +105,7 @@ class Transfer:
 
 def recorded(
     args: dict[str, object], groups: dict[str, tuple[int, ...]], ranks: int | None = None
-) -> Transfer | None:
+) -> NcclTransfer | None:
     """What a kernel's own arguments say; None where they name no collective.
 
     Args:
@@ -116,7 +116,7 @@ def recorded(
     name = args.get("Collective name")
     if not isinstance(name, str) or not name:
         return None
-    dtype = _DTYPES.get(str(args.get("dtype", "")).lower())
+    dtype = _HLO_TYPES.get(str(args.get("dtype", "")).lower())
     group = args.get("Process Group Name")
     members = _ranks(args.get("Process Group Ranks")) or groups.get(str(group))
     size = integer(args.get("Group size"))
@@ -125,7 +125,7 @@ def recorded(
     if members is None and size is not None and size == ranks:
         members = tuple(range(size))
     taken, given = (integer(args.get(f"{way} msg nelems")) for way in ("In", "Out"))
-    return Transfer(
+    return NcclTransfer(
         name=f"nccl.{name}",
         kind=kind_of(name),
         dtype=dtype,
@@ -136,7 +136,7 @@ def recorded(
     )
 
 
-def annotated(name: str, args: dict[str, object], outer: dict[str, object] | None) -> Transfer:
+def annotated(name: str, args: dict[str, object], outer: dict[str, object] | None) -> NcclTransfer:
     """What the host's annotation around the launch says.
 
     Args:
@@ -151,7 +151,7 @@ def annotated(name: str, args: dict[str, object], outer: dict[str, object] | Non
     if kind == "all-reduce":
         out_type, out, in_type, inner = dtype, elements, dtype, elements
     agrees = out_type == in_type == dtype and inner == elements
-    return Transfer(
+    return NcclTransfer(
         name=name.replace(":", "."),
         kind=kind,
         dtype=dtype,
@@ -173,7 +173,7 @@ def _tensor(args: dict[str, object], position: int) -> tuple[str | None, int | N
         if number is None:
             return None, None
         elements *= number
-    known = _DTYPES.get(str(types[position]).lower())
+    known = _HLO_TYPES.get(str(types[position]).lower())
     return (known, elements) if known and dims[position] else (None, None)
 
 

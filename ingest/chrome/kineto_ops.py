@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from xlahouse.ingest.chrome.kineto_collectives import Transfer, annotated, recorded
+from xlahouse.ingest.chrome.kineto_collectives import NcclTransfer, annotated, recorded
 from xlahouse.ingest.chrome.rows import arguments
 from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_KIND_UNKNOWN, KIND_INFERRED
 from xlahouse.ingest.events.frames import ColumnTypes
@@ -18,7 +18,7 @@ from xlahouse.ingest.hlo.program import Program
 
 MODULE = "nccl"
 _CORRELATION = r'"correlation":\s*"?(\d+)'
-_LAUNCHES = ("cuda_runtime", "cuda_driver", "runtime")
+_LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime")
 _TRANSFER: ColumnTypes = {
     "event": pl.UInt32,
     "op": pl.String,
@@ -121,9 +121,9 @@ def _transfers(
     others: pl.DataFrame,
     groups: dict[str, tuple[int, ...]],
     ranks: int | None,
-) -> tuple[dict[int, Transfer], set[int]]:
+) -> tuple[dict[int, NcclTransfer], set[int]]:
     """(event -> transfer; events whose kind is no more than what the kernel is called)."""
-    found: dict[int, Transfer] = {}
+    found: dict[int, NcclTransfer] = {}
     for event, args in kernels.select("event", "args").iter_rows():
         transfer = recorded(arguments(args), groups, ranks)
         if transfer is not None:
@@ -134,7 +134,7 @@ def _transfers(
     inferred = set()
     for event, name in silent.select("event", "name").iter_rows():
         if event not in found:
-            found[event] = Transfer(name, kind_of(name))
+            found[event] = NcclTransfer(name, kind_of(name))
             inferred.add(event)
     return found, inferred
 
@@ -144,7 +144,7 @@ def _around(
 ) -> Iterable[tuple[int, str, str | None, str | None]]:
     """(event, name and arguments of the annotation around the launch, arguments of the c10d call)."""
     correlation = pl.col("args").str.extract(_CORRELATION).cast(pl.Int64, strict=False)
-    calls = others.filter(of_category(others, _LAUNCHES)).select(
+    calls = others.filter(of_category(others, _LAUNCH_CATEGORIES)).select(
         "line", "start_ps", correlation=correlation
     )
     first = calls.drop_nulls().sort("start_ps", "line").unique("correlation", keep="first")
@@ -171,7 +171,7 @@ def _around(
     return rows.select("event", "annotation", "annotation_args", called).iter_rows()
 
 
-def _programs(texts: dict[str, Transfer], source: str) -> tuple[list[Program], list[Issue]]:
+def _programs(texts: dict[str, NcclTransfer], source: str) -> tuple[list[Program], list[Issue]]:
     """A program for each transfer, so that the same one on every rank has the same program."""
     programs, issues = [], []
     for text, transfer in texts.items():
@@ -181,7 +181,7 @@ def _programs(texts: dict[str, Transfer], source: str) -> tuple[list[Program], l
     return programs, issues
 
 
-def _findings(transfers: dict[int, Transfer], inferred: set[int], source: str) -> list[Issue]:
+def _findings(transfers: dict[int, NcclTransfer], inferred: set[int], source: str) -> list[Issue]:
     kinds = [transfers[event].kind for event in inferred]
     unknown = sum(each.kind is None for each in transfers.values())
     detail = (

@@ -21,7 +21,7 @@ def with_enqueue(rows: pl.DataFrame, on_host: list[str]) -> pl.DataFrame:
     """Add `enqueue_ps`: when the slice of a host began whose arrow ends at the row; NULL without one.
 
     Args:
-        rows: chrome_spans.Spans.rows with pid.
+        rows: ChromeSpans.rows with pid.
         on_host: pids of host processes; arrows that leave from elsewhere enqueue nothing.
     """
     hosts = pl.col("pid").is_in(on_host)

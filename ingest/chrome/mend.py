@@ -13,34 +13,34 @@ _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _COMMA = re.compile(rb",(?=\s*[}\]])")
 _NOT_A_NUMBER = re.compile(rb"(?<=[:\[,])(\s*)([-+]?(?:nan|inf(?:inity)?))(?=\s*[,}\]])", re.I)
 _CONTROL = bytes.maketrans(bytes(range(32)), b" " * 32)
-_NUMBER = rb'\s*"?([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)"?\s*[,}]'
-_KEYS = rb'"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|tdur)"\s*:'
-_FIELDS = {
+_NUMBER_VALUE = rb'\s*"?([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)"?\s*[,}]'
+_EVENT_KEYS = rb'"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|tdur)"\s*:'
+_FIELD_PATTERNS = {
     name: re.compile(rb'"' + name.encode() + rb'"\s*:' + value)
     for name, value in {
         "ph": rb'\s*"([A-Za-z])"',
-        "ts": _NUMBER,
-        "dur": _NUMBER,
+        "ts": _NUMBER_VALUE,
+        "dur": _NUMBER_VALUE,
         "pid": rb'\s*(-?[0-9]+|"[^"]*")\s*[,}]',
         "tid": rb'\s*(-?[0-9]+|"[^"]*")\s*[,}]',
         "cat": rb'\s*"([^"]*)"\s*[,}]',
         # An unescaped quote does not end a name; a quote before the next key does.
-        "name": rb'\s*"(.*?)"\s*(?:,\s*' + _KEYS + rb"|\}\s*$)",
+        "name": rb'\s*"(.*?)"\s*(?:,\s*' + _EVENT_KEYS + rb"|\}\s*$)",
     }.items()
 }
 _TIMED = {"X": ("ts", "dur")}
 _RAW = ("ts", "dur", "id", "args", "bp", "bind_id", "flow_in", "flow_out")
-_LONGEST = 1 << 17  # bytes of an event that is looked for in damaged text
+_LONGEST_EVENT = 1 << 17  # bytes of an event that is looked for in damaged text
 
 
 def first_whole(text: bytes) -> tuple[Event, bytes, bytes, bool] | None:
     """(event, what stands before it, what follows, whether it had to be mended) of the first whole one."""
     for match in _START.finditer(text):
-        tail = text[match.start() : match.start() + _LONGEST]
+        tail = text[match.start() : match.start() + _LONGEST_EVENT]
         for tried in (tail, cleaned := clean(tail), _COMMA.sub(b"", cleaned)):
             event, length = _prefix(tried)
             if event is not None and event.ph:
-                after = tried[length:] + text[match.start() + _LONGEST :]
+                after = tried[length:] + text[match.start() + _LONGEST_EVENT :]
                 return event, text[: match.start()], after, tried is not tail
     return None
 
@@ -93,7 +93,7 @@ def by_fields(text: bytes) -> Event | None:
     """An event from the fields that can still be told; None where its times cannot be trusted."""
     before_args = text.partition(b'"args"')[0]
     read = {}
-    for name, pattern in _FIELDS.items():
+    for name, pattern in _FIELD_PATTERNS.items():
         matches = pattern.findall(before_args) or pattern.findall(text)
         if matches:
             read[name] = matches

@@ -15,7 +15,7 @@ from xlahouse.ingest.hlo.program import Program
 
 # Arguments that differ from one execution of an op to the next.
 _VOLATILE = r'"(?:device_(?:offset|duration)_ps|run_id|flow|id|all_reduce_unique_id)":"[^"]*",?'
-_KINDS: ColumnTypes = {
+_OP_KINDS: ColumnTypes = {
     "kind": pl.UInt32,
     "hlo_category": pl.String,
     "long_name": pl.String,
@@ -38,7 +38,7 @@ TEXTS: ColumnTypes = {
 _TOLD = ("long_name", "tf_op", "source")
 
 
-class _Args(msgspec.Struct):
+class _OpArgs(msgspec.Struct):
     """Arguments of an op. Exports write all of them as strings; numbers do as well."""
 
     hlo_category: object = None
@@ -67,7 +67,7 @@ def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.Data
     )
     told = pl.DataFrame(
         [(kind, *_facts(args)) for kind, args in kinds.select("kind", "args").iter_rows()],
-        schema=_KINDS,
+        schema=_OP_KINDS,
         orient="row",
     ).with_columns(
         stem=pl.col("long_name").str.extract(r"^%?([^\s=]+)"),
@@ -85,11 +85,11 @@ def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.Data
 
 
 def _facts(args: str) -> tuple[object, ...]:
-    """A row of _KINDS without `kind`; all NULL where the arguments are no object."""
+    """A row of _OP_KINDS without `kind`; all NULL where the arguments are no object."""
     try:
-        told = msgspec.json.decode(args, type=_Args)
+        told = msgspec.json.decode(args, type=_OpArgs)
     except FAILURES:
-        told = _Args()
+        told = _OpArgs()
     words = (_word(value) for value in (told.hlo_category, told.long_name, told.tf_op, told.source))
     numbers = (number(value) for value in (told.flops, told.model_flops, told.bytes_accessed))
     return *words, *numbers, _identity(told.program_id)

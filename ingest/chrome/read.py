@@ -26,7 +26,7 @@ from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.file_events import FileEvents
 
 MOST_EVENTS = 1_000_000  # XLA's exporter keeps the earliest (jax#21295)
-_DEVICE = "/device:"
+_DEVICE_PREFIX = "/device:"
 
 
 def read_chrome(raw: bytes, path: str) -> FileEvents:
@@ -93,7 +93,7 @@ def _damage(trace: Trace, path: str) -> list[Issue]:
 
 def _is_xla(trace: Trace) -> bool:
     names = trace.processes.values()
-    return any(name.startswith((_DEVICE, host.PROCESS)) for name in names)
+    return any(name.startswith((_DEVICE_PREFIX, host.HOST_PROCESS)) for name in names)
 
 
 def _lost(count: int, path: str) -> pl.DataFrame:
@@ -113,8 +113,8 @@ def _read_processes(
     trace: Trace, rows: pl.DataFrame, refused: pl.DataFrame, read: FileEvents
 ) -> None:
     """Every process of an XLA export to its reader."""
-    devices = [pid for pid, name in trace.processes.items() if _DEVICE in name]
-    virtual = not any(name.startswith(_DEVICE) for name in trace.processes.values())
+    devices = [pid for pid, name in trace.processes.items() if _DEVICE_PREFIX in name]
+    virtual = not any(name.startswith(_DEVICE_PREFIX) for name in trace.processes.values())
     hosts = [pid for pid, _ in trace.lines if pid not in devices]
     rows = links.with_enqueue(rows, hosts)
     texts: list[pl.DataFrame] = []
@@ -124,10 +124,10 @@ def _read_processes(
         if mine.is_empty() and bad.is_empty():
             continue
         name = trace.processes.get(pid, f"process {pid}")
-        if tpu.PROCESS.search(name):
+        if tpu.TPU_PROCESS.search(name):
             plane, told = tpu.read_tpu_process(name, mine, bad, read.path, read.host)
             texts.append(told)
-        elif gpu.PROCESS.search(name):
+        elif gpu.GPU_PROCESS.search(name):
             plane = gpu.read_gpu_process(name, mine, bad, read.path, read.host, calls)
         else:
             plane = host.read_host_process(name, mine, bad, read.path, read.host, virtual)
@@ -139,7 +139,7 @@ def _read_processes(
 
 def _gpu_calls(trace: Trace, on_hosts: pl.DataFrame, read: FileEvents) -> HostCalls:
     """What hosts launched on GPUs."""
-    if not any(gpu.PROCESS.search(name) for name in trace.processes.values()):
+    if not any(gpu.GPU_PROCESS.search(name) for name in trace.processes.values()):
         return HostCalls()
     calls = gpu.host_calls(on_hosts)
     read.issues += calls.issues(read.path)

@@ -19,7 +19,7 @@ from xlahouse.ingest.chrome.events import (
 )
 from xlahouse.ingest.chrome.mend import by_fields, clean, first_whole
 
-_LAST = re.compile(rb"\}\s*,?\s*\]")
+_ARRAY_END = re.compile(rb"\}\s*,?\s*\]")
 _PHASE = re.compile(rb'"ph"\s*:')
 _ANY_KEY = re.compile(rb'"(?:ph|ts|dur|pid|tid)"\s*:')
 _SPACES = bytes.maketrans(b"\t\n\r", b"   ")
@@ -120,7 +120,7 @@ def _mend(piece: bytes, found: Salvage) -> None:
     rest = rest.strip(BETWEEN)
     if rest.startswith(b"]") and AFTER_ARRAY.match(rest):
         found.after, rest = rest[1:], b""
-    for match in _LAST.finditer(rest):
+    for match in _ARRAY_END.finditer(rest):
         if _ends_document(rest[match.end() :]):
             found.after, rest = rest[match.end() :], rest[: match.start() + 1]
             break

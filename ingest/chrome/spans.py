@@ -27,7 +27,7 @@ _Half: TypeAlias = tuple[int, int, str, str | None, str | None, str | None, int 
 
 
 @dataclass(frozen=True)
-class Spans:
+class ChromeSpans:
     """rows: event, line, ph, name, cat, id, args, start_ps, duration_ps, and `folded`: how many events a row
     stands for. refused: (event, line) of events that are none. start_ns: UNIX time of time zero, or None."""
 
@@ -37,11 +37,11 @@ class Spans:
     issues: list[Issue]
 
 
-def find_spans(events: pl.DataFrame, base_ns: int | None, source: str) -> Spans:
+def find_spans(events: pl.DataFrame, base_ns: int | None, source: str) -> ChromeSpans:
     """Spans of all lines.
 
     Args:
-        events: chrome_columns.EVENTS with `event`.
+        events: columns.CHROME_EVENTS with `event`.
         base_ns: UNIX time that times count from, where the file says so.
         source: the file, for issues.
     """
@@ -65,7 +65,7 @@ def find_spans(events: pl.DataFrame, base_ns: int | None, source: str) -> Spans:
     bad = _repeated(pl.concat([bad.select(key), early.select(key)]))
     rows = rows.filter(pl.col("start_ps") >= 0) if not early.is_empty() else rows
     far = "events without a time, with a negative one, or with one far from all others"
-    return Spans(
+    return ChromeSpans(
         rows,
         pl.concat([bad.select("event", "line"), alone, unknown]),
         start_ns,

@@ -15,18 +15,17 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
-
-PROCESS = re.compile(r"(?:^|/)device:TPU:(\d+)$")
-MODULES, OPS, ASYNC_OPS, TRACE_ME, STEPS, COUNTERS = (
-    "XLA Modules",
-    "XLA Ops",
-    "Async XLA Ops",
-    "XLA TraceMe",
-    "Steps",
-    "_counters_",
+from xlahouse.ingest.events.tpu_lines import (
+    ASYNC_OPS_LINE,
+    COUNTERS_LINE,
+    MODULES_LINE,
+    OPS_LINE,
+    STEPS_LINE,
+    TRACE_ME_LINE,
+    WAITS,
 )
-# The TraceMe names that are waiting; other names there are scopes (METRICS, Category of an op).
-WAITS = ["barrier-cores", "dependency-wait"]
+
+TPU_PROCESS = re.compile(r"(?:^|/)device:TPU:(\d+)$")
 
 
 def read_tpu_process(
@@ -36,12 +35,12 @@ def read_tpu_process(
 
     Args:
         name: of the process, which names the device.
-        rows: chrome_spans.Spans.rows of the process, with `thread` and `enqueue_ps`.
+        rows: ChromeSpans.rows of the process, with `thread` and `enqueue_ps`.
         refused: (thread), events of the process that were refused.
         source: the file.
         host: its host.
     """
-    match = PROCESS.search(name)
+    match = TPU_PROCESS.search(name)
     if match is None:
         raise ValueError(f"{name} is no TPU")
     number = int(match[1])
@@ -52,7 +51,7 @@ def read_tpu_process(
         for table in ("launches", "ops", "counters", "host_events")
     }
     launches = _launches(per_table["launches"], number)
-    found, told = read_ops(per_table["ops"], ASYNC_OPS)
+    found, told = read_ops(per_table["ops"], ASYNC_OPS_LINE)
     ops = _in_programs(found.with_columns(device_id=pl.lit(number, pl.Int64)), launches)
     ops = _with_line_categories(ops)
     return PlaneEvents(
@@ -71,13 +70,13 @@ def _table() -> pl.Expr:
     complete = pl.col("ph").is_in([COMPLETE, "B"])
     line = pl.col("thread")
     return (
-        pl.when((pl.col("ph") == COUNTER) | (complete & (line == COUNTERS)))
+        pl.when((pl.col("ph") == COUNTER) | (complete & (line == COUNTERS_LINE)))
         .then(pl.lit("counters"))
-        .when(complete & (line == MODULES))
+        .when(complete & (line == MODULES_LINE))
         .then(pl.lit("launches"))
-        .when(complete & line.is_in([OPS, ASYNC_OPS, STEPS]))
+        .when(complete & line.is_in([OPS_LINE, ASYNC_OPS_LINE, STEPS_LINE]))
         .then(pl.lit("ops"))
-        .when(complete & (line == TRACE_ME) & pl.col("name").is_in(WAITS))
+        .when(complete & (line == TRACE_ME_LINE) & pl.col("name").is_in(WAITS))
         .then(pl.lit("ops"))
         .otherwise(pl.lit("host_events"))
     )
@@ -132,7 +131,7 @@ def _in_programs(ops: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
 
 def _with_line_categories(ops: pl.DataFrame) -> pl.DataFrame:
     line = pl.col("line")
-    traced = pl.when(line == TRACE_ME).then(pl.lit("wait")).when(line == STEPS)
+    traced = pl.when(line == TRACE_ME_LINE).then(pl.lit("wait")).when(line == STEPS_LINE)
     return ops.with_columns(traced_category=traced.then(pl.lit("control")))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlahouse.ingest.events.issues import Code
 
-_AGAIN = "capture or copy the file again"
+_CAPTURE_AGAIN = "capture or copy the file again"
 
 BAD_TIME = Code(
     "bad_time",
@@ -46,21 +46,21 @@ DAMAGED_EVENT = Code(
     "error",
     "Chrome events that are damaged beyond use",
     "these events are rejected",
-    _AGAIN,
+    _CAPTURE_AGAIN,
 )
 DAMAGED_HEADER = Code(
     "damaged_header",
     "warning",
     "the text around a Chrome trace's events, such as the time that they count from, is damaged",
     "clock, ranks and groups may be unknown, and whole events beside it may be missing",
-    _AGAIN,
+    _CAPTURE_AGAIN,
 )
 DAMAGED_PLANE = Code(
     "damaged_plane",
     "error",
     "a plane of the trace cannot be decoded",
     "all its events are missing",
-    _AGAIN,
+    _CAPTURE_AGAIN,
 )
 DERIVED_LINES = Code(
     "derived_lines",
@@ -100,7 +100,7 @@ MENDED_EVENT = Code(
     "warning",
     "Chrome events with a damaged name or argument, whose times can be trusted",
     "they are kept, and the damaged text may be wrong",
-    _AGAIN,
+    _CAPTURE_AGAIN,
 )
 OTHER_CONTAINER = Code(
     "other_container",
@@ -114,7 +114,7 @@ TRUNCATED = Code(
     "error",
     "the file is cut off, or cannot be parsed from some byte on",
     "the rest is missing",
-    _AGAIN,
+    _CAPTURE_AGAIN,
 )
 UNKNOWN_FIELDS = Code(
     "unknown_fields",
@@ -151,5 +151,5 @@ XPLANE_REPLACED = Code(
     "warning",
     "an xplane cannot be used, and the Chrome trace beside it was read instead",
     "values that only the xplane has are NULL",
-    _AGAIN,
+    _CAPTURE_AGAIN,
 )

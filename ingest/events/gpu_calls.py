@@ -11,7 +11,7 @@ from xlahouse.ingest.events.issues import Issue, issues_found
 
 # The host event that spans the launching of one execution's kernels; older XLA names it by the module.
 EXECUTION = r"^GpuExecutable::ExecuteThunks$|:XLA GPU module$"
-_CALLS = {
+_CALL_COLUMNS = {
     "correlation_id": pl.Int64,
     "call": pl.String,
     "execution": pl.Int64,
@@ -26,7 +26,7 @@ class HostCalls:
     in no execution that could be told from the others.
     """
 
-    frame: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_CALLS))
+    frame: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_CALL_COLUMNS))
     unplaced: int = 0
 
     def issues(self, source: str) -> list[Issue]:
@@ -51,7 +51,9 @@ def calls_of(calls: pl.DataFrame, events: pl.DataFrame) -> HostCalls:
     found = calls.join(owned, on="event", how="left")
     lost = found.filter(pl.col("of_program") & pl.col("execution").is_null()).height
     frame = found.unique("correlation_id", keep="first", maintain_order=True)
-    return HostCalls(frame.select(pl.col(name).cast(kind) for name, kind in _CALLS.items()), lost)
+    return HostCalls(
+        frame.select(pl.col(name).cast(kind) for name, kind in _CALL_COLUMNS.items()), lost
+    )
 
 
 def _owned(calls: pl.DataFrame, executions: pl.DataFrame) -> pl.DataFrame:

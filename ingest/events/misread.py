@@ -10,10 +10,10 @@ from xlahouse.ingest.events.trace_bytes import TraceBytes
 # What a text codec leaves where it met a byte that is no UTF-8.
 REPLACEMENT = b"\xef\xbf\xbd"
 _SEEN = 1 << 20  # bytes of a file that tell
-_LEAST = 1000  # bytes of a binary from which on it would hold bytes of every kind
-_AGAIN = "copy the original again, in binary mode"
+_LEAST_BINARY = 1000  # bytes of a binary from which on it would hold bytes of every kind
+_COPY_AGAIN = "copy the original again, in binary mode"
 # First bytes -> what such a file is, and what to do.
-_KINDS = {
+_FOREIGN = {
     b"version https://git-lfs": "a pointer of Git LFS and not the file itself; run `git lfs pull`",
     b"PK\x03\x04": "a zip archive; unpack it",
     b"BZh": "bzip2 data; unpack it",
@@ -59,19 +59,19 @@ def text_codec(raw: TraceBytes) -> str | None:
     head = bytes(raw[:_SEEN])
     replaced = len(re.findall(REPLACEMENT, raw))
     if replaced * 100 > len(raw):
-        return f"a text codec destroyed it: {replaced:,} times U+FFFD stands where bytes were; {_AGAIN}"
-    if len(raw) < _LEAST or not re.search(rb"[\x00-\x08\x0e-\x1a]", head):
+        return f"a text codec destroyed it: {replaced:,} times U+FFFD stands where bytes were; {_COPY_AGAIN}"
+    if len(raw) < _LEAST_BINARY or not re.search(rb"[\x00-\x08\x0e-\x1a]", head):
         return None
     if head.isascii():
-        return f"a text codec destroyed it: all bytes beyond ASCII are gone; {_AGAIN}"
+        return f"a text codec destroyed it: all bytes beyond ASCII are gone; {_COPY_AGAIN}"
     if _is_latin1_as_utf8(head):
         return (
             "a text codec took its bytes for Latin-1 and wrote them as UTF-8; "
-            f"`iconv -f utf-8 -t latin1` undoes that, or {_AGAIN}"
+            f"`iconv -f utf-8 -t latin1` undoes that, or {_COPY_AGAIN}"
         )
     ends = head.count(b"\n")
     if ends >= 10 and ends == head.count(b"\r\n"):
-        return f"a text mode turned its line ends into CR LF; {_AGAIN}"
+        return f"a text mode turned its line ends into CR LF; {_COPY_AGAIN}"
     return None
 
 
@@ -87,7 +87,7 @@ def _is_latin1_as_utf8(head: bytes) -> bool:
 
 
 def _contents(head: bytes, named: str) -> str | None:
-    for first, what in _KINDS.items():
+    for first, what in _FOREIGN.items():
         if head.lstrip().startswith(first):
             return f"it is {what}"
     if head[257:262] == b"ustar":
@@ -96,7 +96,7 @@ def _contents(head: bytes, named: str) -> str | None:
         return "it is a web page, perhaps one that asks to log in; download the file itself"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "it is text in UTF-16; write it as UTF-8"
-    if len(head) >= _LEAST and _BASE64.fullmatch(head):
+    if len(head) >= _LEAST_BINARY and _BASE64.fullmatch(head):
         return "it is base64 text; decode it"
     if head.lstrip()[:1] in (b"{", b"["):
         if named == "chrome":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 KERNEL = r"(?i)^(?:void )?(?:nccl|rccl)|cross_device_reduce|^(?:void )?\w+::(?:nccl|rccl)"
-_NAMED = (
+_KIND_PATTERNS = (
     (r"(?i)all_?reduce|cross_device_reduce", "all-reduce"),
     (r"(?i)all_?gather", "all-gather"),
     (r"(?i)reduce_?scatter", "reduce-scatter"),
@@ -18,4 +18,4 @@ _NAMED = (
 
 def kind_of(name: str) -> str | None:
     """Kind by a collective's name, in any of PyTorch's and NCCL's spellings."""
-    return next((kind for pattern, kind in _NAMED if re.search(pattern, name)), None)
+    return next((kind for pattern, kind in _KIND_PATTERNS if re.search(pattern, name)), None)

@@ -13,19 +13,19 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.frames import ColumnTypes
 
 Integers = NDArray[np.int64]
-EVENTS: ColumnTypes = {
+OP_EVENTS: ColumnTypes = {
     "device_id": pl.Int64,
     "kind": pl.UInt32,  # row of the kinds
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
     "launch_key": pl.Int64,
 }
-KINDS: ColumnTypes = {name: kind for name, kind in frames.OPS.items() if name not in EVENTS}
+OP_KINDS: ColumnTypes = {name: kind for name, kind in frames.OPS.items() if name not in OP_EVENTS}
 
 
 @dataclass(frozen=True)
 class OpEvents:
-    """kinds: KINDS, a row for all events that share it. events: EVENTS."""
+    """kinds: OP_KINDS, a row for all events that share it. events: OP_EVENTS."""
 
     kinds: pl.DataFrame
     events: pl.DataFrame
@@ -33,10 +33,10 @@ class OpEvents:
     @classmethod
     def of_rows(cls, ops: pl.DataFrame) -> OpEvents:
         """From frames.OPS, one row an event."""
-        names = list(KINDS)
+        names = list(OP_KINDS)
         kinds = ops.select(names).unique(maintain_order=True).with_row_index("kind")
         events = ops.join(kinds, on=names, how="left", nulls_equal=True, maintain_order="left")
-        return cls(kinds.drop("kind"), frames.conform(events, EVENTS))
+        return cls(kinds.drop("kind"), frames.conform(events, OP_EVENTS))
 
     def rows(self) -> pl.DataFrame:
         """frames.OPS, one row an event."""
@@ -54,7 +54,7 @@ def join_kinds(parts: Sequence[OpEvents]) -> OpEvents:
         events.append(part.events.with_columns(moved))
         offset += part.kinds.height
     return OpEvents(
-        frames.stack([part.kinds for part in parts], KINDS), frames.stack(events, EVENTS)
+        frames.stack([part.kinds for part in parts], OP_KINDS), frames.stack(events, OP_EVENTS)
     )
 
 

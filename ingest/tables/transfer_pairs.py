@@ -9,7 +9,7 @@ import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.spans import in_order
-from xlahouse.ingest.xplane.tpu_ops import WAITS
+from xlahouse.ingest.events.tpu_lines import WAITS
 
 BARRIER = WAITS[0]
 _PAIR_KEY = ["device_id", "launch", "program_id", "start_op", "turn"]

@@ -32,12 +32,12 @@ END_PREFIX = "end: "
 NO_CLOSURE = np.iinfo(np.int64).min
 _OTHER, _RECORD, _START, _STOP, _ACT = range(5)
 # ColumnTypes of acts that are stats of theirs: those of another name, and numbers.
-_TEXTS = {"module": "hlo_module", "meeting": "name"}
-_NUMBERS = {"program_id": pl.UInt64, "device_ordinal": pl.Int64}
-_STATS: ColumnTypes = {
+_TEXT_STATS = {"module": "hlo_module", "meeting": "name"}
+_NUMBER_STATS = {"program_id": pl.UInt64, "device_ordinal": pl.Int64}
+_ACT_STATS: ColumnTypes = {
     "op": pl.String,
     "module": pl.String,
-    **_NUMBERS,
+    **_NUMBER_STATS,
     "_p": pl.Int64,
     "_c": pl.Int64,
     "meeting": pl.String,
@@ -67,7 +67,9 @@ class Marks:
     @classmethod
     def joined(cls, parts: list[Marks]) -> Marks:
         """Marks of lines that follow one another; the parts go, as they take as much memory again."""
-        marks = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _MARK))
+        marks = cls(
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in _MARK_FIELDS)
+        )
         parts.clear()
         step = np.diff(marks.line)
         if ((step > 0) | ((step == 0) & (np.diff(marks.start_ps) >= 0))).all():
@@ -76,10 +78,10 @@ class Marks:
 
     def at(self, rows: Integers) -> Marks:
         """Chosen marks."""
-        return Marks(*(getattr(self, name)[rows] for name in _MARK))
+        return Marks(*(getattr(self, name)[rows] for name in _MARK_FIELDS))
 
 
-_MARK = tuple(Marks.__annotations__)
+_MARK_FIELDS = tuple(Marks.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def read_cpu_events(
     """
     if "hlo_op" not in plane.stat_names["name"]:
         return None
-    counts, acts = LineCounts.of(plane), ChosenEvents(plane, _STATS)
+    counts, acts = LineCounts.of(plane), ChosenEvents(plane, _ACT_STATS)
     look = partial(_look_through, _kinds(plane), kinds_where(plane, MARKER), host)
     records, edges, markers = [], [], []
     for found in made_ahead(look, chunks(plane, keep)):
@@ -153,8 +155,8 @@ def _look_through(
     chosen = kind == _ACT
     chosen[ops[0]] = True
     stats: dict[str, Found] = {"op": ops, "_p": announced, "_c": opened}
-    stats |= {column: chunk.texts(stat) for column, stat in _TEXTS.items()}
-    stats |= {column: chunk.integers(column, dtype) for column, dtype in _NUMBERS.items()}
+    stats |= {column: chunk.texts(stat) for column, stat in _TEXT_STATS.items()}
+    stats |= {column: chunk.integers(column, dtype) for column, dtype in _NUMBER_STATS.items()}
     return _FoundInChunk(
         chunk=chunk,
         records=_marks(chunk, kind, kind == _RECORD, announced),

@@ -15,13 +15,13 @@ from xlahouse.ingest.xplane.event_chunks import EventChunk, places_of
 from xlahouse.ingest.xplane.stat_bytes import (
     BYTES,
     DOUBLE,
-    KINDS,
     MOST_IDS,
     NOTHING,
     ODD,
     REFERENCE,
     TEXT,
     UNSIGNED,
+    VALUE_KINDS,
 )
 from xlahouse.ingest.xplane.stats import finite_json, json_string, value_json
 from xlahouse.ingest.xplane.xspace import Plane
@@ -68,10 +68,10 @@ class ArgsWriter:
         """Prepare what the events of a chunk share."""
         stats = chunk.stats
         distinct, codes = number_keys(
-            stats.ids.astype(np.int64) * KINDS + stats.kinds, MOST_IDS * KINDS
+            stats.ids.astype(np.int64) * VALUE_KINDS + stats.kinds, MOST_IDS * VALUE_KINDS
         )
-        ids, kinds = np.divmod(distinct, KINDS)
-        name_and_kind = places_of(ids, names.ids) * KINDS + kinds
+        ids, kinds = np.divmod(distinct, VALUE_KINDS)
+        name_and_kind = places_of(ids, names.ids) * VALUE_KINDS + kinds
         text_at = np.flatnonzero((stats.kinds == TEXT) | (stats.kinds == BYTES))
         texts = pl.Series([], dtype=pl.String)
         if len(text_at):
@@ -118,7 +118,8 @@ class ArgsWriter:
     def _alike(self, begin: Integers, length: int) -> pl.Series:
         """JSON of events whose stats, so many from `begin` on, are of the same names and kinds."""
         pattern = [
-            divmod(int(self.name_and_kind[self.codes[begin[0] + n]]), KINDS) for n in range(length)
+            divmod(int(self.name_and_kind[self.codes[begin[0] + n]]), VALUE_KINDS)
+            for n in range(length)
         ]
         if any(kind == ODD for _, kind in pattern):
             return self._decoded(begin, length)

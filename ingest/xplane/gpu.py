@@ -22,9 +22,9 @@ from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
-PLANE = re.compile(r"^/device:GPU:(\d+)$")
+GPU_PLANE = re.compile(r"^/device:GPU:(\d+)$")
 # Stats that link a kernel to its program and to the call that launched it.
-_STATS: ColumnTypes = {
+_GPU_STATS: ColumnTypes = {
     "hlo_op": pl.String,
     "hlo_module": pl.String,
     "program_id": pl.UInt64,
@@ -59,7 +59,7 @@ def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls
 
 
 def _device(plane: Plane, host: str | None) -> Device:
-    match = PLANE.match(plane.name)
+    match = GPU_PLANE.match(plane.name)
     if match is None:
         raise ValueError(f"{plane.name} is no GPU plane")
     bandwidth = plane.stat("memory_bandwidth")
@@ -84,7 +84,7 @@ def assumed_numbers(planes: Iterable[str], programs: Iterable[Program], source: 
         programs: what the file holds of programs.
         source: the file.
     """
-    own = {int(found[1]) for name in planes if (found := PLANE.match(name))}
+    own = {int(found[1]) for name in planes if (found := GPU_PLANE.match(name))}
     places = [program.assignment for program in programs] if own else []
     named = {number for place in places if place for row in place.devices for number in row}
     if named <= own:
@@ -122,14 +122,14 @@ def _on_derived_line(plane: Plane) -> Mask:
 def _read_kernels(plane: Plane, calls: HostCalls) -> tuple[LineCounts, pl.DataFrame]:
     """(how many events there are; those on streams, with the stats that link them to programs and to the
     host)."""
-    counts, kernels = LineCounts.of(plane), ChosenEvents(plane, _STATS)
+    counts, kernels = LineCounts.of(plane), ChosenEvents(plane, _GPU_STATS)
     on_stream = ~_on_derived_line(plane)
     for chunk in chunks(plane):
         counts.add(chunk)
         chunk.check_stats()
         found: dict[str, Found] = {
             name: chunk.texts(name) if kind == pl.String else chunk.integers(name, kind)
-            for name, kind in _STATS.items()
+            for name, kind in _GPU_STATS.items()
         }
         kernels.add(chunk, on_stream[chunk.core.line] & chunk.in_time, found)
     linked = kernels.frame().rename({"name": "kernel"})

@@ -51,7 +51,7 @@ def open_planes(
         if isinstance(plane, TraceFormatError):
             return plane
         again = partial(xspace.decode_plane, payload, start_ns, plane.lines)
-        if not tpu.PLANE.match(plane.name) or plane.is_empty:
+        if not tpu.TPU_PLANE.match(plane.name) or plane.is_empty:
             return Opened(plane, again)
         return Opened(plane, again, _read_tpu(plane, again, path, host))
 

@@ -88,7 +88,7 @@ def _turn(plane: memoryview) -> int:
     """When a serialized plane is read: programs before what ran them, a SparseCore after the device that
     it is a part of."""
     name = wire.plane_name(plane)
-    return 0 if name == METADATA_PLANE else 2 if sparsecore.PLANE.match(name) else 1
+    return 0 if name == METADATA_PLANE else 2 if sparsecore.SPARSECORE_PLANE.match(name) else 1
 
 
 def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryview]:
@@ -157,7 +157,7 @@ def _opened(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Opened]:
 
 def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCalls:
     """What the host launched on GPUs: their planes need it, and stand before the host's in a file."""
-    if not any(gpu.PLANE.match(name) for name in names):
+    if not any(gpu.GPU_PLANE.match(name) for name in names):
         return HostCalls()
     hosts = [
         plane for plane, name in zip(space.planes, names, strict=True) if name == host.HOST_PLANE
@@ -195,10 +195,10 @@ def _read_plane(
     if opened.tpu is not None:
         read.op_texts.add(opened.tpu.texts)
         return opened.tpu.events
-    if sparsecore.PLANE.match(plane.name):
+    if sparsecore.SPARSECORE_PLANE.match(plane.name):
         owners = {device.plane: device for done in read.planes for device in done.devices}
         return sparsecore.read_sparsecore_plane(plane, read.path, read.host, owners)
-    if gpu.PLANE.match(plane.name):
+    if gpu.GPU_PLANE.match(plane.name):
         return gpu.read_gpu_plane(plane, read.path, read.host, calls)
     if plane.name != host.HOST_PLANE:
         return host.read_unknown_plane(plane, read.path, read.host)

@@ -18,8 +18,8 @@ from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
-PLANE = re.compile(r"^(/device:TPU:(\d+)) SparseCore (\d+)$")
-OPS = ("Sparse Core Ops", "XLA Ops")
+SPARSECORE_PLANE = re.compile(r"^(/device:TPU:(\d+)) SparseCore (\d+)$")
+_OP_LINES = ("Sparse Core Ops", "XLA Ops")
 # Replica groups name no SparseCore; their numbers lie beyond those of all other devices.
 FIRST_NUMBER = 1 << 20
 _CORES_OF_A_DEVICE = 16
@@ -44,7 +44,7 @@ def read_sparsecore_plane(
     """
     device, issues = _device(plane, source, host, owners)
     counts, chosen = LineCounts.of(plane), ChosenEvents(plane, {})
-    has_ops = plane.lines["name"].is_in(OPS).to_numpy()
+    has_ops = plane.lines["name"].is_in(_OP_LINES).to_numpy()
     for chunk in chunks(plane):
         counts.add(chunk)
         chunk.check_stats()
@@ -56,7 +56,7 @@ def read_sparsecore_plane(
     return PlaneEvents(
         devices=[device],
         op_events=OpEvents.of_rows(_ops(plane, chosen.frame()).with_columns(device_id=number)),
-        host_pieces=HostPieces(plane.only(OPS, invert=True), host, f"{plane.name}/"),
+        host_pieces=HostPieces(plane.only(_OP_LINES, invert=True), host, f"{plane.name}/"),
         coverage=counts.coverage(source, {"ops": in_ops, "host_events": counts.kept - in_ops}),
         issues=issues + counts.issues(source),
     )
@@ -65,7 +65,7 @@ def read_sparsecore_plane(
 def _device(
     plane: Plane, source: str, host: str | None, owners: dict[str, Device]
 ) -> tuple[Device, list[Issue]]:
-    match = PLANE.match(plane.name)
+    match = SPARSECORE_PLANE.match(plane.name)
     if match is None:
         raise ValueError(f"{plane.name} is no SparseCore plane")
     owner = owners.get(match[1])

@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 # Which value a stat holds. ODD: not written as profilers write it, so the decoder has to say.
 NOTHING, DOUBLE, UNSIGNED, SIGNED, TEXT, BYTES, REFERENCE, ODD = range(8)
-KINDS = 8
+VALUE_KINDS = 8
 MOST_IDS = 1 << 14  # an id of up to two bytes; others are odd
 _KIND_OF_TAG = np.full(256, ODD, np.int8)
 _KIND_OF_TAG[[0x11, 0x18, 0x20, 0x2A, 0x32, 0x38]] = range(DOUBLE, REFERENCE + 1)
-_NUMBERS = np.zeros(KINDS, bool)
-_NUMBERS[[UNSIGNED, SIGNED, REFERENCE]] = True
-_LONGEST = 10  # bytes of a number on the wire
+_IS_NUMBER = np.zeros(VALUE_KINDS, bool)
+_IS_NUMBER[[UNSIGNED, SIGNED, REFERENCE]] = True
+_LONGEST_VARINT = 10  # bytes of a number on the wire
 # Of a number of so many bytes: its first 8 bytes; which continuation bits lie there, and which are set.
-_BYTES = np.array([(1 << 8 * min(size, 8)) - 1 for size in range(_LONGEST + 2)], np.uint64)
-_WITHIN = _BYTES & np.uint64(0x8080808080808080)
+_LOW_BYTES = np.array(
+    [(1 << 8 * min(size, 8)) - 1 for size in range(_LONGEST_VARINT + 2)], np.uint64
+)
+_WITHIN = _LOW_BYTES & np.uint64(0x8080808080808080)
 _SET = np.append(_WITHIN[:1], _WITHIN[:-1])
 # Bits of the lower and the upper of two neighbours, and how far apart these are.
 _GAPS = tuple(
@@ -112,15 +114,15 @@ def _whole(
     raw: NDArray[np.uint8], kinds: NDArray[np.int8], value_at: Integers, ends: Integers
 ) -> NDArray[np.bool_]:
     """Whether a stat's value ends where the stat does."""
-    size = np.clip(ends - value_at, 0, _LONGEST + 1)
+    size = np.clip(ends - value_at, 0, _LONGEST_VARINT + 1)
     first = _words(raw)[np.minimum(value_at, len(raw) - 8)]
-    number = _NUMBERS.take(kinds) & (size > 0) & (size <= _LONGEST)
+    number = _IS_NUMBER.take(kinds) & (size > 0) & (size <= _LONGEST_VARINT)
     number &= (first & _WITHIN.take(size)) == _SET.take(size)
     long = np.flatnonzero(number & (size > 8))
     if len(long):
         tail = raw[value_at[long] + 8] >= 0x80
         last = raw[ends[long] - 1] < 0x80
-        number[long] = last & (tail == (size[long] == _LONGEST))
+        number[long] = last & (tail == (size[long] == _LONGEST_VARINT))
     good: NDArray[np.bool_] = (
         number | (kinds == NOTHING) | ((kinds == DOUBLE) & (ends - value_at == 8))
     )
@@ -149,12 +151,12 @@ def _varints(raw: NDArray[np.uint8], at: Integers, size: Integers) -> Integers:
         return np.zeros(0, np.int64)
     if int(size.max()) == 1:
         return raw[at].astype(np.int64)
-    word = _words(raw)[at] & _BYTES.take(size)
+    word = _words(raw)[at] & _LOW_BYTES.take(size)
     for low, high, gap in _GAPS:  # between bytes, then pairs of bytes, then fours
         word = (word & low) | ((word & high) >> gap)
     long = np.flatnonzero(size > 8)
     if len(long):
         ninth, tenth = (raw[at[long] + n].astype(np.uint64) for n in (8, 9))
-        tenth[size[long] < _LONGEST] = 0
+        tenth[size[long] < _LONGEST_VARINT] = 0
         word[long] |= (ninth & np.uint64(0x7F)) << np.uint64(56) | tenth << np.uint64(63)
     return word.view(np.int64)

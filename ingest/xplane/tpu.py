@@ -15,12 +15,20 @@ from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.events.tpu_lines import (
+    ASYNC_OPS_LINE,
+    COUNTERS_LINE,
+    MODULES_LINE,
+    OPS_LINE,
+    STEPS_LINE,
+    TRACE_ME_LINE,
+    WAITS,
+)
 from xlahouse.ingest.xplane.stats import StatValue
-from xlahouse.ingest.xplane.tpu_ops import ASYNC_OPS, OPS, STEPS, TRACE_ME, WAITS, read_op_lines
+from xlahouse.ingest.xplane.tpu_ops import read_op_lines
 from xlahouse.ingest.xplane.xspace import Plane
 
-PLANE = re.compile(r"^/device:TPU:(\d+)$")
-MODULES, COUNTERS = "XLA Modules", "_counters_"
+TPU_PLANE = re.compile(r"^/device:TPU:(\d+)$")
 
 
 class CoreDetails(Protocol):
@@ -47,7 +55,7 @@ def read_tpu_plane(
         again: gives the plane once more, so that it need not be kept until its ops are wanted.
     """
     device, issues = _device(plane, source, host)
-    modules = plane.only((MODULES,))
+    modules = plane.only((MODULES_LINE,))
     events, refused = frames.split_bad_times(modules.named_events)
     launches = _launches(modules, events)
     number = pl.lit(device.device_id, pl.Int64)
@@ -67,11 +75,13 @@ def _read_rest(
 ) -> PlaneEvents:
     """Ops and counters; what has no table of its own goes to host_events."""
     plane = again()
-    ops = read_op_lines(plane.only((OPS, ASYNC_OPS, TRACE_ME, STEPS)), source, device_id)
-    others = plane.only((MODULES, OPS, ASYNC_OPS, STEPS), invert=True)
-    is_wait = (pl.col("thread") == TRACE_ME) & pl.col("name").is_in(WAITS)
+    ops = read_op_lines(
+        plane.only((OPS_LINE, ASYNC_OPS_LINE, TRACE_ME_LINE, STEPS_LINE)), source, device_id
+    )
+    others = plane.only((MODULES_LINE, OPS_LINE, ASYNC_OPS_LINE, STEPS_LINE), invert=True)
+    is_wait = (pl.col("thread") == TRACE_ME_LINE) & pl.col("name").is_in(WAITS)
     events, refused = frames.split_bad_times(others.named_events.filter(~is_wait.fill_null(False)))
-    sampled = pl.col("thread") == COUNTERS
+    sampled = pl.col("thread") == COUNTERS_LINE
     table = pl.when(sampled).then(pl.lit("counters")).otherwise(pl.lit("host_events"))
     counters = _counters(others, events.filter(sampled))
     coverage = frames.coverage_rows(
@@ -87,7 +97,7 @@ def _read_rest(
 
 
 def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[Issue]]:
-    match = PLANE.match(plane.name)
+    match = TPU_PLANE.match(plane.name)
     if match is None:
         raise ValueError(f"{plane.name} is no TPU plane")
     local, issues = int(match[1]), []

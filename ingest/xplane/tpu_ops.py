@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.events.op_events import EVENTS, KINDS, OpEvents, number_keys
+from xlahouse.ingest.events.op_events import OP_EVENTS, OP_KINDS, OpEvents, number_keys
 from xlahouse.ingest.events.spans import starts_of_runs
+from xlahouse.ingest.events.tpu_lines import ASYNC_OPS_LINE, STEPS_LINE, TRACE_ME_LINE, WAITS
 from xlahouse.ingest.xplane.core_events import SlimEvents, decode_by_line
 from xlahouse.ingest.xplane.memory_access import hbm_bytes
 from xlahouse.ingest.xplane.stats import Stats
 from xlahouse.ingest.xplane.xspace import Plane
 
-OPS, ASYNC_OPS, TRACE_ME, STEPS = "XLA Ops", "Async XLA Ops", "XLA TraceMe", "Steps"
-# The TraceMe names that are waiting; other names there are scopes (METRICS, Category of an op).
-WAITS = ["barrier-cores", "dependency-wait"]
 _FLOATS = ("flops", "model_flops", "bytes_accessed")
 
 
@@ -36,13 +34,15 @@ def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:
     """Ops of a plane.
 
     Args:
-        plane: with the lines OPS, ASYNC_OPS, TRACE_ME and STEPS alone. Of TRACE_ME, only waits are ops.
+        plane: with its lines of ops, async ops, TraceMe and steps alone. Of TraceMe, only waits are ops.
         source: its file.
         device_id: its device.
     """
     core = decode_by_line(plane, _FLOATS)
     kinds, kind = _kinds(plane, core)
-    is_op = ~((kinds["line"] == TRACE_ME) & ~kinds["name"].is_in(WAITS).fill_null(False)).to_numpy()
+    is_op = ~(
+        (kinds["line"] == TRACE_ME_LINE) & ~kinds["name"].is_in(WAITS).fill_null(False)
+    ).to_numpy()
     mine = is_op.take(kind)
     good = mine & _in_time(core.start_ps) & _in_time(core.duration_ps)
     start, duration = core.start_ps, core.duration_ps
@@ -52,7 +52,9 @@ def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:
     events = pl.DataFrame(
         {"kind": kind.astype(np.uint32), "start_ps": start, "duration_ps": duration}
     ).with_columns(device_id=pl.lit(device_id, pl.Int64))
-    ops = OpEvents(frames.conform(_facts(plane, kinds), KINDS), frames.conform(events, EVENTS))
+    ops = OpEvents(
+        frames.conform(_facts(plane, kinds), OP_KINDS), frames.conform(events, OP_EVENTS)
+    )
     ops = _with_own_estimates(core.stats, ops, np.flatnonzero(good))
     refused = int(mine.sum() - good.sum())
     return OpLines(
@@ -110,7 +112,7 @@ def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
         facts = facts.join(
             stat, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
         )
-    on_async_line = pl.col("line") == ASYNC_OPS
+    on_async_line = pl.col("line") == ASYNC_OPS_LINE
     # An async line's display_name is `async-copy`; its instruction text names the op.
     stem = pl.col("name").str.extract(r"^%?([^\s=]+)")
     shown = pl.when(pl.col("display_name").str.len_bytes() > 0).then("display_name")
@@ -119,9 +121,9 @@ def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
         opcode_text=pl.col("name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\("),
         operand_text=pl.col("name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)"),
         on_async_line=on_async_line,
-        traced_category=pl.when(pl.col("line") == TRACE_ME)
+        traced_category=pl.when(pl.col("line") == TRACE_ME_LINE)
         .then(pl.lit("wait"))
-        .when(pl.col("line") == STEPS)
+        .when(pl.col("line") == STEPS_LINE)
         .then(pl.lit("control")),
     )
 

@@ -12,7 +12,12 @@ import pytest
 from tests.ingest.chrome_build import document, event, issues_of, named, point, run_of
 from tests.ingest.traces import rows
 from tests.samples import sample
-from xlahouse.ingest.chrome.kineto_collectives import Transfer, annotated, process_groups, recorded
+from xlahouse.ingest.chrome.kineto_collectives import (
+    NcclTransfer,
+    annotated,
+    process_groups,
+    recorded,
+)
 from xlahouse.ingest.chrome.read import read_chrome
 from xlahouse.ingest.events.nccl import kind_of
 from xlahouse.ingest.run import ingest_paths
@@ -207,7 +212,7 @@ def test_sizes_that_are_not_told_are_not_made_up():
     assert scattered.instruction == (
         "%nccl_reduce_scatter.f16.16 = f16[?] reduce-scatter(f16[16] %input), dimensions={0}"
     )
-    assert Transfer("nccl.x", "all-reduce").instruction is None
+    assert NcclTransfer("nccl.x", "all-reduce").instruction is None
     assert kind_of("ncclKernel_SendRecv_RING") is None
 
 

@@ -44,7 +44,7 @@ def test_each_is_named_as_its_code():
     files = INGEST.glob("events/codes_of_*.py")
     assert {name for path in files for name in names_in(path) if name.isupper()} == {
         *(code.upper() for code in CODES),
-        "_AGAIN",
+        "_CAPTURE_AGAIN",
     }
 
 

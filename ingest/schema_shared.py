@@ -1,0 +1,20 @@
+"""Columns that several tables have, as `columns_of` reads them."""
+
+from __future__ import annotations
+
+# The marker that an event falls under; every step grain is (run_id, device_id, request, step).
+STEP_COLUMNS = """
+phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
+request int number of the request; warm-ups count down from -1; NULL without a marker
+step int forward pass: 0 is prefill, k the k-th decode; without markers the launch instance
+"""
+
+SPAN_COLUMNS = """
+start_ps int start
+duration_ps int duration
+"""
+
+SCOPE_COLUMNS = """
+layer int index of the model's layer, from the module path
+component str attention, mlp, moe, embedding, head or norm, from the module path
+"""
