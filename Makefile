@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PEERS  := .venv-peers
 FOLDERS := capture ingest views sql reports
 
-.PHONY: help install demo test check format bench clean
+.PHONY: help install demo test verify check format bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -21,8 +21,16 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)  ## capture, ingest, query and report on this machine; pages land in demo/site
 	$(BIN)/xlahouse demo --out demo
 
-test: $(STAMP)  ## run every test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+# Groups and long tests first (tests/conftest.py), whatever their number of tests. Programs that tests
+# start compile their modules once if bytecode may be kept.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest \
+	-n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+
+test: $(STAMP)  ## run the tests that find ordinary mistakes: at most 8 minutes on 2 cores
+	$(PYTEST) -m "not verify" $(ARGS)
+
+verify: $(STAMP)  ## run the long tests on samples of this commit: 20 minutes; ALL=1 on everything
+	$(PYTEST) -m verify $(ARGS)
 
 check: $(STAMP) .types/xlahouse  ## format, lint and types
 	$(BIN)/ruff format --check .

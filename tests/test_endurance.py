@@ -105,6 +105,7 @@ def kill_some(root: str, traces: list[Path]) -> None:
             assert victim.returncode == -signal.SIGKILL
 
 
+@pytest.mark.verify
 def test_a_warehouse_stays_whole_under_everything_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

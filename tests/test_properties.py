@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 import polars.selectors as cs
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.layers import layered
 from tests.synth.strategy import runs
 from tests.synth.variants import double, renumber, shift, shuffle
 from tests.synth.write import write_run
@@ -33,11 +33,6 @@ SUMS = ("window", "collective", "overlapped", "copy", "busy", *PARTS)
 # Several runs an example share what it costs to open a warehouse and to plan the views.
 SCHEDULES = st.lists(runs(), min_size=1, max_size=5)
 SEEDS = st.integers(0, 1 << 32)
-
-
-def checked(examples):
-    """The same examples on every machine, as many as the suite can afford."""
-    return settings(max_examples=examples, derandomize=True, database=None, deadline=None)
 
 
 @dataclass(frozen=True)
@@ -177,8 +172,7 @@ def assert_nothing(found):
     assert {label: rows for label, rows in found.items() if rows} == {}
 
 
-@checked(6)
-@given(SCHEDULES)
+@layered(2, 16, SCHEDULES)
 def test_parts_add_up(schedules):
     with TemporaryDirectory() as folder:
         for number, run in enumerate(schedules):
@@ -206,8 +200,7 @@ def renumbered(answers, numbers):
     return change(answers, columns)
 
 
-@checked(4)
-@given(SCHEDULES, SEEDS)
+@layered(1, 10, SCHEDULES, SEEDS)
 def test_order_and_device_numbers_do_not_matter(schedules, seed):
     rng, numbers = random.Random(seed), {}
     with TemporaryDirectory() as folder:
@@ -247,8 +240,7 @@ def doubled(answers):
     return changed | {"collective_bandwidth": rows}
 
 
-@checked(4)
-@given(SCHEDULES, SEEDS)
+@layered(1, 10, SCHEDULES, SEEDS)
 def test_times_move_and_scale(schedules, seed):
     rng, moves = random.Random(seed), []
     with TemporaryDirectory() as folder:

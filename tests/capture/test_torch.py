@@ -49,6 +49,7 @@ def test_tokens_that_differ_are_refused_in_float32_and_told_in_bfloat16():
     assert compare_tokens([same, other], [same, same], exact=False) == [message]
 
 
+@pytest.mark.verify
 def test_a_compilation_while_profiling_fails_the_capture(tmp_path):
     """With no warm-up at all the profiled request compiles."""
     pytest.importorskip("torch_xla", reason="install xlahouse[capture]")

@@ -313,6 +313,7 @@ def test_an_unchanged_page_is_not_drawn_again(two_runs, tmp_path):
     assert stamps == {path: path.stat().st_mtime_ns for path in again.pages}
 
 
+@pytest.mark.verify
 def test_only_what_changed_is_drawn_again(tmp_path):
     tables = merge(example_run("a" * 12, "one", {"tp": 4}), example_run("b" * 12, "two", {"tp": 4}))
     first = render_site(Store(tables), tmp_path)
@@ -327,6 +328,7 @@ def test_only_what_changed_is_drawn_again(tmp_path):
     assert first.pages[0] not in render_site(Store(tables), tmp_path).unchanged
 
 
+@pytest.mark.verify
 def test_a_setting_changes_pages(tmp_path):
     tables = example_run("a" * 12, "one", {"tp": 4})
     render_site(Store(tables), tmp_path)
@@ -370,6 +372,7 @@ def charts(rows):
 """
 
 
+@pytest.mark.verify
 def test_several_processes_draw_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     runs = [example_run(f"{k}" * 12, f"run {k}", {"tp": 4}) for k in "abc"]

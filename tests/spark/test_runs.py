@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.layers import sampled
 from tests.samples import sample
 from tests.spark.engines import Answers, differences
 from tests.synth.cases import CASES
@@ -12,8 +13,9 @@ from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import shipped
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.verify, pytest.mark.xdist_group("spark_runs")]
 VIEWS = sorted(shipped().views)
+TRIED = 40  # views that a commit tries on each warehouse, with the views below them
 # One run of each way to shard, with what else is special about it.
 SYNTHETIC = ("dp_tp", "sp_fused", "pp_tp_stacked", "ep_tp", "fsdp_exposed", "unmarked")
 SAMPLES = ("tpu/v6e_4dev_jax_psum_offload.xplane.pb", "cpu/torch_xla_mlp_4dev.xplane.pb")
@@ -39,12 +41,12 @@ def samples(spark, tmp_path_factory):
         yield Answers(spark, warehouse)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", sampled(VIEWS, TRIED, "synthetic runs on Spark"))
 def test_synthetic_runs(view, synthetic):
     assert differences(synthetic.duckdb(view), synthetic.spark(view)) == []
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", sampled(VIEWS, TRIED, "samples on Spark"))
 def test_sample_traces(view, samples):
     assert differences(samples.duckdb(view), samples.spark(view)) == []
 

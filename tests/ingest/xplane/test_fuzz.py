@@ -7,11 +7,11 @@ import random
 from pathlib import PurePosixPath
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ingest.damage import Outcome, damage, leaves_no_trace, outcome, silent_loss
 from tests.ingest.traces import tpu_trace
+from tests.layers import layered, seeds
 from tests.samples import sample
 
 NAME = "host0.xplane.pb"
@@ -33,21 +33,19 @@ def check(whole, raw, name=NAME):
     assert not silent_loss(whole, found) or leaves_no_trace(name, raw), found
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 100))
 def test_a_small_tpu_trace(seed):
     check(WHOLE, damage(tpu_trace(), random.Random(seed)))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(at=st.integers(0, len(tpu_trace()) - 1), byte=st.integers(0, 255))
+@layered(10, 300, at=st.integers(0, len(tpu_trace()) - 1), byte=st.integers(0, 255))
 def test_any_byte_may_be_any_other(at, byte):
     raw = bytearray(tpu_trace())
     raw[at] = byte
     check(WHOLE, bytes(raw))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(raw=st.binary(max_size=200))
+@layered(10, 300, raw=st.binary(max_size=200))
 def test_any_bytes(raw):
     check(Outcome(), raw)
 

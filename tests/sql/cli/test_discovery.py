@@ -74,6 +74,7 @@ def test_a_view_that_cannot_be_traced_says_so() -> None:
         origins(broken, "x_v1")
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("view", [view.name for view in shipped().public])
 def test_every_origin_is_a_tables_column(view: str) -> None:
     found = origins(shipped(), view)

@@ -49,6 +49,7 @@ def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("copy", [False, True])
 def test_views_answer_as_in_the_warehouse(root: Path, tmp_path: Path, copy: bool) -> None:
     export(root, tmp_path / "x.duckdb", copy)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import math
 import os
-import traceback
 from collections import defaultdict
+from functools import partial
 from itertools import zip_longest
 
-import pytest
-
+from tests.each import check_each
 from tests.synth.answers.all import answers
 from tests.synth.cases import CASES
 from tests.synth.draw import draw_run
@@ -19,7 +18,6 @@ from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
 RUNS = CASES | {run.name: run for run in map(draw_run, range(100, 106))}
-SHOWN = 3  # failing runs whose differences are printed; the others are named
 
 
 def chosen():
@@ -70,18 +68,8 @@ def every_run(check):
     everything = inspect.Parameter("everything", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
     def test(everything, **values):
-        wrong = {}
-        for name, run in everything.items():
-            try:
-                check(run, **values)
-            except AssertionError as error:
-                wrong[name] = str(error)
-            except Exception:
-                wrong[name] = traceback.format_exc()
-        if wrong:
-            lines = [f"{len(wrong)} of {len(everything)} runs: {', '.join(wrong)}"]
-            lines += [f"{name}: {wrong[name]}" for name in list(wrong)[:SHOWN]]
-            pytest.fail("\n".join(lines), pytrace=False)
+        checks = {name: partial(check, run, **values) for name, run in everything.items()}
+        check_each("runs", checks)
 
     test.__signature__ = inspect.Signature([everything, *given])
     test.__name__, test.__doc__ = check.__name__, check.__doc__

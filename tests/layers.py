@@ -1,0 +1,79 @@
+"""The two layers of the suite: few fixed examples in `make test`, a sample of the commit in `make verify`.
+
+Environment: XLAHOUSE_SEED repeats the sample of another commit; ALL=1 takes everything.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hypothesis
+import pytest
+
+SEED, ALL = "XLAHOUSE_SEED", "ALL"
+T = TypeVar("T")
+
+
+@cache
+def seed() -> str:
+    """What the samples are drawn from: XLAHOUSE_SEED, else the commit, else a constant."""
+    given = os.environ.get(SEED)
+    if given:
+        return given
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "no-commit"
+    return done.stdout.strip()
+
+
+def takes_all() -> bool:
+    """Whether ALL asks for everything instead of a sample."""
+    return os.environ.get(ALL, "") not in ("", "0")
+
+
+def drawn(purpose: str) -> random.Random:
+    """Random numbers of this seed, other ones for each purpose."""
+    return random.Random(f"{seed()}: {purpose}")
+
+
+def sampled(values: Sequence[T], count: int, purpose: str) -> list[T]:
+    """At most `count` of the values, in their order; all of them with ALL=1."""
+    if takes_all() or count >= len(values):
+        return list(values)
+    places = sorted(drawn(purpose).sample(range(len(values)), count))
+    return [values[place] for place in places]
+
+
+def seeds(few: int, many: int) -> list[Any]:
+    """Parameters: the seeds 0 to `few` in `make test`, and `many` drawn ones in `make verify`."""
+    numbers = [drawn("seeds").randrange(1 << 32) for _ in range(many)]
+    return [*range(few), *(pytest.param(number, marks=pytest.mark.verify) for number in numbers)]
+
+
+def layered(few: int, many: int, *values: Any, **named: Any) -> Callable[[Any], Any]:
+    """Make a test of a property: `few` fixed examples in `make test`, `many` drawn ones in `make verify`."""
+
+    def wrap(check: Any) -> Any:
+        @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.verify)])
+        def test(examples: int) -> None:
+            found = hypothesis.given(*values, **named)(check)
+            fixed = examples == few
+            if not fixed:
+                found = hypothesis.seed(seed())(found)
+            hypothesis.settings(
+                max_examples=examples, derandomize=fixed, database=None, deadline=None
+            )(found)()
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return wrap
