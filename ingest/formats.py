@@ -29,7 +29,7 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     """Read a trace file of either kind.
 
     Raises:
-        TraceFormatError: nothing can be had from it.
+        TraceFormatError: nothing can be read from it.
     """
     is_json = is_chrome_file(path, raw[:SNIFFED])
     try:

@@ -156,7 +156,7 @@ def _card(run: RunFiles, options: Options) -> FoundCard | None:
 
 
 def _shaping(dumps: list[Dump] | None, card: FoundCard | None) -> dict[str, str]:
-    """The options that shape a run's tables: a run is written anew when they change."""
+    """The options that shape a run's tables: a run is written again when they change."""
     shaping = {} if dumps is None else {"hlo_dump": fingerprint_of(dumps)}
     return shaping if card is None else shaping | {"card": card.sha256}
 

@@ -1,4 +1,4 @@
-"""Knows by their names the traces of other profilers that are not read here, so that none is passed over."""
+"""Recognizes traces of other profilers, which are not read here, by their names, to report them."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ _MALLOC = (
 
 
 def prepare_process() -> None:
-    """Have the C library keep memory that was let go of, and Arrow take its own from there.
+    """Have the C library keep memory that was released, and Arrow take its own from there.
 
-    An ingest makes and drops thousands of columns: to have the system clear pages for each anew was a
+    An ingest makes and drops thousands of columns: to have the system clear new pages for each was a
     tenth of its time. NumPy starts no threads for matrices, which there are none of, and asks for no pages
     of 2 MB: what is kept is reused in pieces, and to clear such pages took a CPU capture half a second more.
 

@@ -104,7 +104,7 @@ def ingest_paths(
 
 
 def _clear_leftovers(root: str, on_event: OnEvent) -> None:
-    """Remove what killed ingests left; what cannot be removed stands in nobody's way."""
+    """Remove what killed ingests left; what cannot be removed does no harm."""
     with reaching(root):
         try:
             Store(root).clear_leftovers()
@@ -117,7 +117,7 @@ def _write_index(root: str, on_event: OnEvent) -> None:
     try:
         write_index(root)
     except OSError as error:
-        on_event(f"{root}: the index of runs is not written anew: {error.strerror or error}")
+        on_event(f"{root}: the index of runs is not written again: {error.strerror or error}")
 
 
 def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:

@@ -21,7 +21,7 @@ from xlahouse.ingest.table import RunRow
 
 
 def card_problem(run: RunFiles) -> list[Issue]:
-    """Why the workload card beside a run is none."""
+    """Why a run has no workload card, although files beside it look like one."""
     return issues_found(run.name, (CARD_UNREADABLE, int(bool(run.card_problem)), run.card_problem))
 
 

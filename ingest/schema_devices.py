@@ -102,9 +102,9 @@ duration_ps int length; 0 where the device stays idle: a launch begins or ends, 
 idle_ps int idle time directly before, back to the row before
 gap_before_ps int time of the same gap before that idle time; 0 unless a launch begins or ends in the gap
 gap_after_ps int time of the same gap from this row on; 0 unless a launch begins or ends in the gap
-in_launch bool a launch of the step is open in the idle time; NULL where there is none
+in_launch bool a launch of the step is open in the idle time; NULL without idle time
 next_gap_ps int length of the whole gap that the idle time up to the window's next row is of; 0 without
-next_in_launch bool a launch of the step is open in that idle time; NULL where there is none
+next_in_launch bool a launch of the step is open in that idle time; NULL without idle time
 """),
         ("device_id", "start_ps"),
     ),

@@ -79,7 +79,7 @@ class Gcloud:
             raise CaptureError(failure(words, "".join(said)))
 
     def describe(self, kind: str, name: str, form: type[Resource]) -> Resource | None:
-        """A `queued-resources` or `tpu-vm` resource; None if there is none with that name.
+        """A `queued-resources` or `tpu-vm` resource; None if no resource has that name.
 
         A dry run returns a `form` without values.
 

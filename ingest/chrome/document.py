@@ -40,7 +40,7 @@ class Document:
 
     Attributes:
         header: after the last batch: what stands around the events, as JSON text by name.
-        repaired, lost: events with a damaged name or argument, and those that could not be had.
+        repaired, lost: events with a damaged name or argument, and events that could not be read.
         ends_early: whether the array of events has no end.
         starts_late: whether the text begins in the middle of the events.
         header_damaged: whether only a part of the header could be told.

@@ -1,4 +1,4 @@
-"""One entry of a Chrome trace, decoded from JSON text as it stands."""
+"""One entry of a Chrome trace, decoded from unchanged JSON text."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def annotated(name: str, args: dict[str, object], outer: dict[str, object] | Non
     Args:
         name: of the annotation, such as `nccl:all_reduce`.
         args: of the annotation.
-        outer: of the c10d call around it, whose tensors are (output, input); None where there is none.
+        outer: of the c10d call around it, whose tensors are (output, input); None without such a call.
     """
     kind = kind_of(name)
     dtype, elements = _tensor(args, 0)

@@ -33,14 +33,14 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
     """Read a Chrome trace.
 
     Raises:
-        TraceFormatError: nothing can be had from it.
+        TraceFormatError: no event can be read from it.
     """
     try:
         trace = read_columns(raw)
     except ValueError as error:
         raise TraceFormatError(path, str(error)) from error
     if trace.events.is_empty():
-        raise TraceFormatError(path, f"no event can be had from it{_because(trace)}")
+        raise TraceFormatError(path, f"no event can be read from it{_because(trace)}")
     read = FileEvents(path, host_of(path), format="chrome")
     spans = find_spans(trace.events, _base_ns(trace), path)
     read.profile_start_ns = spans.start_ns

@@ -76,7 +76,7 @@ def counter_rows(rows: pl.DataFrame, device_id: int | None) -> pl.DataFrame:
 
 
 def number(value: object) -> float | None:
-    """A finite number, which exports may write as text; None where it is none."""
+    """A finite number, which exports may write as text; None for any other value."""
     if not isinstance(value, str | int | float):
         return None
     try:

@@ -29,7 +29,7 @@ _GROUP = 512
 
 @dataclass
 class Salvage:
-    """What could be had of damaged text.
+    """The events that could be read from damaged text.
 
     events: whole ones. repaired: how many of them lack a name or arguments, or have them changed. lost:
     events that are not there. after: what follows the array's end; None where the array does not end.
@@ -109,7 +109,7 @@ def _piece(chunk: bytes, starts: list[int], ends: list[int], at: int, found: Sal
 
 
 def _mend(piece: bytes, found: Salvage) -> None:
-    """Take what can be had of one damaged event, or of several that damage has run together."""
+    """Read as much as possible of one damaged event, or of several that damage has joined."""
     rest = piece
     while (next_one := first_whole(rest)) is not None:
         event, before, rest, mended = next_one
@@ -136,7 +136,7 @@ def _mend(piece: bytes, found: Salvage) -> None:
 
 
 def _events_in(damaged: bytes) -> int:
-    """How many events text was that none can be had from: each has a phase."""
+    """How many events were in text from which no event can be read: each has a phase."""
     return max(len(_PHASE.findall(damaged)), bool(damaged.strip(BETWEEN)))
 
 

@@ -20,7 +20,7 @@ COUNTER = "C"
 COMPLETE = "X"
 _BEGINS, _ENDS = ("B", "b", "S"), ("E", "e", "F")
 _UNIX_US = 10**14  # the year 1973: later times are UNIX time, earlier ones count from some start
-_LONE_US = 3_600_000_000  # a time of 0 so long before all others is none
+_LONE_US = 3_600_000_000  # a time of 0 so long before all others is no time
 _MOST_US = LATEST_PS // PS
 # Of a begin or an end: event, line, phase, name, category, id, us, ps.
 _Half: TypeAlias = tuple[int, int, str, str | None, str | None, str | None, int | None, int | None]

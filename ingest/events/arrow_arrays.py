@@ -73,7 +73,7 @@ def native_buffer(
 ) -> tuple[pa.Buffer, NDArray[Scalar]]:
     """Memory of Arrow's own for so many numbers, and the numbers in it, to be filled.
 
-    Arrow and Polars let go of memory on threads of their own; what Python owns they would have to hand
+    Arrow and Polars release memory on threads of their own; what Python owns they would have to hand
     back to an interpreter that may be waiting for them, or gone.
     """
     buffer = pa.allocate_buffer(count * np.dtype(kind).itemsize)

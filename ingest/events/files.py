@@ -99,7 +99,7 @@ def _one_line(error: Exception) -> str:
 def open_native(system: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile:
     """A file that Arrow reads without Python: from the disk, or from a copy in memory of a remote one.
 
-    One of Arrow's threads may let go of what it has read after the interpreter has ended; were that a
+    One of Arrow's threads may release the bytes that it has read after the interpreter has ended; were that a
     Python object, the process would abort.
 
     Raises:

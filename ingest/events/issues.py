@@ -30,7 +30,7 @@ class Code:
     meaning: str  # what was found
     cost: str  # what is missing or uncertain because of it
     remedy: str = ""  # what to try; empty where nothing helps, or each finding's own text states it
-    info_when: str = ""  # the case in which it is only information; empty where there is none
+    info_when: str = ""  # the case in which it is only information; empty without such a case
 
     def found(self, source: str, count: int = 1, detail: str = "", info: bool = False) -> Issue:
         """A finding of this kind.

@@ -47,7 +47,7 @@ def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
         if not head:
             damage = unpack(bytes(raw[:_SEEN]))[1]
             if damage is not None:
-                return f"{damage}, and nothing before that can be had; copy it again"
+                return f"{damage}, and nothing before that can be read; copy it again"
             return "nothing is packed in it: the profiler wrote nothing; capture again"
         if head.startswith((GZIP, ZSTD)):
             return "packed twice; unpack it once"

@@ -14,7 +14,7 @@ class RunFiles:
 
     spares: Chrome traces that say less of what an xplane says, by the xplane's path: read where that
     cannot be. replaced: such xplanes, by path, and why they could not be. card_path: the workload card
-    beside it; card_problem: why there is none. others: traces in its folders that are of kinds that are not
+    beside it; card_problem: why it has no card. others: traces in its folders that are of kinds that are not
     read, by path, and what they are.
     """
 

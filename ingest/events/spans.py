@@ -56,7 +56,7 @@ def merge_spans(key: Integers, start_ps: Integers, duration_ps: Integers) -> Key
 def _running_latest(key: Integers, end: Integers) -> Integers:
     """Of each interval, the latest end of its key so far.
 
-    Ranks of ends, moved apart by key, so that one running maximum starts anew at each key.
+    Ranks of ends, moved apart by key, so that one running maximum starts again at each key.
     """
     by_end = np.argsort(end, kind="stable")
     rank = np.empty_like(by_end)

@@ -18,7 +18,7 @@ def trace_bytes(path: str, mapped: bool) -> TraceBytes:
 
     Args:
         path: the file.
-        mapped: whether a local file may be mapped; nobody may then cut it short before it is read.
+        mapped: whether a local file may be mapped; it must then not be truncated before it is read.
     """
     fs, local = open_fs(path)
     if not mapped or not isinstance(fs, LocalFileSystem) or not fs.size(local):
@@ -30,6 +30,6 @@ def trace_bytes(path: str, mapped: bool) -> TraceBytes:
 
 
 def release(raw: TraceBytes) -> None:
-    """Let go of the memory of a mapped file; what is asked for again is read again."""
+    """Release the memory of a mapped file; bytes that are asked for again are read again."""
     if isinstance(raw, mmap.mmap):
         raw.madvise(mmap.MADV_DONTNEED)

@@ -76,7 +76,7 @@ class _File:
 
 
 def compact_run(store: Store, run_id: str) -> Compacted:
-    """Write a run's tables anew where they lie in more files than they need.
+    """Write a run's tables again where they are in more files than they need.
 
     Readers find the old files or the new ones; the old ones go once their lease has run out. Killed,
     it leaves the run as it was.
@@ -86,7 +86,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
         run_id: the run's id, whole.
 
     Raises:
-        WarehouseError: there is no such run, its row or files are damaged, or it was ingested anew
+        WarehouseError: there is no such run, its row or files are damaged, or it was ingested again
             or dropped meanwhile.
     """
     row = store.run_row(run_id)
@@ -106,7 +106,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
             return Compacted(run_id, len(kept), len(kept))
         if store.run_row(run_id) != row:
             raise WarehouseError(
-                f"{run_id}: ingested anew or dropped while it was compacted; it stays as that left it"
+                f"{run_id}: ingested again or dropped while it was compacted; it stays as that left it"
             )
         writer.commit(row, kept)
     except (pa.ArrowException, OSError) as error:

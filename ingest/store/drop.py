@@ -1,4 +1,4 @@
-"""Takes a run out of a warehouse: its row at once, its files when nobody can be reading them any more."""
+"""Takes a run out of a warehouse: its row at once, its files when no reader can still have them open."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def open_writer(file: pa.NativeFile | BinaryIO, schema: pa.Schema) -> pq.Parquet
         compression_level=1,
         use_dictionary=[*texts, *(name for name in _FEW if name in schema.names)],
         column_encoding=growing or None,
-        # One page a column and row group, as nobody skips pages: small ones take four times the bytes.
+        # One page a column and row group, as no reader skips pages: small ones take four times the bytes.
         max_rows_per_page=ROW_GROUP,
         write_batch_size=ROW_GROUP,
         write_statistics=[name for name in _PRUNED if name in schema.names],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INDEX = "index/runs.parquet"
 STAMP = "row_stamp"
-# Fewer rows than these are read one by one as quickly; and what grows is not written anew each time.
+# Fewer rows than these are read one by one as quickly; and a growing index is not written again each time.
 LEAST_NEW, LEAST_NEW_SHARE = 32, 0.1
 TAGS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
 
@@ -63,7 +63,7 @@ def _stamp(info: dict[str, object]) -> str | None:
 
 
 def write_index(root: str, always: bool = False) -> int:
-    """Write the index anew where many runs are not in it; the number of runs that it then holds.
+    """Write the index again where many runs are not in it; the number of runs that it then holds.
 
     With `always` it is written where any run is not in it, or one that is was dropped.
     Rows that cannot be read are left out: whoever opens the warehouse says what is wrong with them.

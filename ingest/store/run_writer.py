@@ -95,7 +95,7 @@ class RunWriter:
             for path, (table, rows) in sorted(self.files.items())
         ] + list(kept)
         self._renew()
-        if replaced is not None:  # before the row: killed after it, nobody would know of them
+        if replaced is not None:  # before the row: if killed after it, nothing would list them
             old = [file["path"] for file in replaced["files"]]
             self.store.lease(uuid.uuid4().hex, self.run_id, old)
         self.store.write_row(row | {"files": files})

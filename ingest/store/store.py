@@ -78,7 +78,7 @@ class Store:
         try:
             rows: list[RunRow] = read_parquet(self.fs, path).to_pylist()
         except (pa.ArrowException, OSError, ValueError):
-            return None  # damaged: the run is written anew
+            return None  # damaged: the run is written again
         return rows[0] if rows and set(BY_NAME["runs"].schema.names) <= set(rows[0]) else None
 
     def is_whole(self, row: RunRow) -> bool:

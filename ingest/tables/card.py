@@ -57,7 +57,7 @@ def read_given(path: str) -> FoundCard:
     """The card that a user names.
 
     Raises:
-        ManifestError: there is none, or a value in it is wrong.
+        ManifestError: there is no card, or a value in it is wrong.
     """
     raw = _bytes(path)
     return FoundCard(path, checked_card(_text(raw, path), path), hashlib.sha256(raw).hexdigest())

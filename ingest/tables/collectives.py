@@ -117,7 +117,7 @@ def _sends(at: _At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
 
 
 def _places_in(rows: pl.DataFrame, at: _At) -> Integers:
-    """Row with the op's number and the device of each event; -1 where there is none.
+    """Row with the op's number and the device of each event; -1 without such a row.
 
     Args:
         rows: number and device_id, no two alike.

@@ -29,7 +29,7 @@ class CoreEvents:
     """Events of a plane's lines, in file order.
 
     line: the line's position in Plane.lines. start_ps: since the profile's start; -1 where no number can
-    hold it, or there is none. stats: stats of all events, serialized; stat_ends: where each event's end
+    hold it, or it has no start. stats: stats of all events, serialized; stat_ends: where each event's end
     among them.
     """
 
@@ -50,7 +50,7 @@ class CoreEvents:
 
 @dataclass(frozen=True)
 class SlimEvents:
-    """The same without the stats that nobody asked for. stats: the owner is an event's place."""
+    """The same without the stats that are not needed. stats: the owner is an event's place."""
 
     line: Integers
     metadata_id: Integers
@@ -93,7 +93,7 @@ def _aggregated(plane: Plane, counts: Integers, offset: Integers) -> Integers:
     Args:
         plane: the plane.
         counts: events of each of its lines.
-        offset: of all of them, 0 where there is none; few have it, so only their lines are decoded again.
+        offset: of all of them, 0 for an event without; few have it, so only their lines are decoded again.
     """
     absent = np.flatnonzero(offset == 0)
     if not len(absent):

@@ -137,7 +137,7 @@ def read_cpu_events(
 
 @dataclass(frozen=True)
 class _FoundInChunk:
-    """What tells of a chunk. chosen: events that are acts. stats: of all events, as ChosenEvents has them."""
+    """What a chunk holds. chosen: events that are acts. stats: of all events, as ChosenEvents has them."""
 
     chunk: EventChunk
     records: Marks

@@ -22,7 +22,7 @@ class Regions:
 
     record: of each region the Record that announced it. helper: the event that this stands in; parent: the
     row of the region that it stands in. Of each Record, recorded_ps: when it was; execute: the event that
-    it stands in. Each -1 for none, with a Record that is none at the end.
+    it stands in. Each -1 for none, with an empty Record at the end.
     """
 
     event: Integers

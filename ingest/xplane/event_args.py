@@ -125,7 +125,7 @@ class ArgsWriter:
             return self._decoded(begin, length)
         parts: list[str | pl.Series] = ["{"]
         for number, (name, kind) in enumerate(pattern):
-            if name < len(self.names.keys):  # else nobody knows what it says
+            if name < len(self.names.keys):  # else its name is not known
                 comma = "," if len(parts) > 1 else ""
                 parts += [comma + self.names.keys[name], self._values(begin + number, kind)]
         return _joined([*parts, "}"], len(begin))

@@ -1,4 +1,4 @@
-"""Reads planes without device ops: host threads with their markers, and planes that nobody knows."""
+"""Reads planes without device ops: host threads with their markers, and unknown planes."""
 
 from __future__ import annotations
 

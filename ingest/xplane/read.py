@@ -42,7 +42,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     """Read an xplane file.
 
     Raises:
-        TraceFormatError: nothing can be had from it.
+        TraceFormatError: nothing can be read from it.
     """
     raw, damage = unpack(bytes(raw)) if raw[:4].startswith((GZIP, ZSTD)) else (raw, None)
     space = wire.split_space(raw, path)
@@ -99,7 +99,7 @@ def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryvie
 
 
 def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
-    """A plane that keeps only what it is, and whose later readers let go of the file's memory."""
+    """A plane that keeps only what it is, and whose later readers release the file's memory."""
     pieces = events.host_pieces
     return replace(
         events,

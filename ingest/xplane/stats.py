@@ -51,7 +51,7 @@ class Stats:
         return self._column(name, chosen, _first_set(*values))
 
     def value(self, name: str) -> StatValue:
-        """The first value of a stat, as Python has it; None where there is none."""
+        """The first value of a stat, as Python has it; None without such a stat."""
         chosen = self._chosen(name)
         if not chosen.any():
             return None

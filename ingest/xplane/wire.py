@@ -31,7 +31,7 @@ def split_space(raw: TraceBytes, path: str) -> SpaceBytes:
     """Cut an XSpace into its planes without decoding them.
 
     Raises:
-        TraceFormatError: not one whole plane can be had from the file.
+        TraceFormatError: no whole plane can be read from the file.
     """
     if not raw:
         raise TraceFormatError(path, "the file is empty: the profiler wrote nothing; capture again")

@@ -1,4 +1,4 @@
-"""Audits of the traffic views: what one of them adds up, another has to know of."""
+"""Audits of the traffic views: the sums of one view agree with another."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def find_view(library: Library, name: str) -> View:
     """The view of that name, or the newest of that bare name.
 
     Raises:
-        ViewError: there is none.
+        ViewError: no view has that name.
     """
     view = library.find(name)
     if view is None and name in TABLES:
@@ -44,7 +44,7 @@ def find_table(name: str) -> Table:
     """The table of that name.
 
     Raises:
-        QueryError: there is none.
+        QueryError: no table has that name.
     """
     if name not in TABLES and shipped().find(name):
         raise QueryError(f"{name} is a view; see `xlahouse views {name}`", "")

@@ -1,5 +1,5 @@
 -- one row per pair of runs and metric that both have
--- Every ordered pair: run_id is the base, other_run_id what is held against it. What differs is
+-- Every ordered pair: run_id is the base, other_run_id the run to compare with. Differences are
 -- judged by the medians of their setups' repeats: inconclusive while the difference is within the
 -- larger spread, or a setup has one run, or both are of one setup. differing names what was chosen
 -- differently; with more than one thing a difference cannot be put down to any of them.
@@ -67,7 +67,7 @@ compared as (
 select
     -- base
     run_id,
-    -- what is held against it
+    -- the run to compare with
     other_run_id,
     -- name of the metric, with its unit, as run_summary has it
     metric,

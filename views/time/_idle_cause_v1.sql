@@ -49,10 +49,10 @@ select
     gap_start_ps,
     -- end of the gap
     gap_end_ps,
-    -- nobody of the group busy, a launch of the step open on the device
+    -- no device of the group busy, a launch of the step open on the device
     cast(open_idle_ps as bigint) as open_idle_ps,
-    -- nobody of the group busy
+    -- no device of the group busy
     cast(group_idle_ps as bigint) as group_idle_ps,
-    -- nobody of the own stage busy; 0 where there is only one stage
+    -- no device of its own stage busy; 0 where there is only one stage
     cast(stage_idle_ps as bigint) as stage_idle_ps
 from gaps

@@ -1,7 +1,7 @@
 -- one row per idle gap of a device, within a step or between two, of any length
 -- Each instant of a gap within a step has one cause: imbalance: a peer of the same stage is busy;
--- pipeline: only peers of other stages are; device: nobody is, and a launch of the step is open on
--- the device; host: nobody is, and none is open; unattributed: others are busy of whom it is not
+-- pipeline: only peers of other stages are; device: no peer is, and a launch of the step is open on
+-- the device; host: no peer is, and no launch is open; unattributed: others are busy of whom it is not
 -- known whether they are peers, or the device has no launches. In bubble gaps under 100 ns are of
 -- cause device whole.
 with within as (
@@ -12,7 +12,7 @@ with within as (
         case when g.knows_peers then 1 else 0 end as knows_peers,
         case when g.has_launches then 1 else 0 end as has_launches,
         c.open_idle_ps, c.group_idle_ps,
-        -- with one stage nobody of it is busy where nobody of the group is
+        -- with one stage no device of it is busy where no device of the group is
         case when g.stages > 1 then c.stage_idle_ps else c.group_idle_ps end as stage_idle_ps
     from _idle_cause_v1 as c
     inner join _step_window_v1 as w on w.window_key = c.window_key
@@ -53,9 +53,9 @@ select
     start_ps,
     -- length
     cast(duration_ps as bigint) as duration_ps,
-    -- nobody busy, a launch of the step open
+    -- no peer busy, a launch of the step open
     cast(device_ps as bigint) as device_ps,
-    -- nobody busy, no launch of the step open
+    -- no peer busy, no launch of the step open
     cast(host_ps as bigint) as host_ps,
     -- a peer of the same stage busy
     cast(imbalance_ps as bigint) as imbalance_ps,

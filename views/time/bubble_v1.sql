@@ -32,7 +32,7 @@ windows as (
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 
--- Short gaps are whole of one cause; the others' parts add up, and are told apart as in _idle_split. While a
+-- Short gaps are whole of one cause; the others' parts add up, and are distinguished as in _idle_split. While a
 -- device is busy its group is, so that the total grows from one of its rows to the next in the idle
 -- time between: of all long gaps it is the totals at their ends less those at their starts.
 within as (
@@ -123,7 +123,7 @@ select
     phase,
     -- device, host, imbalance, pipeline, unattributed or between_steps
     cause,
-    -- idle time of that cause; NULL where it cannot be told
+    -- idle time of that cause; NULL where it is not known
     cast(idle_ps as bigint) as idle_ps,
     -- length of the step's window
     cast(end_ps - start_ps as bigint) as window_ps,

@@ -2,8 +2,8 @@
 -- A gap within a step is a time in its window when nothing of the step runs on the device (the idle
 -- of device_time). Each instant of it has one cause, so the parts add up to the duration:
 -- imbalance_ps (a peer of the same stage is busy), pipeline_ps (only peers of other stages are),
--- device_ps (nobody is, and a launch of the step is open on the device), host_ps (nobody is, and
--- none is open), unattributed_ps (others are busy of whom it is not known whether they are peers, or
+-- device_ps (no peer is, and a launch of the step is open on the device), host_ps (no peer is, and
+-- no launch is open), unattributed_ps (others are busy of whom it is not known whether they are peers, or
 -- the device has no launches). Peers have equal coordinates on the data axes (dp, data, fsdp), the
 -- stage is the coordinate on pp, busy is not being in such a gap of the same step; only traced
 -- devices are seen. A device whose identity was deduced has no peers. A gap between two steps is
@@ -44,15 +44,15 @@ select
         when unattributed_ps = most_ps then 'unattributed'
         else 'between_steps'
     end as cause,
-    -- nobody busy, a launch of the step open on the device
+    -- no peer busy, a launch of the step open on the device
     device_ps,
-    -- nobody busy, no launch of the step open on the device
+    -- no peer busy, no launch of the step open on the device
     host_ps,
     -- a peer of the same stage busy
     imbalance_ps,
     -- only peers of other stages busy
     pipeline_ps,
-    -- it cannot be told which
+    -- it is not known which
     unattributed_ps,
     -- between two steps
     between_steps_ps

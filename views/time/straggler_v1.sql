@@ -2,7 +2,7 @@
 -- How often and how far a device comes after its peers: over the instances of collectives in which
 -- several devices were seen, of any kind and axis. An arrival is the start of the barrier before
 -- the op, else the op's start. Lag: own arrival less the earliest; wait: the latest arrival less its
--- own. It enters last where nobody arrives later and somebody arrives earlier. Left out, since what
+-- own. It enters last where no device arrives later and some device arrives earlier. Left out, since what
 -- they say of arrivals is not known: synchronous instances whose ends lie more than 1 us apart, and
 -- instances across hosts one of whose clocks is not usable (clock_offset_v1).
 with places as (

@@ -4,7 +4,7 @@
 -- the one in which slices of that many chips come: v5e and v6e in two dimensions, with links around
 -- an axis of 16; v4 and v5p in three, with links around all axes where all are multiples of 4. A
 -- device's chip number is the trace's, else its own number over the devices a chip. Shapes that are
--- twisted cannot be told from the numbers, and are taken for plain ones.
+-- twisted cannot be recognized by the numbers, and are taken for plain ones.
 with kinds as (
     select
         d.run_id, d.device_id, d.world, d.inferred,

@@ -39,7 +39,7 @@ cores as (
     group by run_id
 ),
 
--- What cannot be told of the whole run; the division by microbatches is one of a pipeline's.
+-- What is not known of the whole run; the division by microbatches is one of a pipeline's.
 judged as (
     select
         r.run_id, r.dtype, r.layers, r.hidden_size, r.vocab_size, r.prompt_tokens, r.expert_layers,

@@ -1,5 +1,5 @@
 -- one row per run, scope, transition and delay
--- Whether a network that takes `delay` to be set up anew could be, in the windows between two axes:
+-- Whether a network that takes `delay` to reconfigure could do so in the windows between two axes:
 -- the share of windows (traffic_window, of every phase) at least as long as the delay, and the bytes
 -- of the bursts that follow them. Delays: 1 us, 10 us, 100 us, 1 ms and 10 ms.
 with delays as (

@@ -213,7 +213,7 @@ def test_a_module():
     assert members["logical_id"].to_list() == [0, 1, 2, 3]
 
 
-def test_without_counts_nobody_knows_the_devices():
+def test_without_counts_the_devices_are_unknown():
     text = """HloModule m
 
 ENTRY e {

@@ -163,7 +163,7 @@ def test_no_such_run(tmp_path):
         compact_run(store, "q")
 
 
-@pytest.mark.parametrize("change", ["dropped", "written anew"])
+@pytest.mark.parametrize("change", ["dropped", "written again"])
 def test_a_run_that_changes_meanwhile_is_left_alone(tmp_path, monkeypatch, change):
     store = write_run(tmp_path, {"ops": [ops([0], [1]), ops([1], [1])]})
     rewrite = compact_module._rewrite
@@ -176,7 +176,7 @@ def test_a_run_that_changes_meanwhile_is_left_alone(tmp_path, monkeypatch, chang
             write_run(tmp_path, {"ops": [ops([0], [1, 2]), ops([1], [1])]})
 
     monkeypatch.setattr(compact_module, "_rewrite", meanwhile)
-    with pytest.raises(WarehouseError, match="ingested anew or dropped while"):
+    with pytest.raises(WarehouseError, match="ingested again or dropped while"):
         compact_run(store, "r")
     if change == "dropped":
         assert store.run_row("r") is None

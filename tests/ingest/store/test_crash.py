@@ -147,7 +147,7 @@ def test_an_index_that_cannot_be_written_costs_nothing(tmp_path, full, monkeypat
     traces = [write(tmp_path / f"{n}.xplane.pb", tpu_trace(n)) for n in (0, 1)]
     FullFileSystem.refused, told = run_index.INDEX, []
     assert len(ingest_paths(traces, "full://wh", on_event=told.append)) == 2
-    assert told[-1] == "full://wh: the index of runs is not written anew: No space left on device"
+    assert told[-1] == "full://wh: the index of runs is not written again: No space left on device"
 
 
 FULL = """

@@ -166,7 +166,7 @@ def test_a_named_card_stands_in_for_the_one_beside(tmp_path):
     assert run_row(tmp_path / "wh")["batch_size"] == 16
 
 
-def test_a_run_is_written_anew_where_its_card_changed(tmp_path):
+def test_a_run_is_written_again_where_its_card_changed(tmp_path):
     card = trace_with(tmp_path, CARD)
     path, root = str(tmp_path / "in"), tmp_path / "wh"
     (first,) = ingest_paths([path], str(root))

@@ -89,7 +89,7 @@ def test_a_host_without_markers_has_the_steps_of_the_others():
     ]
 
 
-def test_steps_that_hosts_do_not_agree_on_are_nobodys():
+def test_steps_that_hosts_do_not_agree_on_are_unknown_elsewhere():
     hosts = pl.DataFrame({"device_id": [0, 1, 2], "host": ["h", "g", "other"]})
     first = markers(("prefill", 0, 0, 0, 50))
     second = markers(("decode", 0, 1, 0, 50)).with_columns(host=pl.lit("g"))

@@ -96,7 +96,7 @@ def test_lost_events_fail_the_ingest():
 
 
 @pytest.mark.parametrize("damage", ["table gone", "table cut", "row cut"])
-def test_a_damaged_run_is_written_anew(tmp_path, damage):
+def test_a_damaged_run_is_written_again(tmp_path, damage):
     path, root = write(tmp_path / "a.xplane.pb", tpu_trace()), str(tmp_path / "wh")
     (first,) = ingest_paths([path], root)
     (table,) = (tmp_path / "wh").glob("tables/ops/*/*.parquet")
