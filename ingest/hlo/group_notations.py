@@ -94,7 +94,7 @@ def _from_mesh(listed: MeshGroups) -> Groups:
 def _mesh_numbers(mesh: GroupMesh, sizes: list[int]) -> NDArray[np.int64]:
     """The mesh's numbers, the last axis fastest; from 0 on where it lists no devices."""
     if min(sizes, default=0) < 1 or math.prod(sizes) > MOST_DEVICES:
-        raise GroupError(f"a mesh of {sizes}")
+        raise GroupError(f"a mesh with a size below 1, or too large: {sizes}")
     numbers = np.array(list(mesh.device_ids) or range(math.prod(sizes)), dtype=np.int64)
     if len(numbers) != math.prod(sizes):
         raise GroupError(f"a mesh of {sizes} lists {len(numbers)} devices")
@@ -108,7 +108,7 @@ def _named_part(ref: AxisRef, sizes: list[int]) -> _AxisPart:
         raise GroupError(f"axis {index} of a mesh of {sizes}")
     before, size = (part.pre_size, part.size) if part.size else (1, sizes[index])
     if before < 1 or size < 1 or sizes[index] % (before * size):
-        raise GroupError(f"({before}){size} is no part of an axis of {sizes[index]}")
+        raise GroupError(f"({before}){size} is not a part of an axis of {sizes[index]}")
     return _AxisPart(index, before, before * size)
 
 

@@ -31,7 +31,7 @@ def read_groups(instruction: HloInstruction, text: str) -> None:
     elif found := _IOTA.match(text):
         counts, dims, order = (numbers(part) for part in found.groups(""))
         if len(counts) != 2:
-            raise HloTextError(f"no list of groups: {shown(text)}")
+            raise HloTextError(f"not a list of groups: {shown(text)}")
         listed = instruction.collective_device_list.iota_replica_group_list
         listed.num_replica_groups, listed.num_devices_per_group = counts
         listed.iota_reshape_dims.extend(dims)
@@ -50,14 +50,14 @@ def read_pairs(instruction: HloInstruction, text: str) -> None:
     """
     for pair in _lists(text):
         if len(pair) != 2:
-            raise HloTextError(f"no list of pairs: {shown(text)}")
+            raise HloTextError(f"not a list of pairs: {shown(text)}")
         instruction.source_target_pairs.add(source=pair[0], target=pair[1])
 
 
 def _lists(text: str) -> list[list[int]]:
     """`{{0,1},{2,3}}` -> lists; `{}` -> []."""
     if not _LIST_OF_LISTS.fullmatch(text):
-        raise HloTextError(f"no list of lists: {shown(text)}")
+        raise HloTextError(f"not a list of lists: {shown(text)}")
     return [numbers(part) for part in re.findall(r"\{([^{}]*)\}", text[1:-1])]
 
 
@@ -95,7 +95,7 @@ def _device_ids(text: str) -> list[int]:
     order = order or list(range(len(dims)))
     count = int(np.prod(dims, dtype=object))
     if not 0 < count <= MOST_DEVICES or sorted(order) != list(range(len(dims))):
-        raise HloTextError(f"no order of devices: {shown(text)}")
+        raise HloTextError(f"not an order of devices: {shown(text)}")
     return [int(number) for number in np.arange(count).reshape(dims).transpose(order).ravel()]
 
 
@@ -108,4 +108,4 @@ def numbers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
-        raise HloTextError(f"no list of numbers: {shown(text)}") from None
+        raise HloTextError(f"not a list of numbers: {shown(text)}") from None

@@ -157,7 +157,7 @@ def _pairs_in_attributes(instruction: HloInstruction) -> list[tuple[int, int]]:
     for attribute in instruction.frontend_attributes.map:
         if attribute.key == b"_xla_send_recv_source_target_pairs":
             if not _LISTED_PAIRS.fullmatch(attribute.value):
-                raise GroupError("no list of pairs in _xla_send_recv_source_target_pairs")
+                raise GroupError("not a list of pairs in _xla_send_recv_source_target_pairs")
             found = _LISTED_PAIR.findall(attribute.value)
             return [(int(source), int(target)) for source, target in found]
     return []

@@ -92,7 +92,7 @@ def read_instruction(text: str, into: HloInstruction) -> InstructionLine:
     text = without_comments(text)
     head = _NAME_PART.match(text)
     if head is None:
-        raise HloTextError(f"no instruction: {shown(text.strip())}")
+        raise HloTextError(f"not an instruction: {shown(text.strip())}")
     shape, opcode = _shape_and_opcode(text, head.end())
     if opcode is None:
         raise HloTextError(f"{head[2]} has no opcode: {shown(text[head.end() :].strip())}")
@@ -214,7 +214,7 @@ def _read_integer(field: str) -> Callable[[HloInstruction, str], None]:
     def read(into: HloInstruction, text: str) -> None:
         found = numbers(text)
         if len(found) != 1 or not -1 << 63 <= found[0] < 1 << 63:
-            raise HloTextError(f"no number of 64 bits: {shown(text)}")
+            raise HloTextError(f"not a number of 64 bits: {shown(text)}")
         setattr(into, field, found[0])
 
     return read

@@ -218,8 +218,11 @@ def _is_balanced(line: str) -> bool:
 
 
 def _call(module: _Module) -> set[int]:
-    """Names of called computations become ids; returns the wrappers of which one is not there, and what
-    ends these."""
+    """Resolve names of called computations to ids.
+
+    Returns:
+        ids of the wrappers that call a missing computation, and of the dones of these.
+    """
     computations = {computation.name: computation.id for computation in module.proto.computations}
     opaque: set[int] = set()
     for _, message, line in module.lines:
@@ -244,7 +247,7 @@ def _assign_devices(module: _Module, header: list[str], where: str) -> bool:
     if not stated:
         return False
     if not all(_COUNT.fullmatch(count) for count in stated.values()):
-        module.problems.append(f"{where}: no number of devices: {shown(str(stated))}")
+        module.problems.append(f"{where}: not a number of devices: {shown(str(stated))}")
         return False
     replicas, partitions = (int(stated.get(key, 1)) for key in ("replica_count", "num_partitions"))
     if not 0 < replicas * partitions <= MOST_DEVICES:

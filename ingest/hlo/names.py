@@ -62,6 +62,5 @@ def launched_modules(planes: list[PlaneEvents]) -> dict[int, str]:
 
 
 def missing_hlo(count: int, source: str) -> list[Issue]:
-    """The finding that stands for so many programs that are known by their ops' names alone, or not even
-    by those."""
+    """The finding that so many programs have no HLO; at most the names of their ops are known."""
     return issues_found(source, (NO_HLO, count))

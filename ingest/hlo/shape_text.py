@@ -43,7 +43,7 @@ def end_of_shape(text: str, start: int = 0) -> int:
     if found is None:
         if text.startswith("b(", start):  # a buffer: the shape within it
             return closing(text, start + 1) + 1
-        raise HloTextError(f"no shape: {shown(text[start:])}")
+        raise HloTextError(f"not a shape: {shown(text[start:])}")
     end = found.end()
     return closing(text, end) + 1 if text.startswith("{", end) else end
 
@@ -59,7 +59,7 @@ def read_shape(text: str) -> ReadShape:
 
 def _read(text: str, shape: Shape, problems: list[str], depth: int = 0) -> None:
     if depth > _DEEPEST_TUPLE:
-        problems.append(f"tuples within tuples without end: {shown(text)}")
+        problems.append(f"tuples nested too deep: {shown(text)}")
         return
     if text.startswith("("):
         shape.element_type = shapes.TUPLE
@@ -71,7 +71,7 @@ def _read(text: str, shape: Shape, problems: list[str], depth: int = 0) -> None:
         return
     found = _ARRAY_SHAPE.match(text)
     if found is None:
-        problems.append(f"no shape: {shown(text)}")
+        problems.append(f"not a shape: {shown(text)}")
         return
     name, dims = found.groups()
     number = _TYPE_NUMBERS.get(name)
@@ -91,7 +91,7 @@ def _read(text: str, shape: Shape, problems: list[str], depth: int = 0) -> None:
         except ValueError:  # no number, or one beyond its field
             shape.layout.Clear()
             shape.layout.memory_space = shapes.UNKNOWN_SPACE
-            problems.append(f"a layout that makes no sense in {shown(text)}")
+            problems.append(f"a layout that cannot be read in {shown(text)}")
 
 
 def _size(text: str) -> int | None:

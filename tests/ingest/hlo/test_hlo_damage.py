@@ -66,9 +66,9 @@ GROUPS_OF_R = "replica_groups={{0,1},{2,3}}"
     ("old", "new", "op", "expected", "problem"),
     [
         (GROUPS_OF_R, "replica_groups=<0,1>", "r", NO_GROUPS, "unknown notation"),
-        (GROUPS_OF_R, "replica_groups={{0,x},{2,3}}", "r", NO_GROUPS, "no list of lists"),
-        (GROUPS_OF_R, "replica_groups={{0,1},{2,3}", "r", NO_GROUPS, "no list of lists"),
-        (GROUPS_OF_R, "replica_groups={{0,1},2,3}", "r", NO_GROUPS, "no list of lists"),
+        (GROUPS_OF_R, "replica_groups={{0,x},{2,3}}", "r", NO_GROUPS, "not a list of lists"),
+        (GROUPS_OF_R, "replica_groups={{0,1},{2,3}", "r", NO_GROUPS, "not a list of lists"),
+        (GROUPS_OF_R, "replica_groups={{0,1},2,3}", "r", NO_GROUPS, "not a list of lists"),
         (
             GROUPS_OF_R,
             "replica_groups={{0,99999999999999999999},{2,3}}",
@@ -76,7 +76,7 @@ GROUPS_OF_R = "replica_groups={{0,1},{2,3}}"
             NO_GROUPS,
             "replica_groups of r",
         ),
-        (GROUPS_OF_R, "replica_groups=[2,2,1]<=[4]", "r", NO_GROUPS, "no list of groups"),
+        (GROUPS_OF_R, "replica_groups=[2,2,1]<=[4]", "r", NO_GROUPS, "not a list of groups"),
         (GROUPS_OF_R, "replica_groups=mesh['a'=2,'b'=2] {'c'}", "r", NO_GROUPS, "not in the mesh"),
         (GROUPS_OF_R, "replica_groups=mesh['a'=x,'b'=4] {'b'}", "r", NO_GROUPS, "axes of a mesh"),
         # What the numbers of a group mean depends on these two.
@@ -94,7 +94,7 @@ GROUPS_OF_R = "replica_groups={{0,1},{2,3}}"
             "source_target_pairs={{0,1},{2}}",
             "s",
             ("collective-permute", 32, [], []),
-            "no list of pairs",
+            "not a list of pairs",
         ),
         # A fusion is what it holds.
         (
@@ -241,7 +241,7 @@ def test_tuples_within_tuples_without_end():
     depth = 5000
     text = f"%x = {'(' * depth}f32[8]{')' * depth} add(f32[8] %a)"
     found = program_of_instructions([text], 1, "m", "f")
-    assert "without end" in found.problems[0]
+    assert "nested too deep" in found.problems[0]
     assert gather([found.program], "f").ops["opcode"].to_list() == ["add"]
 
 

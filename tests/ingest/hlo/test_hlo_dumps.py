@@ -179,7 +179,7 @@ def test_the_hlo_of_the_trace_wins(tmp_path):
 
 
 def test_names_that_do_not_tell_programs_apart_are_an_issue(tmp_path):
-    """Two compilations that differ in who takes part alone, which no name of an op tells."""
+    """Two compilations that differ only in their groups, which no name of an op shows."""
     for number, groups in ((1, "[1,2]<=[2]"), (2, "[2,1]<=[2]")):
         path = tmp_path / "dump" / f"module_000{number}.jit_f.after_optimizations.txt"
         write(path, TEXT.replace("[1,2]<=[2]", groups).encode())

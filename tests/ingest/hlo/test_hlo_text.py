@@ -138,7 +138,7 @@ def test_marks_that_say_nothing_of_size_are_passed_over():
     "text",
     [
         "",
-        "no instruction",
+        "not an instruction",
         "%x = ",
         "%x = f32[8]{0}",
     ],
@@ -278,7 +278,7 @@ def test_loose_instructions():
         "nonsense",
     ]
     read = program_of_instructions(texts, 5, "jit_f", "t.json")
-    assert read.problems == ["t.json: no instruction: nonsense"]
+    assert read.problems == ["t.json: not an instruction: nonsense"]
     facts = gather([read.program], "run")
     assert [issue.code for issue in facts.issues] == ["device_assignment_unknown"]
     ops = {row["op"]: row for row in facts.ops.to_dicts()}

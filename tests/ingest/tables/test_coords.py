@@ -1,4 +1,4 @@
-"""Where chips stand comes from the manifest alone, and decides over which links bytes go."""
+"""Positions of chips come from the manifest alone, and decide which links carry the bytes."""
 
 from __future__ import annotations
 

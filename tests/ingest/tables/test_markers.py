@@ -1,4 +1,4 @@
-"""Whose step markers are whose, and what is wrong with them."""
+"""Step markers of several processes, and findings about markers."""
 
 from __future__ import annotations
 
