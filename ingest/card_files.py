@@ -15,11 +15,11 @@ _MOST_BYTES = 1 << 20  # a card is a page of text
 
 @dataclass(frozen=True)
 class CardFolder:
-    """A folder with a card. path: of the card; None where there are several, which `problem` tells."""
+    """A folder with a workload card."""
 
-    name: str
-    path: str | None
-    problem: str = ""
+    name: str  # of the folder
+    path: str | None  # of the card; None where there are several
+    problem: str = ""  # why no card is used
 
 
 def card_folders(fs: fsspec.AbstractFileSystem, files: Iterable[str]) -> dict[str, CardFolder]:

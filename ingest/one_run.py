@@ -42,28 +42,26 @@ from xlahouse.ingest.tables.run_tables import write_tables
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What became of one run. rows: per table. issues: count of findings per severity."""
+    """What became of one run."""
 
     run_id: str
     name: str
     status: str
-    rows: dict[str, int] = field(default_factory=dict)
-    unchanged: bool = False
-    issues: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # by table
+    unchanged: bool = False  # the warehouse had it already
+    issues: dict[str, int] = field(default_factory=dict)  # findings by severity
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an ingest that shape or describe the run.
-
-    threads: that it may compute with, which changes nothing of what is written; None: one a core.
-    """
+    """Options of an ingest that shape or describe the run."""
 
     mesh: tuple[MeshAxis, ...] | None = None
     name: str | None = None
     device_kind: str | None = None
-    hlo_dump: str | None = None
-    card: str | None = None
+    hlo_dump: str | None = None  # folder of the compiler's dumps
+    card: str | None = None  # path of a workload card
+    # threads that may compute, which changes nothing that is written; None: one a core
     threads: int | None = None
 
 

@@ -45,21 +45,21 @@ def types() -> dict[str, pa.DataType]:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, a key of types(), and what it means."""
+    """One column of a table."""
 
     name: str
-    type: str
+    type: str  # a key of types()
     meaning: str
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table: what a row is, its columns, and how its files are sorted."""
+    """One table."""
 
     name: str
-    row: str
+    row: str  # what a row is
     columns: tuple[Column, ...]
-    sort: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()  # columns by which its files are sorted
 
     @property
     def schema(self) -> pa.Schema:

@@ -36,24 +36,18 @@ _CUTS = 64  # with fewer places there, all of the text is searched
 
 @dataclass
 class Document:
-    """A Chrome trace's text.
+    """A Chrome trace's text."""
 
-    Attributes:
-        header: after the last batch: what stands around the events, as JSON text by name.
-        repaired, lost: events with a damaged name or argument, and events that could not be read.
-        ends_early: whether the array of events has no end.
-        starts_late: whether the text begins in the middle of the events.
-        header_damaged: whether only a part of the header could be told.
-    """
-
-    blocks: Iterable[bytes]
+    blocks: Iterable[bytes]  # the text, in order
+    # JSON text around the events, by name; known after the last batch
     header: dict[str, msgspec.Raw] = field(default_factory=dict)
-    repaired: int = 0
-    lost: int = 0
-    ends_early: bool = False
-    starts_late: bool = False
-    header_damaged: bool = False
+    repaired: int = 0  # events with a damaged name or argument
+    lost: int = 0  # events that are damaged beyond use
+    ends_early: bool = False  # the array of events has no end
+    starts_late: bool = False  # the text begins in the middle of the events
+    header_damaged: bool = False  # only a part of the header can be read
     _exact: bool = False  # times are too large for doubles
+    # decoders of late times that may still fit the file
     _late: tuple[LateDecoder, ...] = late_decoders
 
     def batches(self) -> Iterator[Events]:

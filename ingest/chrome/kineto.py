@@ -74,6 +74,8 @@ def _ran_on_device(events: pl.DataFrame) -> pl.Series:
 
 
 class _Place(msgspec.Struct, gc=False):
+    """Where a kernel ran, by its arguments."""
+
     device: Key = None
     stream: Key = None
 

@@ -44,18 +44,15 @@ _UNEVEN = r"(?i)all_?to_?all_?v"  # of which every rank sends and receives as mu
 
 @dataclass(frozen=True)
 class NcclTransfer:
-    """What a kernel transfers; None where the trace does not tell.
-
-    kind: as HLO calls it. elements_in, elements_out: of one device. members: ranks of its group.
-    """
+    """What a kernel transfers; None where the trace does not state it."""
 
     name: str
-    kind: str | None
-    dtype: str | None = None
-    elements_in: int | None = None
-    elements_out: int | None = None
-    group: str | None = None
-    members: tuple[int, ...] | None = None
+    kind: str | None  # as HLO names it
+    dtype: str | None = None  # HLO's element type
+    elements_in: int | None = None  # of one device
+    elements_out: int | None = None  # of one device
+    group: str | None = None  # name of the process group
+    members: tuple[int, ...] | None = None  # ranks of the group
 
     @cached_property
     def op(self) -> str:

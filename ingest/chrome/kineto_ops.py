@@ -32,10 +32,10 @@ _TRANSFER: ColumnTypes = {
 
 @dataclass(frozen=True)
 class Kernels:
-    """ops: frames.OPS without device_id, with `ordinal`. programs: one for each transfer that is known."""
+    """Ops of all GPUs of a file."""
 
-    ops: pl.DataFrame
-    programs: list[Program]
+    ops: pl.DataFrame  # frames.OPS without device_id, with `ordinal`
+    programs: list[Program]  # one for each transfer that the trace describes
     issues: list[Issue]
 
 

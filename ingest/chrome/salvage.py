@@ -29,16 +29,12 @@ _GROUP = 512
 
 @dataclass
 class Salvage:
-    """The events that could be read from damaged text.
+    """Events that were saved from damaged text."""
 
-    events: whole ones. repaired: how many of them lack a name or arguments, or have them changed. lost:
-    events that are not there. after: what follows the array's end; None where the array does not end.
-    """
-
-    events: list[Event] = field(default_factory=list)
-    repaired: int = 0
-    lost: int = 0
-    after: bytes | None = None
+    events: list[Event] = field(default_factory=list)  # whole or mended
+    repaired: int = 0  # how many of them lack a name or arguments, or have changed ones
+    lost: int = 0  # events that are missing
+    after: bytes | None = None  # text after the array's end; None where the array does not end
     is_open: bool = False  # the last piece was a damaged event, whose values may go on in the next
 
 

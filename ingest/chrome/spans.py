@@ -28,12 +28,12 @@ _Half: TypeAlias = tuple[int, int, str, str | None, str | None, str | None, int 
 
 @dataclass(frozen=True)
 class ChromeSpans:
-    """rows: event, line, ph, name, cat, id, args, start_ps, duration_ps, and `folded`: how many events a row
-    stands for. refused: (event, line) of events that are none. start_ns: UNIX time of time zero, or None."""
+    """Spans of all lines of a Chrome trace."""
 
+    # event, line, ph, name, cat, id, args, start_ps, duration_ps, and `folded`: events that a row stands for
     rows: pl.DataFrame
-    refused: pl.DataFrame
-    start_ns: int | None
+    refused: pl.DataFrame  # (event, line) of events that are no span
+    start_ns: int | None  # UNIX time of time zero; None where unknown
     issues: list[Issue]
 
 

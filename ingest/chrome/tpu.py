@@ -96,6 +96,8 @@ def _launches(rows: pl.DataFrame, device_id: int) -> pl.DataFrame:
 
 
 class _ModuleArgs(msgspec.Struct):
+    """Arguments of a launch."""
+
     program_id: str | int | None = None
 
 

@@ -150,14 +150,14 @@ class Device:
 
     device_id: int
     plane: str
-    kind: str
-    core: str
-    local_ordinal: int | None = None
-    chip_id: int | None = None
+    kind: str  # such as TPU v6 Lite or cpu
+    core: str  # tensorcore, sparsecore, gpu or cpu
+    local_ordinal: int | None = None  # number within the host
+    chip_id: int | None = None  # global number of its chip
     host: str | None = None
     peak_flops: float | None = None
     peak_hbm_bytes_per_s: float | None = None
-    inferred: bool = False
+    inferred: bool = False  # identity was deduced
 
 
 class HostRows(Protocol):
@@ -178,14 +178,7 @@ class HostRows(Protocol):
 
 @dataclass(frozen=True)
 class PlaneEvents:
-    """Everything that a reader made of one plane.
-
-    ops: OPS. op_events: more of the plane's ops, which the reader has by kind (op_events.OpEvents).
-    rest: reads what was put off, so that a run's ops are never in memory at once: PlaneEvents of the same
-    plane with ops, host_events and counters alone, and their coverage and issues. host_pieces: more of the
-    host events, read piece by piece (host_pieces.HostPieces). bytes: about how large the events are, put
-    off or not.
-    """
+    """Everything that a reader made of one plane."""
 
     devices: list[Device] = field(default_factory=list)
     ops: pl.DataFrame = field(default_factory=lambda: empty(OPS))
@@ -196,10 +189,11 @@ class PlaneEvents:
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS))
     coverage: pl.DataFrame = field(default_factory=lambda: empty(COVERAGE))
     issues: list[Issue] = field(default_factory=list)
-    op_events: OpEvents | None = None
-    host_pieces: HostRows | None = None
+    op_events: OpEvents | None = None  # more of the plane's ops, which the reader has by kind
+    host_pieces: HostRows | None = None  # more of the host events, read piece by piece
+    # reads ops, host_events and counters that were put off, so that a run's ops are never in memory at once
     rest: Callable[[], PlaneEvents] | None = None
-    bytes: int = 0
+    bytes: int = 0  # about how large the events are, put off or not
 
 
 def coverage_rows(

@@ -21,12 +21,11 @@ _CALL_COLUMNS = {
 
 @dataclass(frozen=True)
 class HostCalls:
-    """Calls of the GPU's runtime: correlation_id, call (its name), and the execution that made it, by its
-    number and start; NULL where that is not known. unplaced: calls that launch ops of a program, but are
-    in no execution that could be told from the others.
-    """
+    """Calls of the GPU's runtime."""
 
+    # _CALL_COLUMNS: the call's name, and number and start of the execution that made it; NULL where unknown
     frame: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_CALL_COLUMNS))
+    # calls that launch ops of a program, but lie in no execution that can be identified
     unplaced: int = 0
 
     def issues(self, source: str) -> list[Issue]:

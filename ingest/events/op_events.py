@@ -25,10 +25,10 @@ OP_KINDS: ColumnTypes = {name: kind for name, kind in frames.OPS.items() if name
 
 @dataclass(frozen=True)
 class OpEvents:
-    """kinds: OP_KINDS, a row for all events that share it. events: OP_EVENTS."""
+    """Ops of one or more planes."""
 
-    kinds: pl.DataFrame
-    events: pl.DataFrame
+    kinds: pl.DataFrame  # OP_KINDS, a row for all events that share it
+    events: pl.DataFrame  # OP_EVENTS
 
     @classmethod
     def of_rows(cls, ops: pl.DataFrame) -> OpEvents:

@@ -10,22 +10,17 @@ from xlahouse.capture.errors import TraceFormatError
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of one run, and its manifest's place where it has one.
-
-    spares: Chrome traces that say less of what an xplane says, by the xplane's path: read where that
-    cannot be. replaced: such xplanes, by path, and why they could not be. card_path: the workload card
-    beside it; card_problem: why it has no card. others: traces in its folders that are of kinds that are not
-    read, by path, and what they are.
-    """
+    """The files of one run, and its manifest's place where it has one."""
 
     name: str
     paths: tuple[str, ...]
     manifest_path: str | None = None
+    # xplane -> the Chrome trace that is read where the xplane cannot be
     spares: tuple[tuple[str, str], ...] = ()
-    replaced: tuple[tuple[str, str], ...] = ()
-    card_path: str | None = None
-    card_problem: str = ""
-    others: tuple[tuple[str, str], ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()  # xplane that could not be read -> why
+    card_path: str | None = None  # of the workload card beside the run
+    card_problem: str = ""  # why no card is used
+    others: tuple[tuple[str, str], ...] = ()  # trace of a kind that is not read -> what it is
 
     def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
         """The run with spares for files that were refused; None where there is no spare for any."""

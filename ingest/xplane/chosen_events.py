@@ -21,15 +21,13 @@ Found: TypeAlias = tuple[
 
 @dataclass
 class ChosenEvents:
-    """Events as they are taken, chunk by chunk.
-
-    stats: column -> dtype of the stats that are wanted. rows: event, line, start_ps, duration_ps, place of
-    the kind. values: column -> events that have it, and the value of each.
-    """
+    """Events as they are taken, chunk by chunk."""
 
     plane: Plane
-    stats: Mapping[str, Dtype]
+    stats: Mapping[str, Dtype]  # column -> dtype of the stats that are wanted
+    # of each chunk: event, line, start_ps, duration_ps, place of the kind
     rows: list[tuple[Integers, ...]] = field(default_factory=list)
+    # column -> events that have it, and the value of each
     values: dict[str, list[Found]] = field(default_factory=dict)
 
     def add(self, chunk: EventChunk, chosen: Mask, found: Mapping[str, Found]) -> None:

@@ -26,19 +26,14 @@ UNREADABLE = -1  # a stat whose id does not stand first in its bytes
 
 @dataclass(frozen=True)
 class CoreEvents:
-    """Events of a plane's lines, in file order.
+    """Events of a plane's lines, in file order."""
 
-    line: the line's position in Plane.lines. start_ps: since the profile's start; -1 where no number can
-    hold it, or it has no start. stats: stats of all events, serialized; stat_ends: where each event's end
-    among them.
-    """
-
-    line: Integers
+    line: Integers  # position in Plane.lines
     metadata_id: Integers
-    start_ps: Integers
+    start_ps: Integers  # since the profile's start; -1: absent, or too large for a number
     duration_ps: Integers
-    stats: pa.BinaryArray
-    stat_ends: Integers
+    stats: pa.BinaryArray  # stats of all events, serialized
+    stat_ends: Integers  # where each event's stats end among them
 
     def stats_of_ids(self, wanted: Integers) -> tuple[list[bytes], Integers]:
         """(serialized stats of these ids, or whose id does not stand first in them; their events' places)."""
@@ -50,13 +45,13 @@ class CoreEvents:
 
 @dataclass(frozen=True)
 class SlimEvents:
-    """The same without the stats that are not needed. stats: the owner is an event's place."""
+    """The same without the stats that no reader asked for."""
 
     line: Integers
     metadata_id: Integers
     start_ps: Integers
     duration_ps: Integers
-    stats: Stats
+    stats: Stats  # the owner is an event's place
 
 
 def decode_core(plane: Plane) -> CoreEvents:

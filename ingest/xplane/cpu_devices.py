@@ -16,12 +16,11 @@ from xlahouse.ingest.xplane.cpu_chain import SLOT
 
 @dataclass(frozen=True)
 class Numbered:
-    """acts: with `device_id`, NULL where it is unknown. split: places in executions of which events name
-    several devices. assumed: devices that are numbered by their place alone, though their program runs on
-    more devices than there are here."""
+    """Acts with their devices."""
 
-    acts: pl.DataFrame
-    split: int = 0
+    acts: pl.DataFrame  # with `device_id`, NULL where unknown
+    split: int = 0  # places in executions whose events name several devices
+    # devices numbered by their place alone, though their program runs on more devices than there are here
     assumed: int = 0
 
 

@@ -52,17 +52,13 @@ ACTS = (
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks of the thread pool, by line and start.
+    """Marks of the thread pool, by line and start."""
 
-    event: number in the plane. closure: which one is announced or opened, NO_CLOSURE where it does not
-    say. opens: whether a region starts.
-    """
-
-    event: Integers
+    event: Integers  # number in the plane
     line: Integers
     start_ps: Integers
-    closure: Integers
-    opens: NDArray[np.bool_]
+    closure: Integers  # the one that is announced or opened; NO_CLOSURE where the mark states none
+    opens: NDArray[np.bool_]  # a region starts here
 
     @classmethod
     def joined(cls, parts: list[Marks]) -> Marks:
@@ -86,17 +82,14 @@ _MARK_FIELDS = tuple(Marks.__annotations__)
 
 @dataclass(frozen=True)
 class CpuEvents:
-    """Events of a plane whose threads ran virtual devices.
+    """Events of a plane whose threads ran virtual devices."""
 
-    records: where closures are announced. edges: where regions open and close. acts: executions, ops, their
-    ends, and what else tells devices, by start: event, line, thread, name, start_ps, duration_ps, op,
-    module, program_id, device_ordinal, _p, _c, meeting (what a rendezvous is called). markers: of steps.
-    """
-
-    records: Marks
-    edges: Marks
+    records: Marks  # where closures are announced
+    edges: Marks  # where regions open and close
+    # executions, ops, their ends and other evidence of devices, by start: event, line, thread, name,
+    # start_ps, duration_ps, op, module, program_id, device_ordinal, _p, _c, meeting (name of a rendezvous)
     acts: pl.DataFrame
-    markers: pl.DataFrame
+    markers: pl.DataFrame  # of steps
     counts: LineCounts
 
 
@@ -137,13 +130,13 @@ def read_cpu_events(
 
 @dataclass(frozen=True)
 class _FoundInChunk:
-    """What a chunk holds. chosen: events that are acts. stats: of all events, as ChosenEvents has them."""
+    """Events of a chunk that show where ops ran."""
 
     chunk: EventChunk
     records: Marks
     edges: Marks
-    chosen: Mask
-    stats: dict[str, Found]
+    chosen: Mask  # events that are acts
+    stats: dict[str, Found]  # of all events, as ChosenEvents takes them
     markers: pl.DataFrame
 
 

@@ -18,20 +18,18 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Regions:
-    """A row a region, by number. event: number of its StartRegion. start_ps: when.
+    """A row a region, by number; -1 for none.
 
-    record: of each region the Record that announced it. helper: the event that this stands in; parent: the
-    row of the region that it stands in. Of each Record, recorded_ps: when it was; execute: the event that
-    it stands in. Each -1 for none, with an empty Record at the end.
+    Columns of Records end in one more row, for no Record.
     """
 
-    event: Integers
-    start_ps: Integers
-    record: Integers
-    helper: Integers
-    parent: Integers
-    recorded_ps: Integers
-    execute: Integers
+    event: Integers  # number of its StartRegion
+    start_ps: Integers  # when it starts
+    record: Integers  # the Record that announced it
+    helper: Integers  # event that this Record lies in
+    parent: Integers  # row of the region that this Record lies in
+    recorded_ps: Integers  # of each Record: when
+    execute: Integers  # of each Record: event that it lies in
 
     @classmethod
     def of(cls, events: CpuEvents, executes: pl.DataFrame, helpers: pl.DataFrame) -> Regions:

@@ -32,12 +32,11 @@ NO_TEXT = '""'
 
 @dataclass(frozen=True)
 class StatNames:
-    """Names of a plane's stats. ids: ascending. keys: `"name":` of each. words: the names as JSON strings,
-    and what stands for none."""
+    """Names of a plane's stats."""
 
-    ids: Integers
-    keys: list[str]
-    words: pl.Series
+    ids: Integers  # ascending
+    keys: list[str]  # `"name":` of each
+    words: pl.Series  # the names as JSON strings; then the text for no name
 
     @classmethod
     def of(cls, plane: Plane) -> StatNames:
@@ -50,18 +49,14 @@ class StatNames:
 
 @dataclass(frozen=True)
 class ArgsWriter:
-    """Writes the args of one chunk's events.
-
-    texts: JSON of each stat that holds text or bytes; text_at: where these are among the stats. codes: of
-    each stat which name and kind of value it has, numbered; name_and_kind: of each such number.
-    """
+    """Writes the args of one chunk's events."""
 
     chunk: EventChunk
     names: StatNames
-    texts: pl.Series
-    text_at: Integers
-    codes: Integers
-    name_and_kind: Integers
+    texts: pl.Series  # JSON of each stat that holds text or bytes
+    text_at: Integers  # places of these among the stats
+    codes: Integers  # of each stat a number for its name and kind of value
+    name_and_kind: Integers  # of each such number
 
     @classmethod
     def of(cls, chunk: EventChunk, names: StatNames) -> ArgsWriter:

@@ -35,15 +35,12 @@ Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class EventChunk:
-    """Events of some lines of a plane, in file order.
+    """Events of some lines of a plane, in file order."""
 
-    first: number of the first event. core: times, and stats as bytes. metadata: the plane's, by id.
-    """
-
-    plane: Plane
-    first: int
-    core: CoreEvents
-    metadata: pl.DataFrame
+    plane: Plane  # with these lines alone
+    first: int  # number of the first event in the plane
+    core: CoreEvents  # times, and stats as bytes
+    metadata: pl.DataFrame  # of the whole plane, by id
 
     @cached_property
     def stats(self) -> StatBytes:

@@ -37,20 +37,17 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class HostPieces:
-    """Events of a plane that are host events, read when they are asked for.
-
-    plane: the plane. host: its host. prefix: what stands before the name of a line. elsewhere:
-    line -> places on it of the events that are rows of other tables. later_ps: what is added to starts.
-    decoded: lines that need not be decoded, which go as they are read. done: called when all are read.
-    """
+    """Events of a plane that are host events, read when they are asked for."""
 
     plane: Plane
-    host: str | None
-    prefix: str = ""
+    host: str | None  # of the plane
+    prefix: str = ""  # before the name of a line
+    # line -> places on it of the events that are rows of other tables
     elsewhere: Mapping[int, Integers] = field(default_factory=dict)
-    later_ps: int = 0
+    later_ps: int = 0  # added to starts
+    # lines that need not be decoded; they go as they are read
     decoded: DecodedLines = field(default_factory=dict)
-    done: Callable[[], None] = lambda: None
+    done: Callable[[], None] = lambda: None  # called when all are read
 
     def shifted(self, delta_ps: int) -> HostPieces:
         """The same, so much later."""
@@ -111,11 +108,11 @@ class HostPieces:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What all pieces of a plane share. lines: their numbers, ascending; threads: what these are called."""
+    """What all pieces of a plane share."""
 
-    threads: _Texts
-    lines: Integers
-    names: _Texts
+    threads: _Texts  # names of the lines
+    lines: Integers  # their numbers, ascending
+    names: _Texts  # of kinds of events, by id
     stat_names: StatNames
     host: pa.StringArray
     later_ps: int
@@ -151,12 +148,12 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Texts by number. code: of each number its text's place among the different ones; one more at the
-    end, for none. rank: of each number its text's place in order."""
+    """Texts by number."""
 
-    words: pl.Series
+    words: pl.Series  # the different texts, sorted
+    # of each number its text's place among the words, -1 for none; then -1 for no number
     code: Integers
-    rank: Integers
+    rank: Integers  # the same for sorting: none last
 
     @classmethod
     def of(cls, texts: pl.Series) -> _Texts:

@@ -26,11 +26,11 @@ class TpuPlane:
 
 @dataclass(frozen=True)
 class Opened:
-    """A plane, and what decodes it once more. tpu: of a TPU plane with events, what was read of it, or
-    the error that kept it from being read."""
+    """A plane, and how to decode it once more."""
 
     plane: Plane
-    again: Callable[[], Plane]
+    again: Callable[[], Plane]  # decodes it again
+    # a TPU plane with events, or the error that kept it from being read
     tpu: TpuPlane | Exception | None = None
 
 

@@ -41,19 +41,14 @@ _GAPS = tuple(
 
 @dataclass(frozen=True)
 class StatBytes:
-    """Stats in the order of their events.
+    """Stats in the order of their events."""
 
-    ids: their metadata_id; of odd ones any number. kinds: which value they hold. serialized: the stats, as
-    an Arrow binary array. raw: the bytes behind it; value_at, ends: where in `raw` the value begins, and
-    the stat ends.
-    """
-
-    ids: NDArray[np.int32]
-    kinds: NDArray[np.int8]
-    serialized: pa.BinaryArray
-    raw: NDArray[np.uint8]
-    value_at: Integers
-    ends: Integers
+    ids: NDArray[np.int32]  # metadata_id; any number for odd ones
+    kinds: NDArray[np.int8]  # the kind of value that each holds
+    serialized: pa.BinaryArray  # an array of messages
+    raw: NDArray[np.uint8]  # the bytes behind it
+    value_at: Integers  # where in `raw` the value begins
+    ends: Integers  # where in `raw` the stat ends
 
     def integers(self, at: Integers) -> Integers:
         """Values of chosen stats of the kinds UNSIGNED, SIGNED and REFERENCE; unsigned ones wrap."""

@@ -23,14 +23,12 @@ VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_val
 class Stats:
     """XStats of many owners in long form.
 
-    rows: owner, metadata_id, and one value column of VALUES that is set. names: stat_id, name.
-
     A plane's stats are few and asked for by many names, so a question is answered from columns alone:
     a query over frames takes a hundred times as long to start.
     """
 
-    rows: pl.DataFrame
-    names: pl.DataFrame
+    rows: pl.DataFrame  # owner, metadata_id, and the VALUES, one of which is set
+    names: pl.DataFrame  # stat_id, name
 
     def numbers(self, name: str, dtype: Dtype = pl.Int64) -> pl.DataFrame:
         """(owner, name) of a numeric stat; where it repeats on an owner, the first."""

@@ -19,11 +19,11 @@ LATEST_UNIX_NS = 1 << 62  # the year 2116
 
 @dataclass(frozen=True)
 class SpaceBytes:
-    """A file cut at its top level: serialized planes, host names, and where it stops making sense."""
+    """A file cut at its top level."""
 
-    planes: list[memoryview]
+    planes: list[memoryview]  # serialized
     hostnames: list[str]
-    damaged_at: int | None
+    damaged_at: int | None  # byte from which on it cannot be parsed
     unknown: int = 0  # fields whose numbers XSpace lacks
 
 

@@ -24,21 +24,16 @@ _TOGETHER = 1 << 20  # bytes of lines that are decoded at once
 
 @dataclass(frozen=True)
 class Plane:
-    """A plane; its events are decoded when they are asked for. Times are ps since the profile's start.
-
-    lines: line (position), name, timestamp_ns. metadata: metadata_id, name, display_name. stat_names:
-    stat_id, name. payloads: the serialized lines, in the order of `lines`. start_ns: the profile's start,
-    UNIX ns, from which lines whose times are UNIX time are counted.
-    """
+    """A plane; its events are decoded when they are asked for. Times are ps since the profile's start."""
 
     name: str
-    lines: pl.DataFrame
-    metadata: pl.DataFrame
-    metadata_stats: Stats
+    lines: pl.DataFrame  # line (position), name, timestamp_ns
+    metadata: pl.DataFrame  # metadata_id, name, display_name
+    metadata_stats: Stats  # of kinds of events, by metadata_id
     plane_stats: Stats
-    stat_names: pl.DataFrame
-    payloads: list[memoryview]
-    start_ns: int
+    stat_names: pl.DataFrame  # stat_id, name
+    payloads: list[memoryview]  # the serialized lines, in the order of `lines`
+    start_ns: int  # the profile's start, UNIX ns; times of lines in UNIX time are counted from it
 
     @property
     def is_empty(self) -> bool:
