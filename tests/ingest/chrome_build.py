@@ -12,6 +12,8 @@ from xlahouse.ingest.chrome.columns import read_columns
 from xlahouse.ingest.chrome.read import read_chrome
 from xlahouse.ingest.chrome.spans import find_spans
 
+ALWAYS = {"unknown_plane", "device_unknown"}  # said of an undamaged file too
+
 
 def event(name="op", ts: Any = 1, dur: Any = 2, pid: Any = 1, tid: Any = 1, **fields: Any) -> str:
     """A complete event. ts and dur are JSON text where they are strings."""

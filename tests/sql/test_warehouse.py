@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.sql.conftest import TWO_RUNS
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
@@ -20,24 +20,6 @@ from xlahouse.sql.check.check import check_warehouse
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.settings import set_mesh
 from xlahouse.sql.types import DUCKDB_TYPES
-
-TWO_RUNS = {
-    "runs": [
-        {"run_id": "ab12", "name": "base", "model": "m", "mesh": [{"axis": "tp", "size": 2}]},
-        {"run_id": "ab34", "name": "other", "model": "m"},
-    ],
-    "devices": [
-        {"run_id": run, "device_id": device, "logical_id": device, "world": 0}
-        for run in ("ab12", "ab34")
-        for device in (0, 1)
-    ],
-    "ops": [{"run_id": "ab12", "op": "x"}],
-}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_warehouse(tmp_path / "w", TWO_RUNS)
 
 
 def test_a_folder_without_a_marker_is_no_warehouse(tmp_path: Path) -> None:
@@ -208,93 +190,6 @@ def test_paths_with_quotes(tmp_path: Path) -> None:
 def test_a_run_id_folder_is_not_a_column(root: Path) -> None:
     (columns,) = {tuple(Warehouse(root).query("from ops").columns)}
     assert columns.count("run_id") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "run"), [("ab12", "ab12"), ("ab1", "ab12"), ("base", "ab12"), ("other", "ab34")]
-)
-def test_runs_are_named_by_id_prefix_or_name(root: Path, text: str, run: str) -> None:
-    assert Warehouse(root).resolve_run(text) == run
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("ab", r"ab could be any of ab12 \(base\), ab34 \(other\)"),
-        ("bas", "did you mean base"),
-        ("zzz", "see `xlahouse runs`"),
-        ("", "see `xlahouse runs`"),
-    ],
-)
-def test_a_run_that_is_not_clear(root: Path, text: str, message: str) -> None:
-    with pytest.raises(WarehouseError, match=message):
-        Warehouse(root).resolve_run(text)
-
-
-def test_a_name_that_two_runs_share_is_not_clear(tmp_path: Path) -> None:
-    runs = [{"run_id": "a1", "name": "same"}, {"run_id": "b2", "name": "same"}]
-    with pytest.raises(WarehouseError, match="any of a1"):
-        Warehouse(write_warehouse(tmp_path, {"runs": runs})).resolve_run("same")
-
-
-def test_runs_are_listed_by_age_and_filtered(tmp_path: Path) -> None:
-    dates = {
-        "a": None,
-        "b": datetime(2026, 2, 1, tzinfo=UTC),
-        "c": datetime(2026, 1, 1, tzinfo=UTC),
-    }
-    runs = [
-        {"run_id": run_id, "captured_at": at, "model": "m", "batch_size": len(run_id)}
-        for run_id, at in dates.items()
-    ]
-    warehouse = Warehouse(write_warehouse(tmp_path, {"runs": runs}))
-    assert [run["run_id"] for run in warehouse.runs()] == ["c", "b", "a"]
-    assert [run["run_id"] for run in warehouse.runs(run_id="b", model="m")] == ["b"]
-    assert warehouse.runs(model="q") == []
-    with pytest.raises(QueryError, match="no column modell; did you mean model"):
-        warehouse.runs(modell="m")
-
-
-def test_metrics(root: Path) -> None:
-    metrics = Warehouse(root).metrics("base")
-    assert metrics["requests"] == 0
-    assert metrics["ttft_s"] is None
-    assert metrics["wire_bytes"] is None
-
-
-def test_result_forms(root: Path) -> None:
-    result = Warehouse(root).query("select device_id, 'x' as t from devices order by 1, 2 limit 2")
-    assert result.columns == ["device_id", "t"]
-    assert result.types == ["BIGINT", "VARCHAR"]
-    assert result.schema.names == ["device_id", "t"]
-    assert result.rows == [(0, "x"), (0, "x")]
-    assert result.dicts()[0] == {"device_id": 0, "t": "x"}
-    assert result.pl().shape == (2, 2)
-    assert result.arrow().num_rows == 2
-    assert sum(batch.num_rows for batch in result.batches()) == 2
-
-
-def test_results_stay_apart(root: Path) -> None:
-    warehouse = Warehouse(root)
-    first = warehouse.query("select 1 as a")
-    second = warehouse.query("select 2 as a")
-    assert (second.rows, first.rows) == ([(2,)], [(1,)])
-
-
-def test_sums_are_whole_numbers(root: Path) -> None:
-    ((total,),) = Warehouse(root).query("select sum(device_id) from devices").rows
-    assert total == 2
-    assert type(total) is int
-
-
-def test_pandas_is_asked_for_only_where_it_is_used(root: Path) -> None:
-    try:
-        import pandas as pd
-    except ImportError:
-        with pytest.raises(QueryError, match="pip install pandas"):
-            Warehouse(root).query("select 1 as a").df()
-    else:
-        assert isinstance(Warehouse(root).query("select 1 as a").df(), pd.DataFrame)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,22 +12,10 @@ import pytest
 import typer
 
 from tests.command import run_command as run
+from tests.sql.cli.conftest import GIVEN
 from tests.warehouse import write_warehouse
 from xlahouse.sql.cli import options
 from xlahouse.sql.cli.app import app
-
-GIVEN = {
-    "runs": [{"run_id": "ab12", "name": "base"}],
-    "devices": [
-        {"run_id": "ab12", "device_id": device, "logical_id": device, "world": 0}
-        for device in (0, 1)
-    ],
-}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_warehouse(tmp_path / "w", GIVEN)
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -295,73 +281,6 @@ def test_runs_and_views_are_completed(root: Path, monkeypatch: pytest.MonkeyPatc
     assert options.complete_view("traffic_v") == ["traffic_volume", "traffic_volume_v1"]
     monkeypatch.setenv("XLAHOUSE_WAREHOUSE", "nowhere")
     assert options.complete_run(context, "") == []
-
-
-def script(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The console script as a process."""
-    return subprocess.run(
-        [sys.executable, "-c", "from xlahouse.sql.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
-
-
-def test_as_a_process(root: Path) -> None:
-    done = script("query", "select 1 as a, 'ä' as t", "-w", str(root), PYTHONUTF8="0", LC_ALL="C")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "a  t\n-  -\n1  ä\n"
-    done = script("query", "from nothing", "-w", str(root))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert script("--version").stdout.startswith("xlahouse ")
-
-
-def test_a_reader_that_goes_away_is_no_error(root: Path) -> None:
-    writer = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from xlahouse.sql.cli import main; main()",
-            *("query", "from range(1000000)", "--format", "csv", "-w", str(root)),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert writer.stdout is not None
-    assert writer.stderr is not None
-    assert writer.stdout.readline() == "range\n"
-    writer.stdout.close()
-    errors = writer.stderr.read()
-    writer.stderr.close()
-    writer.wait()
-    assert errors == ""
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["query", "--help"]], ids=" ".join)
-def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
-    code = (
-        "import sys\nfrom xlahouse.sql.cli import main\n"
-        f"sys.argv = ['xlahouse', *{arguments!r}]\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'duckdb', 'polars', 'pyarrow', 'altair', 'sqlglot', 'torch', 'rich', 'numpy'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "[]\n"
-
-
-def test_a_query_loads_only_the_database(root: Path) -> None:
-    code = (
-        "import sys\nfrom xlahouse.sql.cli import main\n"
-        f"sys.argv = ['xlahouse', 'query', 'from run_summary', '-w', {str(root)!r}]\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'polars', 'altair', 'sqlglot', 'torch', 'pyarrow', 'numpy', 'fsspec', 'msgspec'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "[]\n"
 
 
 def test_the_codes_of_findings_are_listed(monkeypatch, capsys):
