@@ -25,8 +25,8 @@ def rows(title):
 
 
 def paths(text):
-    """Paths below a top folder in backticks; those with a placeholder are left out."""
-    return re.findall(rf"`((?:{TOP})/[\w./-]*)`", text)
+    """Paths below a top folder in backticks or given to pytest; none with a placeholder."""
+    return re.findall(rf"(?<=`)(?:{TOP})/[\w./-]*(?=`)|(?<=pytest )(?:{TOP})/[\w./-]+", text)
 
 
 @pytest.mark.parametrize(

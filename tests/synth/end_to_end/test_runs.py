@@ -37,4 +37,5 @@ def test_runs_side_by_side(everything, view):
     assert some_repeat or len(everything) < len(RUNS)
     expected = list(view(runs))
     found = warehouse.query(f"select * from {view.__name__}_v1").dicts()
-    assert_same(found, expected, list(expected[0]))
+    columns = list(expected[0]) if expected else []  # one run alone has no pair
+    assert_same(found, expected, columns)
