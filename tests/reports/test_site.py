@@ -174,6 +174,7 @@ def test_queries_pin_the_version_of_every_view(sql):
     assert not any(name.startswith("_") for name in read), "internal views may change"
 
 
+@pytest.mark.verify
 def test_the_same_warehouse_gives_the_same_bytes(two_runs, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     folders = [tmp_path / "one", tmp_path / "two"]

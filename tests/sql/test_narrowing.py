@@ -102,6 +102,7 @@ def rounded(rows: list[tuple[Any, ...]]) -> list[str]:
     )
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("view", [view.name for view in shipped().public])
 def test_no_run_takes_a_row_from_another(view: str, tmp_path) -> None:
     mine = [case for case in CASES if case.view == view]

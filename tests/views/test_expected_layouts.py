@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from functools import partial
 from random import Random
 
 import pytest
 
+from tests.each import check_each
 from tests.synth.answers.expected import Layout, expected
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
@@ -114,8 +116,11 @@ def found(tmp_path_factory):
     return rows
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_layout(name: str, found: dict) -> None:
+def test_layouts(found: dict) -> None:
+    check_each("layouts", {name: partial(has_the_traffic, name, found) for name in LAYOUTS})
+
+
+def has_the_traffic(name: str, found: dict) -> None:
     layout, size = LAYOUTS[name], BYTES[run_row(LAYOUTS[name], int(name))["dtype"]]
     wanted = expected(layout, Counter({("prefill", True): 1, ("decode", False): 2}))
     assert found[name] == {
