@@ -5,19 +5,23 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests import layers
+from tests.samples import sample
 
 # The same examples on every machine, and no example fails for being slow there.
 settings.register_profile("xlahouse", derandomize=True, deadline=None)
 settings.load_profile("xlahouse")
 
-# What runs longest begins first, so that no worker is left with it at the end: groups, or names of files.
-LONGEST_FIRST = ("capture", "spark", "spark_runs", "planted", "synthetic", "chromium")
+# Groups and test files that run longest begin first, so that no worker is left with one at the end.
+LONGEST_FIRST = ("planted", "capture", "spark", "spark_runs", "spark_cluster", "synthetic")
+LONGEST_FIRST += ("test_properties", "test_endurance", "test_site", "test_export_duckdb")
 
 DEMO_PLAN = Path(__file__).parents[1] / "capture" / "plans" / "demo.yaml"
 
@@ -41,12 +45,52 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _place(item: pytest.Item) -> int:
     mark = item.get_closest_marker("xdist_group")
-    group = mark.args[0] if mark else ""
+    group = mark.args[0] if mark else item.path.stem
     return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 @pytest.fixture(scope="session")
-def demo_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], object]], Path]:
+    """`once(name, fill)` is a folder that one worker fills for all of them; nothing may change it."""
+    base = tmp_path_factory.getbasetemp()
+    # Under xdist each worker has a base of its own, and the session's is its parent.
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def built(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def sample_warehouse(
+    once: Callable[[str, Callable[[Path], object]], Path],
+) -> Callable[[str], Path]:
+    """`sample_warehouse(name)` is a warehouse of one public sample trace, to be read."""
+    from xlahouse.ingest.run import ingest_paths
+
+    def ingested(name: str) -> Path:
+        path = str(sample(name))
+        return once(
+            f"warehouse of {name}".replace("/", " "),
+            lambda folder: ingest_paths([path], str(folder), workers=1),
+        )
+
+    return ingested
+
+
+@pytest.fixture(scope="session")
+def demo_traces(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """A traces folder with both captures of the demo plan, really run, once per test session.
 
     It takes about 40 s. Mark users `@pytest.mark.xdist_group("capture")`: others would wait for it.
@@ -60,11 +104,4 @@ def demo_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"a real capture needs {', '.join(missing)}: install xlahouse[capture]")
     from xlahouse.capture.run.runner import run_plan
 
-    base = tmp_path_factory.getbasetemp()
-    # Under xdist each worker has a base of its own, and the session's is its parent.
-    traces = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "demo_traces"
-    traces.mkdir(exist_ok=True)
-    with (traces / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run_plan(DEMO_PLAN, traces, device="cpu")  # a second worker finds all of it captured
-    return traces
+    return once("demo_traces", lambda folder: run_plan(DEMO_PLAN, folder, device="cpu"))

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.samples import sample
 from tests.views.given_expect import Case, cases
 from tests.warehouse import write_warehouse
-from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 from xlahouse.sql.check.audits import AUDITS, run_audits
 from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
@@ -190,9 +188,8 @@ def test_only_the_category_at_fault_is_found(tmp_path: Path) -> None:
         "kineto/sampled_rank1.json.gz",
     ],
 )
-def test_audits_find_nothing_in_a_sample(name: str, tmp_path: Path) -> None:
-    ingest_paths([str(sample(name))], str(tmp_path / "warehouse"), workers=1)
-    with Warehouse(str(tmp_path / "warehouse")) as warehouse:
+def test_audits_find_nothing_in_a_sample(name: str, sample_warehouse) -> None:
+    with Warehouse(str(sample_warehouse(name))) as warehouse:
         assert run_audits(warehouse) == []
 
 

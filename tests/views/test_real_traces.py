@@ -7,8 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from tests.samples import sample
-from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 
 SAMPLES = [
@@ -26,10 +24,8 @@ PARTS = ("compute_ps", "exposed_ps", "exposed_copy_ps", "sync_wait_ps", "idle_ps
 
 
 @pytest.fixture(scope="module", params=SAMPLES)
-def warehouse(request, tmp_path_factory):
-    root = tmp_path_factory.mktemp("real") / "warehouse"
-    ingest_paths([str(sample(request.param))], str(root), workers=1)
-    with Warehouse(str(root)) as opened:
+def warehouse(request, sample_warehouse):
+    with Warehouse(str(sample_warehouse(request.param))) as opened:
         yield opened
 
 

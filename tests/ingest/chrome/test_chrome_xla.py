@@ -189,9 +189,9 @@ def plain_tpu():
     return [each for each in events if each.get("ph") == "X"]
 
 
-def test_the_vllm_sample_has_its_ops_times_and_all_reduces(tmp_path):
-    ingest_paths([str(sample(TPU))], str(tmp_path))
-    ops = rows(tmp_path, "ops").filter(pl.col("line") == "XLA Ops")
+def test_the_vllm_sample_has_its_ops_times_and_all_reduces(sample_warehouse):
+    root = sample_warehouse(TPU)
+    ops = rows(root, "ops").filter(pl.col("line") == "XLA Ops")
     theirs = [each for each in plain_tpu() if each["pid"] in (3, 4) and each["tid"] == 3]
     for device, pid in ((0, 3), (1, 4)):
         mine = ops.filter(pl.col("device_id") == device)
@@ -199,22 +199,22 @@ def test_the_vllm_sample_has_its_ops_times_and_all_reduces(tmp_path):
         assert dict(mine.group_by("op").len().rows()) == counted
         total = sum(round(each["dur"] * 1e6) for each in theirs if each["pid"] == pid)
         assert mine["duration_ps"].sum() == total
-    reduces = rows(tmp_path, "collectives").filter(pl.col("kind") == "all-reduce")
+    reduces = rows(root, "collectives").filter(pl.col("kind") == "all-reduce")
     # METRICS, Bytes: bf16[1024,5120] in groups of two; 128 of 129 are called psum.
     assert reduces.group_by("device_id").len().sort("device_id").rows() == [(0, 129), (1, 129)]
     assert reduces["payload_bytes"].unique().to_list() == [10_485_760]
     assert reduces["group_size"].unique().to_list() == [2]
     assert reduces.filter(pl.col("op").str.starts_with("psum.")).height == 256
     assert reduces["instance"].n_unique() == 129
-    calls = rows(tmp_path, "ops").filter(pl.col("opcode") == "custom-call")
+    calls = rows(root, "ops").filter(pl.col("opcode") == "custom-call")
     assert calls.height > 0
     assert calls["model_flops"].null_count() == calls["flops"].null_count() == calls.height
 
 
-def test_the_cpu_samples_export_has_the_ops_of_its_xplane(tmp_path):
+def test_the_cpu_samples_export_has_the_ops_of_its_xplane(sample_warehouse):
     export = read_chrome(sample(f"{CPU}.trace.json.gz").read_bytes(), "f.trace.json.gz")
-    ingest_paths([str(sample(f"{CPU}.xplane.pb"))], str(tmp_path))
-    ops = rows(tmp_path, "ops").select("op", "start_ps").rows()
+    root = sample_warehouse(f"{CPU}.xplane.pb")
+    ops = rows(root, "ops").select("op", "start_ps").rows()
     theirs = Counter(
         row
         for plane in export.planes

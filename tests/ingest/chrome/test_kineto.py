@@ -256,9 +256,9 @@ def test_samples_keep_every_event(name):
     assert names == Counter(each["name"] for each in ran)
 
 
-def test_the_sampled_rank_has_ten_collectives_of_known_size(tmp_path):
-    ingest_paths([str(sample("kineto/sampled_rank1.json.gz"))], str(tmp_path))
-    found = rows(tmp_path, "collectives").sort("start_ps").select("kind", "payload_bytes").rows()
+def test_the_sampled_rank_has_ten_collectives_of_known_size(sample_warehouse):
+    root = sample_warehouse("kineto/sampled_rank1.json.gz")
+    found = rows(root, "collectives").sort("start_ps").select("kind", "payload_bytes").rows()
     # Worked out by hand from the host's annotations: elements times the size of their type.
     assert found == [
         ("all-to-all", 339_738_624), ("all-to-all", 2_846_720 * 4), ("all-reduce", 19_618_307 * 4),
@@ -266,15 +266,15 @@ def test_the_sampled_rank_has_ten_collectives_of_known_size(tmp_path):
         ("all-reduce", 19_618_307 * 4), ("all-to-all", 394_073_856), ("all-reduce", 5_716_654 * 4),
         ("all-gather", 1_073_741_824),
     ]  # fmt: skip
-    assert run_of(tmp_path)["source"] == "chrome"
+    assert run_of(root)["source"] == "chrome"
 
 
-def test_base_time_and_devices_of_the_amd_sample(tmp_path):
-    ingest_paths([str(sample("kineto/amd_minitoy.json.gz"))], str(tmp_path))
-    run = run_of(tmp_path)
+def test_base_time_and_devices_of_the_amd_sample(sample_warehouse):
+    root = sample_warehouse("kineto/amd_minitoy.json.gz")
+    run = run_of(root)
     # baseTimeNanoseconds 1735632360000000000, and the earliest ts is 4203669603018.756 us.
     assert run["epoch_ns"] == 1_735_632_360_000_000_000 + 4_203_669_603_018_000
-    (device,) = rows(tmp_path, "devices").to_dicts()
+    (device,) = rows(root, "devices").to_dicts()
     assert (device["kind"], device["core"], device["local_ordinal"]) == (
         "AMD Radeon Graphics",
         "gpu",

@@ -5,7 +5,6 @@ import pytest
 
 from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
 from tests.ingest.traces import rows, write
-from tests.samples import sample
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.schema import BY_NAME
 
@@ -201,16 +200,17 @@ def test_executions_that_cannot_be_told_apart_are_an_issue(tmp_path):
     assert dict(tables["issues"].select("code", "count").rows())["launch_unknown"] == 1
 
 
-def test_mi300_samples(tmp_path):
+def test_mi300_samples(sample_warehouse):
     """Counts taken from the files by hand: kernels a plane, and GpuExecutable::ExecuteThunks events."""
-    for name in ("conv", "gemm"):
-        ingest_paths([str(sample(f"gpu/mi300_jax_{name}.xplane.pb"))], str(tmp_path / name))
-    conv = rows(tmp_path / "conv", "ops").group_by("device_id").len().sort("device_id")
+    conv_root, gemm_root = (
+        sample_warehouse(f"gpu/mi300_jax_{name}.xplane.pb") for name in ("conv", "gemm")
+    )
+    conv = rows(conv_root, "ops").group_by("device_id").len().sort("device_id")
     assert conv.rows() == [(0, 60), *((device, 25) for device in range(1, 8))]
-    assert rows(tmp_path / "conv", "launches").height == 40
-    assert rows(tmp_path / "gemm", "ops").height == 54
-    assert rows(tmp_path / "gemm", "launches").height == 42
-    launched = rows(tmp_path / "gemm", "launches")
+    assert rows(conv_root, "launches").height == 40
+    assert rows(gemm_root, "ops").height == 54
+    assert rows(gemm_root, "launches").height == 42
+    launched = rows(gemm_root, "launches")
     assert (launched["start_ps"] > launched["enqueue_ps"]).all()
-    copies = rows(tmp_path / "gemm", "ops").filter(pl.col("kernel").str.contains("copyBuffer"))
+    copies = rows(gemm_root, "ops").filter(pl.col("kernel").str.contains("copyBuffer"))
     assert dict(copies.group_by("category").len().rows()) == {"copy": 12, "host_transfer": 12}

@@ -10,7 +10,6 @@ import pytest
 from tests.ingest.traces import rows
 from tests.samples import sample
 from xlahouse.ingest.events.proto import message_class
-from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.xplane.wire import split_space
 
 TRACE = "tpu/v6e_4dev_jax_psum_offload.xplane.pb"
@@ -46,11 +45,10 @@ def traced():
     return durations, on_device
 
 
-def test_counts_are_xprofs_and_times_differ_by_the_clock_alone(tmp_path, traced):
+def test_counts_are_xprofs_and_times_differ_by_the_clock_alone(sample_warehouse, traced):
     """xprof sums device_duration_ps, the device's own clock; ours is duration_ps (no op nests here)."""
     durations, on_device = traced
-    ingest_paths([str(sample(TRACE))], str(tmp_path / "wh"))
-    ops = rows(tmp_path / "wh", "ops").filter(pl.col("line") == "XLA Ops")
+    ops = rows(sample_warehouse(TRACE), "ops").filter(pl.col("line") == "XLA Ops")
     found = ops.group_by("op").agg(count=pl.len(), self_ps=pl.col("self_ps").sum())
     ours = {op: (count, self_ps) for op, count, self_ps in found.rows()}
     assert len(ours) == 17  # as many rows as xprof's table has
