@@ -87,6 +87,8 @@ PORTABLE: dict[str, frozenset[str]] = {
         "ArraySize": "this",
         "Concat": "coalesce expressions safe",
         "ConcatWs": "coalesce expressions safe",
+        "Explode": "this",
+        "GenerateSeries": "end is_end_exclusive start",
         "Lower": "this",
         "RegexpExtract": "expression group null_if_pos_overflow this",
         "Replace": "expression replacement this",
@@ -94,13 +96,14 @@ PORTABLE: dict[str, frozenset[str]] = {
         # Aggregates and windows
         "Avg": "this",
         "Count": "big_int this",
+        "GroupConcat": "separator this",
         "Lag": "this",
         "Lead": "this",
         "LogicalAnd": "this",
         "LogicalOr": "this",
         "Max": "this",
         "Min": "this",
-        "Order": "expressions",
+        "Order": "expressions this",
         "Ordered": "desc nulls_first this",
         "RowNumber": "",
         "Sum": "this",
@@ -145,8 +148,12 @@ REASONS: dict[str, str] = {
     "Length": "len fails on lists, which cannot be told from texts here; use array_length",
     "Pivot": "PIVOT fails; aggregate CASEs",
     "WithOrdinality": "counts from 0 on Spark",
-    "Unnest": "steps and ordinals differ on Spark; join a VALUES list of numbers",
-    "Explode": "steps and ordinals differ on Spark; join a VALUES list of numbers",
+    "Unnest": "ordinals differ on Spark; write unnest(range(n)) in a SELECT list",
+    "Explode": "starts, ends and steps differ on Spark; write unnest(range(n)) in a SELECT list",
+    "GenerateSeries": "starts, ends and steps differ on Spark; write unnest(range(n))",
+    "Order": "an order inside an aggregate is lost on Spark, except in string_agg",
+    "GroupConcat": "has no order; write string_agg(x, '+' order by y)",
+    "Bracket": "counts from 0 on Spark unless its type is known; write x[cast(n as bigint)]",
     "Floor": "gives a bigint on Spark; use round() or //",
     "Ceil": "gives a bigint on Spark; use (a + b - 1) // b",
     "TryCast": "hides what is wrong with a value; mend it at ingest",
@@ -198,11 +205,39 @@ def _off_the_list(node: exp.Expr, besides: Mapping[str, frozenset[str]]) -> str 
         if value and (name, key) in SAID
         if str(getattr(value, "name", value)).upper() not in SAID[name, key]
     ]
-    if name in known and not odd and not said:
+    if name in known and not odd and not said and _is_safe(node):
         return None
     what = " ".join([called, *(sorted(odd) if name in known else ()), *said])
     reason = REASONS.get(name, "no test shows that Spark means the same")
     return f"{what}: {reason} (sql/portable.py lists what carries over)"
+
+
+def _is_safe(node: exp.Expr) -> bool:
+    """Whether a node's arguments are such that Spark means the same by it."""
+    from sqlglot import exp
+
+    match node:
+        case exp.Explode():
+            return isinstance(node.this, exp.GenerateSeries)
+        case exp.GenerateSeries():
+            starts = node.args["start"]
+            is_range = node.args.get("is_end_exclusive") and starts.is_int and starts.name == "0"
+            return bool(is_range) and isinstance(node.parent, exp.Explode)
+        case exp.GroupConcat():
+            return isinstance(node.this, exp.Order)
+        case exp.Order():
+            return node.args.get("this") is None or isinstance(node.parent, exp.GroupConcat)
+        case exp.Bracket():
+            return all(each.is_int or _is_shifted(each) for each in node.expressions)
+    return True
+
+
+def _is_shifted(index: exp.Expr) -> bool:
+    """Whether sqlglot knew that an index is an integer, and made it count from 0."""
+    from sqlglot import exp
+
+    cast = index.this if isinstance(index, exp.Add) else None
+    return isinstance(cast, exp.Cast) and cast.to.is_type("bigint")
 
 
 def _gives_double(node: exp.Expr) -> bool:

@@ -18,7 +18,15 @@ from xlahouse.sql.library import View
         ("op || 'x'", "DPipe: write concat"),
         ("floor(op)", "Floor: gives a bigint on Spark"),
         ("list_transform(op, x -> x + 1)", "Lambda: lambdas are not carried over"),
-        ("unnest(range(0, 10, 2))", "Explode: steps and ordinals differ"),
+        ("unnest(range(0, 10, 2))", "GenerateSeries step: starts, ends and steps differ"),
+        ("unnest(range(1, 10))", "GenerateSeries: starts, ends and steps differ"),
+        ("unnest(generate_series(0, 10))", "GenerateSeries: starts, ends and steps differ"),
+        ("unnest(mesh)", "Explode: starts, ends and steps differ"),
+        ("range(3)", "GenerateSeries: starts, ends and steps differ"),
+        ("string_agg(op, '+')", "GroupConcat: has no order"),
+        ("max(op order by op)", "Order: an order inside an aggregate is lost"),
+        ("mesh[op]", "Bracket: counts from 0 on Spark"),
+        ("mesh[op + 1]", "Bracket: counts from 0 on Spark"),
         ("sum(op) filter (where op > 0)", "Filter: aggregate a CASE"),
         ("first(op)", "First: has no order"),
         ("no_such_thing(op)", "no_such_thing: no test shows"),
@@ -55,7 +63,15 @@ def test_clause_is_named(rest: str, fault: str) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["cast(round(op / 2) as bigint)", "cast(op // 2 as bigint)", "0.5e0", "count(distinct op)"],
+    [
+        "cast(round(op / 2) as bigint)",
+        "cast(op // 2 as bigint)",
+        "0.5e0",
+        "count(distinct op)",
+        "unnest(range(op))",
+        "string_agg(op, '+' order by op)",
+        "mesh[cast(op + 1 as bigint)]",
+    ],
 )
 def test_what_carries_over_passes(expression: str) -> None:
     sql = f"-- one row per x\nselect\n    -- a\n    {expression} as a\nfrom ops\n"

@@ -35,40 +35,11 @@ placed as (
     select
         w.model, w.workload, w.run_id, w.microbatches, k.axis,
         max(case when a.axis = k.axis then a.size else 1 end) as size,
-        concat_ws(
-            '.',
-            max(
-                case when a.axis_index = 0 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            ),
-            max(
-                case when a.axis_index = 1 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            ),
-            max(
-                case when a.axis_index = 2 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            ),
-            max(
-                case when a.axis_index = 3 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            ),
-            max(
-                case when a.axis_index = 4 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            ),
-            max(
-                case when a.axis_index = 5 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            ),
-            max(
-                case when a.axis_index = 6 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            ),
-            max(
-                case when a.axis_index = 7 and a.axis <> k.axis and a.size > 1
-                    then concat(a.axis, cast(a.size as varchar)) end
-            )
+        coalesce(
+            string_agg(
+                case when a.axis <> k.axis and a.size > 1
+                    then concat(a.axis, cast(a.size as varchar)) end, '.' order by a.axis_index
+            ), ''
         ) as other_axes
     from workloads as w
     inner join known_axes as k on k.model = w.model and k.workload = w.workload

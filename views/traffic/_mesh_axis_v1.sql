@@ -1,6 +1,6 @@
 -- one row per run and axis of its mesh
--- The mesh that a user set wins over the run's own. A run without a mesh has no rows. The first 8
--- axes; `_mesh_state_v1` says what is wrong with a mesh that cannot be used.
+-- The mesh that a user set wins over the run's own. A run without a mesh has no rows.
+-- `_mesh_state_v1` says what is wrong with a mesh that cannot be used.
 with chosen as (
     select
         r.run_id,
@@ -10,47 +10,19 @@ with chosen as (
     left join run_settings as s on s.run_id = r.run_id
 ),
 
-numbers as (
-    select n from (values (0), (1), (2), (3), (4), (5), (6), (7)) as digits (n)
-),
-
--- The places of a mesh of each length, so that places are joined by equality.
-places as (
-    select a.n + b.n + 1 as axis_count, a.n
-    from numbers as a
-    cross join numbers as b
+placed as (
+    select run_id, mesh_source, mesh, unnest(range(array_length(mesh))) as axis_index
+    from chosen
 ),
 
 axes as (
     select
-        c.run_id,
-        c.mesh_source,
-        n.n as axis_index,
-        -- Spark fails on an index beyond the end, so each index stands behind its own test.
-        case
-            when n.n = 0 then c.mesh[1].axis
-            when n.n = 1 then c.mesh[2].axis
-            when n.n = 2 then c.mesh[3].axis
-            when n.n = 3 then c.mesh[4].axis
-            when n.n = 4 then c.mesh[5].axis
-            when n.n = 5 then c.mesh[6].axis
-            when n.n = 6 then c.mesh[7].axis
-            when n.n = 7 then c.mesh[8].axis
-        end as axis,
-        case
-            when n.n = 0 then c.mesh[1].size
-            when n.n = 1 then c.mesh[2].size
-            when n.n = 2 then c.mesh[3].size
-            when n.n = 3 then c.mesh[4].size
-            when n.n = 4 then c.mesh[5].size
-            when n.n = 5 then c.mesh[6].size
-            when n.n = 6 then c.mesh[7].size
-            when n.n = 7 then c.mesh[8].size
-        end as size
-    from chosen as c
-    inner join places as n
-        on n.axis_count
-        = case when array_length(c.mesh) > 8 then 8 else array_length(c.mesh) end
+        run_id,
+        mesh_source,
+        axis_index,
+        mesh[cast(axis_index + 1 as bigint)].axis as axis,
+        mesh[cast(axis_index + 1 as bigint)].size as size
+    from placed
 ),
 
 strided as (

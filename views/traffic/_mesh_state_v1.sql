@@ -20,7 +20,6 @@ with axes as (
 orders as (
     select
         r.run_id,
-        coalesce(array_length(s.mesh), array_length(r.mesh), 0) as axis_count,
         case when s.mesh is null and array_length(r.mesh_device_ids) > 0 then r.mesh_device_ids end
             as mesh_device_ids
     from runs as r
@@ -40,7 +39,7 @@ counted as (
 
 facts as (
     select
-        o.run_id, o.axis_count, o.mesh_device_ids, c.device_count, c.placed_count,
+        o.run_id, o.mesh_device_ids, c.device_count, c.placed_count,
         a.mesh_source, a.mesh_device_count, a.empty_axes, a.repeated_axes
     from orders as o
     inner join counted as c on c.run_id = o.run_id
@@ -62,8 +61,6 @@ select
     -- why no axis can be told; NULL where the mesh is usable
     case
         when mesh_source is null then 'no mesh is known; set one with: xlahouse set mesh'
-        when axis_count > 8
-            then concat('the mesh has ', cast(axis_count as varchar), ' axes; at most 8 are known')
         when empty_axes > 0 then 'an axis of the mesh has no size, or one below 1'
         when repeated_axes > 0 then 'an axis of the mesh stands twice, or has no name'
         when mesh_device_count is distinct from device_count

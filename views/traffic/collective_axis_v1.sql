@@ -31,17 +31,7 @@ permute_spans as (
     select
         run_id, world, program_id, op,
         min(moves) as moves_in_mesh,
-        concat_ws(
-            '+',
-            max(case when axis_index = 0 and differs = 1 then axis end),
-            max(case when axis_index = 1 and differs = 1 then axis end),
-            max(case when axis_index = 2 and differs = 1 then axis end),
-            max(case when axis_index = 3 and differs = 1 then axis end),
-            max(case when axis_index = 4 and differs = 1 then axis end),
-            max(case when axis_index = 5 and differs = 1 then axis end),
-            max(case when axis_index = 6 and differs = 1 then axis end),
-            max(case when axis_index = 7 and differs = 1 then axis end)
-        ) as axis,
+        string_agg(case when differs = 1 then axis end, '+' order by axis_index) as axis,
         cast(round(exp(sum(case when differs = 1 then ln(size) else 0 end))) as bigint) as extent
     from pair_axes
     group by run_id, world, program_id, op
@@ -67,17 +57,7 @@ group_spans as (
     select
         run_id, world, program_id, op, group_index,
         min(members) as members_in_mesh,
-        concat_ws(
-            '+',
-            max(case when axis_index = 0 and differs = 1 then axis end),
-            max(case when axis_index = 1 and differs = 1 then axis end),
-            max(case when axis_index = 2 and differs = 1 then axis end),
-            max(case when axis_index = 3 and differs = 1 then axis end),
-            max(case when axis_index = 4 and differs = 1 then axis end),
-            max(case when axis_index = 5 and differs = 1 then axis end),
-            max(case when axis_index = 6 and differs = 1 then axis end),
-            max(case when axis_index = 7 and differs = 1 then axis end)
-        ) as axis,
+        string_agg(case when differs = 1 then axis end, '+' order by axis_index) as axis,
         cast(round(exp(sum(case when differs = 1 then ln(size) else 0 end))) as bigint) as extent
     from group_axes
     group by run_id, world, program_id, op, group_index
@@ -89,9 +69,9 @@ judged as (
         case
             when p.moves = 0 or (p.moves is null and g.group_size = 1) then 'none'
             when p.moves > 0 and p.moves = ps.moves_in_mesh
-                then coalesce(nullif(ps.axis, ''), 'unclassified')
+                then coalesce(ps.axis, 'unclassified')
             when p.moves is null and g.group_size = gs.members_in_mesh
-                then coalesce(nullif(gs.axis, ''), 'unclassified')
+                then coalesce(gs.axis, 'unclassified')
             else 'unclassified'
         end as group_axis,
         case when p.moves is null then gs.extent else ps.extent end as extent
