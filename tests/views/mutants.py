@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,31 +19,60 @@ SWAPS = {
     exp.Greatest: exp.Least,
     exp.Least: exp.Greatest,
 }
-Fault = tuple[str, Callable[[exp.Expression], None]]
+Plant = Callable[[exp.Expression], None]
+Fault = tuple[str, Plant]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A view with one fault in it: which, and the statement."""
+    """A view with one fault in it.
+
+    Attributes:
+        view: name of the view.
+        part: the common table expression with the fault, or the column of the last SELECT.
+        fault: what is wrong with which clause, with `_` in place of each name of a common table
+            expression: neither a new name for one nor another layout of the SQL changes it.
+        sql: the statement.
+    """
 
     view: str
+    part: str
     fault: str
     sql: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.fault}"
 
 
 def mutants(view: View) -> Iterator[Mutant]:
     """Every fault that can be planted in a view; a few of the statements do not bind."""
     tree = parse_view(view)
+    for place, node, name, plant in _named(tree):
+        copy = tree.copy()
+        plant(list(copy.walk())[place])
+        yield Mutant(view.name, _part(node), name, written(copy))
+
+
+def fault_names(view: View) -> Iterator[str]:
+    """What mutants call their faults."""
+    return (name for _, _, name, _ in _named(parse_view(view)))
+
+
+def _named(tree: exp.Expression) -> Iterator[tuple[int, exp.Expression, str, Plant]]:
+    """(place in the walk, node, name, what plants it) of each fault."""
+    nameless = _names(tree)
     repeats: dict[str, int] = {}
     for place, node in enumerate(tree.walk()):
         for text, plant in _faults(node):
-            name = f"{_part(node)}: {text}"
+            name = nameless.sub("_", text)
             repeats[name] = repeats.get(name, 0) + 1
-            if repeats[name] > 1:
-                name += f" #{repeats[name]}"
-            copy = tree.copy()
-            plant(list(copy.walk())[place])
-            yield Mutant(view.name, name, written(copy))
+            yield place, node, name if repeats[name] == 1 else f"{name} #{repeats[name]}", plant
+
+
+def _names(tree: exp.Expression) -> re.Pattern[str]:
+    """Names of common table expressions after FROM or JOIN, or before a dot."""
+    names = "|".join(sorted(cte.alias for cte in tree.find_all(exp.CTE))) or "(?!)"
+    return re.compile(rf"(?<=\bFROM )(?:{names})\b|(?<=\bJOIN )(?:{names})\b|\b(?:{names})(?=\.)")
 
 
 def written(tree: exp.Expression) -> str:
@@ -63,13 +93,16 @@ def _part(node: exp.Expression) -> str:
 def _faults(node: exp.Expression) -> Iterator[Fault]:
     if isinstance(node, exp.Window):
         for number, key in enumerate(node.args["partition_by"]):
-            yield f"no {key.sql()} in PARTITION BY", partial(_drop_partition, number)
+            yield f"no {key.sql()} in {node.sql()}", partial(_drop_partition, number)
     if isinstance(node, exp.Group):
         for number, key in enumerate(node.expressions):
-            yield f"no {key.sql()} in GROUP BY", partial(_drop_group, number)
+            yield f"no {key.sql()} in {node.sql().strip()}", partial(_drop_group, number)
     if isinstance(node, exp.Join) and node.args.get("on"):
         for number, condition in enumerate(_conditions(node.args["on"])):
-            yield f"join without {condition.sql()}", partial(_drop_condition, "on", number)
+            yield (
+                f"{_joined(node)} without {condition.sql()}",
+                partial(_drop_condition, "on", number),
+            )
     if isinstance(node, exp.Where | exp.Having):
         for number, condition in enumerate(_conditions(node.this)):
             yield f"rows without {condition.sql()}", partial(_drop_condition, "this", number)
@@ -79,6 +112,10 @@ def _faults(node: exp.Expression) -> Iterator[Fault]:
         yield f"{SWAPS[type(node)].__name__} for {node.sql()}", _swap
     if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.Count):
         yield f"{node.sql()} counted with repeats", _drop_distinct
+
+
+def _joined(join: exp.Join) -> str:
+    return f"JOIN {join.this.sql()}"
 
 
 def _drop_partition(number: int, node: exp.Expression) -> None:

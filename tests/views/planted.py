@@ -30,8 +30,8 @@ LIMIT_S = 15
 
 def faults(view: View) -> list[Mutant]:
     """What is planted in a view: every mutant that a case can tell from the view."""
-    harmless = HARMLESS.get(view.name, {})
-    return [m for m in mutants(view) if not m.fault.startswith(tuple(harmless))]
+    harmless = HARMLESS.get(view.name, set())
+    return [mutant for mutant in mutants(view) if mutant.fault not in harmless]
 
 
 class Bench:
@@ -142,7 +142,7 @@ def main() -> None:
         bench = Bench(Path(folder), list(cases()))
         for view in (each for each in bench.order if each.name in named):
             tried = faults(view)
-            missed = [mutant.fault for mutant in tried if not bench.catches(mutant)]
+            missed = [str(mutant) for mutant in tried if not bench.catches(mutant)]
             print(
                 f"{view.name}: {len(tried)} faults, {len(missed)} not caught {missed}", flush=True
             )
