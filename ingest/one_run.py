@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.discover import identify, read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.run_files import RunFiles, SourceFile
@@ -33,7 +34,6 @@ from xlahouse.ingest.store.settings import check_mesh, read_settings, write_sett
 from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.table import FileEntry, RunRow
 from xlahouse.ingest.tables.assemble import AssembledRun, assemble
-from xlahouse.ingest.tables.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.tables.pipeline import schedule_of
 from xlahouse.ingest.tables.rows import issue_rows
 from xlahouse.ingest.tables.run_row import run_row
@@ -61,6 +61,7 @@ class Options:
     device_kind: str | None = None
     hlo_dump: str | None = None  # folder of the compiler's dumps
     card: str | None = None  # path of a workload card
+    clocks: tuple[tuple[str, int], ...] = ()  # offsets in ps, by name of the clock
     # threads that may compute, which changes nothing that is written; None: one a core
     threads: int | None = None
 
@@ -80,7 +81,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     name = options.name or (known["name"] if known else own_name)
     dumps = list_dumps(options.hlo_dump) if options.hlo_dump is not None else None
     card = _card(run, options)
-    shaping = _shaping(dumps, card)
+    shaping = _shaping(dumps, card, options.clocks)
     if known is not None and _is_current(store, known) and _shaped_so(known, shaping):
         store.create(version("xlahouse"))
         rows = _rows_of(known["files"])
@@ -97,7 +98,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         raise refused[0]
     from_dumps = complete(files, dumps, run.name)
     named, coords = (manifest.mesh_device_ids, manifest.device_coords) if manifest else ([], [])
-    built = assemble(files, run.name, named, schedule_of(manifest), coords)
+    built = assemble(files, run.name, named, schedule_of(manifest), coords, dict(options.clocks))
     _check_options(options, _programmed(built))
     store.create(version("xlahouse"))
     writer = store.begin(run_id)
@@ -153,9 +154,13 @@ def _card(run: RunFiles, options: Options) -> FoundCard | None:
     return read_beside(run.card_path) if run.card_path is not None else None
 
 
-def _shaping(dumps: list[Dump] | None, card: FoundCard | None) -> dict[str, str]:
+def _shaping(
+    dumps: list[Dump] | None, card: FoundCard | None, clocks: tuple[tuple[str, int], ...]
+) -> dict[str, str]:
     """The options that shape a run's tables: a run is written again when they change."""
     shaping = {} if dumps is None else {"hlo_dump": fingerprint_of(dumps)}
+    if clocks:
+        shaping["clocks"] = ",".join(f"{name}={offset}" for name, offset in sorted(clocks))
     return shaping if card is None else shaping | {"card": card.sha256}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.card import read_given
 from xlahouse.ingest.discover import find_runs
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.files import reaching
@@ -17,7 +18,6 @@ from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
 from xlahouse.ingest.store.run_index import write_index
 from xlahouse.ingest.store.store import Store
-from xlahouse.ingest.tables.card import read_given
 
 OnEvent = Callable[[str], None]
 # Ingests runs into a warehouse with options and workers, and gives what became of each, in order.
@@ -47,6 +47,7 @@ def ingest_paths(
     device_kind: str | None = None,
     hlo_dump: str | None = None,
     card: str | None = None,
+    clocks: Mapping[str, int] | None = None,
     strict: bool = False,
     on_event: OnEvent = lambda message: None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -64,6 +65,7 @@ def ingest_paths(
         device_kind: overrides the kind of device, as a setting.
         hlo_dump: folder with the compiler's dumps of HLO, for programs whose HLO the traces lack.
         card: workload card that fills what the traces lack, in place of cards beside them.
+        clocks: offsets of clocks, ps, by name: how much later each is than its reference.
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
         on_progress: called with (runs done, runs in all).
@@ -78,7 +80,14 @@ def ingest_paths(
             read_given(card)
     runs, problems = _find_all(paths)
     runs = _as_one(runs, name, problems)
-    options = Options(tuple(mesh) if mesh else None, name, device_kind, hlo_dump, card)
+    options = Options(
+        tuple(mesh) if mesh else None,
+        name,
+        device_kind,
+        hlo_dump,
+        card,
+        tuple((clocks or {}).items()),
+    )
     results: list[IngestResult] = []
     if runs:
         _clear_leftovers(root, on_event)

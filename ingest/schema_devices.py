@@ -64,6 +64,7 @@ kind str METRICS, Kind of a collective: all-reduce, all-gather, collective-permu
 instance int one number on every participant of one group's transfer, and on no other row
 group_index int which of the instruction's replica groups
 group_size int members of that group, traced or not
+sequence int number of the transfer in its process group, where the trace states it
 dtype str element type
 payload_bytes int S: logical bytes of the collective instruction (METRICS, Bytes)
 {SPAN_COLUMNS}

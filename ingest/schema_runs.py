@@ -75,6 +75,7 @@ logical_id int number by which replica groups name it in its world
 traced bool whether the trace has its events
 host str host
 process int process on the host
+clock str clock of its events, a row of table clocks; NULL where it is not traced
 plane str plane that it was read from
 local_ordinal int number within the host
 kind str such as TPU v6 Lite or cpu
@@ -99,5 +100,22 @@ host str host
 source str marker, module or manifest
 """),
         ("start_ps",),
+    ),
+    Table(
+        "clocks",
+        "clock: that of the process that wrote a trace file",
+        columns_of("""
+run_id str run
+clock str name: the host where it has one clock, else the file without its ending
+host str host
+world int world of its devices
+reference str clock that it is measured against; itself on a reference
+clock_offset_ps int how much later it was than the reference at time zero; taken off in all tables
+drift_ppm float microseconds that it gains a second; taken off in all tables
+spread_ps int 5th to 95th percentile of the residuals of the ends that both clocks share
+pairs int ends that both clocks share
+evidence str how launches were matched: sequence number, step marker, time or setting; NULL: they were not
+state str reference, aligned, ambiguous (several offsets fit) or unconnected (nothing shared)
+"""),
     ),
 )

@@ -53,6 +53,7 @@ class NcclTransfer:
     elements_out: int | None = None  # of one device
     group: str | None = None  # name of the process group
     members: tuple[int, ...] | None = None  # ranks of the group
+    sequence: int | None = None  # number among the transfers of its process group
 
     @cached_property
     def op(self) -> str:
@@ -130,6 +131,7 @@ def recorded(
         elements_out=given if taken or given else None,
         group=None if group is None else f"pg{group}",
         members=members,
+        sequence=integer(args.get("Seq")),
     )
 
 

@@ -27,6 +27,7 @@ _TRANSFER: ColumnTypes = {
     "opcode_text": pl.String,
     "known": pl.Boolean,  # whether a Program says what it is
     "traced_bytes": pl.Int64,
+    "sequence": pl.Int64,
 }
 
 
@@ -73,6 +74,7 @@ def read_kernels(
             each.kind,
             each.program_id in known,
             each.bytes_here,
+            each.sequence,
         )
         for event, each in transfers.items()
     ]

@@ -8,8 +8,21 @@ CLOCKS_UNKNOWN = Code(
     "clocks_unknown",
     "warning",
     "a file does not state when its profile started",
-    "times of different files cannot be compared: arrivals are NULL, and launches and instances are matched "
-    "as if all profiles had started at one time",
+    "times of files whose clocks could not be aligned by their collectives are not compared",
+)
+CLOCKS_AMBIGUOUS = Code(
+    "clocks_ambiguous",
+    "warning",
+    "launches repeat so evenly that several offsets fit between clocks of different files",
+    "nothing is compared across these clocks: launches and instances are not matched, latency is NULL",
+    "state the offset at ingest with --clock NAME=PS, or capture with step markers on every host",
+)
+CLOCKS_UNCONNECTED = Code(
+    "clocks_unconnected",
+    "info",
+    "clocks of different files whose devices share no synchronous collective",
+    "latencies rest on the times at which the profiles state to have started; skews are NULL",
+    "state the offset at ingest with --clock NAME=PS",
 )
 DEVICE_AMBIGUOUS = Code(
     "device_ambiguous",
@@ -69,6 +82,13 @@ LAUNCH_UNKNOWN = Code(
     "warning",
     "calls that launched GPU kernels lie in no execution that can be identified",
     "these kernels have no launch and no step",
+)
+PARTICIPANTS_MISSING = Code(
+    "participants_missing",
+    "warning",
+    "instances in which traced members of the group do not appear",
+    "their skew and waiting are those of the devices that do appear",
+    "see the findings about clocks; profiling that begins or ends inside a launch also cuts instances",
 )
 MARKER_INCOMPLETE = Code(
     "marker_incomplete",

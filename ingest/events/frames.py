@@ -12,6 +12,7 @@ from polars.datatypes import DataTypeClass
 
 from xlahouse.ingest.events.codes_of_files import BAD_TIME
 from xlahouse.ingest.events.issues import Issue, issues_found
+from xlahouse.ingest.events.time_move import TimeMove
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Dtype: TypeAlias = pl.DataType | DataTypeClass
 ColumnTypes: TypeAlias = dict[str, Dtype]
+STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")  # phases that are steps
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
 OPS: ColumnTypes = {
     "device_id": pl.Int64,
@@ -39,6 +41,7 @@ OPS: ColumnTypes = {
     "bytes_accessed": pl.Float64,
     "hbm_bytes": pl.Float64,
     "traced_bytes": pl.Int64,  # payload of a collective of which every device has its own
+    "sequence": pl.Int64,  # number of a collective in its process group, equal on all members
     "lane": pl.Int64,  # tells lines of one name on a device apart; NULL where no other has its name
     "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
     "kernel": pl.String,  # on a GPU: what ran; an op whose HLO is a start is then the whole transfer
@@ -163,8 +166,8 @@ class Device:
 class HostRows(Protocol):
     """Rows of host_events that are read piece by piece (ingest/xplane/host_pieces.py)."""
 
-    def shifted(self, delta_ps: int) -> HostRows:
-        """The same rows, later by a time."""
+    def moved(self, move: TimeMove) -> HostRows:
+        """The same rows at other times."""
 
     def when_read(self, done: Callable[[], None]) -> HostRows:
         """The same rows, and what to call when all are read."""

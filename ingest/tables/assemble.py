@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import polars as pl
 
+from xlahouse.ingest.clocks.clocks import Clock
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import CLOCKS_UNKNOWN, DEVICE_COLLISION
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.shift import shift
+from xlahouse.ingest.events.time_move import TimeMove
 from xlahouse.ingest.hlo import program_facts
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import join_programs
+from xlahouse.ingest.tables.clock_rows import (
+    check_names,
+    clock_issues,
+    clock_names,
+    clock_rows,
+    offsets_by_file,
+)
+from xlahouse.ingest.tables.first_look import clocks_of
 from xlahouse.ingest.tables.launches import KEYS_OF_A_FILE, finish_launches, phase_rows
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
-from xlahouse.ingest.tables.pipeline import Schedule
+from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
 from xlahouse.ingest.tables.rows import device_rows, typed
 from xlahouse.ingest.tables.worlds import (
     World,
@@ -29,7 +40,8 @@ from xlahouse.ingest.tables.worlds import (
     split_worlds,
 )
 
-NO_PIPELINE = Schedule()
+T = TypeVar("T")
+NO_OFFSETS: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class WorldParts:
     schedule: Schedule
     tables: dict[str, pl.DataFrame]  # the small ones, by name
     device_offset: int  # added to a device number to make it the run's
-    comparable: bool  # whether its hosts' times are of one clock
+    component_of: dict[int, int]  # of each traced device, the clocks that its own compares with
     inferred: bool  # whether its devices are inferred
 
 
@@ -65,6 +77,7 @@ def assemble(
     named_ids: Sequence[int] = (),
     schedule: Schedule = NO_PIPELINE,
     coords: Sequence[list[int]] = (),
+    offsets: Mapping[str, int] = NO_OFFSETS,
 ) -> AssembledRun:
     """Assemble a run from its files.
 
@@ -74,47 +87,102 @@ def assemble(
         named_ids: logical ids that the manifest's mesh names; they belong to the first world.
         schedule: the run's pipeline, of the first world.
         coords: of each device's chip, by logical id, of the first world.
+        offsets: of clocks, ps, that the user states.
     """
     issues: list[Issue] = [issue for file in files for issue in file.issues]
-    epoch = _epoch(files, source, issues)
-    number_of = processes(files)
-    worlds: list[WorldParts] = []
-    devices_named = launches = 0
+    epoch = _epoch(files)
+    number_of, names = processes(files), clock_names(files)
+    check_names(names, offsets)
     split = split_worlds(files)
     issues += program_conflicts(split, source) + repeated_devices(split, source)
-    for world in split:
+    stated = [_on_stated_clocks(world, epoch, issues, offsets, names, source) for world in split]
+    lead = _lead([clock for each in stated for clock in each.clocks])
+    worlds: list[WorldParts] = []
+    devices_named = launches = 0
+    for world, each in zip(split, stated, strict=True):
         first = world.number == 0
-        planes = _planes_on_one_clock(world, epoch, issues)
+        planes = _aligned(world, each, lead)
         marked = markers_by_process(world, planes)
-        shared = _shared(world, planes, marked, source, schedule if first else NO_PIPELINE)
+        component_of = _component_of(world, each.clocks)
+        shared = _shared(world, planes, marked, each.facts, component_of)
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
         launches += _count(shared.launches)
         tables = _small_tables(world, planes, shared.facts, known)
-        process, places = _processes_of(world, number_of), coords if first else ()
+        process, places = _by_device(world, number_of), coords if first else ()
         devices = [device for plane in planes for device in plane.devices]
-        tables["devices"] = device_rows(devices, logical_ids, world.number, process, places)
+        clock = _by_device(world, names)
+        tables["devices"] = device_rows(devices, logical_ids, world.number, process, places, clock)
+        tables["clocks"] = typed("clocks", clock_rows(world, each.clocks, names))
         worlds.append(
             replace(
                 shared,
                 launches=known,
+                schedule=schedule if first else NO_PIPELINE,
                 tables=tables,
                 device_offset=devices_named,
-                comparable=epoch is not None or len(world.files) == 1,
             )
         )
         issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
         issues += marker_issues(marked[0], source)
+        issues += clock_issues(world, each.clocks, names, source)
         devices_named += max(logical_ids, default=-1) + 1
+    if epoch is None and any(len(set(w.component_of.values())) > 1 for w in worlds):
+        issues.append(CLOCKS_UNKNOWN.found(source, len(files)))
     return AssembledRun(
         source=source,
         worlds=worlds,
         issues=issues,
         devices=[d for world in worlds for plane in world.planes for d in plane.devices],
         devices_named=sum(world.tables["devices"].height for world in worlds),
-        epoch_ns=epoch,
+        epoch_ns=None if epoch is None else epoch - lead // 1000,
         hosts=sorted({file.host for file in files}),
     )
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """A world on the clocks that its files state, and how far these are apart."""
+
+    planes: list[PlaneEvents]
+    facts: ProgramFacts
+    clocks: list[Clock]
+
+
+def _on_stated_clocks(
+    world: World,
+    epoch: int | None,
+    issues: list[Issue],
+    offsets: Mapping[str, int],
+    names: Mapping[str, str],
+    source: str,
+) -> _Stated:
+    planes = _planes_on_one_clock(world, epoch, issues)
+    facts = program_facts.gather(join_programs(world.files).values(), source)
+    given = offsets_by_file(world, names, offsets)
+    return _Stated(planes, facts, clocks_of(world, planes, facts, given))
+
+
+def _lead(clocks: Iterable[Clock]) -> int:
+    """How much later all times are made, in whole nanoseconds, so that none that is moved to an earlier
+    time lies before zero."""
+    earliest = min((clock.move.later_ps for clock in clocks), default=0)
+    return -(min(0, earliest) // 1000) * 1000
+
+
+def _aligned(world: World, stated: _Stated, lead_ps: int) -> list[PlaneEvents]:
+    """The planes on the clock of their component's reference, all of them later by the lead."""
+    counts = [len(file.planes) for file in world.files]
+    moves = [clock.move.then(TimeMove(lead_ps)) for clock in stated.clocks]
+    of_plane = [move for move, count in zip(moves, counts, strict=True) for _ in range(count)]
+    return [shift(plane, move) for plane, move in zip(stated.planes, of_plane, strict=True)]
+
+
+def _component_of(world: World, clocks: Sequence[Clock]) -> dict[int, int]:
+    component = {
+        file.path: clock.component for file, clock in zip(world.files, clocks, strict=True)
+    }
+    return _by_device(world, component)
 
 
 def _count(launches: pl.DataFrame) -> int:
@@ -122,14 +190,10 @@ def _count(launches: pl.DataFrame) -> int:
     return int(launches.select((pl.col("launch_instance").max() + 1).fill_null(0)).item())
 
 
-def _epoch(files: list[FileEvents], source: str, issues: list[Issue]) -> int | None:
+def _epoch(files: list[FileEvents]) -> int | None:
     """UNIX time of time zero, ns: the earliest profile's start; None where a file does not state it."""
     starts = [file.profile_start_ns for file in files if file.profile_start_ns is not None]
-    if len(starts) == len(files):
-        return min(starts)
-    if len(files) > 1:
-        issues.append(CLOCKS_UNKNOWN.found(source, len(files)))
-    return None
+    return min(starts) if len(starts) == len(files) else None
 
 
 def _planes_on_one_clock(world: World, epoch: int | None, issues: list[Issue]) -> list[PlaneEvents]:
@@ -144,7 +208,7 @@ def _planes_on_one_clock(world: World, epoch: int | None, issues: list[Issue]) -
                 planes.append(_left_out(plane, taken, file.path, issues))
                 continue
             taken |= {device.device_id: device.plane for device in plane.devices}
-            planes.append(shift(plane, delta, number * KEYS_OF_A_FILE))
+            planes.append(shift(plane, TimeMove(delta), number * KEYS_OF_A_FILE))
     return planes
 
 
@@ -176,21 +240,20 @@ def _shared(
     world: World,
     planes: list[PlaneEvents],
     marked: tuple[pl.DataFrame, pl.DataFrame],
-    source: str,
-    schedule: Schedule,
+    facts: ProgramFacts,
+    component_of: dict[int, int],
 ) -> WorldParts:
     """Launches in their steps, and facts of the programs. marked: from markers_by_process."""
-    programs = join_programs(world.files)
     devices = [device for plane in planes for device in plane.devices]
-    launches = finish_launches(_taken_launches(world, planes), *marked)
+    launches = finish_launches(_taken_launches(world, planes), *marked, component_of)
     return WorldParts(
         planes=planes,
         launches=frames.by_start(launches).rechunk(),
-        facts=program_facts.gather(programs.values(), source),
-        schedule=schedule,
+        facts=facts,
+        schedule=NO_PIPELINE,
         tables={},
         device_offset=0,
-        comparable=True,
+        component_of=component_of,
         inferred=any(device.inferred for device in devices),
     )
 
@@ -203,10 +266,10 @@ def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:
     return launches.drop("link", "link_type")
 
 
-def _processes_of(world: World, number_of: dict[str, int]) -> dict[int, int]:
-    """Process of each traced device. number_of: process of each file."""
+def _by_device(world: World, of_file: Mapping[str, T]) -> dict[int, T]:
+    """What is known of a file, by path, for each of its devices."""
     return {
-        device.device_id: number_of[file.path]
+        device.device_id: of_file[file.path]
         for file in world.files
         for plane in file.planes
         for device in plane.devices

@@ -18,7 +18,7 @@ from xlahouse.ingest.events.codes_of_programs import (
 )
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.packing import Packing
-from xlahouse.ingest.tables.instances import number_by_start
+from xlahouse.ingest.tables.instances import number_transfers
 from xlahouse.ingest.tables.transfers import TRANSFER_KINDS, TRANSFER_STEPS, Transfers, whole_rows
 
 SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart cannot be compared
@@ -64,7 +64,11 @@ class Collectives:
 
 
 def find_collectives(
-    transfers: Transfers, groups: pl.DataFrame, pairs: pl.DataFrame, source: str
+    transfers: Transfers,
+    groups: pl.DataFrame,
+    pairs: pl.DataFrame,
+    launches: pl.DataFrame,
+    source: str,
 ) -> Collectives:
     """Collectives of all devices of a world.
 
@@ -72,6 +76,7 @@ def find_collectives(
         transfers: of all its devices.
         groups: replica_groups rows, with device_id.
         pairs: permute_pairs rows.
+        launches: of all devices, with launch_instance.
         source: the run, for issues.
     """
     kinds, events = transfers.kinds, transfers.events
@@ -85,7 +90,7 @@ def find_collectives(
     paired = pl.Series(np.isin(at.op, known))
     events = events.hstack(_groups_of(at, ops, groups))
     events = events.with_columns(
-        silent=paired & ~_sends(at, ops, pairs), instance=_instances(at, events)
+        silent=paired & ~_sends(at, ops, pairs), instance=_instances(at, events, kinds, launches)
     )
     issues = _issues(events, kinds, paired, transfers.unpaired, source)
     return Collectives(events, kinds, transfers.steps, issues)
@@ -137,21 +142,35 @@ def _places_in(rows: pl.DataFrame, at: _At) -> Integers:
     return np.where(hit, found, -1)
 
 
-def _instances(at: _At, events: pl.DataFrame) -> pl.Series:
-    """Number of each event's instance; NULL where its group is not known."""
+def _instances(
+    at: _At, events: pl.DataFrame, kinds: pl.DataFrame, launches: pl.DataFrame
+) -> pl.Series:
+    """Number of each event's instance; NULL where its group is not known (METRICS, Instances).
+
+    By the number that the trace gives it, else within one launch instance: the k-th execution on each
+    device where all have as many, else by time; by time alone outside launches.
+    """
     inside = events["group_index"].is_not_null().to_numpy()
-    group = events["group_index"].fill_null(0).to_numpy()
-    start, length = _array(events, "start_ps"), _array(events, "duration_ps")
-    sizes = (int(column.max(initial=0)) + 1 for column in (at.op, group))
-    key = Packing(tuple(sizes)).pack(at.op, group)
-    if inside.all():
-        return pl.Series(number_by_start(key, at.device_id, start, start + length))
-    found = np.full(events.height, -1)
-    start = start[inside]
-    found[inside] = number_by_start(
-        key[inside], at.device_id[inside], start, start + length[inside]
+    of_launch = events.select("device_id", "launch").join(
+        launches.select("device_id", "launch", "launch_instance"),
+        on=["device_id", "launch"],
+        how="left",
+        maintain_order="left",
     )
-    return pl.Series(found).replace(-1, None)
+    rows = pl.DataFrame(
+        {
+            "op": at.op,
+            "group": events["group_index"].fill_null(-1),
+            "sequence": kinds["sequence"].gather(events["of_kind"]),
+            "within": of_launch["launch_instance"],
+            "device": at.device_id,
+            "start": events["start_ps"],
+            "end": events["start_ps"] + events["duration_ps"],
+        }
+    ).filter(pl.Series(inside))
+    numbers = np.full(events.height, -1)
+    numbers[inside] = number_transfers(rows)
+    return pl.Series(numbers).replace(-1, None)
 
 
 def _array(rows: pl.DataFrame, name: str) -> Integers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +10,7 @@ import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.packing import Packing
+from xlahouse.ingest.events.turns import Turns, find_turns
 
 EXECUTIONS_AT_ONCE = 1 << 20
 
@@ -18,7 +19,8 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     """Number the instances of executions.
 
     Per key, all devices' executions are ordered by start; a new instance begins where a device would
-    repeat, or at a start at or after the earliest end so far.
+    repeat, or at a start at or after the earliest end so far. But where all devices execute it equally
+    often, each k-th time within half a period, the k-th executions are one instance (turns.py).
 
     Args:
         rows: device_id, start_ps, duration_ps and the key's columns.
@@ -33,20 +35,58 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     device, start, duration = (
         rows[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
-    order, begins = _ordered(code.to_numpy(), device, start, start + duration)
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(begins) - 1
+    codes, end = code.to_numpy(), start + duration
+    turns = find_turns(codes, device, start, end)
+    numbers = _numbered(turns, turns.lag_little(start), device, start, end)
     return pl.Series("instance", numbers)
 
 
-def number_by_start(key: Integers, device: Integers, start: Integers, end: Integers) -> Integers:
-    """As number_instances, from arrays; instances are numbered by their first start."""
-    order, begins = _ordered(key, device, start, end)
-    rank = np.empty(int(begins.sum()), np.int64)
-    rank[np.argsort(start[order[begins]], kind="stable")] = np.arange(len(rank))
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = rank[np.cumsum(begins) - 1]
+def number_transfers(rows: pl.DataFrame) -> Integers:
+    """Number the instances of collectives in order of their first start.
+
+    Args:
+        rows: op, group, sequence, within (launch instance; NULL outside launches), device, start, end.
+    """
+    key = _packed(rows, ("op", "group", "within", "sequence"))
+    device, start, end = (rows[name].to_numpy() for name in ("device", "start", "end"))
+    turns = find_turns(key, device, start, end)
+    named = np.zeros(len(turns.most), bool)
+    placed = rows["within"].is_not_null() | rows["sequence"].is_not_null()
+    named[turns.key[placed.to_numpy()]] = True
+    numbers = _numbered(turns, turns.alike & named, device, start, end)
+    return _by_first_start(numbers, start)
+
+
+def _numbered(
+    turns: Turns, in_turn: Mask, device: Integers, start: Integers, end: Integers
+) -> Integers:
+    """Number of each row's instance: in turn for the keys of `in_turn`, by time for the others."""
+    numbers = turns.numbers(in_turn)
+    apart = np.flatnonzero(~in_turn[turns.key])
+    if len(apart):
+        order, begins = _ordered(turns.key[apart], device[apart], start[apart], end[apart])
+        numbers[apart[order]] = turns.most[in_turn].sum() + np.cumsum(begins) - 1
     return numbers
+
+
+def _packed(rows: pl.DataFrame, names: Sequence[str]) -> Integers:
+    """Columns of whole numbers as one number; NULL is a value like another."""
+    columns = [_from_zero(rows[name]) for name in names]
+    packing = Packing(tuple(int(column.max(initial=0)) + 1 for column in columns))
+    if packing.bound < 1 << 62:
+        return packing.pack(*columns)
+    return rows.select(pl.struct(names).rank("dense")).to_series().cast(pl.Int64).to_numpy()
+
+
+def _from_zero(column: pl.Series) -> Integers:
+    """Numbers less the least one, NULL as 0 and each other one higher where there is a NULL."""
+    column = column.cast(pl.Int64)
+    least = column.min()
+    if not isinstance(least, int):
+        return np.zeros(len(column), np.int64)
+    if not column.null_count():
+        return (column - least).to_numpy()
+    return (column - least + 1).fill_null(0).to_numpy()
 
 
 def _ordered(
@@ -125,8 +165,13 @@ def _first_after(key: Integers, start: Integers, end: Integers) -> Integers:
 def by_first_start(rows: pl.DataFrame, instance: str) -> pl.DataFrame:
     """Renumber instances, numbered from 0, in order of their first start, so that numbers read as time."""
     numbers, start = rows[instance].to_numpy(), rows["start_ps"].to_numpy()
+    return rows.with_columns(pl.Series(instance, _by_first_start(numbers, start)))
+
+
+def _by_first_start(numbers: Integers, start: Integers) -> Integers:
     first = np.full(int(numbers.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, numbers, start)
     rank = np.empty_like(first)
     rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return rows.with_columns(pl.Series(instance, rank[numbers]))
+    ranked: Integers = rank[numbers]
+    return ranked

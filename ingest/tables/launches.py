@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
@@ -11,17 +11,21 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers
-from xlahouse.ingest.events.frames import by_start
+from xlahouse.ingest.events.frames import STEP_MARKERS, by_start
 from xlahouse.ingest.events.spans import starts_of_runs
 from xlahouse.ingest.tables.instances import by_first_start, number_instances
 
 KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, always below this
-STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")
 STEP_COLUMNS = ("phase", "request", "step")
+_PROGRAM = ("program_id", "module")
+_COMPONENT = "component"
 
 
 def finish_launches(
-    launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame
+    launches: pl.DataFrame,
+    markers: pl.DataFrame,
+    hosts: pl.DataFrame,
+    component_of: Mapping[int, int] | None = None,
 ) -> pl.DataFrame:
     """Number launches, find their instances, and place them in steps.
 
@@ -29,6 +33,7 @@ def finish_launches(
         launches: frames.LAUNCHES of all devices, without their links.
         markers: frames.MARKERS of all hosts.
         hosts: device_id, host.
+        component_of: of each device the set of clocks that can be compared with its own; None: one.
 
     Returns:
         The launches table without run_id, and `launch_key`.
@@ -38,9 +43,54 @@ def finish_launches(
     if _is_known(ordered["instance_key"]):
         instance = ordered.select(known.alias("instance"))["instance"]
     else:
-        instance = number_instances(ordered, ["program_id", "module"])
+        ordered, key = _with_component(ordered, component_of)
+        instance = number_instances(ordered, key)
+        ordered = ordered.select(pl.exclude(_COMPONENT))
     numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
-    return _with_step(numbered, markers, hosts)
+    placed = _with_step(numbered, markers, hosts)
+    if component_of is None or len(set(component_of.values())) <= 1:
+        return placed
+    return _with_step(_joined_by_name(placed, component_of), markers, hosts)
+
+
+def _with_component(
+    launches: pl.DataFrame, component_of: Mapping[int, int] | None
+) -> tuple[pl.DataFrame, list[str]]:
+    """Launches, and the key of what can be one instance: none across clocks that cannot be compared."""
+    key = list(_PROGRAM)
+    if component_of is None or len(set(component_of.values())) <= 1:
+        return launches, key
+    component = pl.col("device_id").replace_strict(component_of, return_dtype=pl.Int64)
+    return launches.with_columns(component.alias(_COMPONENT)), [*key, _COMPONENT]
+
+
+def _joined_by_name(launches: pl.DataFrame, component_of: Mapping[int, int]) -> pl.DataFrame:
+    """Launches before their steps, with one instance for the launches of one program that markers on clocks
+    which cannot be compared put into the same step, where each clock has as many of them."""
+    instances, _ = _with_component(launches, component_of)
+    step = [*_PROGRAM, *STEP_COLUMNS]
+    named = (
+        instances.filter(pl.col("phase").is_in(STEP_MARKERS))
+        .drop_nulls(["request", "step"])
+        .group_by(_COMPONENT, "launch_instance", *step)
+        .agg(start_ps=pl.col("start_ps").min())
+        .filter(pl.len().over(_COMPONENT, "launch_instance") == 1)
+        .sort("start_ps", "launch_instance")
+        .with_columns(
+            turn=pl.int_range(pl.len()).over(_COMPONENT, *step),
+            turns=pl.len().over(_COMPONENT, *step),
+        )
+    )
+    key = [*step, "turn", "turns"]
+    whole = named.with_columns(whole=pl.col("launch_instance").min().over(key))
+    renamed = whole.select("launch_instance", "whole").unique()
+    joined = launches.drop(STEP_COLUMNS).join(
+        renamed, on="launch_instance", how="left", maintain_order="left"
+    )
+    number = pl.coalesce("whole", "launch_instance")
+    return by_first_start(
+        joined.with_columns(launch_instance=number).drop("whole"), "launch_instance"
+    )
 
 
 def _is_known(instance_keys: pl.Series) -> bool:

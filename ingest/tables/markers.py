@@ -12,10 +12,9 @@ from xlahouse.ingest.events.codes_of_devices import (
     MARKER_REPEATED,
     MARKERS_CROSS,
 )
-from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.frames import STEP_MARKERS, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.file_events import FileEvents
-from xlahouse.ingest.tables.launches import STEP_MARKERS
 from xlahouse.ingest.tables.worlds import World
 
 

@@ -22,6 +22,9 @@ class Schedule:
     microbatches: list[tuple[int, int, int | None]] = field(default_factory=list)
 
 
+NO_PIPELINE = Schedule()
+
+
 def schedule_of(manifest: Manifest | None) -> Schedule:
     """The schedule of a run; empty without a manifest, a `pp` axis or ticks."""
     if manifest is None or not manifest.tick_microbatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -21,6 +21,8 @@ _OF_DEVICE = (
     "peak_hbm_bytes_per_s",
 )
 
+NO_CLOCKS: dict[int, str] = {}
+
 
 def typed(table: str, rows: list[dict[str, object]]) -> pl.DataFrame:
     """Rows as a frame with the table's types, without run_id."""
@@ -36,6 +38,7 @@ def device_rows(
     world: int,
     processes: dict[int, int],
     coords: Sequence[list[int]] = (),
+    clocks: Mapping[int, str] = NO_CLOCKS,
 ) -> pl.DataFrame:
     """Devices of a world, by logical id: traced ones with their plane's facts, and ones that are only named.
 
@@ -45,6 +48,7 @@ def device_rows(
         world: the world's number.
         processes: process of each traced device.
         coords: of each device's chip, by logical id, where the manifest states them: no trace does.
+        clocks: name of each traced device's clock.
     """
     traced = {device.device_id: device for device in devices}
     all_inferred = bool(devices) and all(device.inferred for device in devices)
@@ -60,6 +64,7 @@ def device_rows(
             "coords": None if logical_id is None else place_of.get(logical_id),
             "traced": device is not None,
             "process": processes.get(number),
+            "clock": clocks.get(number),
             "peaks_source": "trace" if device is not None and device.peak_flops else None,
             "inferred": all_inferred if device is None else device.inferred,
         }

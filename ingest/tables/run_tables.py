@@ -19,6 +19,7 @@ from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
 from xlahouse.ingest.tables.device_tables import FinishedBatch, WorldContext, batches, finish_planes
+from xlahouse.ingest.tables.participants import across_clocks, partly_seen
 from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
 from xlahouse.ingest.tables.transfers import join_transfers
 from xlahouse.ingest.tables.unseen import unseen_collectives
@@ -98,16 +99,19 @@ def _collectives(
 ) -> tuple[Collectives, list[Issue]]:
     """(collectives with the world's own device numbers, findings about its ops)."""
     transfers = join_transfers([batch.transfers for batch in finished])
-    found = find_collectives(transfers, world.tables["replica_groups"], world.facts.pairs, source)
+    groups = world.tables["replica_groups"]
+    found = find_collectives(transfers, groups, world.facts.pairs, world.launches, source)
     issues = found.issues + _op_issues(finished, source)
     issues += unseen_collectives(
         world.facts, world.launches, pl.concat([batch.shown for batch in finished]), source
     )
     uneven = 0 if world.inferred else uneven_ends(found)
     issues += issues_found(source, (UNEVEN_ENDS, uneven))
-    if not world.comparable:  # arrivals on different hosts have no common clock
-        unknown = found.events.with_columns(arrival_ps=pl.lit(None, pl.Int64))
-        found = replace(found, events=unknown)
+    apart = across_clocks(found, groups, world.component_of)
+    issues += partly_seen(found, groups, set(world.component_of), source)
+    if apart.any():  # arrivals of one group have no common clock
+        arrival = pl.when(~apart).then("arrival_ps")
+        found = replace(found, events=found.events.with_columns(arrival_ps=arrival))
     return found, issues
 
 

@@ -22,6 +22,7 @@ TRANSFER_KINDS: frames.ColumnTypes = {
     "dtype": pl.String,
     "payload_bytes": pl.Int64,
     "is_async": pl.Boolean,
+    "sequence": pl.Int64,
     "layer": pl.Int64,
     "component": pl.String,
 }

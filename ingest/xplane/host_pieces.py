@@ -15,6 +15,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.ahead import made_ahead
 from xlahouse.ingest.events.arrow_arrays import arrow_array
 from xlahouse.ingest.events.op_events import number_keys
+from xlahouse.ingest.events.time_move import UNMOVED, TimeMove
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines
 from xlahouse.ingest.xplane.event_args import ArgsWriter, StatNames
 from xlahouse.ingest.xplane.event_chunks import EventChunk, chunks
@@ -44,14 +45,14 @@ class HostPieces:
     prefix: str = ""  # before the name of a line
     # line -> places on it of the events that are rows of other tables
     elsewhere: Mapping[int, Integers] = field(default_factory=dict)
-    later_ps: int = 0  # added to starts
+    move: TimeMove = UNMOVED  # from the times that are read
     # lines that need not be decoded; they go as they are read
     decoded: DecodedLines = field(default_factory=dict)
     done: Callable[[], None] = lambda: None  # called when all are read
 
-    def shifted(self, delta_ps: int) -> HostPieces:
-        """The same, so much later."""
-        return replace(self, later_ps=self.later_ps + delta_ps)
+    def moved(self, move: TimeMove) -> HostPieces:
+        """The same at other times."""
+        return replace(self, move=self.move.then(move))
 
     def when_read(self, done: Callable[[], None]) -> HostPieces:
         """The same, and what to call when all are read."""
@@ -75,7 +76,7 @@ class HostPieces:
             names=_Texts.of(plane.metadata.sort("metadata_id")["name"]),
             stat_names=StatNames.of(plane),
             host=pa.array([self.host], pa.string()),
-            later_ps=self.later_ps,
+            move=self.move,
         )
         seen = dict[int, int]()
         chosen = ((chunk, self._rows(chunk, seen)) for chunk in chunks(plane, known=self.decoded))
@@ -115,7 +116,7 @@ class _Reading:
     names: _Texts  # of kinds of events, by id
     stat_names: StatNames
     host: pa.StringArray
-    later_ps: int
+    move: TimeMove
 
     def pieces(self, chosen: tuple[EventChunk, Integers]) -> list[pa.Table]:
         """Chosen events of a chunk, in the table's order."""
@@ -139,8 +140,8 @@ class _Reading:
             _texts(self.host, np.zeros(len(rows), np.int64)),
             self.threads.dictionary(line),
             self.names.dictionary(chunk.place[rows]),
-            pa.array(start + self.later_ps),
-            pa.array(chunk.core.duration_ps[rows]),
+            pa.array(self.move.times(start)),
+            pa.array(self.move.durations(start, chunk.core.duration_ps[rows])),
             arrow_array(writer.args(rows), pa.string()),
         ]
         return pa.table(columns, schema=SCHEMA)

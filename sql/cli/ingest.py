@@ -33,6 +33,12 @@ def ingest(
         str | None,
         typer.Option("--card", help="Workload card (YAML) with facts that traces lack."),
     ] = None,
+    clock: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--clock", metavar="CLOCK=PS", help="Offset of a clock, where it cannot be measured."
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
     ] = False,
@@ -49,6 +55,7 @@ def ingest(
       xlahouse ingest host0.xplane.pb -w wh --mesh dp=2,tp=4 --run baseline
       xlahouse ingest traces --hlo-dump /tmp/xla_dump
       xlahouse ingest host.trace.json.gz --card llama-tp2-tpu.yaml
+      xlahouse ingest traces --clock host1=5000300000
       xlahouse ingest gs://b/traces -w gs://b/wh --engine spark \\
         --conf spark.master=spark://head:7077
     """
@@ -80,6 +87,7 @@ def ingest(
             device_kind=device_kind,
             hlo_dump=hlo_dump,
             card=card,
+            clocks=_offsets(clock or []),
             strict=strict,
             on_event=say,
             on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),
@@ -87,6 +95,19 @@ def ingest(
         )
     for result in results:
         print(result.run_id)
+
+
+def _offsets(given: list[str]) -> dict[str, int]:
+    """`host1=5000300000` -> how much later that clock is than its reference, ps."""
+    found = {}
+    for item in given:
+        name, _, offset = item.rpartition("=")
+        if not name or not offset.removeprefix("-").isdecimal():
+            raise typer.BadParameter(
+                "write CLOCK=PS, such as host1=5000300000", param_hint="--clock"
+            )
+        found[name] = int(offset)
+    return found
 
 
 def _anywhere(path: str) -> str:

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
+from tests.synth.clocks import comparable
 from tests.synth.describe import Run
 from tests.synth.mesh import coordinate
+from tests.synth.programs import Program
+from tests.synth.segments import Segment
 from tests.synth.timeline import BARRIER, OPS, TRACE_ME, launch_span, simulate, step_launches
 
 SHORT_PS = 100_000  # a gap under it is the device's own
@@ -23,7 +26,8 @@ class Lane:
     window: Span
     busy: list[Span] = field(default_factory=list)
     launches: list[Span] = field(default_factory=list)
-    waits: list[tuple[str, int]] = field(default_factory=list)  # axis, time in its barrier
+    # Axis, where the clocks of its group can be compared, and time in its barrier.
+    waits: list[tuple[str | None, int]] = field(default_factory=list)
     masked: int = 0
 
     def is_busy(self, at: float) -> bool:
@@ -53,7 +57,7 @@ def lane(run: Run, phase: str, position: int) -> Lane:
             if event.line == OPS or event.op == BARRIER:
                 found.busy.append(span)
             if event.op == BARRIER:
-                found.waits.append((segment.transfer.axis, event.duration))
+                found.waits.append((_axis(run, program, segment, position), event.duration))
             if segment.what == "start":
                 begun[segment.op] = span[0]
             elif segment.what == "done":
@@ -96,3 +100,8 @@ def _cause(busy_stages: set, stage: int | None, is_open: bool) -> str:
     if not busy_stages:
         return "device" if is_open else "host"
     return "imbalance" if stage in busy_stages else "pipeline"
+
+
+def _axis(run: Run, program: Program, segment: Segment, position: int) -> str | None:
+    (group,) = (group for group in program.groups(segment) if position in group)
+    return segment.transfer.axis if comparable(run, filter(run.traced, group)) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from tests.synth.clocks import comparable
 from tests.synth.describe import Run
 from tests.synth.segments import Transfer
 from tests.synth.walk import Times, Visit, schedule
@@ -113,18 +114,22 @@ def collective_axis(run: Run) -> list[Row]:
     return list(rows.values())
 
 
-def _instance(visit: Visit, seen: list[int]) -> Row:
+def _instance(run: Run, visit: Visit, seen: list[int]) -> Row:
     """Times of an instance as those of its members show them whose planes hold it."""
     arrivals = visit.start_late if visit.segment.what == "done" else visit.late
     row: Row = {"skew_ps": max(arrivals[p] for p in seen) - min(arrivals[p] for p in seen)}
     if len(seen) == 1:
         row["skew_ps"] = None  # one of several says nothing about the others
+    apart = not comparable(run, seen)
+    if apart:
+        row["skew_ps"] = None
     if visit.segment.what == "sync":
         return row | {"transfer_ps": min(visit.stay[p] for p in seen), "is_bound": False}
     latest = max(visit.start_late[p] for p in seen)
     ends = [visit.start_late[p] + visit.flight[p] for p in seen]
     bound = all(visit.stay[p] <= BOUND_PS for p in seen)
-    return row | {"transfer_ps": max(ends) - latest, "is_bound": bound}
+    transfer = None if apart else max(ends) - latest
+    return row | {"transfer_ps": transfer, "is_bound": bound}
 
 
 def collective_bandwidth(run: Run) -> list[Row]:
@@ -149,7 +154,7 @@ def _instances(run: Run, times: Times, visit: Visit) -> list[Row]:
 
 
 def _described(run: Run, times: Times, visit: Visit, group: tuple[int, ...], seen: list) -> Row:
-    transfer, row = visit.segment.transfer, _instance(visit, seen)
+    transfer, row = visit.segment.transfer, _instance(run, visit, seen)
     size = max(payload(transfer, group, p) for p in seen)
     sent = max(wire(transfer, group, p) for p in seen)
     return row | {
@@ -163,6 +168,6 @@ def _described(run: Run, times: Times, visit: Visit, group: tuple[int, ...], see
         "participants_seen": len(seen),
         "payload_bytes": size,
         "wire_bytes": sent,
-        "algbw_bytes_per_s": size * 10**12 / row["transfer_ps"],
-        "busbw_bytes_per_s": sent * 10**12 / row["transfer_ps"],
+        "algbw_bytes_per_s": row["transfer_ps"] and size * 10**12 / row["transfer_ps"],
+        "busbw_bytes_per_s": row["transfer_ps"] and sent * 10**12 / row["transfer_ps"],
     }

@@ -6,7 +6,7 @@
 -- counts them). The host clock's values are means over the run's requests.
 -- Without markers (source = module) TTFT is unknown, and TPOT = (last end - first end) / (count - 1)
 -- over the launch instances of the program with the most; of two with equally many, the one that
--- took longer, then the lower program_id.
+-- took longer, then the lower program_id. All is NULL where clocks cannot be compared (table clocks).
 with steps as (
     select
         *,
@@ -97,16 +97,21 @@ most_launched as (
 
 unmarked as (
     select
-        run_id, cast(null as bigint) as request, 'module' as source,
-        executions - 1 as decode_steps,
+        o.run_id, cast(null as bigint) as request, 'module' as source,
+        o.executions - 1 as decode_steps,
         cast(null as double) as ttft_s,
-        cast(last_end_ps - first_end_ps as double) / 1e12 / nullif(executions - 1, 0) as tpot_s,
+        case
+            when a.run_id is null
+                then cast(o.last_end_ps - o.first_end_ps as double) / 1e12
+                    / nullif(o.executions - 1, 0)
+        end as tpot_s,
         cast(null as double) as e2e_s,
         cast(null as double) as p50_step_s,
         cast(null as double) as p95_step_s,
         cast(null as double) as p99_step_s
-    from most_launched
-    where place = 1
+    from most_launched as o
+    left join _clocks_apart_v1 as a on a.run_id = o.run_id
+    where o.place = 1
 ),
 
 timed as (

@@ -2,7 +2,8 @@
 -- Warm-up requests and requests during which a host compiled something are left out: run_summary
 -- counts them. A step ends with its last op over all devices (control ops aside); its latency runs
 -- from the end of the step before, the first one's (prefill) from its marker's start on the host.
--- A step whose ops the trace does not hold has no end, and neither it nor the next a latency.
+-- A step whose ops the trace does not hold has no end, and neither it nor the next a latency; nor
+-- has a step of devices and hosts whose clocks cannot be compared (table clocks).
 with markers as (
     select
         run_id, request, step,
@@ -45,12 +46,14 @@ excluded as (
 
 ends as (
     select
-        run_id, request, step,
-        min(pass_start_ps) as first_op_ps,
-        max(pass_end_ps) as end_ps
-    from device_steps
-    where pass_end_ps is not null and request is not null and step is not null
-    group by run_id, request, step
+        s.run_id, s.request, s.step,
+        min(s.pass_start_ps) as first_op_ps,
+        max(s.pass_end_ps) as end_ps
+    from device_steps as s
+    left join _clocks_apart_v1 as a on a.run_id = s.run_id
+    where s.pass_end_ps is not null and s.request is not null and s.step is not null
+        and a.run_id is null
+    group by s.run_id, s.request, s.step
 ),
 
 placed as (

@@ -41,7 +41,11 @@ with seen as (
 timed as (
     select
         *,
-        case when is_async = 1 then last_end_ps - last_start_ps else shortest_ps end as transfer_ps
+        -- No arrival is known where participants are on clocks that cannot be compared.
+        case
+            when is_async = 0 then shortest_ps
+            when arrivals_seen > 0 or participants_seen = 1 then last_end_ps - last_start_ps
+        end as transfer_ps
     from seen
 )
 

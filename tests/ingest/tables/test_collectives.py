@@ -26,6 +26,12 @@ GROUPS = pl.DataFrame(
     orient="row",
 )
 NO_PAIRS = pl.DataFrame(schema=PAIR_COLUMNS)
+# Launch k of each device is one execution.
+LAUNCHES = pl.DataFrame(
+    [(device, launch, launch) for device in range(8) for launch in range(8)],
+    schema={"device_id": pl.Int64, "launch": pl.Int64, "launch_instance": pl.Int64},
+    orient="row",
+)
 
 
 def op(device, name, start, duration, role="sync", category="collective", **more):
@@ -65,7 +71,7 @@ def find(rows, groups=GROUPS, pairs=NO_PAIRS):
         given.filter(~category.is_in(["wait", "control"])),
         given.filter(pl.col("op") == "barrier-cores").select("device_id", "launch", "start_ps"),
     )
-    return find_collectives(Transfers.of_rows(*transfers), groups, pairs, "run")
+    return find_collectives(Transfers.of_rows(*transfers), groups, pairs, LAUNCHES, "run")
 
 
 def test_synchronous():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
+from tests.synth.clocks import comparable
 from tests.synth.describe import Run
 from tests.synth.traffic import Row
 from tests.synth.walk import schedule
@@ -32,13 +33,13 @@ def meetings(run: Run) -> Iterator[Meeting]:
                 for _, _, seen in times.seen(run, visit):
                     late = {p: arrivals[p] for p in seen}
                     kind = visit.segment.transfer.kind
-                    if len(seen) > 1:
+                    if len(seen) > 1 and comparable(run, seen):
                         meeting = Meeting(late, visit.segment.what == "sync", kind)
                         yield from [meeting] * times.per_step
 
 
 def straggler(run: Run) -> list[Row]:
-    """Rows of straggler_v1: the hosts' clocks agree, so every meeting counts."""
+    """Rows of straggler_v1: every meeting counts whose clocks can be compared."""
     lags: dict[int, list[int]] = {p: [] for p in run.positions}
     waits: dict[int, list[int]] = {p: [] for p in run.positions}
     last: Counter[int] = Counter()

@@ -59,7 +59,7 @@ def bandwidth_summary(run: Run) -> list[Row]:
     rows = []
     for key, ours in found.items():
         bound = [r for r in ours if r["is_bound"]]
-        known = [r for r in ours if not r["is_bound"] and r["busbw_bytes_per_s"] > 0]
+        known = [r for r in ours if not r["is_bound"] and (r["busbw_bytes_per_s"] or 0) > 0]
         speeds = [r["busbw_bytes_per_s"] for r in known]
         row = {**dict(zip(names, key, strict=True)), "count": len(known)}
         row |= {"bound_count": len(bound), "unknown_count": len(ours) - len(bound) - len(known)}

@@ -1,0 +1,150 @@
+"""Finds how far the clocks of a world's files are apart, before any table is written (METRICS, Clocks).
+
+A clock is that of the process that wrote a file. Two clocks are compared through one device of each, by the
+ends of synchronous collectives that both took part in; a clock that shares none with the reference is
+chained through one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.ingest.clocks.match import Match, Side, match_clocks
+from xlahouse.ingest.events.time_move import UNMOVED, TimeMove
+
+# All members of these leave together; a permute's do not.
+MEETING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+_OP = ["program_id", "op"]
+
+REFERENCE, ALIGNED, AMBIGUOUS, UNCONNECTED = "reference", "aligned", "ambiguous", "unconnected"
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What is known of a file's clock."""
+
+    file: int  # place among the world's files
+    component: int  # clocks of one component can be compared: the file of its reference
+    state: str = REFERENCE  # or ALIGNED, AMBIGUOUS, UNCONNECTED
+    move: TimeMove = UNMOVED  # to the component's reference
+    evidence: str | None = (
+        None  # how launches of both clocks were matched; NULL where they were not
+    )
+    spread_ps: int | None = None  # p95 less p5 of the residuals
+    pairs: int = 0  # matched ends
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Two devices of different files that are members of the same groups."""
+
+    first: int  # file
+    second: int  # file
+    first_device: int
+    second_device: int
+
+
+def meetings(groups: pl.DataFrame, ops: pl.DataFrame, file_of: Mapping[int, int]) -> list[Meeting]:
+    """For each two files that share groups, the two devices that share most.
+
+    Args:
+        groups: program_facts.GROUPS.
+        ops: program_facts.FACTS.
+        file_of: file of each traced device.
+    """
+    traced = pl.DataFrame(
+        list(file_of.items()), {"logical_id": pl.Int64, "file": pl.Int64}, orient="row"
+    )
+    meeting = ops.filter(pl.col("kind").is_in(MEETING)).select(_OP).unique()
+    key = [*_OP, "group_index"]
+    present = (
+        groups.join(meeting, on=_OP)
+        .join(traced, on="logical_id")
+        .group_by(*key, "file")
+        .agg(device=pl.col("logical_id").min())
+    )
+    head = present.sort("file").group_by(key).first().rename({"file": "first", "device": "one"})
+    pairs = present.join(head, on=key).filter(pl.col("file") != pl.col("first"))
+    counted = pairs.group_by("first", "file", "one", "device").len()
+    best = counted.sort(["len", "one", "device"], descending=[True, False, False])
+    chosen = best.group_by("first", "file", maintain_order=True).first()
+    rows = chosen.sort("first", "file").select("first", "file", "one", "device").rows()
+    return [Meeting(*row) for row in rows]
+
+
+def find_clocks(
+    files: int,
+    met: Sequence[Meeting],
+    sides: Callable[[Meeting], tuple[Side, Side]],
+    given: Mapping[int, int],
+) -> list[Clock]:
+    """The clock of each file.
+
+    Args:
+        files: how many there are.
+        met: pairs of files whose devices meet in collectives.
+        sides: what both devices of a meeting did.
+        given: offsets in ps that the user states, by file; they are not measured.
+    """
+    stated = {file: TimeMove(-offset) for file, offset in given.items()}
+    found: dict[int, Clock] = {}
+    matches: dict[Meeting, Match] = {}
+    for start in _by_connections(files, met):
+        if start in found:
+            continue
+        found[start] = Clock(start, start, REFERENCE)
+        todo = [start]
+        while todo:
+            at = todo.pop(0)
+            for meeting in met:
+                other = _across(meeting, at)
+                if other is None or other in found:
+                    continue
+                if other in stated:
+                    found[other] = Clock(other, start, ALIGNED, stated[other], "setting")
+                    todo.append(other)
+                    continue
+                if meeting not in matches:
+                    matches[meeting] = match_clocks(*sides(meeting))
+                match = matches[meeting]
+                if match.fit is None:
+                    continue
+                move = match.fit.move if meeting.first == at else match.fit.move.reversed
+                joined = move.then(found[at].move)
+                evidence, spread = match.evidence, match.fit.spread_ps
+                found[other] = Clock(
+                    other, start, ALIGNED, joined, evidence, spread, match.fit.pairs
+                )
+                todo.append(other)
+    ambiguous = {
+        file
+        for meeting, match in matches.items()
+        if match.fit is None
+        for file in (meeting.first, meeting.second)
+        if found[meeting.first].component != found[meeting.second].component
+    }
+    return [_judged(found[file], found, ambiguous) for file in range(files)]
+
+
+def _by_connections(files: int, met: Sequence[Meeting]) -> list[int]:
+    """Files, those that meet another one first: the reference is the first that does."""
+    connected = {file for meeting in met for file in (meeting.first, meeting.second)}
+    return sorted(range(files), key=lambda file: (file not in connected, file))
+
+
+def _across(meeting: Meeting, at: int) -> int | None:
+    if meeting.first == at:
+        return meeting.second
+    return meeting.first if meeting.second == at else None
+
+
+def _judged(clock: Clock, found: Mapping[int, Clock], ambiguous: set[int]) -> Clock:
+    """A component's own reference beside other components: why it is not aligned with theirs."""
+    first = next(iter(found))
+    if clock.state != REFERENCE or clock.file == first:
+        return clock
+    state = AMBIGUOUS if clock.file in ambiguous else UNCONNECTED
+    return Clock(clock.file, clock.component, state)

@@ -1,0 +1,56 @@
+"""Who takes part in collectives: members on clocks that cannot be compared, and members that are not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+import polars as pl
+
+from xlahouse.ingest.events.codes_of_devices import PARTICIPANTS_MISSING
+from xlahouse.ingest.events.issues import Issue, issues_found
+from xlahouse.ingest.tables.collectives import Collectives
+
+_GROUP = ["program_id", "op", "group_index"]
+
+
+def across_clocks(
+    found: Collectives, groups: pl.DataFrame, component_of: Mapping[int, int]
+) -> pl.Series:
+    """Whether each event is of a group with members on clocks that cannot be compared."""
+    if len(set(component_of.values())) <= 1:
+        return pl.repeat(False, found.events.height, eager=True)
+    component = pl.col("device_id").replace_strict(component_of, default=None)
+    members = groups.with_columns(component=component).drop_nulls("component")
+    apart = members.group_by(_GROUP).agg(apart=pl.col("component").n_unique() > 1)
+    return _of_events(found, apart)["apart"].fill_null(False)
+
+
+def partly_seen(
+    found: Collectives, groups: pl.DataFrame, traced: AbstractSet[int], source: str
+) -> list[Issue]:
+    """The finding that instances have fewer participants than traced members (METRICS, Clocks).
+
+    Args:
+        found: collectives of a world.
+        groups: replica_groups rows, with device_id.
+        traced: devices of which the trace has events.
+        source: the run.
+    """
+    members = groups.filter(pl.col("device_id").is_in(list(traced)))
+    expected = members.group_by(_GROUP).agg(traced=pl.len())
+    seen = found.events.select("instance").with_columns(_of_events(found, expected)["traced"])
+    short = (
+        seen.drop_nulls()
+        .group_by("instance")
+        .agg(seen=pl.len(), traced=pl.col("traced").first())
+        .filter(pl.col("seen") < pl.col("traced"))
+    )
+    return issues_found(source, (PARTICIPANTS_MISSING, short.height))
+
+
+def _of_events(found: Collectives, of_group: pl.DataFrame) -> pl.DataFrame:
+    """Columns of a group for each event; NULL where the event has no group."""
+    ops = found.kinds.select("program_id", "op")[found.events["of_kind"]]
+    rows = ops.with_columns(found.events["group_index"])
+    return rows.join(of_group, on=_GROUP, how="left", maintain_order="left")
