@@ -1,6 +1,6 @@
 """Tries views with a fault in them on all given/expect cases at once, on DuckDB.
 
-`python -m tests.views.planted [VIEW]…` tries every fault and takes minutes; the test tries a part of them.
+`python -m tests.views.planted [VIEW]… [TEXT]…` tries every fault and takes minutes; the test tries some.
 """
 
 from __future__ import annotations
@@ -136,12 +136,17 @@ def _digits(value: Any) -> Any:
 
 
 def main() -> None:
-    """Try every fault of the views named, or of all, and print those that no case catches."""
-    named = set(sys.argv[1:]) or set(shipped().views)
+    """Try every fault of the views named, or of all, and print the faults that no case catches.
+
+    Arguments that are not the name of a view are texts: only faults that hold them all are tried.
+    """
+    views = set(shipped().views)
+    named = views & set(sys.argv[1:]) or views
+    texts = [word for word in sys.argv[1:] if word not in views]
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), list(cases()))
         for view in (each for each in bench.order if each.name in named):
-            tried = faults(view)
+            tried = [each for each in faults(view) if all(text in str(each) for text in texts)]
             missed = [str(mutant) for mutant in tried if not bench.catches(mutant)]
             print(
                 f"{view.name}: {len(tried)} faults, {len(missed)} not caught {missed}", flush=True
