@@ -1,4 +1,4 @@
-"""Turns DuckDB's errors into ours: one line, the place in the query, the nearest name."""
+"""Turns DuckDB's errors into ours: one line, with the place in the query and the nearest name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATEMENTS = ("select", "from", "with", "describe", "show", "summarize", "explai
 
 @contextmanager
 def blame(sql: str) -> Iterator[None]:
-    """Whatever DuckDB raises inside comes out as ours.
+    """Raise DuckDB's errors as ours.
 
     Raises:
         QueryError: the query is at fault, or was cancelled.
@@ -46,7 +46,7 @@ def blame(sql: str) -> Iterator[None]:
 
 
 def is_interrupt(error: RuntimeError) -> bool:
-    """Whether an error is DuckDB's word for Ctrl-C, which it notices before Python does."""
+    """Whether an error is DuckDB's for Ctrl-C, which it notices before Python does."""
     return type(error) is RuntimeError and str(error) == "Query interrupted"
 
 
@@ -74,7 +74,7 @@ def explain_error(error: Exception, sql: str) -> QueryError:
     text = str(error)
     message = headline(error)
     if type(error).__name__ == "OutOfMemoryException":
-        message = f"not enough memory: {message}; filter or aggregate more, or give more memory"
+        message = f"not enough memory: {message}; filter or aggregate more, or allow more memory"
     message += _hint(message, text)
     line, column = _caret(text, sql)
     return QueryError(message, sql, line, column)
@@ -83,7 +83,7 @@ def explain_error(error: Exception, sql: str) -> QueryError:
 def explain_qualified(
     error: Exception, sql: str, cursor: duckdb.DuckDBPyConnection
 ) -> QueryError | None:
-    """DuckDB's error for `v.axiss`, which names no candidates, with the columns of what `v` stands for."""
+    """DuckDB's error for `v.axiss`, which names no candidates, with the columns of the relation `v`."""
     import duckdb
 
     missing = NO_SUCH_COLUMN.search(str(error))
@@ -99,14 +99,14 @@ def explain_qualified(
             if table.alias_or_name.lower() == alias.lower():
                 hint = suggest(name, cursor.sql(f"from {table.name}").columns)
                 hint = hint or f"; DESCRIBE {table.name} lists them"
-    except (SqlglotError, duckdb.Error):  # a query in FROM, or what sqlglot cannot read
+    except (SqlglotError, duckdb.Error):  # a query in FROM, or one that sqlglot cannot parse
         hint = ""
     line, column = _caret(str(error), sql)
     return QueryError(f"{alias} has no column {name}{hint}", sql, line, column)
 
 
 def _hint(message: str, text: str) -> str:
-    """What may have been meant, from the candidates that DuckDB names below its first line."""
+    """Names that may have been meant, from the candidates below DuckDB's first line."""
     missing = re.search(r'column "([^"]+)"|column named "([^"]+)"', message)
     bindings = re.search(r"Candidate bindings: (.*)", text)
     if missing and bindings:
@@ -130,7 +130,7 @@ def headline(error: Exception) -> str:
 def _caret(text: str, sql: str) -> tuple[int | None, int | None]:
     """Line and column from DuckDB's `LINE 2: …` and the caret below it.
 
-    The statement that failed may hold the query further down, so the line's text counts.
+    The statement that failed may contain the query further down, so the line's text decides.
     """
     lines = text.splitlines()
     for shown, below in pairwise(lines):

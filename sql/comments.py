@@ -17,7 +17,7 @@ def comment_table(table: Table, kind: str) -> Iterator[str]:
 
 
 def comment_view(view: View, name: str, columns: Sequence[str]) -> Iterator[str]:
-    """COMMENT statements for a view under a name; a user's own may lack what they would say.
+    """COMMENT statements for a view under a name; a user's own view may lack comments.
 
     columns: their names, as the database has them.
     """

@@ -1,4 +1,4 @@
-"""Holds one run against another: what differs between them, by how much, and whether it got worse."""
+"""Compares two runs: which metrics differ, by how much, and whether the second run is worse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xlahouse.sql.warehouse import Warehouse
 
-# What people wait for and pay for; the other metrics explain these.
+# Metrics that users wait and pay for; the other metrics explain these.
 JUDGED = ("ttft_s", "tpot_s", "output_tokens_per_s")
 NO_REGRESSION, REGRESSION, INCONCLUSIVE = 0, 1, 3
 
@@ -49,7 +49,7 @@ def compare_runs(warehouse: Warehouse, base: str, other: str) -> RunComparison:
     """Compare two runs, each named by id, prefix or name.
 
     Raises:
-        WarehouseError: one of them is not there.
+        WarehouseError: there is no such run.
     """
     runs = {"base": warehouse.resolve_run(base), "other": warehouse.resolve_run(other)}
     found = warehouse.query(_SQL, runs).dicts()
@@ -65,14 +65,14 @@ def compare_runs(warehouse: Warehouse, base: str, other: str) -> RunComparison:
 def judge(
     comparison: RunComparison, fail_over_percent: float, metrics: Sequence[str] = JUDGED
 ) -> tuple[int, str]:
-    """Whether the other run is worse than the base by more than a percentage.
+    """Judge whether the other run is worse than the base by more than a percentage.
 
     A metric is a regression where it is worse by more than that and by more than the spread of the
     repeats. It is inconclusive where a setup has one run, or where the repeats spread by more than the
     percentage and the difference lies within their spread.
 
     Returns:
-        (NO_REGRESSION, REGRESSION or INCONCLUSIVE, a line that says why).
+        (NO_REGRESSION, REGRESSION or INCONCLUSIVE, a line with the reason).
     """
     named = {row.metric: row for row in comparison.rows}
     judged = [named[metric] for metric in metrics if metric in named]

@@ -1,4 +1,4 @@
-"""Finds out which rows of `runs` are damaged, one by one, where reading them all at once has failed."""
+"""Finds the damaged rows of `runs`, one by one, after reading all rows at once has failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
-    """run_id -> the line that says what is wrong with its row, for those that cannot be used."""
+    """run_id -> the line on its damaged row, for rows that cannot be used."""
     system, path = open_fs(root)
     schema = BY_NAME["runs"].schema
     found = {}
@@ -31,16 +31,16 @@ def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
 
 
 def _check_row(system: AbstractFileSystem, name: str, run_id: str, schema: pa.Schema) -> None:
-    """Refuse what is not one run's row of the schema's types; an older ingest's lacks columns.
+    """Refuse a file that is not one run's row of the schema's types; older rows may lack columns.
 
     Raises:
-        WarehouseError: says what is wrong.
+        WarehouseError: states the fault.
     """
     try:
         row = read_parquet(system, name)
     except FileNotFoundError:
         raise
-    except Exception as error:  # those of Parquet, and of whatever store it lies in
+    except Exception as error:  # of Parquet, or of the object store
         said = error.strerror if isinstance(error, OSError) else None
         said = (said or str(error).strip() or type(error).__name__).splitlines()[0]
         raise _damaged(name, said) from error

@@ -1,4 +1,4 @@
-"""The locked database behind a warehouse: holds what queries named so far, and nothing else."""
+"""The locked database behind a warehouse: it has the relations that queries named so far, and no more."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FILES_OF = "xlahouse_files_of_"  # variables of a connection: a query reads its 
 
 
 class Database:
-    """A database in memory that can open the warehouse's files and no others.
+    """A database in memory that can open only the warehouse's files.
 
     Args:
         place: the warehouse's folder.
-        limits: settings of DuckDB that bound what a query may take.
+        limits: settings of DuckDB that limit the memory and threads of a query.
     """
 
     def __init__(self, place: Place, limits: Mapping[str, str] | None = None) -> None:
@@ -77,7 +77,7 @@ class Database:
         return tables
 
     def describe_all(self, library: Library) -> duckdb.DuckDBPyConnection:
-        """A database that opens no file and holds all that `library` has, without rows."""
+        """A database that opens no file and has all relations of `library`, without rows."""
         if self._described is None:
             self._described = _locked_connection(self._place, self._limits)
             create_tables(self._described)
@@ -94,25 +94,25 @@ class Database:
         elif name == "runs" and self.listing.runs_sql:
             self._create(name, self.listing.runs_sql, "table")
             own = self.listing.own_rows_sql
-            if own and not self._has_the_runs():  # the index was written anew since it was listed
+            if own and not self._has_the_runs():  # an ingest replaced the index since it was listed
                 self._connection.execute("drop table runs")
                 self._create(name, own, "table")
         elif files := self.listing.files.get(name):
-            _point(self._connection, name, files[:1])  # its columns are those of all
+            _point(self._connection, name, files[:1])  # all have the same columns
             self._create(name, table_sql(name))
         else:
             self._connection.execute(empty_table(name))
         self._installed.add(name)
 
     def _create(self, name: str, sql: str, kind: str = "view") -> None:
-        """A view; or a table, of what may be written anew under the same file name: rows of runs."""
+        """Create a view, or a table for rows of runs, whose files may be replaced under the same name."""
         import duckdb
 
         try:
             self._execute(f"create {kind} {name} as {sql}", READINGS if kind == "table" else 1)
         except duckdb.BinderException as error:
             raise WarehouseError(
-                f"{name}: {headline(error)}; an older ingest wrote it, ingest again"
+                f"{name}: {headline(error)}; an older ingest wrote it: ingest again"
             ) from error
         except duckdb.Error as error:
             raise blame_file(error) from error
@@ -164,7 +164,7 @@ def empty_table(name: str) -> str:
 
 
 def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyConnection:
-    """A database in memory that can open the warehouse's files and nothing else, for good."""
+    """A database in memory that can open only the warehouse's files; its settings are locked."""
     import duckdb
 
     connection = duckdb.connect(
@@ -182,7 +182,7 @@ def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyC
         connection.register_filesystem(place.system)
     folders = ", ".join(quote(place.url(name)) for name in ("tables", "index"))
     connection.execute(f"set allowed_directories = [{folders}]")
-    connection.execute("set timezone = 'UTC'")  # an instant reads alike wherever it is asked for
+    connection.execute("set timezone = 'UTC'")  # an instant reads the same on every machine
     # Parts of a query bind the same files again; their footers are read once.
     connection.execute("set parquet_metadata_cache = true")
     connection.execute("set enable_external_access = false")

@@ -1,4 +1,4 @@
-"""A database that holds every table and view without a row, with its documentation: what SHOW lists."""
+"""Fills a database with every table and view, without rows but documented, for SHOW to list."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def create_all(connection: duckdb.DuckDBPyConnection, library: Library) -> None:
         named.append((view.name, view, view.sql))
         if library.pointers.get(view.base) == view.name != view.base:
             named.append((view.base, view, f"select * from {view.name}"))
-    # A view binds all that it rests on, down to the tables: over tables of the same names and
-    # columns it binds itself alone.
+    # A view binds everything it rests on, down to the tables; over tables of the same names and
+    # columns it binds only itself.
     for name, _, sql in named:
         _create(connection, name, f"create table {name} as {sql}\nwith no data")
-    for name, _, sql in reversed(named):  # what it reads is a table still
+    for name, _, sql in reversed(named):  # the relations it reads are still tables
         _create(connection, name, f"drop table {name}", f"create view {name} as {sql}")
     columns = dict(connection.execute(COLUMNS_SQL).fetchall())
     for name, view, _ in named:

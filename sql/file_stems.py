@@ -12,7 +12,7 @@ def file_stems(names: Mapping[str, str | None]) -> dict[str, str]:
     """run_id -> the start of its files' names: the run's name, with the start of its id where names clash.
 
     Args:
-        names: run_id -> name, of all runs whose files lie together.
+        names: run_id -> name, of all runs with files in one folder.
     """
     slugs = {
         run_id: _UNSAFE.sub("-", name or "").strip("-.")[:80] for run_id, name in names.items()

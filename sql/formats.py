@@ -57,7 +57,7 @@ def write_result(
             raise
         raise WarehouseError(
             f"{path or 'stdout'} cannot be written: {error.strerror or error}; "
-            "name a file with -o where there is space and leave to write"
+            "name a file with -o where there is free space and write permission"
         ) from error
 
 

@@ -1,16 +1,16 @@
-"""Lets through one statement that only reads, and says which relations it names.
+"""Passes one statement that only reads: its tree, and the relations that it names.
 
-DuckDB's own parser decides, through its JSON form of a statement: only what that form knows as a
-SELECT passes, and every node of it is looked at. Names have to be tables or views of the warehouse,
-table functions have to be on a list, and functions that tell of the machine are refused.
+DuckDB's own parser decides, through its JSON form of a statement: only a SELECT of that form passes,
+and every node of it is checked. Names have to be tables or views of the warehouse,
+table functions have to be on a list, and functions that describe the machine are refused.
 
-Behind that stands the database itself (sql/database.py): in memory, external access off but for the
-warehouse's own folders, no extensions, no Python variables, configuration locked. Alone it would
-not do: COPY into an allowed folder passes it, and EXPLAIN ANALYZE of a write runs the write.
+The second wall is the database (sql/database.py): in memory, no external access except to the
+warehouse's folders, no extensions, no Python variables, configuration locked. Alone it is not enough:
+COPY into an allowed folder passes it, and EXPLAIN ANALYZE of a write runs the write.
 
-What neither limits is work: a query may take all memory and time. Who serves queries to others gives
-`Warehouse` a memory limit and threads, ends queries with `Result.cancel`, and runs the process as a
-user who may not write to the warehouse.
+Neither limits work: a query may take all memory and time. To serve queries of other people, give
+`Warehouse` a memory limit and threads, end queries with `Result.cancel`, and run the process as a user
+without write permission in the warehouse.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TABLE_FUNCTIONS = {
     "pragma_table_info",
     "pragma_version",
 }
-# They tell of this machine, change something, wait, or hide a query in a string. Variables name the
+# They describe this machine, change something, wait, or hide a query in a string. Variables name the
 # files that tables are read from.
 REFUSED_FUNCTIONS = {
     "current_setting",
@@ -69,10 +69,10 @@ REFUSED_FUNCTIONS = {
 # A name that DuckDB could take for a file, were it not for the lock.
 FILE_LIKE = re.compile(r"[/\\*?]|\.\w+$")
 QUERY_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
-# How the parser names what SHOW TABLES, SHOW ALL TABLES and SHOW DATABASES read.
+# The parser's names for the relations of SHOW TABLES, SHOW ALL TABLES and SHOW DATABASES.
 SHOW_ALL = {'"tables"', '"databases"', "__show_tables_expanded"}
 CATALOGUE_SCHEMAS = {"information_schema", "pg_catalog"}
-# The others of pg_catalog tell of the server, as pg_settings does.
+# The other relations of pg_catalog describe the server, as pg_settings does.
 PG_CATALOGUE = {
     *("pg_attribute", "pg_class", "pg_constraint", "pg_description", "pg_enum", "pg_index"),
     *("pg_namespace", "pg_proc", "pg_tables", "pg_type", "pg_views"),
@@ -112,12 +112,12 @@ class Checked:
 
 
 def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
-    """Refuse whatever is not one reading statement.
+    """Parse one reading statement, and refuse everything else.
 
     parser: a connection to parse with; nothing is run on it. Without one, a database is started.
 
     Raises:
-        QueryError: says which rule was broken, or where the text does not parse.
+        QueryError: states the broken rule, or where the text does not parse.
     """
     if not _is_text(sql):
         raise QueryError("the query is not valid UTF-8; save or type it as UTF-8", ascii(sql))
@@ -210,7 +210,7 @@ def _nodes(tree: Node) -> Iterator[tuple[Node, frozenset[str]]]:
         elif isinstance(node, dict):
             yield node, scope
             for entry in children(child(node, "cte_map"), "map"):
-                # Only what follows sees a name, and the expression itself where it is recursive.
+                # Only later expressions see a name, and the expression itself if it is recursive.
                 wider = scope | {text(entry, "key").lower()}
                 query = child(child(entry, "value"), "query_node")
                 itself = kind(query) == "RECURSIVE_CTE_NODE"
@@ -230,7 +230,7 @@ def _inspect(tree: Node, sql: str, located: bool) -> Relations:
             path = _path(node)
             if path[-1] in SHOW_ALL or set(path[:-1]) & CATALOGUE_SCHEMAS:
                 if "pg_catalog" in path[:-1] and path[-1] not in PG_CATALOGUE:
-                    raise QueryError(f"{path[-1]} is not allowed: it tells of this machine", sql)
+                    raise QueryError(f"{path[-1]} is not allowed: it describes this machine", sql)
                 lists_catalogue = True
                 continue
             mention = Mention(path[-1], _offset(node, sql) if located else None)
@@ -254,7 +254,7 @@ def _check_name(mention: Mention, sql: str) -> None:
         line, column = place(sql, mention.offset)
         raise QueryError(
             f"no table or view {mention.name}: a query reads the warehouse and no other file; "
-            "`xlahouse tables` and `xlahouse views` list what there is",
+            "`xlahouse tables` and `xlahouse views` list its relations",
             sql,
             line,
             column,
@@ -284,6 +284,6 @@ def _check_functions(node: Node, sql: str) -> None:
         if name not in TABLE_FUNCTIONS:
             raise QueryError(
                 f"the table function {name} is not allowed: a query reads the warehouse and "
-                "nothing else; `xlahouse tables` and `xlahouse views` list what there is",
+                "nothing else; `xlahouse tables` and `xlahouse views` list its relations",
                 sql,
             )

@@ -42,7 +42,7 @@ class QueryWatch:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def cancel(self) -> None:
-        """End what runs, and refuse whatever would run next."""
+        """End the call that runs, and refuse later calls."""
         self.cancelled.set()
         self.connection.interrupt()
 
@@ -57,10 +57,10 @@ class QueryWatch:
             self.on_progress(Progress(time.monotonic() - self.started, self.rows))
 
     def run(self, call: Callable[[], Answer]) -> Answer:
-        """Give what `call` gives.
+        """The result of `call`.
 
-        It runs beside the calling thread, because signals reach the main thread only and DuckDB is
-        told again until it has stopped: told before a query begins, it forgets.
+        It runs beside the calling thread, because signals reach only the main thread, and DuckDB is
+        interrupted until it stops: it forgets an interrupt from before a query begins.
 
         Raises:
             KeyboardInterrupt: the user pressed Ctrl-C.

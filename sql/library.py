@@ -17,8 +17,8 @@ from xlahouse.ingest.table import Column, Table
 if TYPE_CHECKING:
     from sqlglot import exp
 
-# What a view reads stands after FROM or JOIN, and what it calls its own before AS. A parser would
-# take longer than the query; the lint demands that DuckDB's and sqlglot's find the same.
+# A view names the relations it reads after FROM or JOIN, and its own expressions before AS. A parser
+# would take longer than the query; the lint checks that DuckDB's and sqlglot's find the same.
 READS = re.compile(r"(?<!distinct )\b(?:from|join)\s+([a-z_][a-z0-9_]*)")
 CTE_NAMES = re.compile(r"(?:\bwith|,)\s+([a-z_][a-z0-9_]*) as \(")
 SEPARATOR = ",\n"
@@ -26,7 +26,7 @@ COMMENT = re.compile(r"--[^\n]*")
 STEM = re.compile(r"^(?P<base>_?[a-z][a-z0-9_]*)_v(?P<version>[1-9][0-9]*)$")
 GRAIN = re.compile(r"^-- (one row per .+)$")
 
-# What users set, as a relation: views join it, and setting again needs no new ingest.
+# Users' settings as a relation: views join it, so a new setting needs no new ingest.
 RUN_SETTINGS = Table(
     "run_settings",
     "run that a user has set something for",
@@ -107,7 +107,7 @@ class View:
 
     @cached_property
     def columns(self) -> tuple[ViewColumn, ...]:
-        """Columns in order, each with the comment that stands above it.
+        """Columns in order, each with the comment above it.
 
         Raises:
             ViewError: comments and columns of the final SELECT do not pair up.
@@ -149,7 +149,7 @@ def _columns(view: View) -> list[ViewColumn]:
 
 
 def column_comments(view: View) -> list[str]:
-    """What stands above the columns of the final SELECT, in order.
+    """The comments above the columns of the final SELECT, in order.
 
     sqlglot moves comments to neighbouring tokens, so the text decides: each run of comment lines,
     indented by four, is followed by one column.
@@ -219,7 +219,7 @@ class Library:
     def closure(self, names: set[str], kept: Collection[str] = ()) -> tuple[set[str], list[View]]:
         """Tables and views that `names` rest on; views in an order that can be created.
 
-        Views in `kept` are there already, and neither they nor what only they rest on is given.
+        Views in `kept` exist already: they are left out, and so are relations that only they rest on.
 
         Raises:
             ViewError: a view reads an unknown name, or views read each other in a circle.
@@ -242,7 +242,7 @@ class Library:
         return tables, [self.views[name] for name in order]
 
     def statement(self, name: str, kept: Collection[str] = ()) -> str:
-        """A view as one SELECT over tables: what it rests on stands before it, each part once.
+        """A view as one SELECT over tables: the views it rests on come before it, each once.
 
         DuckDB would bind, and often run, a view again wherever another reads it. Views in `kept` are
         read as the tables that they are.

@@ -1,4 +1,4 @@
-"""Which files belong to a warehouse: the one place that looks at its folders."""
+"""Lists a warehouse's runs and files; no other module reads its folders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Listing:
 
 
 def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing:
-    """All runs and their files; a damaged row costs its own run and no other.
+    """All runs and their files; a damaged row costs only its own run.
 
     Raises:
         WarehouseError: the folder cannot be read.
@@ -64,10 +64,10 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
 
 
 def check_layout(place: Place) -> None:
-    """Refuse a folder that is no warehouse, or one of a newer xlahouse.
+    """Refuse a folder that is not a warehouse, or that a newer xlahouse wrote.
 
     Raises:
-        WarehouseError: says so.
+        WarehouseError: it is one of these.
     """
     text = _marker(place)
     if text is None:
@@ -78,7 +78,7 @@ def check_layout(place: Place) -> None:
     version = _layout_version(text)
     if version is None:
         raise WarehouseError(
-            f"{place.root}/warehouse.json has no layout_version; restore the file, or ingest anew"
+            f"{place.root}/warehouse.json has no layout_version; restore the file, or ingest again"
         )
     if version > LAYOUT_VERSION:
         raise WarehouseError(
@@ -105,7 +105,7 @@ def _layout_version(text: bytes) -> int | None:
 
 @contextmanager
 def reading(root: str) -> Iterator[None]:
-    """Whatever a file system raises inside comes out as ours: each has its own errors."""
+    """Raise the errors of any file system as WarehouseError; each has its own classes."""
     try:
         yield
     except XlahouseError:
@@ -113,7 +113,7 @@ def reading(root: str) -> Iterator[None]:
     except OSError as error:
         where = error.filename or root
         raise WarehouseError(
-            f"{where} cannot be read: {error.strerror or error}; see what it is and who may read it"
+            f"{where} cannot be read: {error.strerror or error}; check that it is a file that you may read"
         ) from error
     except Exception as error:
         raise WarehouseError(f"{root} cannot be read: {_one_line(error)}; try again") from error

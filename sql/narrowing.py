@@ -1,7 +1,7 @@
 """Finds the runs that a query asks for, so that it opens no other run's files.
 
 Filters reach the files of a table by DuckDB's own optimizer, but not through a view whose parts are
-shared. Where a query joins its relations by run and its WHERE names runs, files of others cannot matter.
+shared. Where a query joins its relations by run and its WHERE names runs, files of other runs do not matter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlahouse.sql.syntax import Json, Node, child, children, kind, text, texts
 if TYPE_CHECKING:
     from xlahouse.sql.library import Library
 
-# Views that hold runs against each other: rows of one run need those of others.
+# Views that compare runs: rows of one run need rows of other runs.
 ACROSS_RUNS = frozenset({"run_comparison_v1", "scaling_v1", "setup_summary_v1"})
 NAMED = frozenset({"runs", "run_summary", "run_summary_v1"})  # their `name` is the run's
 JOINS = {"INNER", "LEFT"}
@@ -58,14 +58,14 @@ def runs_asked(
 
 
 def across_runs(library: Library, names: set[str]) -> bool:
-    """Whether a run's rows of some of the names may come from other runs' too."""
+    """Whether a run's rows of some of the names may come from other runs too."""
     _, views = library.closure(names)
     internal = any(name.startswith("_") for name in names)
     return internal or not ACROSS_RUNS.isdisjoint(view.name for view in views)
 
 
 def _queries(tree: Node) -> int:
-    """How many SELECTs a tree holds, itself among them, whatever kind they are."""
+    """How many SELECTs a tree holds, including itself, of any kind."""
     waiting: list[Json] = [tree]
     count = 0
     while waiting:

@@ -1,4 +1,4 @@
-"""Suggests what a misspelt name was meant to be."""
+"""Suggests known names for a misspelt one."""
 
 from __future__ import annotations
 

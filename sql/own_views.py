@@ -1,4 +1,4 @@
-"""Reads a user's own views, `user_views/*.sql` of a warehouse, beside those that come with xlahouse."""
+"""Reads a user's own views, `user_views/*.sql` of a warehouse, beside the shipped views."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OwnViews:
 
 
 def with_own_views(place: Place, shipped: Library) -> OwnViews:
-    """The library of a warehouse; a file at fault costs itself, and what reads it.
+    """The library of a warehouse; a file at fault costs itself and the views that read it.
 
     Raises:
         WarehouseError: the folder cannot be read.
@@ -62,7 +62,7 @@ def _name_fault(name: str, shipped: Library) -> str | None:
 
 
 def _first_fault(shipped: Library, views: dict[str, View]) -> tuple[str, str] | None:
-    """A view that cannot be used beside the others, and why."""
+    """A view that cannot be used beside the other views, and the reason."""
     library = Library({**shipped.views, **views})
     for name in sorted(views):
         try:

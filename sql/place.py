@@ -1,4 +1,4 @@
-"""Looks into a warehouse's folder: a local one without loading what object stores need."""
+"""Reads a warehouse's folder; a local one without loading fsspec."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Place:
         return os.path.exists(f"{self.base}/{name}")
 
     def names(self, folder: str) -> list[str]:
-        """Names of what a folder holds, sorted; none where it is not there."""
+        """Names of a folder's files and folders, sorted; none without the folder."""
         if self.remote:
             path = f"{self._path}/{folder}"
             found = self.system.ls(path, detail=False) if self.system.isdir(path) else []

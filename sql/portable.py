@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # Integers of `//`, row_number, array_length and array_position differ in width, and sums of BIGINT
 # too: a view casts what it returns to bigint.
 #
-# What a syntax tree may hold: sqlglot's name of a node -> the parts of it that may be present.
+# Nodes that a syntax tree may have: sqlglot's name of a node -> parts that may be present.
 PORTABLE: dict[str, frozenset[str]] = {
     name: frozenset(parts.split())
     for name, parts in {
@@ -112,7 +112,7 @@ PORTABLE: dict[str, frozenset[str]] = {
     }.items()
 }
 
-# What a query may hold besides: its rows come in an order, and people nest one in another.
+# Nodes that a query may have besides: its rows have an order, and queries nest.
 QUERIES: dict[str, frozenset[str]] = {
     name: frozenset(parts.split())
     for name, parts in {
@@ -128,7 +128,7 @@ QUERIES: dict[str, frozenset[str]] = {
     }.items()
 }
 
-# Parts whose text matters: (node, part) -> what it may say.
+# Parts whose text matters: (node, part) -> allowed texts.
 SAID: dict[tuple[str, str], frozenset[str]] = {
     ("Var", "this"): frozenset({"ALL"}),
     ("Join", "side"): frozenset({"LEFT"}),
@@ -137,7 +137,7 @@ SAID: dict[tuple[str, str], frozenset[str]] = {
     ("DataType", "this"): frozenset({"BIGINT", "DOUBLE", "TEXT", "VARCHAR"}),
 }
 
-# Why a construct is not on the list, or what to write in its place; found by trying.
+# Why a construct is not on the list, or what to write in its place; found by experiment.
 REASONS: dict[str, str] = {
     "Qualify": "leaks a column on Spark; filter in an outer SELECT",
     "WithinGroup": "becomes approximate on Spark; take the value of row ceil(p n)",
@@ -145,7 +145,7 @@ REASONS: dict[str, str] = {
     "PercentileDisc": "becomes approximate on Spark; take the value of row ceil(p n)",
     "Quantile": "takes the value of row ceil(p n) only by a row number; write that",
     "Median": "take the value of row ceil(n / 2)",
-    "Length": "len fails on lists, which cannot be told from texts here; use array_length",
+    "Length": "len fails on lists, which the tree does not distinguish from texts; use array_length",
     "Pivot": "PIVOT fails; aggregate CASEs",
     "WithOrdinality": "counts from 0 on Spark",
     "Unnest": "ordinals differ on Spark; write unnest(range(n)) in a SELECT list",
@@ -156,14 +156,14 @@ REASONS: dict[str, str] = {
     "Bracket": "counts from 0 on Spark unless its type is known; write x[cast(n as bigint)]",
     "Floor": "gives a bigint on Spark; use round() or //",
     "Ceil": "gives a bigint on Spark; use (a + b - 1) // b",
-    "TryCast": "hides what is wrong with a value; mend it at ingest",
+    "TryCast": "hides a faulty value; correct it at ingest",
     "Filter": "aggregate a CASE",
-    "Lambda": "lambdas are not carried over",
-    "JSONExtract": "JSON arrows are not carried over; parse at ingest",
-    "JSONExtractScalar": "JSON arrows are not carried over; parse at ingest",
+    "Lambda": "lambdas are not translated",
+    "JSONExtract": "JSON arrows are not translated; parse at ingest",
+    "JSONExtractScalar": "JSON arrows are not translated; parse at ingest",
     "DPipe": "write concat(…), which skips NULLs on both",
-    "Limit": "keeps other rows on each engine",
-    "In": "a query's rows give false on Spark where NULL is meant; use EXISTS or a join",
+    "Limit": "keeps different rows on each engine",
+    "In": "a query's rows give false on Spark where it should give NULL; use EXISTS or a join",
     "First": "has no order; use min or max",
     "AnyValue": "has no order; use min or max",
     "ArgMax": "has no order among equals; use a row number",
@@ -177,9 +177,9 @@ GIVE_DOUBLES = ("Avg", "Div", "Exp", "Ln", "Sqrt")
 def portability(
     tree: exp.Expr, besides: Mapping[str, frozenset[str]] | None = None
 ) -> Iterator[str]:
-    """Whatever in a syntax tree is not on the list of sql/portable.py, or is and loses a digit.
+    """Faults of a syntax tree: constructs that are not in PORTABLE, or that lose digits on Spark.
 
-    besides: parts that may be there as well.
+    besides: more nodes and parts that are allowed.
     """
     from sqlglot import exp
 
@@ -209,7 +209,7 @@ def _off_the_list(node: exp.Expr, besides: Mapping[str, frozenset[str]]) -> str 
         return None
     what = " ".join([called, *(sorted(odd) if name in known else ()), *said])
     reason = REASONS.get(name, "no test shows that Spark means the same")
-    return f"{what}: {reason} (sql/portable.py lists what carries over)"
+    return f"{what}: {reason} (sql/portable.py lists the portable constructs)"
 
 
 def _is_safe(node: exp.Expr) -> bool:
@@ -241,7 +241,7 @@ def _is_shifted(index: exp.Expr) -> bool:
 
 
 def _gives_double(node: exp.Expr) -> bool:
-    """Whether a value may have a fraction, as far as the text tells."""
+    """Whether a value may have a fraction, as far as the text shows."""
     if type(node).__name__ in GIVE_DOUBLES:
         return True
     inside = type(node).__name__ in ("Add", "Sub", "Mul", "Neg", "Paren", "Coalesce", "Sum")

@@ -1,4 +1,4 @@
-"""What a query gives: rows in whichever form the caller wants, read as they are needed."""
+"""The rows of a query, in the form that the caller asks for, read as they are needed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 65_536
-# Types that Arrow has no place for: it would give other values, or bytes.
 # Types whose values DuckDB gives as Arrow does; loading Arrow takes longer than most queries.
 _LEAF = r"(?:U?(?:BIG|SMALL|TINY)INT|U?INTEGER|HUGEINT|DOUBLE|VARCHAR|BOOLEAN)"
 ALIKE = re.compile(rf'(?:{_LEAF}|STRUCT\((?:"?\w+"? {_LEAF}(?:, )?)+\))(?:\[\])*')
 INSTANT = "TIMESTAMP WITH TIME ZONE"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Types that Arrow cannot represent: it would give other values, or bytes.
 TEXT_ONLY = {"UHUGEINT", "BIT", "BIGNUM", "TIME WITH TIME ZONE"}
 
 
 class Result:
-    """The rows of one query; a column whose name stood before gets a number: `op`, `op_1`.
+    """The rows of one query; a column with the name of an earlier one gets a number: `op`, `op_1`.
 
     `batches()` streams and can be read once; the other forms keep the rows and can be asked for
     again and again.
@@ -54,7 +54,7 @@ class Result:
 
     @classmethod
     def of_table(cls, table: pa.Table, sql: str) -> Result:
-        """A result that is here already, from another engine."""
+        """A result that another engine has computed."""
         import duckdb
 
         connection = duckdb.connect(":memory:")
@@ -68,7 +68,7 @@ class Result:
         return [str(kind) for kind in self._relation.types]
 
     def cancel(self) -> None:
-        """End the query, from whichever thread; whoever waits for its rows gets a QueryError."""
+        """End the query, from any thread; a caller that waits for its rows gets a QueryError."""
         self._watch.cancel()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -179,7 +179,7 @@ class Result:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows as tuples of Python values; see `values` for those that Python has no type for."""
+        """All rows as tuples of Python values; see `values` for values without a Python type."""
         columns = [values(column) for column in self.arrow().columns]
         return [tuple(plain(value) for value in row) for row in zip(*columns, strict=True)]
 

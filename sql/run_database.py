@@ -1,4 +1,4 @@
-"""One run's database: views that many queries about the run rest on are computed once and kept as tables."""
+"""One run's database: it computes views that many queries share once, and keeps them as tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RunDatabase(Database):
         listing: that of the whole warehouse.
         run: the run's id.
         kept: views that are computed when first needed, and then read as tables.
-        limits: settings of DuckDB that bound what a query may take.
+        limits: settings of DuckDB that limit the memory and threads of a query.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ def find_rows(
         sql = f"select run_id, {STAMP} from read_parquet({quote(place.url(INDEX))})"
         try:
             known = dict(connection.execute(sql).fetchall())
-        except duckdb.Error:  # damaged, or of another layout: all that it does is save time
+        except duckdb.Error:  # damaged, or of another layout: the index only saves time
             known = {}
     indexed = tuple(
         run_id for run_id, stamp in stamps.items() if stamp and known.get(run_id) == stamp
@@ -82,7 +82,7 @@ def find_rows(
 
 
 def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> ListedRuns | None:
-    """What the rows say; None where one of them is not the row of its run, or cannot be read."""
+    """The facts in the rows; None where one of them is not the row of its run, or cannot be read."""
     import duckdb
 
     if not rows.single and not rows.indexed:

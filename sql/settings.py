@@ -1,4 +1,4 @@
-"""Sets what a run's views take for granted: the next query sees it, nothing is ingested again."""
+"""Sets a run's mesh, peaks and device kind: the next query sees them, without a new ingest."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from xlahouse.ingest.store.settings import (
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.warehouse import Warehouse
 
-OWN = "own"  # the value that takes a setting back
+OWN = "own"  # the value that removes a setting
 
 
 def set_mesh(warehouse: Warehouse, run: str, text: str) -> tuple[str, list[MeshAxis] | None]:
-    """Write the mesh `text` (`dp=2,tp=4`, major to minor; `own` takes it back) as a run's setting.
+    """Write the mesh `text` (`dp=2,tp=4`, major to minor; `own` removes it) as a run's setting.
 
     Devices take their places by world and logical id, ascending. Returns the run's id and the axes.
 
@@ -41,7 +41,7 @@ def set_mesh(warehouse: Warehouse, run: str, text: str) -> tuple[str, list[MeshA
 
 
 def set_peaks(warehouse: Warehouse, run: str, text: str) -> tuple[str, Peaks | None]:
-    """Write peaks of a run's chips (`bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12`; `own` takes them back).
+    """Write peaks of a run's chips (`bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12`; `own` removes them).
 
     Returns the run's id and its peaks.
 
@@ -56,7 +56,7 @@ def set_peaks(warehouse: Warehouse, run: str, text: str) -> tuple[str, Peaks | N
 
 
 def set_device_kind(warehouse: Warehouse, run: str, text: str) -> tuple[str, str | None]:
-    """Write the kind of a run's devices (`TPU v6e`; `own` takes it back), by which peaks are looked up.
+    """Write the kind of a run's devices (`TPU v6e`; `own` removes it), by which peaks are looked up.
 
     Returns the run's id and the kind.
 
@@ -84,5 +84,5 @@ def _keep(warehouse: Warehouse, run_id: str, what: str, **changed: object) -> No
     except OSError as error:
         raise WarehouseError(
             f"{warehouse.root}: {what} cannot be kept: {error.strerror or error}; "
-            "a setting is a file in the warehouse, so you have to be able to write there"
+            "a setting is a file in the warehouse, which needs write permission"
         ) from error

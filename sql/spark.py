@@ -1,4 +1,4 @@
-"""Answers from Spark what DuckDB answers here: the same views over the same files, past one machine."""
+"""Creates a warehouse's tables and views in a Spark session, over the same files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
 
 # Without the first, an index past a list's end, a division by zero or an overflow gives NULL or
-# worse instead of an error; the second says what a timestamp is shown in.
+# worse instead of an error; the second sets the zone that timestamps are shown in.
 SPARK_SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
 
 
@@ -62,7 +62,7 @@ def to_spark(sql: str) -> str:
     """A query in Spark's SQL.
 
     Raises:
-        QueryError: it does not parse, or uses what Spark cannot say.
+        QueryError: it does not parse, or has no translation.
     """
     from sqlglot import ErrorLevel, transpile
     from sqlglot.errors import SqlglotError
@@ -72,16 +72,16 @@ def to_spark(sql: str) -> str:
             sql, read="duckdb", write="spark", unsupported_level=ErrorLevel.RAISE, comments=False
         )
     except (SqlglotError, ValueError) as error:
-        raise QueryError(f"cannot be said in Spark's SQL: {error}", sql) from error
+        raise QueryError(f"cannot be translated to Spark's SQL: {error}", sql) from error
     return text
 
 
 def register(session: Session, warehouse: Warehouse, names: set[str]) -> None:
-    """Create temporary views in a SparkSession for tables and views, and for what they rest on.
+    """Create temporary views in a SparkSession for tables and views, and for all relations below them.
 
     Args:
         session: a SparkSession that has the settings of SPARK_SETTINGS.
-        warehouse: its listed files, which every executor has to be able to read.
+        warehouse: every executor has to be able to read its files.
         names: tables, views or bare names of views.
 
     Raises:
@@ -98,8 +98,8 @@ def register(session: Session, warehouse: Warehouse, names: set[str]) -> None:
     for view in views:
         frame = session.sql(to_spark(view.sql))
         if view.name in lower:
-            # What rests on it knows its rows only, computed once when they are needed: planned in
-            # full, the upper views repeat the lower ones hundreds of times.
+            # Views above it see only its rows, computed once when needed: planned in full, they would
+            # repeat the lower views hundreds of times.
             frame = frame.localCheckpoint(eager=False)
         frame.createOrReplaceTempView(view.name)
     for name in sorted(names & set(warehouse.library.pointers)):
@@ -107,7 +107,7 @@ def register(session: Session, warehouse: Warehouse, names: set[str]) -> None:
 
 
 def rows(session: Session, warehouse: Warehouse, table: Table) -> Frame:
-    """A table of the warehouse as a data frame, in the types of SPARK_TYPES: none is inferred."""
+    """A table of the warehouse as a data frame, in the types of SPARK_TYPES, not inferred."""
     schema = ", ".join(f"{column.name} {SPARK_TYPES[column.type]}" for column in table.columns)
     files = warehouse.files(table.name)
     if files:
@@ -120,7 +120,7 @@ def rows(session: Session, warehouse: Warehouse, table: Table) -> Frame:
 
 
 def literal_path(file: str) -> str:
-    """The file and no other: Spark takes every path for a pattern, and a bare one for HDFS."""
+    """A path that Spark reads as this one file: it takes paths for patterns, and bare ones for HDFS."""
     path = file if "://" in file else f"file://{os.path.abspath(file)}"
-    path = re.sub(r"^s3://", "s3a://", path)  # what Hadoop calls it
+    path = re.sub(r"^s3://", "s3a://", path)  # Hadoop's name of the scheme
     return re.sub(r"([][{}*?\\])", r"\\\1", path)

@@ -1,4 +1,4 @@
-"""Answers one query on Spark: the same guard, the same views, and only SQL that means the same there."""
+"""Answers one query on Spark, with the same guard and views, if its SQL means the same there."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def query_spark(
     """Run one reading statement on a SparkSession; its rows are collected here.
 
     Args:
-        warehouse: what it reads; every executor has to reach its files.
+        warehouse: every executor has to reach its files.
         session: has the settings of spark.SPARK_SETTINGS; see `start_session`.
         sql: the query, in DuckDB's SQL.
         params: values of `$name`.
-        limit: at most so many rows are collected.
+        limit: the most rows to collect.
 
     Raises:
-        QueryError: the statement is not allowed, or uses what is not known to mean the same on Spark.
+        QueryError: the statement is not allowed, or not known to mean the same on Spark.
         WarehouseError: the session has other settings.
     """
     checked = check(sql)
@@ -69,11 +69,11 @@ def _say(sql: str, given: Mapping[str, object]) -> str:
         tree = parse_one(sql, read="duckdb")
     except SqlglotError as error:
         raise QueryError(
-            f"sqlglot cannot read it, so it cannot be said in Spark's SQL: {_first_line(error)}",
+            f"sqlglot cannot parse it, so it cannot be translated to Spark's SQL: {_first_line(error)}",
             sql,
         ) from error
     if not isinstance(tree, exp.Query):
-        raise QueryError(f"{type(tree).__name__.upper()} is not carried over to Spark", sql)
+        raise QueryError(f"{type(tree).__name__.upper()} is not translated to Spark", sql)
     for parameter in list(tree.find_all(exp.Placeholder)):
         parameter.replace(_literal(given[parameter.name]))
     for fault in [*portability(tree, QUERIES), *_without_order(tree)]:
@@ -81,7 +81,9 @@ def _say(sql: str, given: Mapping[str, object]) -> str:
     try:
         text: str = tree.sql("spark", unsupported_level=ErrorLevel.RAISE, comments=False)
     except (SqlglotError, ValueError) as error:
-        raise QueryError(f"cannot be said in Spark's SQL: {_first_line(error)}", sql) from error
+        raise QueryError(
+            f"cannot be translated to Spark's SQL: {_first_line(error)}", sql
+        ) from error
     return text
 
 
@@ -93,7 +95,7 @@ def _without_order(tree: exp.Query) -> list[str]:
     from sqlglot import exp
 
     return [
-        "LIMIT without ORDER BY keeps other rows on each engine"
+        "LIMIT without ORDER BY keeps different rows on each engine"
         for limit in tree.find_all(exp.Limit)
         if limit.parent is not None and not limit.parent.args.get("order")
     ]
@@ -125,7 +127,9 @@ def start_session(settings: Mapping[str, str]) -> Session:
     except ImportError as error:
         raise QueryError("needs pyspark: pip install 'xlahouse[spark]'", "") from error
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise QueryError("Spark needs Java 17 or newer, and there is none on PATH", "")
+        raise QueryError(
+            "Spark needs Java 17 or newer, and PATH has no java; install one, or set JAVA_HOME", ""
+        )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf()
     conf.setIfMissing("spark.master", "local[*]")
@@ -137,6 +141,6 @@ def start_session(settings: Mapping[str, str]) -> Session:
         conf.set(key, value)
     try:
         session: Session = SparkSession.builder.config(conf=conf).getOrCreate()
-    except Exception as error:  # py4j's and pyspark's own, by the way that it failed
+    except Exception as error:  # an error of py4j or of pyspark
         raise QueryError(f"Spark cannot start: {_first_line(error)}", "") from error
     return session

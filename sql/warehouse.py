@@ -1,4 +1,4 @@
-"""Opens a warehouse and answers queries on it, reading only what a query names."""
+"""Opens a warehouse and answers queries on it, reading only the relations that a query names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xlahouse.sql.types import NamedRow
 if TYPE_CHECKING:
     import duckdb
 
-# What run_summary knows beyond the setup; Warehouse.metrics gives these.
+# Columns of run_summary beyond the setup; Warehouse.metrics gives these.
 HEADLINE = (
     "device_count",
     "expected_device_count",
@@ -53,15 +53,15 @@ HEADLINE = (
 
 
 class Warehouse:
-    """A warehouse, with the runs that are there when one is first asked for; later ingests need a new one.
+    """A warehouse, with the runs at the first use; to see later ingests, open another.
 
     Args:
         root: the folder, or an fsspec URL.
         on_damage: takes a line for each run that is left out because its row cannot be read, for runs
             that an older ingest wrote, and for each view of the user's that cannot be used.
-        memory_limit: what queries may take, such as `4GB`; None: most of the machine's. Beyond it they
-            use the folder for temporary files.
-        threads: as many at most; None: one a core.
+        memory_limit: of queries, such as `4GB`; None: most of the machine's. Beyond it they use the
+            folder for temporary files.
+        threads: at most; None: one per core.
 
     Raises:
         WarehouseError: there is no warehouse at `root`.
@@ -117,8 +117,8 @@ class Warehouse:
             self._on_damage(line)
         if listing.older:
             self._on_damage(
-                f"{listing.older} of {len(listing.names)} runs were written by an older xlahouse: what "
-                "newer views read of them is missing; ingest their traces again"
+                f"{listing.older} of {len(listing.names)} runs were written by an older xlahouse and "
+                "lack columns of newer views; ingest their traces again"
             )
         return listing
 
@@ -141,13 +141,13 @@ class Warehouse:
         params: Mapping[str, object] | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """Run one reading statement; `$name` in it stands for `params["name"]`.
+        """Run one reading statement; `params["name"]` is the value of `$name` in it.
 
         It runs when rows are asked for; then `on_progress` is called many times a second, and
         `Result.cancel` ends it.
 
         Raises:
-            QueryError: the statement is not allowed, does not parse, or names what there is not.
+            QueryError: the statement is not allowed, does not parse, or names an unknown relation.
             WarehouseError: a file of the warehouse vanished or is damaged.
         """
         checked = check(sql, self._database.cursor())
@@ -161,7 +161,7 @@ class Warehouse:
     def _prepare(
         self, checked: Checked, sql: str, given: Mapping[str, object]
     ) -> duckdb.DuckDBPyConnection:
-        """A cursor on a database that holds what the query names."""
+        """A cursor on a database that has the relations that the query names."""
         names, lists_catalogue = self.names_in(checked, sql), checked.relations.lists_catalogue
         if lists_catalogue and not names:
             return self._database.describe_all(self.library)
@@ -192,10 +192,10 @@ class Warehouse:
         return [row for row in rows if all(row[name] == want for name, want in filters.items())]
 
     def resolve_run(self, text: str) -> str:
-        """The run_id that an id, a unique prefix of one, or a name means.
+        """The run_id of an id, a unique prefix of one, or a name.
 
         Raises:
-            WarehouseError: none or several are meant.
+            WarehouseError: no run or several match.
         """
         names = self._listing.names
         if text in names:
@@ -222,15 +222,15 @@ class Warehouse:
         return self.query(sql, {"run": self.resolve_run(run)}).dicts()[0]
 
     def files(self, table: str) -> list[str]:
-        """The files that hold a table's rows."""
+        """The files of a table."""
         return list(self._listing.files.get(table, ()))
 
     @staticmethod
     def check_parameters(checked: Checked, given: Mapping[str, object], sql: str) -> None:
-        """Hold the values that were given against the parameters that a query names.
+        """Check that the given values are those of the parameters that a query names.
 
         Raises:
-            QueryError: one is missing, or too much.
+            QueryError: one is missing, or not in the query.
         """
         for name in sorted(checked.parameters - set(given)):
             if name.isdecimal():
@@ -244,7 +244,7 @@ class Warehouse:
         """The tables and views that a query names.
 
         Raises:
-            QueryError: it names one that there is not.
+            QueryError: it names an unknown one.
         """
         asked, names = checked.relations.names, shipped().names()
         if not asked <= names:
@@ -252,7 +252,7 @@ class Warehouse:
         for mention in checked.relations.mentions:
             if mention.name not in names:
                 hint = suggest(mention.name, [name for name in names if name[0] != "_"])
-                hint = hint or "; `xlahouse tables` and `xlahouse views` list what there is"
+                hint = hint or "; `xlahouse tables` and `xlahouse views` list them"
                 line, column = place(sql, mention.offset)
                 raise QueryError(f"no table or view {mention.name}{hint}", sql, line, column)
         return set(asked)

@@ -1,4 +1,4 @@
-"""The command line: one function a verb, each of which loads what it needs when it is called."""
+"""The command line: one function per verb, which imports its modules when it is called."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ try:
     from xlahouse.sql.cli.tables import tables
     from xlahouse.sql.cli.tpu import tpu_app
     from xlahouse.sql.cli.views import views
-except KeyboardInterrupt:  # the user need not wait for the imports, nor see where they are
+except KeyboardInterrupt:  # no traceback of imports
     sys.exit(130)
 
 app = typer.Typer(
@@ -79,12 +79,12 @@ def main() -> None:
         if not is_interrupt(error):
             raise
         code = 130
-    gc.freeze()  # else Python looks through all that was loaded once more: a seventh of a second
+    gc.freeze()  # else Python scans all loaded objects once more: a seventh of a second
     sys.exit(code if _flushed() else code or 1)
 
 
 def _speak_utf8() -> None:
-    """Our own words hold characters beyond ASCII, and names hold any bytes: no locale forbids them."""
+    """Print UTF-8 under every locale: our texts go beyond ASCII, and names have any bytes."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open for as long as the process runs)
     if sys.stdout is None:
@@ -98,15 +98,15 @@ def _speak_utf8() -> None:
 def _what_failed(error: OSError) -> str:
     said = error.strerror or str(error)
     if error.filename:
-        return f"{error.filename}: {said}; see what it is, and who may read and write it"
-    return f"{said}; see that there is space where the output goes"
+        return f"{error.filename}: {said}; check what it is, and who may read and write it"
+    return f"{said}; check for free space where the output goes"
 
 
 def _flushed() -> bool:
-    """Whether what was printed arrived; what did not is dropped here, or Python complains at its end."""
+    """Whether the output arrived; the rest is dropped, or Python complains when it exits."""
     try:
         sys.stdout.flush()
-    except ValueError:  # closed by whoever failed to write, who has said so
+    except ValueError:  # closed by a writer that failed, and has reported it
         return False
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -72,7 +72,7 @@ def capture(
 
 
 def _check_stamp(stamp: str | None) -> str | None:
-    """Refuse what could not be part of a folder's name."""
+    """Refuse a text that cannot be part of a folder's name."""
     if stamp is not None and not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.]*", stamp):
         raise typer.BadParameter(
             "write it as letters, digits and points, such as 20260102T030405", param_hint="--stamp"

@@ -1,4 +1,4 @@
-"""The verb that holds one run against another, for people and for CI."""
+"""The verb `compare`: two runs side by side, for people and for CI."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def compare(
     if found.differing_count > 1:
         print(
             f"xlahouse: warning: the setups differ in {found.differing_count} things: "
-            f"{found.differing}; a difference cannot be put down to any one of them",
+            f"{found.differing}; no difference can be attributed to one of them",
             file=sys.stderr,
         )
     elif found.differing:

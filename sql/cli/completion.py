@@ -1,4 +1,4 @@
-"""Suggests how the word before the cursor could go on: tables, views, columns, functions, keywords."""
+"""Completes the word before the cursor: tables, views, columns, functions, keywords."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Words:
-    """What can be said in a warehouse's SQL."""
+    """The words of a warehouse's SQL."""
 
     library: Library
 

@@ -1,4 +1,4 @@
-"""The demo: capture, ingest, query and report on this machine, each step skipped where it was done."""
+"""The demo: capture, ingest, query and report on this machine, skipping steps that are done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xlahouse.sql.cli.progress import Say, progress
 
-# A title and a query each: what the README's session shows.
+# A title and a query each: the README's session.
 DEMO_QUERIES = (
     (
         "How much traffic does each parallelism cause?",
@@ -54,7 +54,7 @@ def run_demo(out: Path, fresh: bool = False) -> None:
 
 
 def capture_demo(traces: Path, fresh: bool, say: Say) -> None:
-    """Capture the demo's plan; what was captured before is kept unless `fresh`."""
+    """Capture the demo's plan; traces that exist are kept unless `fresh`."""
     from xlahouse.capture.run.runner import run_plan
 
     with as_file(files("xlahouse.capture") / "plans" / "demo.yaml") as plan:

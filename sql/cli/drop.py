@@ -57,7 +57,7 @@ def drop(
 
 
 def _agreed(listed: str) -> bool:
-    """Whether the user says so; nobody can where there is no terminal.
+    """Ask the user whether to drop.
 
     Raises:
         BadParameter: there is no terminal.
@@ -68,7 +68,7 @@ def _agreed(listed: str) -> bool:
 
 
 def _chosen(store: Store, runs: list[str], root: str) -> dict[str, str | None]:
-    """run_id -> name of what to drop; a damaged run has to be named by its whole id.
+    """run_id -> name of each run to drop; a damaged run has to be named by its whole id.
 
     Raises:
         WarehouseError: no such run.

@@ -1,4 +1,4 @@
-"""What several verbs share: options, completion for the shell, opening a warehouse."""
+"""Shared parts of verbs: options, completion for the shell, opening a warehouse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERY_FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow"
 
 
 def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names and ids of the warehouse's runs, for the shell; silent where there is none."""
+    """Names and ids of the warehouse's runs, for the shell; silent without a warehouse."""
     from xlahouse.sql.warehouse import Warehouse
 
     root = ctx.params.get("warehouse") or _default_warehouse()
@@ -55,7 +55,7 @@ def _default_warehouse() -> str:
 
 
 def _check_warehouse(root: str) -> str:
-    """Refuse what can only be a mistake, before anything is read or written there."""
+    """Refuse a mistaken root before anything is read or written there."""
     if not root:
         raise typer.BadParameter(
             "it is empty (a variable that is not set?); name a folder or a URL"
@@ -97,7 +97,7 @@ SparkConfOption = Annotated[
 
 
 def check_engine(engine: str, known: tuple[str, ...], conf: list[str] | None) -> None:
-    """Refuse an engine that there is not, and Spark's settings without Spark."""
+    """Refuse an unknown engine, and Spark's settings without Spark."""
     if engine not in known:
         raise typer.BadParameter(
             f"{engine} is not one of {', '.join(known)}", param_hint="--engine"
@@ -116,7 +116,7 @@ def spark_settings(conf: list[str] | None) -> dict[str, str]:
 
 
 def open_warehouse(root: str, threads: int | None = None) -> Warehouse:
-    """The warehouse at `root`; runs that are left out are said on stderr.
+    """The warehouse at `root`; runs that are left out are reported on stderr.
 
     DuckDB loads here and not before. On one thread sums of floats are the same to the last digit.
 
@@ -131,7 +131,7 @@ def open_warehouse(root: str, threads: int | None = None) -> Warehouse:
 
 
 def library_of(root: str, name: str | None = None) -> Library:
-    """The shipped views; with the warehouse's own where there is a warehouse and `name` is none of ours.
+    """The shipped views, with the warehouse's own if it has any and `name` is not a shipped view.
 
     Raises:
         WarehouseError: the warehouse cannot be read.

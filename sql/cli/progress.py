@@ -1,4 +1,4 @@
-"""Tells people how long work goes: a spinner on a terminal, plain lines elsewhere; always on stderr."""
+"""Shows progress on stderr: a spinner on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Say(Protocol):
 
 @contextmanager
 def progress(task: str) -> Iterator[Say]:
-    """Show that `task` goes on; gives the function that reports how.
+    """Show that `task` runs; gives the function that reports its progress.
 
     Where stderr is no terminal, passing lines are left out.
     """

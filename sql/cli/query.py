@@ -68,7 +68,7 @@ def _stdin() -> str:
 
 
 def _argument(given: str) -> str:
-    """A query, or what a file holds: no query is a single word that ends in .sql."""
+    """A query, or the text of a file: no query is a single word that ends in .sql."""
     path = Path(given)
     if path.suffix == ".sql" and (len(given.split()) == 1 or path.is_file()):
         return path.read_bytes().decode("utf-8-sig", errors="surrogateescape")
@@ -76,7 +76,7 @@ def _argument(given: str) -> str:
 
 
 def _utf8(argument: str) -> str:
-    """An argument as UTF-8, whatever the locale; what is none stays marked, and is refused later."""
+    """An argument as UTF-8, whatever the locale; other bytes stay marked, and are refused later."""
     return os.fsencode(argument).decode(errors="surrogateescape")
 
 

@@ -94,11 +94,11 @@ def report(
 
 
 def _say_nothing(line: str) -> None:
-    """What is wrong with the warehouse was said when it was first opened."""
+    """The first opening has reported the warehouse's faults."""
 
 
 def _say_of_site(written: WrittenSite) -> None:
-    """What a list of files does not tell, on stderr.
+    """Report unchanged and stale pages, on stderr.
 
     Raises:
         ReportError: an own page failed.
@@ -108,6 +108,6 @@ def _say_of_site(written: WrittenSite) -> None:
     if written.unchanged:
         print(f"{len(written.unchanged)} of {len(written.pages)} unchanged", file=sys.stderr)
     for path in written.stale:
-        print(f"{path}: its run is in the warehouse no more; remove it", file=sys.stderr)
+        print(f"{path}: its run is no longer in the warehouse; remove it", file=sys.stderr)
     if written.problems:
         raise ReportError("\n".join(written.problems))

@@ -32,9 +32,9 @@ WELCOME = "xlahouse: SQL ends with ;   .help lists commands   Ctrl-D leaves"
 COMMANDS = {
     ".tables": "list the tables",
     ".views": "list the views",
-    ".schema NAME": "what a table or view holds, and a view's SQL",
+    ".schema NAME": "describe a table or view, with a view's SQL",
     ".runs": "list the runs",
-    ".timer on|off": "say how long each query took",
+    ".timer on|off": "show the time of each query",
     ".help": "list these commands",
     ".quit": "leave",
 }
@@ -44,10 +44,10 @@ RUNS_SQL = (
 
 
 class Shell:
-    """Answers what is typed, one statement or command after the other.
+    """Answers statements and commands, one after the other.
 
     Args:
-        warehouse: what queries read.
+        warehouse: that queries read.
         out: where answers go.
         page: shows a text that is longer than the screen; None: answers are never paged.
     """
@@ -61,7 +61,7 @@ class Shell:
     def answer(self, text: str) -> bool:
         """Run a statement or a command; False where it was the command to leave.
 
-        What is wrong with it is said in a line, and the shell goes on.
+        An error is printed in a line, and the shell goes on.
         """
         text = text.strip()
         if text in (".quit", ".exit"):
@@ -127,7 +127,7 @@ def _pairs(rows: Iterator[tuple[str, str]]) -> str:
 
 
 def is_whole(text: str) -> bool:
-    """Whether what was typed can be run: a command, or a statement that ends with `;`."""
+    """Whether a text can be run: a command, or a statement that ends with `;`."""
     text = text.strip()
     return not text or text.startswith(".") or text.endswith(";")
 
@@ -145,7 +145,7 @@ def run_script(shell: Shell, lines: Iterator[str]) -> None:
 
 
 def run_prompt(shell: Shell, history: Path | None = None) -> None:
-    """Answer what is typed at a prompt until the user leaves; Ctrl-C drops a line or ends a query."""
+    """Answer statements at a prompt until the user leaves; Ctrl-C drops a line or ends a query."""
     from xlahouse.sql.cli.prompt import open_prompt
 
     session = open_prompt(shell.warehouse.library, history)
@@ -162,6 +162,6 @@ def run_prompt(shell: Shell, history: Path | None = None) -> None:
 
 
 def history_file() -> Path:
-    """Where the prompt keeps what was typed, as the XDG directories say."""
+    """The file of the prompt's history, by the XDG directories."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "xlahouse" / "history"

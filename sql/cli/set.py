@@ -1,4 +1,4 @@
-"""The verbs that set what a run's views take for granted: mesh, peaks, kind of device."""
+"""The verbs that set a run's mesh, peaks or kind of device."""
 
 from __future__ import annotations
 

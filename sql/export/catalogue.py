@@ -79,7 +79,7 @@ def describe_view(library: Library, view: View) -> str:
 
 
 def documented(view: View) -> tuple[str, list[tuple[str, str]]]:
-    """Grain and columns with their meaning; what a user's own view leaves out is empty."""
+    """Grain and columns with their meaning; empty where a user's own view has no documentation."""
     try:
         return view.grain, [(column.name, column.meaning) for column in view.columns]
     except ViewError:

@@ -1,4 +1,4 @@
-"""Says in a workload card of CCL-Bench what a run's row, mesh and manifest tell, and nothing else."""
+"""Fills a workload card of CCL-Bench from a run's row, mesh and manifest, and from nothing else."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def card_of_run(row: NamedRow, mesh: dict[str, int], kind: str | None) -> Worklo
         mesh: axis -> size as the views use it; {} where none is known.
         kind: of its devices, as the views use it.
     """
-    told = _merged(msgspec.json.decode(row["card"] or "{}"), _of_run(row, mesh, kind))
-    return msgspec.convert(_without_places(told), WorkloadCard)
+    facts = _merged(msgspec.json.decode(row["card"] or "{}"), _of_run(row, mesh, kind))
+    return msgspec.convert(_without_places(facts), WorkloadCard)
 
 
 def _of_run(row: NamedRow, mesh: dict[str, int], kind: str | None) -> _Part:
@@ -79,7 +79,7 @@ def _of_run(row: NamedRow, mesh: dict[str, int], kind: str | None) -> _Part:
 
 
 def chip_name(kind: str | None) -> str | None:
-    """`TPU v6 lite` -> `tpu_v6e`; None for what is no TPU, or does not say which."""
+    """`TPU v6 lite` -> `tpu_v6e`; None for other devices, or an unknown generation."""
     plain = (kind or "").lower().replace(" ", "").replace("-", "")
     match = _GENERATION.match(plain) if plain.startswith(("tpu", "v")) else None
     return f"tpu_v{_LITE.get(match[1], match[1])}" if match else None
@@ -156,7 +156,7 @@ def _plan(row: NamedRow, mesh: dict[str, int]) -> dict[str, int | None]:
 
 
 def _merged(under: Value, over: Value) -> Value:
-    """What the run tells over what its card said; None tells nothing."""
+    """Merge the run's facts over its card's; None is no fact."""
     if isinstance(under, dict) and isinstance(over, dict):
         names = dict.fromkeys([*over, *under])
         merged = {name: _merged(under.get(name), over.get(name)) for name in names}
@@ -166,9 +166,9 @@ def _merged(under: Value, over: Value) -> Value:
     return under if over in (None, {}) else over
 
 
-def _without_places(told: _Part) -> _Part:
+def _without_places(facts: _Part) -> _Part:
     """N/A in the list of bandwidths is None in the struct."""
-    topo = told.get("workload", {}).get("hardware", {}).get("network_topo", {})
+    topo = facts.get("workload", {}).get("hardware", {}).get("network_topo", {})
     if isinstance(topo.get("bandwidth_gbps"), list):
         topo["bandwidth_gbps"] = [None if v == "N/A" else v for v in topo["bandwidth_gbps"]]
-    return told
+    return facts

@@ -20,7 +20,7 @@ from xlahouse.sql.warehouse import Warehouse
 
 TOOLS_REVISION = "1d257f0"  # of the tools whose definitions ccl_legacy_v1 has
 ROWS_FILE = "benchmark_data.json"
-# Where a row's flat metadata has a field of the card; the others keep their own name.
+# Where a row's flat metadata has a field of the card; other fields keep their names.
 _FLAT_NAMES = {
     "xpu_spec.type": "hardware_type",
     "xpu_spec.model": "hardware_model",
@@ -56,10 +56,10 @@ def write_rows(
     `virtual-tpu`. Each file is there whole, or not at all.
 
     Args:
-        warehouse: that holds the runs.
+        warehouse: that has the runs.
         runs: ids, prefixes or names.
         output: a folder, made if needed.
-        on_progress: told what is being written.
+        on_progress: called with the name of each part when it begins.
 
     Raises:
         WarehouseError: there is no such run.
@@ -155,25 +155,25 @@ def _write_folder(
 
 
 def _remove_earlier(folder: Path) -> None:
-    """Remove an earlier export, and nothing that is none.
+    """Remove an earlier export, and nothing else.
 
     Raises:
-        ReportError: the folder holds something else.
+        ReportError: the folder has other files.
     """
-    others = [
+    strange = [
         path.name
         for path in folder.iterdir()
         if path.name != f"{folder.name}.yaml" and not path.name.endswith(".trace.json")
     ]
-    if others:
+    if strange:
         raise ReportError(
-            f"{folder}: holds {', '.join(sorted(others))}, which no export wrote; name another folder"
+            f"{folder}: holds {', '.join(sorted(strange))}, which no export wrote; name another folder"
         )
     shutil.rmtree(folder)
 
 
 def _entry(warehouse: Warehouse, row: NamedRow, name: str, card: WorkloadCard) -> dict[str, object]:
-    """A row as CCL-Bench's website has it; what tells it from others' is in `xlahouse`."""
+    """A row as CCL-Bench's website has it; facts that only we have are in `xlahouse`."""
     given = {"run": row["run_id"]}
     columns = "metric, value, note from {} where run_id = $run order by metric"
     theirs = warehouse.query("select " + columns.format("ccl_legacy_v1"), given).rows
@@ -225,7 +225,7 @@ def _remarks(card: WorkloadCard, virtual: bool) -> list[str]:
         remarks.append("virtual devices: its times are not a TPU's; keep it to yourself")
     absent = missing(card)
     if absent:
-        remarks.append(f"the card lacks what nothing tells: {', '.join(absent)}")
+        remarks.append(f"the card lacks fields without a source: {', '.join(absent)}")
     return remarks
 
 

@@ -31,7 +31,7 @@ _ARGUMENTS = (
 
 # The order is that of views/ccl/ccl_legacy_v1.sql: some of CCL-Bench's tools depend on it.
 _DEVICE = """
-with told as (
+with events as (
     select o.op as name, coalesce(o.line, 'XLA Ops') as line, o.start_ps, o.duration_ps,
         o.hlo_category, cast(round(o.bytes_accessed) as bigint) as bytes_accessed,
         cast(round(o.flops) as bigint) as flops,
@@ -55,10 +55,10 @@ with told as (
     where run_id = $run and host is not distinct from $host
         and starts_with(thread, $plane || '/') and $owns_plane
 )
-select * from told order by start_ps, name desc, line
+select * from events order by start_ps, name desc, line
 """
 _HOST = """
-with told as (
+with events as (
     select name, coalesce(thread, 'thread') as line, start_ps, duration_ps, args,
         null as hlo_op, null as hlo_module, null as program_id, null as device_ordinal
     from host_events
@@ -72,7 +72,7 @@ with told as (
     inner join devices as d on d.run_id = o.run_id and d.device_id = o.device_id
     where o.run_id = $run and d.inferred and d.host is not distinct from $host
 )
-select * from told order by start_ps, duration_ps desc, line
+select * from events order by start_ps, duration_ps desc, line
 """
 
 
@@ -87,7 +87,7 @@ class _TraceFile:
     events: int = 0  # written so far
 
     def write(self, entries: list[str]) -> None:
-        """Entries, after a comma where others stand before them."""
+        """Write entries, after a comma unless they are the first."""
         if entries:
             self.file.write((",\n" if self.file.tell() > len(_OPENING) else "").encode())
             self.file.write(",\n".join(entries).encode())
@@ -130,10 +130,10 @@ def write_trace(
     `device_duration_ps` are the profiler's times.
 
     Args:
-        warehouse: that holds the run.
+        warehouse: that has the run.
         run: its id, prefix or name.
         path: the file; it is there whole, or not at all.
-        on_progress: told what is being written.
+        on_progress: called with the name of each process when it begins.
 
     Raises:
         WarehouseError: there is no such run.
@@ -154,7 +154,7 @@ def write_trace(
 
 
 def _shift_ps(warehouse: Warehouse, run_id: str) -> int:
-    """What to add to every time so that none is negative, in whole microseconds."""
+    """A shift that makes no time negative, in whole microseconds."""
     parts = " union all ".join(
         f"select min(start_ps) as start_ps from {table} where run_id = $run"
         for table in ("ops", "launches", "host_events")
@@ -229,7 +229,7 @@ def _frames(warehouse: Warehouse, sql: str, given: dict[str, object]) -> Iterato
 
 
 def _write_events(out: _TraceFile, pid: int, frame: pl.DataFrame, clock: pl.Expr | None) -> None:
-    """Complete events of one process; `clock` is what stands in their arguments beside _ARGUMENTS."""
+    """Complete events of one process; `clock` is written beside _ARGUMENTS."""
     tids = out.tids(pid, frame["line"])
     texts = {
         name: out.as_json(frame[name].cast(pl.String)) for name in _TEXTS if name in frame.columns

@@ -1,4 +1,4 @@
-"""What a device did, as the nodes of an execution trace: its work in order, and what waits for what."""
+"""Turns a device's work into the nodes of an execution trace, in order and with their dependencies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def device_nodes(
     that had ended when it started; an asynchronous transfer waits for the synchronous node before it.
 
     Args:
-        warehouse: that holds the run.
+        warehouse: that has the run.
         run_id: the run.
         device: its device_id.
         npu_of: device_id and npu, the number that the simulator knows the device by.
@@ -68,7 +68,7 @@ def device_nodes(
         *_exchanges(exchanged, pairs, npu_of, device),
     ]
     work = pl.concat([_typed(part) for part in parts], how="diagonal")
-    # A transfer that starts with an op flies beside it.
+    # A transfer that starts with an op runs beside it.
     ordered = work.sort("start_ps", ~pl.col("is_async"), "duration_ps", "type", "name")
     ordered = ordered.with_row_index("id")
     return _with_fields(_with_dependencies(ordered))
@@ -130,7 +130,7 @@ def _with_fields(nodes: pl.DataFrame) -> pl.DataFrame:
     kind, own = pl.col("type"), pl.col
     sends, receives = kind == SEND, kind == RECEIVE
     is_compute = kind == COMPUTE
-    # Both ends are rounded, so that the durations of what follows one another add up.
+    # Both ends are rounded, so that durations of consecutive nodes add up.
     start = (own("start_ps") - own("start_ps").min()).cast(pl.Float64) / 1e6
     end = start + own("duration_ps").cast(pl.Float64) / 1e6
     beside = [

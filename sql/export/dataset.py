@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from xlahouse.sql.warehouse import Warehouse
 
-# What is said about runs as wholes; rows of events are in the views.
+# Facts about whole runs; rows of events are in the views.
 RUN_TABLES = ("runs", "run_settings", "devices", "issues", "coverage")
-OMITTED = {"runs": ("files",)}  # where a warehouse keeps its files: no fact about a run
+OMITTED = {"runs": ("files",)}  # the warehouse's files: not a fact about a run
 DICTIONARY = "dictionary.json"
 
 
@@ -65,12 +65,12 @@ def write_dataset(
     Views over several runs see only the chosen ones. The same warehouse gives the same bytes.
 
     Args:
-        warehouse: that holds the runs.
+        warehouse: that has the runs.
         run_ids: the runs.
         output: a new or empty folder, or an earlier dataset, which is replaced.
         views: names of views; all public ones without any. Tables about runs are always there.
         csv: whether to write CSV beside Parquet.
-        on_event: told the name of each file when it is begun.
+        on_event: called with the name of each file when it begins.
 
     Raises:
         ViewError: there is no such view.
@@ -109,7 +109,7 @@ def _view_part(view: View, sql: str) -> _Part:
 def _database(
     warehouse: Warehouse, run_ids: Sequence[str], folder: Path
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The tables of the chosen runs and no others, so that views over runs see only these."""
+    """A database with the tables of the chosen runs only, so that views over runs see no other run."""
     import duckdb
 
     # One thread: several add up fractions in an order of their own, and the last digit varies.
@@ -162,7 +162,7 @@ def _write(
 def _runs_in(
     connection: duckdb.DuckDBPyConnection, source: str, columns: Sequence[str]
 ) -> tuple[str, ...]:
-    """The runs that a file has rows of, in whichever column."""
+    """The runs that any column of a file names."""
     names = [name for name in columns if name == "run_id" or name.endswith("_run_id")]
     if not names:
         return ()
@@ -201,7 +201,7 @@ def _new_folder(output: Path) -> Iterator[Path]:
     except OSError as error:
         raise WarehouseError(
             f"{output} cannot be written: {error.strerror or error}; name a folder with -o where "
-            "there is space and leave to write"
+            "there is free space and write permission"
         ) from error
     finally:
         for left in (beside, old):
@@ -209,7 +209,7 @@ def _new_folder(output: Path) -> Iterator[Path]:
 
 
 def _check_replaceable(output: Path) -> None:
-    """Refuse to replace what is no dataset.
+    """Refuse to replace anything but a dataset.
 
     Raises:
         WarehouseError: it is a file, or a folder with something else in it.
@@ -217,10 +217,10 @@ def _check_replaceable(output: Path) -> None:
     if output.is_dir():
         names = {path.name for path in output.iterdir()}
         if names and not {DICTIONARY, "parquet"} <= names:
-            raise WarehouseError(f"{output} holds something else than a dataset; name a new folder")
+            raise WarehouseError(f"{output} is not a dataset; name a new folder")
         if names - {DICTIONARY, "parquet", "csv", "DICTIONARY.md", "README.md"}:
             raise WarehouseError(
-                f"{output} holds files beside the dataset's, which would be lost; name a new folder"
+                f"{output} has files beside the dataset's, which would be lost; name a new folder"
             )
     elif output.exists():
         raise WarehouseError(f"{output} is a file; name a folder")

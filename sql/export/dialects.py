@@ -1,4 +1,4 @@
-"""Says a view in other databases' SQL: DuckDB's as it stands, Spark's and BigQuery's through sqlglot."""
+"""Writes views as CREATE statements: DuckDB's as written, Spark's and BigQuery's through sqlglot."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DIALECTS = ("duckdb", "spark", "bigquery")
 
 
 def write_ddl(library: Library, names: set[str], dialect: str) -> Iterator[str]:
-    """Statements that create views and what they rest on, in order; tables have to be there.
+    """Statements that create views and those below them, in order; the tables have to exist.
 
     Each view and column carries its documentation.
 
     Raises:
-        ViewError: a view cannot be said in the dialect.
+        ViewError: a view has no translation.
     """
     tables, views = library.closure(names)
     if tables:
@@ -60,7 +60,7 @@ def translate(view: View, dialect: str) -> str:
     """A view's SELECT in another dialect.
 
     Raises:
-        ViewError: sqlglot knows no way to say it there.
+        ViewError: sqlglot has no translation.
     """
     from sqlglot import ErrorLevel
     from sqlglot.errors import SqlglotError
@@ -74,7 +74,7 @@ def translate(view: View, dialect: str) -> str:
         )
     except (SqlglotError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise ViewError(view.name, f"cannot be said in {dialect}: {reason}") from error
+        raise ViewError(view.name, f"cannot be translated to {dialect}: {reason}") from error
     return text
 
 
@@ -91,6 +91,6 @@ def _order_nulls(tree: exp.Query) -> None:
             if not down and not ordered.args.get("nulls_first"):
                 missing = exp.Is(this=ordered.this.copy(), expression=exp.Null())
                 spelt.append(exp.Ordered(this=exp.Paren(this=missing), nulls_first=True))
-            # BigQuery puts NULL first ascending and last descending, unless it is told otherwise.
+            # BigQuery puts NULL first ascending and last descending, unless the query states otherwise.
             spelt.append(exp.Ordered(this=ordered.this.copy(), desc=down, nulls_first=not down))
         order.set("expressions", spelt)

@@ -32,7 +32,7 @@ _UNITS = (
 
 README = """# Dataset of LLM inference traces
 
-Written by xlahouse {version} from {runs}. Each file is a table; `DICTIONARY.md` tells what a row is and
+Written by xlahouse {version} from {runs}. Each file is a table; `DICTIONARY.md` states what a row is and
 what each column means, `dictionary.json` the same for programs.
 
 - `parquet/NAME.parquet` {csv}
@@ -40,8 +40,8 @@ what each column means, `dictionary.json` the same for programs.
 - Names end in the version of their definition: `latency_v1` never changes its meaning.
 - A column's unit is the end of its name: `_ps` picoseconds, `_s` seconds, `_bytes`, `_ratio`. Positions in
   time (`start_ps`) count from a run's own time zero.
-- NULL (an empty field in CSV) means not known, never 0; the table `issues` tells what a run lacks.
-- Runs whose devices are `inferred` ran on virtual devices: what they send and in which order is valid, their
+- NULL (an empty field in CSV) means not known, never 0; the table `issues` states what a run lacks.
+- Runs whose devices are `inferred` ran on virtual devices: their transfers and their order are valid, their
   times are not those of an accelerator.
 
 ```
@@ -124,8 +124,8 @@ def dictionary_markdown(files: Sequence[DescribedFile], runs: Sequence[NamedRow]
 
 
 def readme(runs: int, csv: bool) -> str:
-    """What someone reads who opens the folder."""
-    also = "and `csv/NAME.csv` hold the same rows in the same order." if csv else "holds the rows."
+    """The text of the dataset's README.md."""
+    also = "and `csv/NAME.csv` have the same rows in the same order." if csv else "has the rows."
     count = "1 run" if runs == 1 else f"{runs:,} runs"
     return README.format(version=version("xlahouse"), runs=count, csv=also)
 
@@ -136,6 +136,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    # Names come from traces: none may end a cell, or be markup.
+    # Names come from traces: they must not end a cell, or be markup.
     text = " ".join(str("" if value is None else value).split())
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -34,8 +34,8 @@ def write_duckdb(
 ) -> str | None:
     """Write runs into one file, which appears whole or not at all.
 
-    With `copy` it holds the rows and survives any move. Without, it reads the warehouse's own files,
-    those that are listed now; the line returned is the SQL that tells it of another place.
+    With `copy` the file has the rows and can move. Without, it reads the files that the warehouse lists
+    now; the line returned is the SQL statement that gives the file another place of the warehouse.
 
     Raises:
         WarehouseError: a file of the warehouse or the output cannot be read or written.
@@ -47,7 +47,7 @@ def write_duckdb(
             connection.register_filesystem(place.system)
         if not copy:
             connection.execute(f"create macro {PLACE}() as {quote(root)}")
-        # Views bind quickly over tables without files, and stay as they are when those are replaced.
+        # Views bind quickly over tables without files, and stay the same when the tables are replaced.
         create_tables(connection)
         create_all(connection, warehouse.library)
         for name in TABLES:
@@ -59,7 +59,7 @@ def write_duckdb(
 def open_tables(
     connection: duckdb.DuckDBPyConnection, warehouse: Warehouse, run_ids: Sequence[str]
 ) -> None:
-    """Give a database every table over the files of some runs, where they lie."""
+    """Give a database every table over the files of some runs, in their place."""
     place = warehouse.place
     root = place.base if place.remote else os.path.abspath(place.base)
     if place.remote:
@@ -134,7 +134,7 @@ def _new_file(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     except OSError as error:
         raise WarehouseError(
             f"{path} cannot be written: {error.strerror or error}; name a file with -o where there "
-            "is space and leave to write"
+            "is free space and write permission"
         ) from error
     finally:
         for left in (beside, beside.with_name(f"{beside.name}.wal")):

@@ -1,4 +1,4 @@
-"""Questions and the queries that answer them: shown with the views that they name, run by the tests."""
+"""Questions and their queries: shown with the views that they name, and run by the tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Example:
 
 @lru_cache(maxsize=1)
 def examples() -> tuple[Example, ...]:
-    """All examples of `examples.sql`, in its order: a comment with the question stands above each."""
+    """All examples of `examples.sql`, in order, each with its question as a comment above."""
     text = files("xlahouse.sql.export").joinpath("examples.sql").read_text(encoding="utf-8")
     found = []
     for part in text.split(";\n"):
@@ -38,7 +38,7 @@ def examples() -> tuple[Example, ...]:
 
 
 def examples_of(library: Library, view: View) -> list[Example]:
-    """The examples that name a view; one that shows a run's rows where none does."""
+    """The examples that name a view; one that shows a run's rows if no example does."""
     found = [
         example
         for example in examples()
@@ -50,4 +50,4 @@ def examples_of(library: Library, view: View) -> list[Example]:
         return found
     name = view.base if library.pointers.get(view.base) == view.name else view.name
     sql = f"select {name}.*\nfrom {name} join runs using (run_id)\nwhere runs.name = $run\nlimit 20"
-    return [Example("What are its rows for one run?", sql)]
+    return [Example("Which rows does one run have?", sql)]

@@ -1,9 +1,9 @@
--- Which runs are there, and were they read whole?
+-- Which runs are there, and were their traces read whole?
 select name, parallelism, device_kind, device_count, status
 from runs
 order by captured_at, name;
 
--- What did sharding do to latency?
+-- How does sharding change latency?
 select name, parallelism, ttft_s, tpot_s, output_tokens_per_s
 from run_summary
 order by tpot_s;
@@ -14,7 +14,7 @@ from traffic_volume join runs using (run_id)
 group by all
 order by all;
 
--- Between which devices does one run's traffic go?
+-- Which devices exchange one run's traffic?
 select source_device_id, target_device_id, sum(bytes) as bytes
 from traffic_matrix join runs using (run_id)
 where name = $run and algorithm = 'ring'
@@ -53,13 +53,13 @@ from collective_axis join runs using (run_id)
 where name = $run
 order by axis, op;
 
--- Where does a device stand in the mesh?
+-- What are the coordinates of each device in the mesh?
 select device_id, axis, coordinate
 from run_mesh join runs using (run_id)
 where name = $run
 order by device_id, axis;
 
--- Which peaks are utilizations measured against, and where are they from?
+-- Which peaks do utilizations use, and what is their source?
 select distinct hardware_peaks.device_kind, peak_flops_per_s, peak_hbm_bytes_per_s, peaks_source
 from hardware_peaks join runs using (run_id)
 where name = $run;
@@ -70,7 +70,7 @@ from latency join runs using (run_id)
 where name = $run
 order by request;
 
--- Which ops take the most time of their own?
+-- Which ops have the most self time?
 select module, op, hlo_category, count(*) as occurrences, sum(self_ps) / 1e12 as self_s
 from ops join runs using (run_id)
 where name = $run
@@ -78,7 +78,7 @@ group by all
 order by self_s desc
 limit 20;
 
--- What was found wrong with the data?
+-- Which findings does the data have?
 select name, severity, code, message, count
 from issues join runs using (run_id)
 order by severity, name;

@@ -15,9 +15,9 @@ Origins = dict[str, tuple[str, ...]]  # column -> `table.column` of each origin,
 
 
 def origins(library: Library, name: str) -> Origins:
-    """What each column of a view is computed from, through all views below it.
+    """The columns of tables that each column of a view is computed from.
 
-    A column that only decides which rows there are (in WHERE or in a join) is no origin.
+    A column that only decides which rows there are (in WHERE or in a join) is not an origin.
 
     Raises:
         ViewError: a view does not parse, or names a column that there is not.
@@ -30,7 +30,7 @@ def origins(library: Library, name: str) -> Origins:
 
 
 def _of_view(view: View, below: Mapping[str, Origins]) -> Origins:
-    """A view's origins, given those of the views that it reads."""
+    """A view's origins, given the origins of the views that it reads."""
     from sqlglot.errors import SqlglotError
     from sqlglot.lineage import lineage
     from sqlglot.optimizer.qualify import qualify

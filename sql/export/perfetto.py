@@ -1,4 +1,4 @@
-"""Writes a run as a Perfetto trace: what each device and host did, by lines, axes and counters."""
+"""Writes a run as a Perfetto trace: work of devices and hosts, by lines, axes and counters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Writer:
     slices: int = 0  # written so far
 
     def track(self, key: tuple[object, ...], parent: int = 0, **described: object) -> int:
-        """The uuid of a track, which is described where it is met first."""
+        """The uuid of a track; its first use writes its description."""
         if key not in self.tracks:
             self.tracks[key] = uuid = len(self.tracks) + 1
             rank = len(self.tracks)
@@ -78,10 +78,10 @@ def write_perfetto(
     phases and threads. Times are cut to nanoseconds, and shifted where they would be negative.
 
     Args:
-        warehouse: that holds the run.
+        warehouse: that has the run.
         run: its id, prefix or name.
         path: the file; it is there whole, or not at all.
-        on_progress: told what is being written.
+        on_progress: called with the name of each part when it begins.
 
     Raises:
         WarehouseError: there is no such run.
@@ -103,7 +103,7 @@ def write_perfetto(
 
 
 def _shift_ns(warehouse: Warehouse, run_id: str) -> int:
-    """What to add to every time so that none is below 1: Perfetto knows no time 0 or before."""
+    """A shift that makes every time at least 1: Perfetto has no time 0 or before."""
     tables = ("ops", "launches", "phases", "host_events", "counters", "collectives")
     parts = " union all ".join(
         f"select min(start_ps) as start_ps from {table} where run_id = $run" for table in tables
@@ -138,7 +138,7 @@ def _write_source(writer: Writer, warehouse: Warehouse, run_id: str, source: Sli
 
 
 def _described(writer: Writer, slices: pl.DataFrame) -> pl.DataFrame:
-    """Slices with their texts as numbers, and what stands beside them as annotations."""
+    """Slices with their texts as numbers, and other columns as annotations."""
     names = writer.interned("event_names", slices["name"])
     categories = writer.interned("event_categories", slices["category"])
     details = writer.interned("debug_annotation_string_values", slices["detail"])

@@ -95,9 +95,9 @@ _UNSET: dict[str, pl.Expr] = {
 
 
 def event(kind: int, track_uuid: pl.Expr, **fields: pl.Expr) -> pl.Expr:
-    """The struct of an event of a track; of `Event`'s other fields, those not given are unset."""
-    told = _UNSET | {"type": pl.lit(kind, pl.Int32), "track_uuid": track_uuid} | fields
-    return pl.struct(value.alias(name) for name, value in told.items())
+    """The struct of an event of a track; other fields of `Event` are unset."""
+    values = _UNSET | {"type": pl.lit(kind, pl.Int32), "track_uuid": track_uuid} | fields
+    return pl.struct(value.alias(name) for name, value in values.items())
 
 
 def packet(**fields: object) -> bytes:

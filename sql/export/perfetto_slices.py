@@ -1,4 +1,4 @@
-"""Slices of a track that Perfetto can draw: those that cross get lanes, and each becomes two events."""
+"""Slices that Perfetto can draw: crossing slices get lanes, and each slice becomes two events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def lanes(slices: pl.DataFrame, nested: bool) -> pl.Series:
 
     Args:
         slices: start_ps and duration_ps, of one track, by start and then longest first.
-        nested: whether a slice that lies within another may be drawn inside it; else slices of a
+        nested: whether a slice within another may be drawn inside it; else slices of a
             lane never overlap.
 
     Returns:

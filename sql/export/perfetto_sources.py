@@ -1,4 +1,4 @@
-"""What a Perfetto trace shows of a run: the queries whose rows become its slices."""
+"""The queries whose rows become the slices of a run's Perfetto trace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xlahouse.sql.types import Row, Value
 from xlahouse.sql.warehouse import Warehouse
 
-# Columns that stand beside a slice as numbers, where a source has them.
+# Columns that a slice shows as numbers, where a source has them.
 NUMBERS = ("payload_bytes", "wire_bytes", "group_size", "launch")
 _HOST_PIDS = 1_000_000  # devices have the process ids from 1 on
 
@@ -55,13 +55,13 @@ class SliceSource:
     """A query whose rows are slices of one process."""
 
     title: str  # for progress lines
-    process: tuple[str, Value]  # what makes it one: device and device_id, or host and its name
+    process: tuple[str, Value]  # its key: device and device_id, or host and its name
     pid: int
     process_name: str
     # Gives track, name, category, detail, start_ps, duration_ps, flow and some of NUMBERS.
     sql: str
     parameters: dict[str, Value] = field(default_factory=dict)  # beside $run
-    nested: bool = True  # whether slices of a track may contain others
+    nested: bool = True  # whether slices of a track may contain each other
 
 
 def sources(warehouse: Warehouse, run_id: str) -> Iterator[SliceSource]:

@@ -191,6 +191,6 @@ def test_runs_of_an_older_ingest_are_told(tmp_path):
     with Warehouse(write_warehouse(tmp_path / "w", {"runs": runs}), told.append) as warehouse:
         assert warehouse.query("select count(*) from runs").rows == [(2,)]
     assert told == [
-        "1 of 2 runs were written by an older xlahouse: what newer views read of them is missing; "
+        "1 of 2 runs were written by an older xlahouse and lack columns of newer views; "
         "ingest their traces again"
     ]

@@ -230,7 +230,7 @@ def test_the_card_of_a_row_says_what_is_known(vllm, tmp_path):
     assert card.workload.data.seq_len == 1024 + 16
     assert card.executor.model_plan_parallelization.tp == 2
     assert card.executor.framework.name == "vllm"
-    assert card.workload.hardware.network_topo.bandwidth_gbps is None  # nothing tells it
+    assert card.workload.hardware.network_topo.bandwidth_gbps is None  # no source has it
     assert any("workload.data.dataset" in remark for remark in written.remarks)
 
 
@@ -301,7 +301,7 @@ def test_the_command_writes_folders_and_never_over_anything_else(tmp_path, monke
     said = capsys.readouterr()
     assert said.out.split() == [str(out / "run1-tpu"), str(out / "cpu-virtual-tpu")]
     assert "cpu-virtual-tpu: virtual devices" in said.err
-    assert "run1-tpu: the card lacks what nothing tells:" in said.err
+    assert "run1-tpu: the card lacks fields without a source:" in said.err
     assert command("run1") == 0  # again: the folder is replaced
     contents(out / "run1-tpu")
     (out / "run1-tpu" / "mine.txt").write_text("mine")
