@@ -1,4 +1,4 @@
-"""Finds the workload cards that lie beside traces: a row of a collection is a folder with a card."""
+"""Finds the workload cards beside traces: a row of a collection is a folder with a card."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CardFolder:
 
 
 def card_folders(fs: fsspec.AbstractFileSystem, files: Iterable[str]) -> dict[str, CardFolder]:
-    """Folder -> its card, of the folders among whose files there is one."""
+    """Folder -> its card, for each folder whose files include one."""
     found: dict[str, list[str]] = {}
     for file in files:
         if file.endswith(_CARD_ENDINGS) and _is_card(fs, file):
@@ -40,7 +40,7 @@ def _is_card(fs: fsspec.AbstractFileSystem, file: str) -> bool:
 
 
 def _chosen(folder: str, cards: list[str]) -> CardFolder:
-    """The only card, or the one that is named as the folder."""
+    """The only card, or the one with the folder's name."""
     name = folder.rpartition("/")[2]
     named = [card for card in cards if card.rpartition("/")[2].rpartition(".")[0] == name]
     if len(cards) == 1 or len(named) == 1:

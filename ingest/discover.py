@@ -1,4 +1,4 @@
-"""Finds the runs in what a user points at: which files belong together, and their manifest."""
+"""Finds the runs under a path that a user gives: the files of each run, and its manifest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Found:
-    """The runs under a path, and what could not be looked at."""
+    """The runs under a path, and a line for each file or folder that could not be read."""
 
     runs: list[RunFiles]
     problems: list[str]
@@ -38,7 +38,7 @@ def find_runs(path: str) -> Found:
     anywhere else is a run of its own. A Chrome trace beside an xplane of the same host is its spare.
 
     Raises:
-        XlahouseError: nothing is there, or nothing that can be read.
+        XlahouseError: there is no such path, or no trace under it that can be read.
     """
     fs, root = open_fs(path)
     if not fs.exists(root):
@@ -54,11 +54,11 @@ def find_runs(path: str) -> Found:
         refuse_others(files)
     if files == [root] and not xplanes and not chrome:
         raise XlahouseError(
-            f"{path}: neither an {XPLANE} file nor a Chrome trace; point at one or at a folder of them"
+            f"{path}: neither an {XPLANE} file nor a Chrome trace; give one, or a folder of them"
         )
     if not xplanes and not chrome and not problems:
         raise XlahouseError(
-            f"{path}: no {XPLANE} files and no Chrome traces; point at a profiler's log folder"
+            f"{path}: no {XPLANE} files and no Chrome traces; give a profiler's log folder"
         )
     spares = _spares(xplanes, chrome)
     cards = card_folders(fs, _beside(fs, root) if files == [root] else files)
@@ -72,7 +72,7 @@ def find_runs(path: str) -> Found:
 def _with_others(
     fs: fsspec.AbstractFileSystem, runs: list[RunFiles], files: list[str], problems: list[str]
 ) -> list[RunFiles]:
-    """Runs with the traces of other kinds beside their files; those beside no run's are problems."""
+    """Runs with the unread traces beside their files; unread traces beside no run are problems."""
     others = {_unstripped(fs, f): what for f in files if (what := other_container(f)) is not None}
     if not others:
         return runs
@@ -87,7 +87,7 @@ def _with_others(
 
 
 def _beside(fs: fsspec.AbstractFileSystem, file: str) -> list[str]:
-    """Files of a file's folder, as far as it can be listed."""
+    """Files in a file's folder; none where it cannot be listed."""
     try:
         return [str(path) for path in fs.ls(file.rpartition("/")[0], detail=False)]
     except OSError:
@@ -97,7 +97,7 @@ def _beside(fs: fsspec.AbstractFileSystem, file: str) -> list[str]:
 def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool) -> list[str]:
     """Chrome traces among files: by name, or by their first bytes where the name says no more than JSON.
 
-    alone: whether the user named the file, which then may have any name.
+    alone: whether the user named the file; it may then have any name.
     """
     found = []
     for file in files:
@@ -144,7 +144,7 @@ def _hidden(path: str) -> bool:
 
 
 def _run_key(path: str, cards: dict[str, CardFolder]) -> str:
-    """The folder or file that stands for the run that a trace file belongs to."""
+    """The folder or file that identifies the run of a trace file."""
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], start=1):
         if TRACE_DIR.match(part):
@@ -217,7 +217,7 @@ def identify(paths: Iterable[str]) -> list[SourceFile]:
 
 
 def run_id_of(sources: list[SourceFile], manifest: bytes) -> str:
-    """12 hex digits that stand for the contents of the run, wherever its files lie."""
+    """12 hex digits of a hash of the run's contents, wherever its files are."""
     digest = hashlib.sha256(manifest)
     for sha256 in sorted(source.sha256 for source in sources):
         digest.update(sha256.encode())

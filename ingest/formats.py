@@ -1,4 +1,4 @@
-"""Picks the reader of a trace file, by its name where that tells, else by its first bytes."""
+"""Chooses the reader of a trace file by its name, or by its first bytes where the name is ambiguous."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     try:
         if is_json:
             from xlahouse.ingest.chrome.read import (
-                read_chrome,  # xplanes need not wait for it to load
+                read_chrome,  # xplanes do not wait for it to load
             )
 
             return read_chrome(bytes(raw), path)

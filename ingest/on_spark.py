@@ -1,4 +1,4 @@
-"""Spreads runs over the executors of a Spark cluster: each is ingested there as it would be here."""
+"""Spreads runs over the executors of a Spark cluster: each is ingested there as on this machine."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from xlahouse.ingest.run import Each, ingest_one
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CORES = "spark.task.cpus"  # of a task, so of a run: 1 unless the user says more
-# Read by Polars as it is imported; Spark itself tells other libraries by OMP_NUM_THREADS. Else every
-# task would compute with all cores of its machine, beside the other tasks there.
+CORES = "spark.task.cpus"  # cores of a task, hence of a run: 1 unless the user sets more
+# Read by Polars at import; Spark sets OMP_NUM_THREADS for other libraries. Without it every
+# task would compute with all cores of its machine, which other tasks use too.
 POOL = "POLARS_MAX_THREADS"
 
 
 def each_on(session: SparkSession) -> Each:
-    """How `ingest_paths` gets through its runs on a SparkSession: one task a run, on its own cores.
+    """An `each` for `ingest_paths` on a SparkSession: one task a run, on its own cores.
 
     Every executor needs this version of xlahouse, and reaches traces and warehouse by the same path or
-    URL. A run is written whole or not at all there as here, so Spark may try a task again.
+    URL. A run is written whole or not at all, so Spark may try a task again.
     """
 
     def each(

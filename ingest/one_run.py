@@ -1,4 +1,4 @@
-"""Ingests one run: reads its files, puts it together, writes it, unless the warehouse has it already."""
+"""Ingests one run: reads, assembles and writes it, unless the warehouse has it already."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from xlahouse.ingest.tables.run_tables import write_tables
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What became of one run."""
+    """The outcome of one run."""
 
     run_id: str
     name: str
@@ -165,22 +165,22 @@ def _shaping(
 
 
 def _shaped_so(known: RunRow, shaping: dict[str, str]) -> bool:
-    """Whether a run was written with these options; one that is not given again is no change."""
+    """Whether a run was written with these options; leaving one out is no change."""
     options: dict[str, str] = msgspec.json.decode(known["options"] or "{}")
     return shaping.items() <= options.items()
 
 
 def _is_current(store: Store, known: RunRow) -> bool:
-    """Whether a run is there as this version would write it, and whole."""
+    """Whether a run is in the warehouse whole, and was written by this version."""
     return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
 
 
 def _read_files(sources: list[SourceFile]) -> tuple[list[FileEvents], list[TraceFormatError]]:
-    """(files that could be read, errors of the others)."""
+    """(files that could be read, an error for each other file)."""
     files: list[FileEvents] = []
     refused: list[TraceFormatError] = []
     for source in sources:
-        for file in files:  # so that no more than one holds its events
+        for file in files:  # so that at most one file holds its events
             file.forget_decoded()
         raw = trace_bytes(source.path, mapped=source.path.endswith(XPLANE))
         try:
@@ -191,7 +191,7 @@ def _read_files(sources: list[SourceFile]) -> tuple[list[FileEvents], list[Trace
 
 
 def _source_of(files: list[FileEvents]) -> str:
-    """What a run was read from: a Chrome trace tells less, so one among its files is worth saying."""
+    """xplane or chrome: a Chrome trace holds fewer facts, so one among the files decides."""
     return "chrome" if any(file.format == "chrome" for file in files) else "xplane"
 
 
@@ -213,12 +213,12 @@ def check_coverage(coverage: pl.DataFrame) -> None:
 
 
 def _programmed(built: AssembledRun) -> int:
-    """Devices that a mesh is made of: all but SparseCores."""
+    """Devices that a mesh consists of: all but SparseCores."""
     return built.devices_named - sum(d.core == "sparsecore" for d in built.devices)
 
 
 def _check_options(options: Options, devices: int | None) -> None:
-    """Refuse what does not fit the run before anything is written."""
+    """Refuse options that do not fit the run before anything is written."""
     if options.mesh is not None and devices is not None:
         check_mesh(list(options.mesh), devices)
 
@@ -236,8 +236,8 @@ def _apply_settings(root: str, run_id: str, options: Options) -> None:
         write_settings(root, run_id, new)
     except OSError as error:
         raise WarehouseError(
-            f"{run_id}: the run is in the warehouse, but what was set for it is not: "
-            f"{error.strerror or error}: {error.filename or root}; mend that and ingest again"
+            f"{run_id}: the run is in the warehouse, but its settings are not: "
+            f"{error.strerror or error}: {error.filename or root}; correct that and ingest again"
         ) from error
 
 

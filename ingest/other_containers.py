@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlahouse.capture.errors import XlahouseError
 
-# Containers that other profilers write, by the ends of their names; then those that others write too.
+# File types that only other profilers write, by the end of the name; then ambiguous types.
 _OTHERS = {
     (".riegeli",): "a Riegeli file",
     (".perfetto-trace", ".pftrace"): "a Perfetto trace",
@@ -18,16 +18,16 @@ _PERHAPS = {
 
 
 def other_container(path: str, perhaps: bool = False) -> str | None:
-    """What a file is by its name, where that is a trace that is not read here; else None.
+    """The type of a trace that is not read here, by its name; None for any other file.
 
-    perhaps: name also kinds of file that may be anything.
+    perhaps: include ambiguous types.
     """
     kinds = _OTHERS | _PERHAPS if perhaps else _OTHERS
     return next((what for ends, what in kinds.items() if path.endswith(ends)), None)
 
 
 def not_read(path: str, what: str) -> str:
-    """The line that says so of a file, and what to do."""
+    """The error for such a file, and what to do."""
     return (
         f"{path}: {what}, which is not read; export an xplane or a Chrome trace (JSON) from the "
         "profiler that wrote it"
@@ -35,7 +35,7 @@ def not_read(path: str, what: str) -> str:
 
 
 def refuse_others(files: list[str]) -> None:
-    """Name the first trace of a kind that is not read, where nothing else was found."""
+    """Raise the error for the first trace that is not read, where no other trace was found."""
     for file in files:
         what = other_container(file, perhaps=True)
         if what is not None:

@@ -1,4 +1,4 @@
-"""Prepares a process that does nothing but ingest: its memory, and threads that nothing here needs."""
+"""Prepares a process that only ingests: how it keeps memory, and which threads it does not start."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What glibc calls it in the environment, the number that its mallopt takes (malloc.h), and the value.
+# glibc's environment variable, the parameter number of mallopt (malloc.h), and the value.
 _MALLOC = (
-    ("MALLOC_MMAP_THRESHOLD_", -3, 1 << 28),  # what is larger comes from the system by itself
-    ("MALLOC_TRIM_THRESHOLD_", -1, 1 << 29),  # so much is kept
-    ("MALLOC_TOP_PAD_", -2, 1 << 26),  # so much is asked for at once
-    ("MALLOC_ARENA_MAX", -8, 1),  # threads share what is kept
+    ("MALLOC_MMAP_THRESHOLD_", -3, 1 << 28),  # larger blocks come from the system one by one
+    ("MALLOC_TRIM_THRESHOLD_", -1, 1 << 29),  # bytes that are kept
+    ("MALLOC_TOP_PAD_", -2, 1 << 26),  # bytes that are asked for at once
+    ("MALLOC_ARENA_MAX", -8, 1),  # threads share the kept memory
 )
 
 
 def prepare_process() -> None:
-    """Have the C library keep memory that was released, and Arrow take its own from there.
+    """Have the C library keep released memory, and Arrow use it.
 
     An ingest makes and drops thousands of columns: to have the system clear new pages for each was a
-    tenth of its time. NumPy starts no threads for matrices, which there are none of, and asks for no pages
-    of 2 MB: what is kept is reused in pieces, and to clear such pages took a CPU capture half a second more.
+    tenth of its time. NumPy starts no threads for matrices, as none are used, and asks for no pages
+    of 2 MB: kept memory is reused in pieces, and clearing such pages took a CPU capture half a second more.
 
-    To be called before anything heavy is imported: libraries start threads with memory of their own, and
-    read the environment once. Worker processes inherit it. What the user has set stays; without glibc
-    memory stays as it is.
+    Call it before anything heavy is imported: libraries start threads with memory of their own, and
+    read the environment once. Worker processes inherit it. The user's own settings stay; without glibc
+    nothing changes.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
@@ -44,7 +44,7 @@ def prepare_process() -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Modules are loaded inside, of which nothing is garbage: to look for it was a tenth of their time."""
+    """Load modules without garbage collection, which would take a tenth of the time."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The verb `ingest`: from what a user points at to runs in a warehouse."""
+"""The verb `ingest`: from paths of traces to runs in a warehouse."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from xlahouse.ingest.store.run_index import write_index
 from xlahouse.ingest.store.store import Store
 
 OnEvent = Callable[[str], None]
-# Ingests runs into a warehouse with options and workers, and gives what became of each, in order.
+# Ingests runs into a warehouse with options and workers; the outcome of each, in order.
 Each = Callable[[list[RunFiles], str, Options, int], Iterable[IngestResult | str]]
 
 
 class IngestError(XlahouseError):
-    """Some of the files were refused; the runs of the others were ingested.
+    """Some files were refused; the runs of all other files were ingested.
 
     Args:
         problems: one line for each refusal.
-        results: what was ingested all the same.
+        results: of the runs that were ingested.
     """
 
     def __init__(self, problems: list[str], results: list[IngestResult]) -> None:
@@ -61,7 +61,7 @@ def ingest_paths(
         workers: processes, at most one a run. With more than one, a script that calls this needs
             Python's `if __name__ == "__main__":` guard.
         mesh: mesh axes, major to minor, written as a setting of each run.
-        name: what to call the run. Files that lie apart and have no manifest are then one run.
+        name: name of the run. Files of several folders without a manifest are then one run.
         device_kind: overrides the kind of device, as a setting.
         hlo_dump: folder with the compiler's dumps of HLO, for programs whose HLO the traces lack.
         card: workload card that fills what the traces lack, in place of cards beside them.
@@ -69,7 +69,7 @@ def ingest_paths(
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
         on_progress: called with (runs done, runs in all).
-        each: what gets through the runs; None: processes on this machine.
+        each: ingests the runs; None: processes on this machine.
 
     Raises:
         IngestError: files were refused, or `strict` found something; all other runs are ingested.
@@ -113,7 +113,7 @@ def ingest_paths(
 
 
 def _clear_leftovers(root: str, on_event: OnEvent) -> None:
-    """Remove what killed ingests left; what cannot be removed does no harm."""
+    """Remove the files that killed ingests left; a file that cannot be removed does no harm."""
     with reaching(root):
         try:
             Store(root).clear_leftovers()
@@ -122,7 +122,7 @@ def _clear_leftovers(root: str, on_event: OnEvent) -> None:
 
 
 def _write_index(root: str, on_event: OnEvent) -> None:
-    """Without its newest rows in it, the index of runs is slower, and nothing else."""
+    """Update the index of runs; where that fails, opening the warehouse is only slower."""
     try:
         write_index(root)
     except OSError as error:
@@ -130,7 +130,7 @@ def _write_index(root: str, on_event: OnEvent) -> None:
 
 
 def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:
-    """Runs under all paths, each once; and what is wrong with the other paths."""
+    """(runs under all paths, each once; a line for each path that cannot be read)."""
     runs: dict[tuple[str, ...], RunFiles] = {}
     problems = []
     for path in paths:
@@ -146,12 +146,12 @@ def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:
 
 
 def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list[RunFiles]:
-    """With a name, the files of one call are one run, wherever they lie; captures stay their own."""
+    """With a name, the files of one call are one run, whatever their folders; captures stay separate."""
     if name is None or len(runs) < 2:
         return runs
     if any(run.manifest_path for run in runs):
         problems.append(
-            f"--run {name} names one run, but {len(runs)} were found, and captures are runs of their "
+            f"--run {name} names one run, but {len(runs)} were found, and each capture is a run of its "
             "own; ingest them without --run"
         )
         return []
@@ -164,12 +164,12 @@ def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list
 def _each(
     runs: list[RunFiles], root: str, options: Options, workers: int
 ) -> Iterator[IngestResult | str]:
-    """Outcomes in the order of the runs: a result, or the line that says what is wrong."""
+    """Outcomes in the order of the runs: a result, or an error as a line."""
     processes = min(workers, len(runs))
     if processes <= 1:
         yield from (ingest_one(run, root, options) for run in runs)
         return
-    # One run need not wait for these to load.
+    # A single run does not wait for these to load.
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -183,26 +183,26 @@ def _each(
             except BrokenProcessPool:
                 yield (
                     f"{run.name}: a worker process died, perhaps for lack of memory; what it had "
-                    "begun left no trace. Try again with --workers 1"
+                    "begun is not part of the warehouse; try again with --workers 1"
                 )
 
 
 def ingest_one(run: RunFiles, root: str, options: Options) -> IngestResult | str:
-    """Ingest one run; what is wrong with it costs it alone."""
+    """Ingest one run; an error ends this run alone."""
     try:
         return ingest_run(run, root, options)
     except XlahouseError as error:
         return str(error)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error  # Arrow adds words of its own
+        reason = os.strerror(error.errno) if error.errno else error  # Arrow adds its own words
         return f"{run.name}: {reason}: {error.filename or root}; {_advice(error)}"
-    except Exception as error:  # the last net: one run's damage must not cost the others
+    except Exception as error:  # last resort: one run's damage must not stop other runs
         return f"{run.name}: {type(error).__name__}: {error}; its files are {', '.join(run.paths)}"
 
 
 def _advice(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
-        return "make room and ingest again: what was begun is not part of the warehouse"
+        return "free some space and ingest again: this run is not part of the warehouse"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "check the permissions"
     return "nothing of this run was written"

@@ -1,4 +1,4 @@
-"""Findings about a run's files: those that are missing, repeated, refused, or read in another's place."""
+"""Findings about a run's files: missing, repeated, refused or replaced ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def replacements(run: RunFiles) -> list[Issue]:
 
 
 def others(run: RunFiles) -> list[Issue]:
-    """Traces of other kinds in the run's folders: what only they say is missing."""
+    """Traces in the run's folders that are not read."""
     return [
         OTHER_CONTAINER.found(path, detail=f"{kind}, which is not read")
         for path, kind in run.others
@@ -47,7 +47,7 @@ def others(run: RunFiles) -> list[Issue]:
 
 
 def missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[Issue]:
-    """The finding that a run lacks ranks. ranks: rank_of each of its files."""
+    """The finding that a run lacks ranks. ranks: FileEvents.rank_of of each file."""
     told = [pair for pair in ranks if pair is not None]
     found, count = {rank for rank, _ in told}, max((world for _, world in told), default=0)
     if not told or len(found) >= count:
@@ -75,7 +75,7 @@ def missing_hosts(manifest: Manifest | None, found: list[str], source: str) -> l
 
 
 def distinct(sources: list[SourceFile]) -> tuple[list[SourceFile], list[Issue]]:
-    """(the files without those that have the bytes of one before them; the findings about these)."""
+    """(files that differ in their bytes, a finding for each copy)."""
     first: dict[str, SourceFile] = {}
     copies = []
     for source in sources:

@@ -1,6 +1,6 @@
-"""The tables of a warehouse, all of them, and the versions of their layout and of the ingest that fills them.
+"""All tables of a warehouse, and the versions of their layout and of the ingest that fills them.
 
-Every column's name, type and meaning stands in one of the `schema_*.py` files. Time is BIGINT picoseconds
+Every column's name, type and meaning is in one of the `schema_*.py` files. Time is BIGINT picoseconds
 since the run's time zero; a column's unit is part of its name.
 """
 

@@ -1,4 +1,4 @@
-"""Tables of what devices did: launches, ops, collectives, and their merged times."""
+"""Tables of device activity: launches, ops, collectives, and their merged times."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ flops float floating point operations; NULL where unknown
 model_flops float of these, the ones that the model asked for
 bytes_accessed float bytes read and written, as the compiler estimates
 hbm_bytes float of these, the ones in HBM; NULL where the trace does not break them down
-kernel str what ran on a GPU; NULL elsewhere
+kernel str kernel that ran on a GPU; NULL elsewhere
 """),
         ("device_id", "start_ps"),
     ),
@@ -84,7 +84,7 @@ run_id str run
 device_id int device
 request int number of the request; NULL without a marker
 step int forward pass within the request; in a run without markers the launch instance
-category str compute, collective, copy_running, sync_wait; masked: compute of empty pipeline ticks, again
+category str compute, collective, copy_running, sync_wait; masked: compute of empty ticks, also in compute
 start_ps int start
 duration_ps int duration
 """),
@@ -126,8 +126,8 @@ overlapped_ps int a collective is in flight while a compute op runs
 copy_ps int a copy or host transfer runs
 exposed_copy_ps int a copy or host transfer runs, no compute op does and no collective is in flight
 sync_wait_ps int only a barrier wait
-pass_start_ps int start of the first op under a marker of prefill, decode or mixed; NULL without
-pass_end_ps int end of the last such op, be it cut from the window or not; NULL without
+pass_start_ps int start of the first op under a marker of prefill, decode or mixed; NULL without one
+pass_end_ps int end of the last such op, whether the window cuts it or not; NULL without one
 """),
         ("device_id", "start_ps"),
     ),

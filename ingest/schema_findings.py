@@ -1,4 +1,4 @@
-"""Tables of what stands beside the devices: host events, counters, findings, coverage."""
+"""Tables about hosts and the trace itself: host events, counters, findings, coverage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ args str stats as a JSON object
 run_id str run
 device_id int device; NULL for a host's counter
 name str counter
-start_ps int when
+start_ps int time of the sample
 value float value
 """),
         ("name", "start_ps"),
@@ -39,7 +39,7 @@ run_id str run
 source str file, plane or line that it is about
 severity str info, warning or error
 code str stable name of the kind of finding
-message str what was found, and what it costs
+message str what was found, what it costs, and what to try
 count int how many events or rows it concerns
 """),
     ),

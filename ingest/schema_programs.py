@@ -1,4 +1,4 @@
-"""Tables of what compiled programs say: groups, pairs, instructions."""
+"""Tables of compiled programs: groups, pairs, instructions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ logical_bytes int dims x dtype, summed over a tuple
 padded_bytes int bytes that the tiled layout occupies
 framework_op str op_name of the framework
 source_file str file of the framework's code
-source_line int line there
+source_line int line in that file
 {SCOPE_COLUMNS}
 tick int tick of a stage-stacked pipeline, from the scope xlahouse.tick.<t>
 """),

@@ -11,13 +11,13 @@ RUNS = (
         "run",
         columns_of("""
 run_id str hash of the trace files' contents and the manifest
-name str what the run is called: the manifest's name, else the trace's
+name str name of the run: the manifest's, else the trace's
 captured_at time when profiling started
 framework str torch_xla, jax, …
 framework_versions str JSON object of package versions
 model str model
 model_family str architecture, such as qwen3
-setup str hash of all that was chosen but the repeat
+setup str hash of all settings except the repeat
 layers int layers of the model
 hidden_size int width of the residual stream
 dtype str type of weights and activations
@@ -33,14 +33,14 @@ device_count int devices traced
 expected_device_count int devices that the manifest or the programs name
 host_count int hosts traced
 source str xplane or chrome
-source_files source_files what was read
+source_files source_files files that were read
 epoch_ns int UNIX time of time zero, ns; NULL where unknown
 duration_ps int from the first to the end of the last event
 status str complete, partial or no_device_events
 measured_ttft_s float host clock, mean over requests
 measured_tpot_s float host clock, mean over requests
 ingest_version int version of the ingest that wrote the run
-ingested_at time when
+ingested_at time when the run was ingested
 options str JSON object of the ingest options that shaped the tables
 manifest str the manifest, whole, as JSON
 files files the run's Parquet files, relative to the warehouse: nothing else belongs to the run
@@ -50,17 +50,17 @@ weight_bytes int bytes of all weights, each counted once
 kv_bytes_per_token int bytes of keys and values of one token of one sequence
 attention_pair_flops float FLOPs of attention for one token and one token of its context, over all layers
 vocab_size int tokens of the vocabulary
-expert_layers int layers whose feed-forward network is experts; 0: the model has none
+expert_layers int layers whose feed-forward network consists of experts; 0 in a model without experts
 experts int experts of such a layer, the shared ones left out
 experts_per_token int of these, the ones that a token is sent to
-capacity_factor float places of an expert over its fair share; experts / experts_per_token: none is dropped
+capacity_factor float places of an expert over its fair share; no drops at experts / experts_per_token
 stage_layers int layers that a stage of a stacked pipeline holds; NULL without one
 tensor_weights int weights of matrices that a tensor axis splits, but the experts'; a tied head counts again
 whole_weights int weights of matrices that no tensor axis splits; vectors and routers left out
 expert_weights int weights of experts
-weight_matrices int matrices that these are in, all experts' gate with up being one, and their down
+weight_matrices int matrices of these weights; all experts' gate and up are one, their down is one
 workload str training, inference or serving: as the workload card says; a capture's is inference
-iterations int forward passes that were profiled, or what a workload card counts as iterations
+iterations int forward passes that were profiled, or a workload card's iterations
 card str the workload card that facts were taken from, as JSON; NULL without one
 """),
     ),
@@ -81,7 +81,7 @@ local_ordinal int number within the host
 kind str such as TPU v6 Lite or cpu
 core str tensorcore, sparsecore, gpu or cpu
 chip_id int global number of its chip
-coords ints coordinates of its chip, which the manifest alone tells: traces hold none
+coords ints coordinates of its chip, from the manifest: traces lack them
 peak_flops float peak FLOP/s
 peak_hbm_bytes_per_s float peak HBM bandwidth
 peak_ici_bytes_per_s float peak bandwidth of one ICI link, one way

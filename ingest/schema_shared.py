@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The marker that an event falls under; every step grain is (run_id, device_id, request, step).
+# The marker around an event; every step grain is (run_id, device_id, request, step).
 STEP_COLUMNS = """
 phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
 request int number of the request; warm-ups count down from -1; NULL without a marker

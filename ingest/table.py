@@ -1,4 +1,4 @@
-"""What a table is: its columns, their types in Arrow, and how its files are sorted."""
+"""The description of a table: its columns, their types in Arrow, and how its files are sorted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FileEntry(TypedDict):
 
 @lru_cache(maxsize=1)
 def types() -> dict[str, pa.DataType]:
-    """A column's type -> Arrow's; Arrow loads here, since a query's first row would wait for it."""
+    """A column's type -> Arrow's. Arrow loads here, or a query's first row would wait for it."""
     import pyarrow as pa
 
     return {
@@ -57,7 +57,7 @@ class Table:
     """One table."""
 
     name: str
-    row: str  # what a row is
+    row: str  # meaning of a row
     columns: tuple[Column, ...]
     sort: tuple[str, ...] = ()  # columns by which its files are sorted
 

@@ -1,4 +1,4 @@
-"""ColumnTypes of a Chrome trace: every event of a file in one frame, and what its lines are called."""
+"""Columns of a Chrome trace: every event of a file in one frame, and the names of its lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlahouse.ingest.events.frames import LATEST_PS, ColumnTypes
 METADATA = "M"
 _AT_ONCE = 30_000
 _NULL_LENGTHS = (0, len("null"))
-# us and ps make up a time (ingest/chrome/times.py). id, args and bind_id are JSON text.
+# us and ps together are a time (ingest/chrome/times.py). id, args and bind_id are JSON text.
 CHROME_EVENTS: ColumnTypes = {
     "line": pl.Int32,
     "ph": pl.String,
@@ -125,7 +125,7 @@ def _gathered(batches: Iterator[Events]) -> Iterator[Events]:
 
 
 def _columns(events: Events, numbers: _Numbers) -> pl.DataFrame:
-    """A frame of events; numbers grows by their lines."""
+    """A frame of events; adds their lines to `numbers`."""
     events = [event for event in events if event.ph or event.name or event.ts]
     starts = _times([event.ts for event in events])
     durations = _times([event.dur for event in events])
@@ -152,7 +152,7 @@ def _columns(events: Events, numbers: _Numbers) -> pl.DataFrame:
 
 
 def _times(values: Sequence[float | msgspec.Raw | None]) -> pl.DataFrame:
-    """us, ps of times that the decoder took as doubles, as whole numbers, or as text."""
+    """us, ps of times that the decoder gave as doubles, as whole numbers, or as text."""
     first = next((value for value in values if value is not None), 0.0)
     if isinstance(first, float):
         return times.from_doubles(pl.Series(values, dtype=pl.Float64))
@@ -164,7 +164,7 @@ def _times(values: Sequence[float | msgspec.Raw | None]) -> pl.DataFrame:
 def _texts(values: list[msgspec.Raw]) -> pl.Series:
     """JSON text; NULL where it is absent or null."""
     count = len(values)
-    if values.count(NOTHING) == count:  # quick: what is absent is one and the same object
+    if values.count(NOTHING) == count:  # fast path: absent values are one object
         return pl.Series([None], dtype=pl.String).new_from_index(0, count)
     joined = b"".join(values)
     lengths = np.fromiter(map(len, values), np.int64, count)
@@ -191,7 +191,7 @@ def _decoded(values: list[msgspec.Raw]) -> pl.Series:
 
 
 def _key(number: Key) -> str:
-    """A pid or tid is the same one as a number and as a string."""
+    """A pid or tid as text: a number and a string are the same one."""
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     return "" if number is None else str(number)

@@ -30,8 +30,8 @@ _EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args)"\s*:')
 _BOM = b"\xef\xbb\xbf"
 _SEARCHED = 1 << 16  # bytes before a block's end that are searched for the last whole event
-_NEAR = 16  # of the last places, each is tried, and then fewer and fewer
-_CUTS = 64  # with fewer places there, all of the text is searched
+_NEAR = 16  # the last places are tried one by one, earlier ones in growing strides
+_CUTS = 64  # with fewer places, all of the text is searched
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Document:
         self.header, self.header_damaged = _header(head, after or b"")
 
     def _head(self, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
-        """(what stands before the array's bracket, what follows it)."""
+        """(text before the array's bracket, text after it)."""
         text = b""
         for block in blocks:
             text += block.removeprefix(_BOM) if not text else block
@@ -82,19 +82,19 @@ class Document:
                 return text[: found.end() - 1], text[found.end() :]
         first = _FIRST_EVENT.search(text)
         if first is None or not re.search(rb'"ph"\s*:', text):
-            raise ValueError("no Chrome trace: it has no traceEvents")
+            raise ValueError("not a Chrome trace: it has no traceEvents")
         self.starts_late = True
         return b"", text[first.start() :]
 
     def _take(self, text: bytes) -> tuple[Events, bytes, bytes | None]:
-        """(whole events, the beginning of the next one, what follows the array's end or None)."""
+        """(whole events, the beginning of the next one, text after the array's end or None)."""
         cuts = list(_cuts(text))
         for end, start in cuts:
             try:
                 return self._plain(memoryview(text)[:end]), text[start:], None
             except FAILURES as error:
                 if "truncated" not in str(error):
-                    break  # not the place of the cut is at fault
+                    break  # the cut is not to blame
         if not cuts:
             return [], text, None
         end, start = cuts[0]
@@ -102,7 +102,7 @@ class Document:
         return events, text[start:], None if after is None else after + text[end:]
 
     def _decode(self, chunk: bytes) -> tuple[Events, bytes | None]:
-        """(events, what follows the array's end or None where it goes on), whatever damage there is."""
+        """(events, text after the array's end or None where it goes on), whatever the damage."""
         try:
             return self._plain(chunk), None
         except FAILURES as error:
@@ -132,13 +132,13 @@ class Document:
             try:
                 return self._late[0].decode(text)
             except msgspec.ValidationError:
-                self._late = self._late[1:]  # the rest of the file is hardly of other times
+                self._late = self._late[1:]  # the rest of the file has such times too
         return exact_events(text)
 
 
 def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
-    """(end of an event, start of the next), from the text's end back in growing strides: such a place may
-    stand inside of a value, but an event ends at one of them."""
+    """(end of an event, start of the next), from the text's end back in growing strides: a place may
+    be inside a value, but an event ends at one of them."""
     window = max(0, len(text) - _SEARCHED)
     found = [match.span() for match in BOUNDARY.finditer(text, window)]
     if len(found) < _CUTS:
@@ -151,7 +151,7 @@ def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _header(head: bytes, tail: bytes) -> tuple[dict[str, msgspec.Raw], bool]:
-    """(members of the object around the events, whether it is damaged: then those that can be told)."""
+    """(members of the object around the events, whether it is damaged: then the readable ones)."""
     if not head:
         return {}, False
     whole = head + b"[]" + (tail.strip() or b"}")

@@ -15,8 +15,10 @@ FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """The fields of an entry, in the order in which profilers write them: the decoder looks for a key where
-    it found the last one."""
+    """The fields of an entry, in the order in which profilers write them.
+
+    The decoder looks for a key after the one it found last.
+    """
 
     ph: object = None
     cat: object = None
@@ -34,7 +36,7 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 class _Beside(_Entry, gc=False):
-    """Fields of an entry that are JSON text in every form of it, empty where they are absent."""
+    """Fields that every kind of entry keeps as JSON text, empty where they are absent."""
 
     args: msgspec.Raw = NOTHING
     id: msgspec.Raw = NOTHING
@@ -45,7 +47,7 @@ class _Beside(_Entry, gc=False):
 
 
 class _Named(_Beside, gc=False):
-    """An entry whose name and place are of their proper types."""
+    """An entry whose name and place have their proper types."""
 
     ph: str = ""
     cat: str = ""
@@ -101,7 +103,7 @@ class AnyEvent(_Beside, gc=False):
 
 quick_decoder = msgspec.json.Decoder(list[QuickEvent])
 exact_decoder = msgspec.json.Decoder(list[Event])
-# For times that are too large for doubles: from the quickest, which takes the fewest, to the one for all.
+# For times that are too large for doubles: the fastest, which fits the fewest events, first.
 LateDecoder: TypeAlias = (
     msgspec.json.Decoder[list[WholeEvent]] | msgspec.json.Decoder[list[LateEvent]]
 )
@@ -111,7 +113,7 @@ late_decoders: tuple[LateDecoder, ...] = (
 )
 any_decoder = msgspec.json.Decoder(AnyEvent)
 
-# Where one event ends and the next begins; inside of a value it may stand too, so it has to be tried.
+# Where one event ends and the next begins; values may contain it too, so it has to be tried.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 AFTER_ARRAY = re.compile(rb'\s*\]\s*(?:,\s*"|\}\s*$|$)')
 _CLOSED = re.compile(r"trailing (characters|comma in array) \(byte (\d+)\)")
@@ -119,8 +121,8 @@ BETWEEN = b", \t\r\n"
 
 
 def exact_events(text: bytes) -> list[Event]:
-    """Events of a JSON array. The decoder looks at no more of keys and values than it needs: that the rest
-    is UTF-8 is checked here, lest a damaged key costs its value without a word.
+    """Events of a JSON array. The decoder checks no more of keys and values than it needs, so UTF-8 is
+    checked here: otherwise a damaged key would lose its value silently.
 
     Raises: FAILURES.
     """
@@ -133,7 +135,7 @@ def array_end(error: Exception, text: bytes) -> tuple[list[Event], int] | None:
     """(events, place of the bracket) where `[…]` closes before text does; None where it does not.
 
     Args:
-        error: the decoder's complaint about text, which names the place.
+        error: the decoder's error about text, which names the place.
         text: begins with the opening bracket; its last byte is one that was added.
     """
     found = _CLOSED.search(str(error))

@@ -1,4 +1,4 @@
-"""Tells Chrome traces from other files, and which of them stand beside an xplane of the same session."""
+"""Recognizes Chrome traces among files, and copies of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from xlahouse.ingest.events.containers import unpacked_start
 
 JSON = re.compile(r"\.json(?:\.gz|\.zstd?)?$")
 _TRACE_JSON = re.compile(r"\.trace\.json(?:\.gz|\.zstd?)?$")
-_PERFETTO = "perfetto_trace."  # a copy of the host's own, which JAX writes on request
+_PERFETTO = "perfetto_trace."  # a copy of the host's trace, which JAX writes on request
 _TRACE_ENDINGS = (".gz", ".zst", ".zstd", ".json", ".trace", ".pt")
-SNIFFED = 1 << 18  # bytes of a file that tell
+SNIFFED = 1 << 18  # bytes of a file that are examined
 _HEADER_KEYS = re.compile(
     rb'"(?:traceEvents|displayTimeUnit|schemaVersion|deviceProperties|traceName|distributedInfo)"\s*:'
 )
@@ -19,7 +19,7 @@ _BARE = re.compile(rb'^(?:\xef\xbb\xbf)?\s*\[\s*\{[^}]*"(?:ph|cat|pid|ts)"\s*:')
 
 
 def host_of(path: str) -> str:
-    """The host that a file's name stands for: `<host>.trace.json.gz` -> `<host>`."""
+    """The host in a file's name: `<host>.trace.json.gz` -> `<host>`."""
     name = PurePosixPath(path).name
     for ending in _TRACE_ENDINGS:
         name = name.removesuffix(ending)
@@ -32,7 +32,7 @@ def named_trace(path: str) -> bool:
 
 
 def is_chrome(head: bytes) -> bool:
-    """Whether a file that begins so is a Chrome trace."""
+    """Whether a file with these first bytes is a Chrome trace."""
     text = unpacked_start(head, SNIFFED)
     return _BARE.match(text) is not None or _HEADER_KEYS.search(text) is not None
 

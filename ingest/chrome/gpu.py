@@ -1,4 +1,4 @@
-"""Reads a GPU's process in a Chrome trace of XLA's: kernels by stream, as an xplane's GPU plane has them."""
+"""Reads a GPU's process in a Chrome trace of XLA's profiler: kernels by stream, as in an xplane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls, calls_of
 
 GPU_PROCESS = re.compile(r"(?:^|/)device:GPU:(\d+)$")
-# A derived line may say from which stream: `XLA Modules - from #16`.
+# A derived line may name its stream: `XLA Modules - from #16`.
 _DERIVED = rf"^(?:{'|'.join(map(re.escape, gpu_kernels.DERIVED))})(?: - from #\d+)?$"
 _MODULES = r"^XLA Modules(?: - from #\d+)?$"
 _NAMED_MODULE = r"^(.+)\((\d+)\)$"  # `jit_f(15)`
@@ -69,11 +69,11 @@ def read_gpu_process(
         refused: (thread), events of the process that were refused.
         source: the file.
         host: its host.
-        calls: what hosts launched.
+        calls: the hosts' launches.
     """
     match = GPU_PROCESS.search(name)
     if match is None:
-        raise ValueError(f"{name} is no GPU")
+        raise ValueError(f"{name} is not a GPU")
     number = int(match[1])
     rows = rows.with_columns(table_name=_table())
     sampled, others, ran = (
@@ -109,7 +109,7 @@ def _table() -> pl.Expr:
 
 
 def _stats(rows: pl.DataFrame) -> pl.DataFrame:
-    """_STATS of events; NULL where the arguments do not tell."""
+    """_KERNEL_STATS of events; NULL where the arguments lack one."""
     told = [(event, *_facts(args)) for event, args in rows.select("event", "args").iter_rows()]
     return pl.DataFrame(told, schema=_KERNEL_STATS, orient="row")
 
@@ -130,7 +130,7 @@ def _facts(args: str | None) -> tuple[object, ...]:
 
 
 def _kernels(rows: pl.DataFrame, modules: pl.DataFrame, calls: HostCalls) -> pl.DataFrame:
-    """Kernels as gpu_kernels.launches_of takes them. Exports leave the program's id to the derived lines."""
+    """Kernels as gpu_kernels.launches_of takes them; exports have program ids on derived lines only."""
     kept = rows.select("event", "thread", "lane", "start_ps", "duration_ps", kernel="name")
     linked = kept.join(_stats(rows), on="event", how="left", maintain_order="left")
     linked = linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")
@@ -150,7 +150,7 @@ def _kernels(rows: pl.DataFrame, modules: pl.DataFrame, calls: HostCalls) -> pl.
 
 
 def _modules(derived: pl.DataFrame) -> pl.DataFrame:
-    """Executions as the derived lines have them: hlo_module, module_id, start_ps, until."""
+    """Executions on the derived lines: hlo_module, module_id, start_ps, until."""
     name = pl.col("name").str.extract_groups(_NAMED_MODULE)
     found = derived.filter(pl.col("thread").str.contains(_MODULES)).select(
         "start_ps",

@@ -1,7 +1,7 @@
-"""Reads host processes of a Chrome trace, the virtual devices of CPU XLA among their threads included.
+"""Reads host processes of a Chrome trace, including the virtual devices of XLA's CPU backend.
 
 The export leaves out the numbers by which the thread pool links its closures (stats whose names begin
-with `_`), and with them what tells virtual devices apart. So their ops are known only where an op names
+with `_`), which distinguish virtual devices. So their ops are known only where an op names
 its device (newer XLA), or where there is one device.
 """
 
@@ -47,7 +47,7 @@ def read_host_process(
         refused: (thread), events of the process that were refused.
         source: the file.
         host: its host.
-        virtual: whether the file has no device, so that ops here are those of virtual devices.
+        virtual: whether the file has no device, so that ops here are of virtual devices.
     """
     ops, issues = _virtual_ops(rows, source) if virtual else (rows.clear(), [])
     numbers = sorted(ops["device_id"].unique().to_list()) if virtual and not ops.is_empty() else []

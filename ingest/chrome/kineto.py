@@ -1,4 +1,4 @@
-"""Reads a trace of PyTorch's profiler (Kineto): kernels of GPUs by stream, and what the host did."""
+"""Reads a trace of PyTorch's profiler (Kineto): kernels of GPUs by stream, and host events."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _Place(msgspec.Struct, gc=False):
 
 
 def _with_device(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Add `ordinal`, and the stream as `thread`: as the arguments say, else as pid and tid do."""
+    """Add `ordinal`, and the stream as `thread`: from the arguments, else from pid and tid."""
     told = _places(kernels["args"].to_list())
     lines = zip(told, kernels["pid"].to_list(), kernels["thread"].to_list(), strict=True)
     keys = [(place.device, place.stream, pid, thread) for place, pid, thread in lines]
@@ -100,7 +100,7 @@ def _placed(device: Key, stream: Key, pid: str, thread: str) -> tuple[int, str]:
 
 
 def _places(args: list[str | None]) -> list[_Place]:
-    """Device and stream of each event; nothing where the arguments are no object."""
+    """Device and stream of each event; None where the arguments are not an object."""
     texts = [text or "{}" for text in args]
     try:
         return msgspec.json.decode(f"[{','.join(texts)}]", type=list[_Place])
@@ -116,7 +116,7 @@ def _place(args: str) -> _Place:
 
 
 def _device_kinds(trace: Trace) -> dict[int, str]:
-    """What the devices are, by ordinal."""
+    """Kinds of the devices, by ordinal."""
     try:
         listed = msgspec.json.decode(trace.header.get("deviceProperties", b"[]"), type=list[object])
     except FAILURES:
@@ -133,7 +133,7 @@ def _about_ranks(rank: int | None, ordinals: list[int], source: str) -> list[Iss
 
 
 def rank_of(trace: Trace) -> tuple[int, int] | None:
-    """(rank, number of ranks) of the process that was profiled; None where the file does not tell."""
+    """(rank, number of ranks) of the process that was profiled; None where the file lacks them."""
     rank, world, _ = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
     return None if rank is None or world is None else (rank, world)
 
@@ -146,7 +146,7 @@ def _rest(
     host: str,
     issues: list[Issue],
 ) -> PlaneEvents:
-    """What ran on no GPU: calls, annotations, flows and counters."""
+    """Events outside the GPUs: calls, annotations, flows and counters."""
     sampled = pl.col("ph") == COUNTER
     table = pl.when(sampled).then(pl.lit("counters")).otherwise(pl.lit("host_events"))
     rows = rows.with_columns(table_name=table)

@@ -1,7 +1,7 @@
-"""NCCL kernels of PyTorch's profiler as collectives: kind, sizes and members where the trace has them.
+"""NCCL kernels of PyTorch's profiler as collectives: kind, sizes and members as traced.
 
-Newer traces say on the kernel what it transfers; older ones say it on the host, around the call that
-launched the kernel. A kernel's own name is no witness where NCCL names all its kernels after one: in such
+Newer traces state the transfer on the kernel; older ones state it on the host, around the call that
+launched the kernel. A kernel's own name proves nothing where NCCL names all its kernels after one: in such
 traces all-reduces run as `ncclKernel_SendRecv_…`.
 """
 
@@ -39,7 +39,7 @@ _HLO_TYPES = {
 
 _ELEMENT_BYTES = {name: bits // 8 for name, bits in ELEMENT_TYPES.values()}
 _ALONG_A_DIMENSION = ("all-gather", "all-to-all", "reduce-scatter")
-_UNEVEN = r"(?i)all_?to_?all_?v"  # of which every rank sends and receives as much as it likes
+_UNEVEN = r"(?i)all_?to_?all_?v"  # every rank sends and receives its own amounts
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class NcclTransfer:
     def instruction(self) -> str | None:
         """The transfer as an HLO instruction, with `?` for a size that is not known, or not the same on
         every rank; None where kind or element type are unknown, where neither payload nor members are
-        known, and for what passes between two ranks."""
+        known, and for a transfer between two ranks."""
         if self.kind in (None, "send-recv") or self.dtype is None:
-            return None  # which of two ranks sends is not told
+            return None  # the trace does not state which of two ranks sends
         if self._payload is None and not self.members:
             return None
         sizes = (None, None) if self._uneven else (self.elements_in, self.elements_out)
@@ -81,7 +81,7 @@ class NcclTransfer:
 
     @property
     def bytes_here(self) -> int | None:
-        """Payload on this rank where ranks differ, which the instruction cannot tell; else None."""
+        """Payload on this rank where ranks differ, which the instruction cannot state; else None."""
         if not self._uneven or self._payload is None or self.dtype is None:
             return None
         return self._payload * _ELEMENT_BYTES[self.dtype]
@@ -104,12 +104,12 @@ class NcclTransfer:
 def recorded(
     args: dict[str, object], groups: dict[str, tuple[int, ...]], ranks: int | None = None
 ) -> NcclTransfer | None:
-    """What a kernel's own arguments say; None where they name no collective.
+    """The transfer in a kernel's own arguments; None where they name no collective.
 
     Args:
         args: of the kernel.
         groups: ranks of each process group, where the file lists them.
-        ranks: how many there are; a group of as many is of all of them, whose list is left empty.
+        ranks: how many there are; the list of a group of all ranks is left empty.
     """
     name = args.get("Collective name")
     if not isinstance(name, str) or not name:
@@ -136,7 +136,7 @@ def recorded(
 
 
 def annotated(name: str, args: dict[str, object], outer: dict[str, object] | None) -> NcclTransfer:
-    """What the host's annotation around the launch says.
+    """The transfer in the host's annotation around the launch.
 
     Args:
         name: of the annotation, such as `nccl:all_reduce`.

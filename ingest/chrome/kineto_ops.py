@@ -1,4 +1,4 @@
-"""Kernels and copies of PyTorch's profiler as ops; collectives by what the trace says of each."""
+"""Kernels and copies of PyTorch's profiler as ops; collectives by the trace's facts about each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRANSFER: ColumnTypes = {
     "module": pl.String,
     "program_id": pl.UInt64,
     "opcode_text": pl.String,
-    "known": pl.Boolean,  # whether a Program says what it is
+    "known": pl.Boolean,  # whether a Program describes it
     "traced_bytes": pl.Int64,
     "sequence": pl.Int64,
 }
@@ -53,7 +53,7 @@ def read_kernels(
         kernels: rows with ordinal and thread.
         others: all other rows of the file, among them the calls that launched kernels.
         groups: ranks of each process group, where the file lists them.
-        ranks: how many there are, where the file says so.
+        ranks: how many there are, where the file states it.
         source: the file.
     """
     marked = pl.col("args").str.contains('"Collective name"', literal=True).fill_null(False)
@@ -106,7 +106,7 @@ def of_category(events: pl.DataFrame, wanted: tuple[str, ...]) -> pl.Expr:
 
 
 def _category() -> pl.Expr:
-    """What a copy or a kernel that is no collective does."""
+    """Category of a copy, or of a kernel that is not a collective."""
     copies = pl.col("cat").str.to_lowercase().str.contains("memcpy")
     with_host = pl.col("name").str.contains(r"(?i)HtoD|DtoH|HostToDevice|DeviceToHost")
     return (
@@ -124,7 +124,7 @@ def _transfers(
     groups: dict[str, tuple[int, ...]],
     ranks: int | None,
 ) -> tuple[dict[int, NcclTransfer], set[int]]:
-    """(event -> transfer; events whose kind is no more than what the kernel is called)."""
+    """(event -> transfer; events whose kind is known by the kernel's name alone)."""
     found: dict[int, NcclTransfer] = {}
     for event, args in kernels.select("event", "args").iter_rows():
         transfer = recorded(arguments(args), groups, ranks)

@@ -1,7 +1,7 @@
-"""Links launches of a Chrome trace to the host's call that enqueued them: arrows from slice to slice.
+"""Links launches of a Chrome trace to the host's calls that enqueued them, by arrows between slices.
 
 Arrows are drawn in two ways: by events of their own (`s`, `t`, `f`, bound to a slice by their time), or by a
-`bind_id` that both slices bear, with `flow_out` where the arrow leaves and `flow_in` where it ends.
+`bind_id` that both slices have, with `flow_out` where the arrow leaves and `flow_in` where it ends.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import polars as pl
 
 from xlahouse.ingest.chrome.spans import COMPLETE
 
-_KEY = ["cat", "name", "id"]  # what events of one arrow share
+_KEY = ["cat", "name", "id"]  # equal on all events of an arrow
 _SLICES = (COMPLETE, "B")
 _LINKS = {"event": pl.UInt32, "enqueue_ps": pl.Int64}
 
 
 def with_enqueue(rows: pl.DataFrame, on_host: list[str]) -> pl.DataFrame:
-    """Add `enqueue_ps`: when the slice of a host began whose arrow ends at the row; NULL without one.
+    """Add `enqueue_ps`: start of the host's slice whose arrow ends at the row; NULL without an arrow.
 
     Args:
         rows: ChromeSpans.rows with pid.
@@ -42,8 +42,11 @@ def _bound(rows: pl.DataFrame, hosts: pl.Expr) -> pl.DataFrame:
 
 
 def _drawn(rows: pl.DataFrame, hosts: pl.Expr) -> pl.DataFrame:
-    """Links by events of their own. An arrow leaves from the slice around its start, and ends at the slice
-    around its end where that is said (`bp` is `e`), else at the next one of the line."""
+    """Links by events of their own.
+
+    An arrow leaves from the slice around its start, and ends at the slice around its end where `bp` is `e`,
+    else at the next one of the line.
+    """
     arrows = rows.filter(pl.col("ph").is_in(["s", "t", "f"]) & pl.col("id").is_not_null())
     if arrows.is_empty():
         return pl.DataFrame(schema=_LINKS)
@@ -67,7 +70,7 @@ def _drawn(rows: pl.DataFrame, hosts: pl.Expr) -> pl.DataFrame:
 def _beside(
     arrows: pl.DataFrame, slices: pl.DataFrame, way: Literal["backward", "forward"]
 ) -> pl.DataFrame:
-    """Arrows with the slice of their line that begins last before them, or first after them."""
+    """Arrows with the last slice of their line that begins before them, or the first after them."""
     return arrows.sort("start_ps").join_asof(
         slices, left_on="start_ps", right_on="at", by="line", strategy=way, check_sortedness=False
     )

@@ -1,4 +1,4 @@
-"""One event out of damaged text: a whole one, one mended, or one told by the fields that are left."""
+"""Reads one event from damaged text: whole, mended, or rebuilt from the fields that are left."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _FIELD_PATTERNS = {
 }
 _TIMED = {"X": ("ts", "dur")}
 _RAW = ("ts", "dur", "id", "args", "bp", "bind_id", "flow_in", "flow_out")
-_LONGEST_EVENT = 1 << 17  # bytes of an event that is looked for in damaged text
+_LONGEST_EVENT = 1 << 17  # bytes of an event that is searched in damaged text
 
 
 def first_whole(text: bytes) -> tuple[Event, bytes, bytes, bool] | None:
-    """(event, what stands before it, what follows, whether it had to be mended) of the first whole one."""
+    """(event, text before it, text after it, whether it had to be mended) of the first whole one."""
     for match in _START.finditer(text):
         tail = text[match.start() : match.start() + _LONGEST_EVENT]
         for tried in (tail, cleaned := clean(tail), _COMMA.sub(b"", cleaned)):
@@ -66,7 +66,7 @@ def _whole(text: bytes) -> Event | None:
 
 
 def _typed(found: AnyEvent) -> Event:
-    """An event of any types as one of the right types: what is no text becomes its JSON text."""
+    """An event with fields of the right types: a value that is not text becomes its JSON text."""
     words = {name: _word(getattr(found, name)) for name in ("ph", "name", "cat", "pid", "tid")}
     return Event(
         ph=words["ph"] or "",
@@ -90,7 +90,7 @@ def _word(raw: msgspec.Raw) -> str | None:
 
 
 def by_fields(text: bytes) -> Event | None:
-    """An event from the fields that can still be told; None where its times cannot be trusted."""
+    """An event from the fields that can still be read; None where its times cannot be trusted."""
     before_args = text.partition(b'"args"')[0]
     read = {}
     for name, pattern in _FIELD_PATTERNS.items():
@@ -118,7 +118,7 @@ def by_fields(text: bytes) -> Event | None:
 
 
 def _unquoted(text: bytes) -> str:
-    """What stands between the quotes of a string, its escapes resolved where they can be."""
+    """The text between the quotes of a string, with its escapes resolved where possible."""
     try:
         return msgspec.json.decode(b'"' + text + b'"', type=str)
     except FAILURES:
@@ -126,7 +126,7 @@ def _unquoted(text: bytes) -> str:
 
 
 def clean(text: bytes) -> bytes:
-    """Text without what no JSON holds: control bytes, invalid UTF-8, numbers that are none."""
+    """Text without bytes that JSON forbids: control bytes, invalid UTF-8, numbers such as nan."""
     try:
         text.decode()
     except UnicodeDecodeError:

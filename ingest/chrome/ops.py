@@ -39,7 +39,7 @@ _TOLD = ("long_name", "tf_op", "source")
 
 
 class _OpArgs(msgspec.Struct):
-    """Arguments of an op. Exports write all of them as strings; numbers do as well."""
+    """Arguments of an op. Exports write all of them as strings; numbers are read too."""
 
     hlo_category: object = None
     long_name: object = None
@@ -85,7 +85,7 @@ def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.Data
 
 
 def _facts(args: str) -> tuple[object, ...]:
-    """A row of _OP_KINDS without `kind`; all NULL where the arguments are no object."""
+    """A row of _OP_KINDS without `kind`; all NULL where the arguments are not an object."""
     try:
         told = msgspec.json.decode(args, type=_OpArgs)
     except FAILURES:
@@ -129,9 +129,9 @@ def _distinct(texts: pl.DataFrame) -> pl.DataFrame:
 def programs_of_texts(
     of_devices: list[pl.DataFrame], source: str
 ) -> tuple[list[Program], list[Issue]]:
-    """The programs that the instructions tell of, and what of these could not be read.
+    """(programs of the instructions, findings about instructions that could not be read).
 
-    Devices run the same programs, and what one of them does not show another one may.
+    Devices run the same programs, and one device may show ops that another lacks.
 
     Args:
         of_devices: texts_of_ops of each device.
@@ -149,7 +149,7 @@ def programs_of_texts(
 
 
 def _with_metadata(instruction: str, framework_op: str | None, place: str | None) -> str:
-    """The instruction as a dump would have it: an export cuts the metadata off and keeps it beside it."""
+    """The instruction with its metadata, as in a dump: an export keeps the two apart."""
     if "metadata={" in instruction:
         return instruction
     path, _, line = (place or "").rpartition(":")

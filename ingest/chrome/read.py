@@ -49,7 +49,7 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
         read.planes.append(PlaneEvents(coverage=_lost(trace.document.lost, path)))
     rows, refused = _on_lines(trace, spans.rows), _on_lines(trace, spans.refused)
     is_kineto = kineto.is_kineto(trace)
-    trace.events = trace.events.clear()  # a million of them are some hundred megabytes
+    trace.events = trace.events.clear()  # a million of them take some hundred megabytes
     del spans
     if is_kineto:
         read.rank_of = kineto.rank_of(trace)
@@ -66,7 +66,7 @@ def _because(trace: Trace) -> str:
 
 
 def _base_ns(trace: Trace) -> int | None:
-    """UNIX time that PyTorch's profiler counts times from; XLA's does not tell."""
+    """UNIX time that PyTorch's profiler counts times from; XLA's does not state one."""
     try:
         return integer(msgspec.json.decode(trace.header.get("baseTimeNanoseconds", b"null")))
     except FAILURES:
@@ -74,7 +74,7 @@ def _base_ns(trace: Trace) -> int | None:
 
 
 def _damage(trace: Trace, path: str) -> list[Issue]:
-    """What is wrong with the file as a whole."""
+    """Findings about damage to the whole file."""
     document, count = trace.document, trace.events.height
     cut = trace.damage or "its array of events has no end"
     late = "it begins in the middle of the events"
@@ -112,7 +112,7 @@ def _on_lines(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
 def _read_processes(
     trace: Trace, rows: pl.DataFrame, refused: pl.DataFrame, read: FileEvents
 ) -> None:
-    """Every process of an XLA export to its reader."""
+    """Pass every process of an XLA export to its reader."""
     devices = [pid for pid, name in trace.processes.items() if _DEVICE_PREFIX in name]
     virtual = not any(name.startswith(_DEVICE_PREFIX) for name in trace.processes.values())
     hosts = [pid for pid, _ in trace.lines if pid not in devices]
@@ -138,7 +138,7 @@ def _read_processes(
 
 
 def _gpu_calls(trace: Trace, on_hosts: pl.DataFrame, read: FileEvents) -> HostCalls:
-    """What hosts launched on GPUs."""
+    """The hosts' launches on GPUs."""
     if not any(gpu.GPU_PROCESS.search(name) for name in trace.processes.values()):
         return HostCalls()
     calls = gpu.host_calls(on_hosts)

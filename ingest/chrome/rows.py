@@ -16,7 +16,7 @@ _INTEGER = re.compile(r"-?\d{1,18}$")
 
 
 def arguments(args: str | None) -> dict[str, object]:
-    """An event's arguments; none where they are no JSON object."""
+    """An event's arguments; empty where they are not a JSON object."""
     try:
         return msgspec.json.decode(args or "{}", type=dict[str, object])
     except FAILURES:
@@ -91,7 +91,7 @@ def coverage_of(source: str, plane: str, rows: pl.DataFrame, refused: pl.DataFra
 
     Args:
         source: the file.
-        plane: what the process is called.
+        plane: name of the process.
         rows: thread, table_name, folded.
         refused: thread.
     """

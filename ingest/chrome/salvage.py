@@ -1,4 +1,4 @@
-"""Events of a damaged Chrome trace: decoded again from each place where one may begin, mended or counted."""
+"""Saves the events of a damaged Chrome trace: decodes each again, mends or counts it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARRAY_END = re.compile(rb"\}\s*,?\s*\]")
 _PHASE = re.compile(rb'"ph"\s*:')
 _ANY_KEY = re.compile(rb'"(?:ph|ts|dur|pid|tid)"\s*:')
 _SPACES = bytes.maketrans(b"\t\n\r", b"   ")
-_MOST_PARTS = 8  # boundaries that may stand inside of one event's values
+_MOST_PARTS = 8  # boundaries that may be inside one event's values
 _GROUP = 512
 
 
@@ -42,7 +42,7 @@ def salvage(chunk: bytes) -> Salvage:
     """Events of damaged text: decoded again from each place where one may begin.
 
     Args:
-        chunk: comma-separated events, and perhaps the array's end and what follows it.
+        chunk: comma-separated events, and perhaps the array's end and text after it.
     """
     found = Salvage()
     chunk = chunk.rstrip(BETWEEN)
@@ -137,7 +137,7 @@ def _events_in(damaged: bytes) -> int:
 
 
 def _ends_document(text: bytes) -> bool:
-    """Whether text is what may follow the array of events: the rest of an object, or nothing."""
+    """Whether text may follow the array of events: the rest of an object, or nothing."""
     try:
         msgspec.json.decode(b'{"":0' + (text.strip() or b"}"), type=dict[str, msgspec.Raw])
     except FAILURES:

@@ -42,7 +42,7 @@ def find_spans(events: pl.DataFrame, base_ns: int | None, source: str) -> Chrome
 
     Args:
         events: columns.CHROME_EVENTS with `event`.
-        base_ns: UNIX time that times count from, where the file says so.
+        base_ns: UNIX time that times count from, where the file states it.
         source: the file, for issues.
     """
     phase = pl.col("ph")
@@ -86,7 +86,7 @@ def _repeated(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _checked(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(spans whose times can be trusted, the others)."""
+    """(spans whose times can be trusted, all other spans)."""
     good = pl.col("us").is_not_null() & pl.col("duration_ps").is_between(0, LATEST_PS)
     positive = spans.filter(good & (pl.col("us") > 0))["us"]
     earliest, middle = positive.min(), positive.median()
@@ -107,7 +107,7 @@ def _zero(spans: pl.DataFrame, base_ns: int | None) -> tuple[int, int | None]:
         return earliest, earliest * 1000
     if base_ns is not None:
         return earliest, base_ns + earliest * 1000
-    # Counted from the profile's start; from the machine's, where that is long ago.
+    # Counted from the profile's start, or from the machine's start, which is long ago.
     return (earliest if earliest > _LONE_US else 0), None
 
 

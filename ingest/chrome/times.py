@@ -1,4 +1,4 @@
-"""Times of a Chrome trace: microseconds as decimal text, to whole picoseconds without a double between.
+"""Times of a Chrome trace: from microseconds as decimal text to whole picoseconds, without rounding.
 
 A UNIX time in picoseconds does not fit 64 bits, so a time is two numbers: whole microseconds, and the
 picoseconds that are left.
@@ -29,7 +29,7 @@ def from_whole(times: pl.Series) -> pl.DataFrame:
 
 
 def from_text(times: pl.Series) -> pl.DataFrame:
-    """us, ps of microseconds as decimal text, in quotes or not; NULL where it is no finite number."""
+    """us, ps of microseconds as decimal text, in quotes or not; NULL where it is not a finite number."""
     plain = times.alias("t").to_frame().with_columns(pl.col("t").str.strip_chars('" '))
     split = plain.with_columns(pl.col("t").str.split_exact(".", 1).alias("parts"))
     whole, rest = (pl.col("parts").struct.field(f"field_{number}") for number in (0, 1))
@@ -53,7 +53,7 @@ def from_text(times: pl.Series) -> pl.DataFrame:
 
 
 def _parse(text: str) -> tuple[int | None, int | None]:
-    """(us, ps) of a decimal with an exponent; (None, None) of what is no number or too large."""
+    """(us, ps) of a decimal with an exponent; (None, None) of text that is not a number or too large."""
     try:
         number = Decimal(text)
     except InvalidOperation:

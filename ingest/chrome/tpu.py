@@ -1,4 +1,4 @@
-"""Reads a TPU's process in a Chrome trace: the lines of an xplane's device plane, as far as JSON has them."""
+"""Reads a TPU's process in a Chrome trace: the lines of an xplane's device plane, as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TPU_PROCESS = re.compile(r"(?:^|/)device:TPU:(\d+)$")
 def read_tpu_process(
     name: str, rows: pl.DataFrame, refused: pl.DataFrame, source: str, host: str
 ) -> tuple[PlaneEvents, pl.DataFrame]:
-    """(all events of a TPU, chrome_ops.TEXTS of its ops); what has no table of its own goes to host_events.
+    """(all events of a TPU, ops.TEXTS of its ops); events without an own table go to host_events.
 
     Args:
         name: of the process, which names the device.
@@ -42,7 +42,7 @@ def read_tpu_process(
     """
     match = TPU_PROCESS.search(name)
     if match is None:
-        raise ValueError(f"{name} is no TPU")
+        raise ValueError(f"{name} is not a TPU")
     number = int(match[1])
     device = Device(number, name, "TPU", "tensorcore", local_ordinal=number, host=host)
     rows = rows.with_columns(table_name=_table())
@@ -110,7 +110,7 @@ def _program_id(args: str | None) -> int | None:
 
 
 def _in_programs(ops: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """An op whose event names no program is one of the launch that it runs in."""
+    """Give an op whose event names no program the program of the launch that it runs in."""
     opened = launches.sort("start_ps").select(
         "start_ps",
         until=pl.col("start_ps") + pl.col("duration_ps"),

@@ -14,10 +14,10 @@ Made = TypeVar("Made")
 def made_ahead(
     make: Callable[[Given], Made], items: Iterable[Given], at_once: int = 2
 ) -> Iterator[Made]:
-    """What is made of each item, in order; besides the one in use no more than `at_once` are there.
+    """The results for the items, in order; besides the one in use, at most `at_once` exist.
 
     Raises:
-        Exception: what `make` raises, where what it made would come.
+        Exception: as `make` raises it, in place of its result.
     """
     with ThreadPoolExecutor(at_once) as pool:
         coming: deque[Future[Made]] = deque()

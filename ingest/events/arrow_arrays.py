@@ -1,4 +1,4 @@
-"""Columns as Arrow arrays of the types that tables have, without loading all of Arrow's functions for it."""
+"""Columns as Arrow arrays of the tables' types, without loading all of Arrow's functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
-    """A column as Arrow has it; texts of few values stay a dictionary until they are Parquet.
+    """A column as an Arrow array; texts of few values stay a dictionary until they are Parquet.
 
     Args:
         values: the column, of the type or one that can be cast to it.
@@ -26,7 +26,7 @@ def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
 
 
 def constant(text: str, count: int) -> pa.Array:
-    """So many times the same text."""
+    """One text, `count` times."""
     words = pa.array([text], pa.string())
     buffer, places = native_buffer(np.int32, count)
     places[:] = 0
@@ -57,7 +57,7 @@ def gathered(
             kind, count, [valid, _bits(values.take(rows).astype(np.bool_, copy=False))]
         )
     buffer, numbers = native_buffer(values.dtype, count)
-    np.take(values, rows, out=numbers, mode="clip")  # else it goes through a copy of the numbers
+    np.take(values, rows, out=numbers, mode="clip")  # other modes copy the numbers first
     return pa.Array.from_buffers(kind, count, [valid, buffer])
 
 
@@ -71,10 +71,10 @@ def _bits(mask: NDArray[np.bool_]) -> pa.Buffer:
 def native_buffer(
     kind: type[Scalar] | np.dtype[Scalar], count: int
 ) -> tuple[pa.Buffer, NDArray[Scalar]]:
-    """Memory of Arrow's own for so many numbers, and the numbers in it, to be filled.
+    """Memory of Arrow's own for `count` numbers, and the numbers in it, to be filled.
 
-    Arrow and Polars release memory on threads of their own; what Python owns they would have to hand
-    back to an interpreter that may be waiting for them, or gone.
+    Arrow and Polars release memory on threads of their own; memory of Python they would have to return
+    to an interpreter that may be waiting for them, or gone.
     """
     buffer = pa.allocate_buffer(count * np.dtype(kind).itemsize)
     return buffer, np.frombuffer(buffer, kind, count)
@@ -87,7 +87,7 @@ def _polars_type(kind: pa.DataType) -> pl.DataType:
 
 
 def _narrow(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array with offsets of 32 bits, as tables have them, where Polars has 64."""
+    """The array with 32-bit offsets, as tables have, where Polars has 64-bit ones."""
     found = array.type
     if pa.types.is_dictionary(found):
         words = _narrow(array.dictionary, kind)

@@ -1,4 +1,4 @@
-"""Codes of findings about a run's files: those that are damaged, missing, repeated or in part unknown."""
+"""Codes of findings about a run's files: damaged, missing, repeated or partly unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unpacks a file by its first bytes, whatever its name says, and keeps what is whole of a damaged one."""
+"""Unpacks a file by its first bytes, whatever its name, and keeps the intact part of a damaged one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from zlib_ng import zlib_ng as zlib
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BLOCK = 1 << 22
-_PIECE = 1 << 17  # of compressed data; unpacks to a megabyte or two, which memory is at hand for
+_PIECE = 1 << 17  # bytes of compressed data; they unpack to a megabyte or two
 _GZIP_WINDOW = 31  # zlib: expect a gzip header
-_Damaged: type[Exception] = zlib.error  # type: ignore[assignment]  # the package's stub takes it for a value
+_Damaged: type[Exception] = zlib.error  # type: ignore[assignment]  # the package's stub declares a value
 
 
 class _Member(Protocol):
@@ -30,10 +30,10 @@ class _Member(Protocol):
 
 
 class Unpacked:
-    """The contents of a file, block by block, as they are asked for.
+    """The contents of a file, block by block, on demand.
 
     Attributes:
-        damage: after the last block: why the contents end too early; None where they are whole.
+        damage: known after the last block: why the contents end too early; None where they are whole.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -50,7 +50,7 @@ class Unpacked:
             yield from (bytes(view[at : at + BLOCK]) for at in range(0, len(view), BLOCK))
 
     def _gzip(self) -> Iterator[bytes]:
-        """All members; zeros after the last one are padding, other bytes are no member."""
+        """All members; zeros after the last one are padding, other bytes are damage."""
         position, size = 0, len(self._raw)
         while self._raw.startswith(GZIP, position):
             member: _Member = zlib.decompressobj(_GZIP_WINDOW)  # type: ignore[assignment]  # its stub lacks copy
@@ -84,7 +84,7 @@ class Unpacked:
 
 
 def unpacked_start(raw: bytes, least: int) -> bytes:
-    """The first bytes of the contents: so many at least, unless there are fewer."""
+    """The first bytes of the contents: at least `least` bytes, unless there are fewer."""
     start = b""
     for block in Unpacked(raw):
         start += block
@@ -94,7 +94,7 @@ def unpacked_start(raw: bytes, least: int) -> bytes:
 
 
 def _before_damage(member: _Member, piece: bytes) -> bytes:
-    """What a piece holds before the byte at which it makes no sense."""
+    """The contents of a piece up to the byte that cannot be unpacked."""
     whole = []
     for at in range(len(piece)):
         try:

@@ -1,4 +1,4 @@
-"""How many batches of planes a run finishes at once: one a core, within a bound of memory."""
+"""How many batches of planes a run finishes at once: one a core, within a memory bound."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 from itertools import accumulate
 
-# Planes being finished, as they are in the file; their columns take five to twelve times that.
+# Bytes in the file of the planes being finished; their columns take five to twelve times that.
 HELD_BYTES = 128 << 20
-FEWEST = 2  # whatever they hold: one reads or writes while the other computes
+FEWEST = 2  # whatever their size: one reads or writes while the other computes
 
 
 def usable_cores() -> int:

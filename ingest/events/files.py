@@ -1,4 +1,4 @@
-"""File systems of folders and URLs: opens one, or explains why not, and reads and writes whole files."""
+"""Opens the file systems of folders and URLs, or explains why not; reads and writes whole files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlahouse.capture.errors import WarehouseError, XlahouseError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# fsspec names its own extras or classes where a package is missing; people need what pip installs.
+# URL scheme -> what pip installs; where a package is missing, fsspec names its own extras or classes.
 PACKAGES = {
     "gs": "'xlahouse[gs]'",
     "gcs": "'xlahouse[gs]'",
@@ -31,14 +31,14 @@ PACKAGES = {
 }
 
 
-# Where these packages meet an error they log a traceback of their own before they raise it.
+# These packages log a traceback of an error before they raise it.
 _LOUD = ("gcsfs", "s3fs", "adlfs")
 _SILENT = logging.NullHandler()
 
 
 @contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Whatever a file system raises inside comes out as ours: each kind of store has its own errors.
+    """Turn any error of a file system into a WarehouseError: each kind of store has its own errors.
 
     Raises:
         WarehouseError: it cannot be reached, and why.
@@ -50,8 +50,8 @@ def reaching(url: str) -> Iterator[None]:
     except Exception as error:
         said = error.strerror if isinstance(error, OSError) else None
         raise WarehouseError(
-            f"{url} cannot be reached: {said or _one_line(error)}; see that it is there, that the "
-            "credentials for it are set, and who may use it"
+            f"{url} cannot be reached: {said or _one_line(error)}; check that it exists, that the "
+            "credentials for it are set, and that they grant access"
         ) from error
 
 
@@ -63,7 +63,7 @@ def open_fs(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
             a package that is not installed.
     """
     if not url:
-        raise WarehouseError("an empty path names nothing; give a folder or a URL")
+        raise WarehouseError("the path is empty; give a folder or a URL")
     found = re.search(r"(\w[\w+.-]*)://", url.rpartition("::")[2])
     kind = found[1] if found else ""
     if kind:
@@ -79,10 +79,10 @@ def open_fs(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
         ) from error
     except ValueError as error:
         raise WarehouseError(
-            f"{url}: {kind}:// is no kind of URL that is known here; give a folder, or a URL such as "
+            f"{url}: {kind}:// is not a known kind of URL; give a folder, or a URL such as "
             "gs://BUCKET/FOLDER or s3://BUCKET/FOLDER"
         ) from error
-    except Exception as error:  # each kind of store has its own errors, for credentials above all
+    except Exception as error:  # each kind of store has its own errors, mostly about credentials
         raise WarehouseError(f"{url} cannot be opened: {_one_line(error)}") from error
     return system, path
 
@@ -97,9 +97,9 @@ def _one_line(error: Exception) -> str:
 
 
 def open_native(system: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile:
-    """A file that Arrow reads without Python: from the disk, or from a copy in memory of a remote one.
+    """A file that Arrow reads without Python: from disk, or from a copy of a remote file in memory.
 
-    One of Arrow's threads may release the bytes that it has read after the interpreter has ended; were that a
+    One of Arrow's threads may release the bytes after the interpreter has ended; if they were a
     Python object, the process would abort.
 
     Raises:
@@ -119,7 +119,7 @@ def read_parquet(system: fsspec.AbstractFileSystem, path: str) -> pa.Table:
 
     Raises:
         OSError: the file cannot be read.
-        pyarrow.ArrowException: it is no Parquet file, or is damaged.
+        pyarrow.ArrowException: it is not a Parquet file, or is damaged.
     """
     import pyarrow.parquet as pq
 

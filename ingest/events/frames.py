@@ -1,4 +1,4 @@
-"""What a plane's reader hands on: frames of one shape, whatever hardware the plane came from."""
+"""The frames that every plane's reader returns, whatever the hardware."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ OPS: ColumnTypes = {
     "program_id": pl.UInt64,
     "module": pl.String,
     "op": pl.String,
-    "opcode_text": pl.String,  # opcode as the event's instruction text has it; HLO wins over it
-    "operand_text": pl.String,  # first operand of a done, as the text has it
+    "opcode_text": pl.String,  # opcode in the event's instruction text; HLO wins over it
+    "operand_text": pl.String,  # first operand of a done in the instruction text
     "hlo_category": pl.String,
     "line": pl.String,
     "on_async_line": pl.Boolean,
@@ -40,9 +40,9 @@ OPS: ColumnTypes = {
     "model_flops": pl.Float64,
     "bytes_accessed": pl.Float64,
     "hbm_bytes": pl.Float64,
-    "traced_bytes": pl.Int64,  # payload of a collective of which every device has its own
+    "traced_bytes": pl.Int64,  # payload of a collective whose devices differ in it
     "sequence": pl.Int64,  # number of a collective in its process group, equal on all members
-    "lane": pl.Int64,  # tells lines of one name on a device apart; NULL where no other has its name
+    "lane": pl.Int64,  # distinguishes lines of one name on a device; NULL where the name is unique
     "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
     "kernel": pl.String,  # on a GPU: what ran; an op whose HLO is a start is then the whole transfer
 }
@@ -122,7 +122,7 @@ def no_row(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def lanes(lines: pl.DataFrame, names: list[str]) -> pl.Series:
-    """Number of each line that is called as another one is, NULL of the others.
+    """Number of each line that shares its name with another line; NULL for all other lines.
 
     Args:
         lines: of a plane, or of many; the number is a row's place.
@@ -135,7 +135,7 @@ def lanes(lines: pl.DataFrame, names: list[str]) -> pl.Series:
 
 
 def by_start(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows by device and start; those that are in order already, as mostly, are not copied."""
+    """Rows by device and start; rows that are in order already, as is usual, are not copied."""
     device, start = (np.diff(rows[name].to_numpy()) for name in ("device_id", "start_ps"))
     if ((device > 0) | ((device == 0) & (start >= 0))).all():
         return rows
@@ -143,7 +143,7 @@ def by_start(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def owned(frame: pl.DataFrame) -> pl.DataFrame:
-    """A copy. Columns that come from a decoder unchanged keep all that was decoded with them in memory."""
+    """A copy: unchanged columns of a decoder keep everything decoded with them in memory."""
     return frame.select(pl.all().gather(pl.int_range(frame.height)))
 
 
@@ -226,20 +226,20 @@ def counted_coverage(
 
 
 def split_bad_times(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(kept, refused): refused is what starts before the profile, lasts less than nothing, or is later
+    """(kept, refused): refused events start before the profile, have a negative duration, or are later
     or longer than LATEST_PS."""
     good = pl.col("start_ps").is_between(0, LATEST_PS) & pl.col("duration_ps").is_between(
         0, LATEST_PS
     )
-    good = good.fill_null(False)  # a time that no number can hold
+    good = good.fill_null(False)  # a time that is too large for a number
     return events.filter(good), events.filter(~good)
 
 
 def time_issues(refused: pl.DataFrame, source: str) -> list[Issue]:
-    """The finding that stands for events that split_bad_times refused."""
+    """The finding about events that split_bad_times refused."""
     return bad_time_issues(refused.height, source)
 
 
 def bad_time_issues(refused: int, source: str) -> list[Issue]:
-    """The finding that stands for so many events of impossible times."""
+    """The finding about events with impossible times."""
     return issues_found(source, (BAD_TIME, refused))

@@ -1,4 +1,4 @@
-"""Which execution of a program launched a GPU kernel: calls of the GPU's runtime, by correlation id."""
+"""Finds the execution that launched a GPU kernel, by the runtime's calls and correlation ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from xlahouse.ingest.events.codes_of_devices import LAUNCH_UNKNOWN
 from xlahouse.ingest.events.issues import Issue, issues_found
 
-# The host event that spans the launching of one execution's kernels; older XLA names it by the module.
+# The host event around the launches of one execution's kernels; older XLA names it by the module.
 EXECUTION = r"^GpuExecutable::ExecuteThunks$|:XLA GPU module$"
 _CALL_COLUMNS = {
     "correlation_id": pl.Int64,
@@ -58,9 +58,9 @@ def calls_of(calls: pl.DataFrame, events: pl.DataFrame) -> HostCalls:
 def _owned(calls: pl.DataFrame, executions: pl.DataFrame) -> pl.DataFrame:
     """(event, execution, enqueue_ps) of the calls that an execution made.
 
-    Calls and executions stand on lines of different names even where they are of one thread. The line of
+    Calls and executions are on lines of different names even where they are of one thread. The line of
     executions that spans most of the program's calls of a line is of the same thread; where two span as
-    many, one of the same name is, else none.
+    many, the one of the same name is, or neither.
     """
     lines = executions.select("executor").unique()
     spanned = (

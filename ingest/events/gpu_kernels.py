@@ -16,7 +16,7 @@ from xlahouse.ingest.events.codes_of_programs import (
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.nccl import KERNEL, kind_of
 
-# Lines that a profiler derives from the streams: the same time, told again.
+# Lines that a profiler derives from the streams: they repeat the same time.
 DERIVED = (
     "XLA Modules",
     "XLA Ops",
@@ -52,7 +52,7 @@ def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
             enqueue_ps=pl.col("enqueue_ps").min(),
         )
         .with_columns(duration_ps=pl.col("until") - pl.col("start_ps"))
-        .filter(pl.col("module").is_not_null())  # else it launched no op of a program
+        .filter(pl.col("module").is_not_null())  # otherwise it launched no op of a program
         .sort("start_ps")
     )
 
@@ -68,7 +68,7 @@ def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     copied = pl.when(words.str.contains(_WITH_HOST)).then(pl.lit("host_transfer"))
     kinds = _kinds_by_name(placed["kernel"])
     kind = pl.col("kernel").replace_strict(kinds, default=None, return_dtype=pl.String)
-    # What names no op of a program, and of which not even the kind is told, is a collective all the same.
+    # An NCCL kernel without an op of a program, and without a known kind, is a collective too.
     moving = pl.col("kernel").is_in(list(kinds)) & pl.col("hlo_op").is_null() & kind.is_null()
     return placed.select(
         "start_ps",
@@ -90,8 +90,8 @@ def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kinds_by_name(kernels: pl.Series) -> dict[str, str | None]:
-    """Kind of each kernel that NCCL or RCCL names, where nothing but its name tells; None for one that
-    may be part of any kind: of one that sends and receives, or has all in it, that is all there is."""
+    """Kind of each kernel that NCCL or RCCL names, by its name alone; None where that may be of
+    any kind, as of kernels that send and receive, or that run every kind."""
     names = kernels.unique().drop_nulls()  # few, and the pattern is slow
     return {name: kind_of(name) for name in names.filter(names.str.contains(KERNEL))}
 

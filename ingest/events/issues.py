@@ -1,4 +1,4 @@
-"""Findings about the data: one is of a code, which owns its severity, meaning, cost and remedy."""
+"""Findings about the data, and their codes, which own severity, meaning, cost and remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Code:
 
     code: str  # stable name, as in the column `code` of the table `issues`
     severity: (
-        Severity  # error: the run is partial or wrong; warning: some values; info: nothing is wrong
+        Severity  # error: the run is partial or wrong; warning: some values are; info: nothing is
     )
     meaning: str  # what was found
     cost: str  # what is missing or uncertain because of it
@@ -38,7 +38,7 @@ class Code:
         Args:
             source: what it is about.
             count: how many events or rows.
-            detail: what was found, where more is known than the code's meaning.
+            detail: what was found, where that is more specific than the code's meaning.
             info: whether the case is the one in `info_when`.
 
         Raises:
@@ -52,5 +52,5 @@ class Code:
 
 
 def issues_found(source: str, *rows: tuple[Code, int] | tuple[Code, int, str]) -> list[Issue]:
-    """Findings of (code, count, detail if any); those whose count is 0 are left out."""
+    """Findings of (code, count, detail if any); rows with a count of 0 are left out."""
     return [code.found(source, count, "".join(detail)) for code, count, *detail in rows if count]

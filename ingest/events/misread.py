@@ -1,4 +1,4 @@
-"""Says what a file is that cannot be read as a trace: what copying did to it, or what it is instead."""
+"""Explains why a file cannot be read as a trace: what copying did to it, or which other type it has."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from xlahouse.ingest.events.containers import GZIP, ZSTD, unpack, unpacked_start
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 
-# What a text codec leaves where it met a byte that is no UTF-8.
+# A text codec's replacement for a byte that is not UTF-8.
 REPLACEMENT = b"\xef\xbf\xbd"
-_SEEN = 1 << 20  # bytes of a file that tell
-_LEAST_BINARY = 1000  # bytes of a binary from which on it would hold bytes of every kind
+_SEEN = 1 << 20  # bytes of a file that are examined
+_LEAST_BINARY = 1000  # a binary file of at least so many bytes has bytes of every kind
 _COPY_AGAIN = "copy the original again, in binary mode"
-# First bytes -> what such a file is, and what to do.
+# First bytes -> type of the file, and what to do.
 _FOREIGN = {
-    b"version https://git-lfs": "a pointer of Git LFS and not the file itself; run `git lfs pull`",
+    b"version https://git-lfs": "a pointer of Git LFS, not the file itself; run `git lfs pull`",
     b"PK\x03\x04": "a zip archive; unpack it",
     b"BZh": "bzip2 data; unpack it",
     b"\xfd7zXZ\x00": "xz data; unpack it",
     b"SQLite format 3\x00": "an SQLite database; export an xplane or a Chrome trace from its profiler",
     b"\x83\xafp\xd1\x0d\x88J?": "a Riegeli file; export an xplane or a Chrome trace from its profiler",
-    b"PAR1": "a Parquet file, which is no trace",
+    b"PAR1": "a Parquet file, not a trace",
     b"HloModule ": "HLO text; give its folder with --hlo-dump, beside the trace that it belongs to",
 }
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
@@ -28,16 +28,16 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+=*\s*")
 
 
 def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
-    """What a file is that was refused, and what to do; None where nothing tells more than its refusal.
+    """The type of a refused file, and what to do; None where its refusal says it all.
 
     Args:
-        raw: the whole file, which may be packed.
-        named: as which kind of trace its name has it: `xplane` or `chrome`.
+        raw: the whole file, compressed or not.
+        named: kind of trace by its name: `xplane` or `chrome`.
     """
     if not len(raw):
         return "the file is empty: the profiler wrote nothing; capture again"
     if not bytes(raw[:_SEEN]).strip(b"\0"):
-        return "it holds zeros alone: its contents were lost in writing or copying; copy it again"
+        return "it holds only zeros: its contents were lost in writing or copying; copy it again"
     codec = text_codec(raw)
     if codec is not None:
         return codec
@@ -48,39 +48,39 @@ def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
             damage = unpack(bytes(raw[:_SEEN]))[1]
             if damage is not None:
                 return f"{damage}, and nothing before that can be read; copy it again"
-            return "nothing is packed in it: the profiler wrote nothing; capture again"
+            return "it is an empty archive: the profiler wrote nothing; capture again"
         if head.startswith((GZIP, ZSTD)):
             return "packed twice; unpack it once"
     return _contents(head, named)
 
 
 def text_codec(raw: TraceBytes) -> str | None:
-    """What a text codec did to a binary file, by what it left; None where none was at work."""
+    """What a text codec did to a binary file; None where none changed it."""
     head = bytes(raw[:_SEEN])
     replaced = len(re.findall(REPLACEMENT, raw))
     if replaced * 100 > len(raw):
-        return f"a text codec destroyed it: {replaced:,} times U+FFFD stands where bytes were; {_COPY_AGAIN}"
+        return f"a text codec destroyed it: U+FFFD replaces bytes {replaced:,} times; {_COPY_AGAIN}"
     if len(raw) < _LEAST_BINARY or not re.search(rb"[\x00-\x08\x0e-\x1a]", head):
         return None
     if head.isascii():
         return f"a text codec destroyed it: all bytes beyond ASCII are gone; {_COPY_AGAIN}"
     if _is_latin1_as_utf8(head):
         return (
-            "a text codec took its bytes for Latin-1 and wrote them as UTF-8; "
+            "a text codec read its bytes as Latin-1 and wrote them as UTF-8; "
             f"`iconv -f utf-8 -t latin1` undoes that, or {_COPY_AGAIN}"
         )
     ends = head.count(b"\n")
     if ends >= 10 and ends == head.count(b"\r\n"):
-        return f"a text mode turned its line ends into CR LF; {_COPY_AGAIN}"
+        return f"a text mode changed its line ends to CR LF; {_COPY_AGAIN}"
     return None
 
 
 def _is_latin1_as_utf8(head: bytes) -> bool:
-    """Whether all is UTF-8 of characters up to U+00FF: no binary is by chance."""
+    """Whether all bytes are UTF-8 of characters up to U+00FF: no binary file is so by chance."""
     try:
         text = head.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < len(head) - 1:  # not the half of a character that the head ends in
+        if error.start < len(head) - 1:  # not a character that the end of the head cuts
             return False
         text = head[: error.start].decode("utf-8")
     return max(text) <= "\xff"
@@ -93,7 +93,7 @@ def _contents(head: bytes, named: str) -> str | None:
     if head[257:262] == b"ustar":
         return "it is a tar archive; unpack it"
     if _PAGE.match(head):
-        return "it is a web page, perhaps one that asks to log in; download the file itself"
+        return "it is a web page, perhaps a login page; download the file itself"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "it is text in UTF-16; write it as UTF-8"
     if len(head) >= _LEAST_BINARY and _BASE64.fullmatch(head):
@@ -101,12 +101,12 @@ def _contents(head: bytes, named: str) -> str | None:
     if head.lstrip()[:1] in (b"{", b"["):
         if named == "chrome":
             return None
-        return "it is JSON; where it is a Chrome trace, let its name end in .trace.json"
+        return "it is JSON; if it is a Chrome trace, rename it to end in .trace.json"
     if head.startswith(b"\n") and re.search(rb"\x12[\x01-\x7f]/(?:host|device):", head[:4096]):
         if named == "xplane":
             return (
-                "cut off or damaged within its first plane, so that nothing of it is whole; copy it again, "
+                "cut off or damaged within its first plane, so that nothing can be read; copy it again, "
                 "or capture again"
             )
-        return "it is an xplane; let its name end in .xplane.pb"
+        return "it is an xplane; rename it to end in .xplane.pb"
     return None

@@ -1,4 +1,4 @@
-"""Which kind of collective a kernel of NCCL or RCCL runs, as far as its name tells."""
+"""Which kind of collective a kernel of NCCL or RCCL runs, by its name."""
 
 from __future__ import annotations
 

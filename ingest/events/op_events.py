@@ -1,4 +1,4 @@
-"""Ops as they are read: few kinds, which hold what is known, and many events, which hold when."""
+"""Ops as they are read: few kinds, which hold the facts, and many events, which hold the times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When launches were enqueued: the host's calls that they name as their producers."""
+"""Finds when launches were enqueued: by the host's calls that they name as their producers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import polars as pl
 
 
 def linked(launches: pl.DataFrame, producers: pl.DataFrame) -> pl.DataFrame:
-    """Launches with the time of their enqueue, where they name one and have none yet.
+    """Launches with the time of their enqueue, where they name a producer and lack the time.
 
-    Of several that bear one id, which a process may use again, it is the latest that precedes the
-    launch; where none does, for clocks disagree, the first.
+    Of several producers with one id, which a process may use again, it is the latest before the
+    launch; where none is before it, as clocks disagree, the first.
 
     Args:
         launches: frames.LAUNCHES.

@@ -2,7 +2,7 @@
 
 Only the fields that ingest reads are listed; protobuf skips the rest. Field numbers: openxla/xla
 (xla/tsl/profiler/protobuf/xplane.proto, xla/service/hlo.proto, xla/xla_data.proto). Text that a trace
-may hold in any encoding is declared as bytes. Maps are declared as what they are on the wire: repeated
+may hold in any encoding is declared as bytes. Maps are declared as on the wire: repeated
 entries of key and value.
 """
 
@@ -54,7 +54,7 @@ MESSAGES = {
         4 stats bytes*
     """,
     "XLineCore": "4 events XEventCore*",
-    # What stands in place of an event's time where it stands for several of its kind.
+    # The field in place of an event's time, where one event stands for several of its kind.
     "XEventOften": "5 num_occurrences int64",
     "XLineOften": "4 events XEventOften*",
     "XEventMetadata": """
@@ -225,5 +225,5 @@ def message_class(name: str) -> type[Message]:
 
 @cache
 def arrow_decoder(name: str) -> ColumnCodec:
-    """What decodes many serialized messages of a type at once."""
+    """The decoder of many serialized messages of a type at once."""
     return _TYPES.columns(name)

@@ -45,8 +45,8 @@ class Messages:
 
     Args:
         tables: message -> lines of `number name type`; `*` marks a repeated field, `?` one of the
-            message's oneof. A type that is no scalar is another message of the tables.
-        package: by which no two of these differ in one process.
+            message's oneof. A type that is not a scalar is another message of the tables.
+        package: its name, one for each Messages in a process.
     """
 
     def __init__(self, tables: Mapping[str, str], package: str) -> None:
@@ -58,7 +58,7 @@ class Messages:
         return made
 
     def columns(self, name: str) -> ColumnCodec:
-        """What decodes and encodes many messages of a type at once."""
+        """The decoder and encoder of many messages of a type at once."""
         import ptars
 
         descriptor = self._descriptor(name)

@@ -20,10 +20,10 @@ class RunFiles:
     replaced: tuple[tuple[str, str], ...] = ()  # xplane that could not be read -> why
     card_path: str | None = None  # of the workload card beside the run
     card_problem: str = ""  # why no card is used
-    others: tuple[tuple[str, str], ...] = ()  # trace of a kind that is not read -> what it is
+    others: tuple[tuple[str, str], ...] = ()  # trace of a kind that is not read -> its type
 
     def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
-        """The run with spares for files that were refused; None where there is no spare for any."""
+        """The run with spares for refused files; None where no refused file has a spare."""
         spares = dict(self.spares)
         reasons = {error.path: error.reason for error in refused if error.path in spares}
         if not reasons:

@@ -1,4 +1,4 @@
-"""Moves what was read of a plane from its own clock to the run's."""
+"""Moves a plane's events from its own clock to the run's."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from xlahouse.ingest.events.arrays import Integers
 class KeyedSpans(NamedTuple):
     """Intervals: columns of one length."""
 
-    key: Integers  # what an interval is of, such as a step, as a number from 0
+    key: Integers  # number from 0 of the interval's owner, such as a step
     start_ps: Integers
     duration_ps: Integers
 
@@ -70,7 +70,7 @@ def _running_latest(key: Integers, end: Integers) -> Integers:
 def starts_of_runs(*columns: Integers) -> Integers:
     """Where runs of equal rows begin, of columns of one length.
 
-    Sorted rows have long runs: what is the same in a run need be looked up once a run.
+    Sorted rows have long runs, so a lookup by these columns is needed only once a run.
     """
     changes = np.zeros(max(len(columns[0]) - 1, 0), np.bool_)
     for column in columns:
@@ -82,7 +82,7 @@ def starts_of_runs(*columns: Integers) -> Integers:
 def in_order(
     number: Integers, other: Integers, start_ps: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """Rows by number and start; those that are in order already, as mostly, are not copied."""
+    """Rows by number and start; rows that are in order already, as is usual, are not copied."""
     step = np.diff(number)
     if ((step < 0) | ((step == 0) & (np.diff(start_ps) < 0))).any():
         order = np.lexsort((start_ps, number))
@@ -91,7 +91,7 @@ def in_order(
 
 
 def filled(numbers: pl.Series, unknown: int) -> NDArray[Any]:
-    """The values of a column of numbers or truths, with one in place of NULL."""
+    """The values of a column of numbers or truths, with `unknown` in place of NULL."""
     nulls = numbers.null_count()
     if nulls == len(numbers):
         return np.full(nulls, unknown)
@@ -116,7 +116,7 @@ def joined_span(spans: list[tuple[int, int] | None]) -> tuple[int, int] | None:
 
 
 def overlap(start: Integers, end: Integers) -> bool:
-    """Whether any of some spans, by start, begins before an earlier one ends."""
+    """Whether a span begins before an earlier one ends. Spans are by start."""
     return bool((start[1:] < np.maximum.accumulate(end)[:-1]).any())
 
 
@@ -128,7 +128,7 @@ def latest_open(start: Integers, end: Integers, when: Integers) -> Integers:
         end: of the same; they may overlap.
         when: times, in any order.
     """
-    # Of the spans before one, only the latest that ends later can be open when it is not.
+    # After a span has ended, the open one is the latest earlier span that ends later.
     outlives = np.full(len(start) + 1, -1)
     lasting: list[int] = []
     for place, until in enumerate(end.tolist()):
@@ -137,7 +137,7 @@ def latest_open(start: Integers, end: Integers, when: Integers) -> Integers:
         outlives[place] = lasting[-1] if lasting else -1
         lasting.append(place)
     found = np.searchsorted(start, when, side="right") - 1
-    until = np.append(end, np.iinfo(np.int64).max)  # of none, at place -1
+    until = np.append(end, np.iinfo(np.int64).max)  # at place -1, for no span
     while (closed := until[found] <= when).any():
         found = np.where(closed, outlives[found], found)
     return found

@@ -1,4 +1,4 @@
-"""Gives a trace file's bytes: mapped where the file is local, so that no more of it need be in memory."""
+"""Reads a trace file's bytes: a local file is mapped, so that it need not all be in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes of a run's many files few: a reader opens fewer, and each is sorted as a whole.
+"""Rewrites a run's many files as few: readers open fewer files, each sorted as a whole.
 
 Ingest writes a file for each plane and table, so a run of hundreds of devices has thousands.
 """
@@ -23,9 +23,9 @@ from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.table import FileEntry, RunRow, Table
 from xlahouse.ingest.tables.pieces import ROW_GROUP
 
-# Rows of one file: many row groups to prune by, and still little to list and open.
+# Rows of one file: enough row groups to prune by, few files to list and open.
 FILE_ROWS = 1 << 23
-SORT_MEMORY = "2GB"  # what is beyond goes to disk
+SORT_MEMORY = "2GB"  # larger sorts spill to disk
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _File:
             metadata, at = file.metadata, file.schema_arrow.names.index(column)
         least, greatest = [], []
         for group in range(metadata.num_row_groups):
-            # Columns of lists come after those that tables are sorted by, so that places are the same.
+            # Lists come after the columns that tables are sorted by, so places in file and schema agree.
             facts = metadata.row_group(group).column(at).statistics
             if facts is None or not facts.has_min_max or facts.null_count:
                 return None
@@ -78,7 +78,7 @@ class _File:
 def compact_run(store: Store, run_id: str) -> Compacted:
     """Write a run's tables again where they are in more files than they need.
 
-    Readers find the old files or the new ones; the old ones go once their lease has run out. Killed,
+    Readers find the old files or the new ones; the old ones go once their lease has expired. If killed,
     it leaves the run as it was.
 
     Args:
@@ -106,7 +106,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
             return Compacted(run_id, len(kept), len(kept))
         if store.run_row(run_id) != row:
             raise WarehouseError(
-                f"{run_id}: ingested again or dropped while it was compacted; it stays as that left it"
+                f"{run_id}: ingested again or dropped while it was compacted; compact it again"
             )
         writer.commit(row, kept)
     except (pa.ArrowException, OSError) as error:
@@ -127,10 +127,10 @@ def _by_table(row: RunRow) -> dict[str, list[FileEntry]]:
 
 
 def _rewrite(writer: RunWriter, table: Table, paths: list[str], rows: int) -> None:
-    """Write the files of a table as few, in the table's order.
+    """Rewrite the files of a table as fewer files, in the table's order.
 
     Raises:
-        WarehouseError: they hold another number of rows than the run's row says.
+        WarehouseError: their number of rows differs from that in the run's row.
     """
     store = writer.store
     files = [_File(store, f"{store.base}/{path}") for path in paths]
@@ -165,7 +165,7 @@ def _write_files(writer: RunWriter, name: str, pieces: Iterator[pa.Table]) -> in
 
 
 def _in_order(files: list[_File], table: Table) -> Iterator[pa.Table]:
-    """Rows of all files in the table's order: file by file where that is it, else sorted."""
+    """Rows of all files in the table's order: file by file where files do not overlap, else sorted."""
     if not table.sort:
         return _row_groups(files)
     ranges = [file.range_of(table.sort[0]) for file in files]
@@ -183,7 +183,7 @@ def _row_groups(files: list[_File]) -> Iterator[pa.Table]:
 
 
 def _sorted(files: list[_File], table: Table) -> Iterator[pa.Table]:
-    """Rows of all files, sorted by DuckDB, which spills what does not fit."""
+    """Rows of all files, sorted by DuckDB, which spills to disk what does not fit in memory."""
     import duckdb
 
     schema = files[0].schema
@@ -199,7 +199,7 @@ def _sorted(files: list[_File], table: Table) -> Iterator[pa.Table]:
             found = connection.sql(f"select * from unsorted order by {order}")
             for batch in found.to_arrow_reader(ROW_GROUP):
                 yield pa.Table.from_batches([batch])
-        except duckdb.Error as error:  # such as no room to spill
+        except duckdb.Error as error:  # such as no free space to spill
             raise OSError(str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""Takes a run out of a warehouse: its row at once, its files when no reader can still have them open."""
+"""Removes a run from a warehouse: its row at once, its files once no reader can have them open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
     """Remove a run, its settings with it; the number of files that go.
 
     Its files stay for readers who opened the warehouse before, and go with the next ingest, compact
-    or drop once their lease has run out. A run whose row is damaged goes as well as any other.
+    or drop once their lease has expired. A run with a damaged row can be removed too.
 
     Args:
         store: the warehouse.
@@ -23,7 +23,7 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
     """
     paths = _files_of(store, run_id)
     goes = paths | {row_path(run_id), dropped_path(run_id)}
-    # The lease comes first: killed in between, the run is still there, and the lease harms nothing.
+    # The lease comes first: if killed in between, the run is still there, and the lease is harmless.
     token = uuid.uuid4().hex
     store.lease(token, run_id, sorted(goes))
     store.drop_row(run_id)
@@ -35,7 +35,7 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
 
 
 def _files_of(store: Store, run_id: str) -> set[str]:
-    """Every file in the run's folders, but those that an ingest of the run is writing now."""
+    """Every file in the run's folders, except files that an ingest of the run is writing now."""
     writing = {
         path
         for token, lease in store.leases().items()

@@ -1,17 +1,17 @@
-"""Opens a Parquet file of a table for writing: where its bytes go, and how its columns are encoded.
+"""Opens a Parquet file of a table for writing, and chooses how its columns are encoded.
 
 Measured on two million ops of 32 devices, of drawn lengths (`python -m tests.bench.layout`): 16.2 MB,
-0.47 s of CPU to write, 0.04 s to find a moment of one device.
+0.47 s of CPU to write, 0.04 s to find one moment on one device.
 
-- sorted by device and start: unsorted rows take 34.6 MB, and the moment 0.20 s;
+- sorted by device and start: unsorted rows take 34.6 MB, and the search 0.20 s;
 - row groups of 131,072 rows: 16,384 take a third longer to write; 1,048,576 are 5 % quicker and find the
-  moment no sooner, but hold eight times the rows in memory;
+  moment no faster, but hold eight times the rows in memory;
 - differences of growing numbers: 31.1 MB without;
 - dictionaries of texts and of numbers of few values: without any 0.73 s to write, and sums by op take
   twice as long; of all columns 40.2 MB and 0.88 s; args of events, which differ, have none: 2.7 million
   of a CPU capture take 8.2 MB and 0.5 s with one, 4.6 MB and 0.15 s without;
-- statistics of what readers prune by: of all columns 0.55 s to write, of none the moment takes 0.06 s;
-- zstd at level 1: snappy is quicker by a fifth and half as large again, level 3 is slower and no smaller.
+- statistics of columns that readers prune by: of all columns 0.55 s to write; without any, the search 0.06 s;
+- zstd at level 1: snappy is a fifth faster and half as large again; level 3 is slower and no smaller.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import pyarrow.parquet as pq
 from xlahouse.ingest.events.files import is_local
 from xlahouse.ingest.tables.pieces import ROW_GROUP
 
-# Readers prune by these, and compaction goes by the first that a table is sorted by; statistics of other
-# columns would be paid for and not used.
+# Readers prune by these, and compaction by the first column that a table is sorted by; statistics of other
+# columns would cost time and not be used.
 _PRUNED = ("device_id", "start_ps", "request", "step", "program_id", "name")
-# Numbers that grow from row to row: their differences are a third of the bytes, and quicker both ways.
+# Numbers that grow from row to row: their differences are a third of the bytes, and faster to write and read.
 _GROWING = ("start_ps", "launch", "launch_instance", "step")
 _DIFFERENT = ("args",)  # texts that mostly differ from row to row
-# Numbers of few values, which a dictionary writes and reads sooner than zstd what it makes of them.
+# Numbers of few values, for which a dictionary is faster to write and read than zstd alone.
 _FEW = (
     "device_id",
     "program_id",
@@ -47,7 +47,7 @@ _FEW = (
 
 
 def open_sink(fs: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile | BinaryIO:
-    """A file to write; a local one natively, since each of its many writes would else wait for Python.
+    """A file to write; a local one natively, or each of its many writes would wait for Python.
 
     Raises:
         OSError: it cannot be made.
@@ -85,5 +85,5 @@ def open_writer(file: pa.NativeFile | BinaryIO, schema: pa.Schema) -> pq.Parquet
         max_rows_per_page=ROW_GROUP,
         write_batch_size=ROW_GROUP,
         write_statistics=[name for name in _PRUNED if name in schema.names],
-        store_schema=False,  # else readers would find dictionaries where the schema has texts
+        store_schema=False,  # otherwise readers would find dictionaries where the schema has texts
     )

@@ -1,6 +1,6 @@
 """Keeps the rows of many runs in one file, so that a warehouse of thousands opens by reading one.
 
-The runs' own rows stay what counts: an entry of the index holds only while the row's file has the
+The runs' own rows are authoritative: an entry of the index holds only while the row's file has the
 stamp (size, and time or tag of its last change) that it had when the index was written.
 """
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 INDEX = "index/runs.parquet"
 STAMP = "row_stamp"
-# Fewer rows than these are read one by one as quickly; and a growing index is not written again each time.
+# Fewer new rows than this are as fast to read one by one, so the index is not rewritten for each run.
 LEAST_NEW, LEAST_NEW_SHARE = 32, 0.1
 TAGS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "updated", "mtime", "created")
 
 
 def stamped_rows(root: str) -> dict[str, str | None]:
-    """run_id -> stamp of its row's file, None where the store tells nothing that changes with it."""
+    """run_id -> stamp of its row's file, None where the store reports nothing that changes with it."""
     if "://" in root:
         from xlahouse.ingest.events.files import open_fs
 
@@ -47,7 +47,7 @@ def row_path(run_id: str) -> str:
 
 
 def dropped_path(run_id: str) -> str:
-    """What says that the row beside it counts no more, relative to the warehouse."""
+    """The file that marks a run as dropped, relative to the warehouse."""
     return f"tables/runs/{run_id}.dropped"
 
 
@@ -63,10 +63,10 @@ def _stamp(info: dict[str, object]) -> str | None:
 
 
 def write_index(root: str, always: bool = False) -> int:
-    """Write the index again where many runs are not in it; the number of runs that it then holds.
+    """Rewrite the index where it lacks many runs; the number of runs that it then holds.
 
-    With `always` it is written where any run is not in it, or one that is was dropped.
-    Rows that cannot be read are left out: whoever opens the warehouse says what is wrong with them.
+    With `always` it is written where it lacks any run, or holds one that was dropped.
+    Rows that cannot be read are left out; opening the warehouse reports them.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -101,7 +101,7 @@ def write_index(root: str, always: bool = False) -> int:
 
 
 def _read_index(system: fsspec.AbstractFileSystem, path: str) -> dict[str, pa.Table]:
-    """run_id -> its row of the index; none where it is missing, damaged or of other columns."""
+    """run_id -> its row of the index; empty where that is missing, damaged or has other columns."""
     import pyarrow as pa
 
     from xlahouse.ingest.events.files import read_parquet
@@ -117,7 +117,7 @@ def _read_index(system: fsspec.AbstractFileSystem, path: str) -> dict[str, pa.Ta
 
 
 def _read_row(system: fsspec.AbstractFileSystem, path: str, run_id: str) -> pa.Table | None:
-    """The one row of a run as the schema has it; None where it is damaged."""
+    """The one row of a run with the schema's columns; None where it is damaged."""
     import pyarrow as pa
 
     from xlahouse.ingest.events.files import read_parquet

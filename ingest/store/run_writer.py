@@ -1,4 +1,4 @@
-"""Writes one run's tables, file by file, so that no more of a run than a piece need be in memory."""
+"""Writes one run's tables piece by piece, so that only a piece is in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RunWriter:
     leased_at: float = float("-inf")
 
     def write(self, table: str, frame: pl.DataFrame, part: int = 0, in_order: bool = False) -> None:
-        """Write a frame without run_id as a file of a table, sorted as the table asks; nothing if empty.
+        """Write a frame without run_id as a sorted file of a table; nothing if empty.
 
         Args:
             table: the table.
@@ -83,10 +83,10 @@ class RunWriter:
         return counts
 
     def commit(self, row: RunRow, kept: Iterable[FileEntry] = ()) -> None:
-        """Make what was written the run.
+        """Make the written files the run.
 
         Args:
-            row: the runs row; its `files`, if any, count no more.
+            row: of `runs`; its `files`, if any, are replaced.
             kept: entries of `files`, of an earlier attempt, that stay part of the run.
         """
         replaced = self.store.run_row(self.run_id)
@@ -102,7 +102,7 @@ class RunWriter:
         self.store.remove({f"leases/{self.token}.json"})
 
     def abandon(self) -> None:
-        """Take back what was written; what cannot be removed now goes with its lease."""
+        """Remove the written files; a file that cannot be removed now goes with its lease."""
         with suppress(Exception):
             self.store.remove(self.store.files_of_attempt(self.run_id, self.token))
             self.store.remove({f"leases/{self.token}.json"})

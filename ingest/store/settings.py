@@ -1,4 +1,4 @@
-"""What users set for a run: one small JSON file a run in the warehouse, never in its tables."""
+"""Users' settings of a run: one small JSON file a run in the warehouse, never in its tables."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Peak = Annotated[float, msgspec.Meta(gt=0, le=1e24)]  # beyond that a number is 
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Peaks that a user knows better: of a chip, and of one ICI link, one way."""
+    """Peaks that a user overrides: of a chip, and of one ICI link, one way."""
 
     bf16_flops: Peak | None = None
     hbm_bytes_per_s: Peak | None = None
     ici_bytes_per_s: Peak | None = None
 
     def given(self) -> list[tuple[str, float]]:
-        """(name, value) of those that are set."""
+        """(name, value) of each peak that is set."""
         pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return [(name, value) for name, value in pairs if value is not None]
 
@@ -59,7 +59,7 @@ def read_settings(root: str, run_id: str) -> RunSettings:
     try:
         return msgspec.json.decode(raw, type=RunSettings)
     except msgspec.DecodeError as error:
-        raise WarehouseError(f"{path}: {error}; mend or remove the file") from error
+        raise WarehouseError(f"{path}: {error}; correct or remove the file") from error
 
 
 def write_settings(root: str, run_id: str, settings: RunSettings) -> None:
@@ -77,11 +77,11 @@ def check_mesh(axes: list[MeshAxis], devices: int) -> None:
     """A mesh has as many places as the run has devices, and at most MOST_AXES axes of different names.
 
     Raises:
-        ManifestError: it has not.
+        ManifestError: it does not.
     """
     text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes)
     if len({axis.axis for axis in axes}) < len(axes):
-        raise ManifestError(f"mesh {text}: an axis stands twice")
+        raise ManifestError(f"mesh {text}: an axis occurs twice")
     if not 0 < len(axes) <= MOST_AXES:
         raise ManifestError(f"mesh {text}: {len(axes)} axes; give 1 to {MOST_AXES}")
     places = math.prod(axis.size for axis in axes)
@@ -111,7 +111,7 @@ def parse_peaks(text: str) -> Peaks:
             found[name] = float(number)
         except ValueError:
             raise ManifestError(
-                f"peaks {text!r}: {number!r} is no number; write it as 1.6e12"
+                f"peaks {text!r}: {number!r} is not a number; write it as 1.6e12"
             ) from None
     try:
         return msgspec.convert(found, Peaks)

@@ -1,8 +1,8 @@
 """Writes runs into a warehouse so that a reader finds the old state or the new one, never a mixture.
 
 Every file of an attempt carries the attempt's token in its name and is listed in a lease beside the
-tables. The run's row is written last and lists the files that count; the lease then goes. What a killed
-attempt left is cleared by a later ingest once the lease has run out; files of a replaced run get a lease
+tables. The run's row is written last and lists the run's files; the lease then goes. Files that a killed
+attempt left are removed by a later ingest once the lease has expired; files of a replaced run get a lease
 too, so that readers who opened the run before can finish.
 """
 
@@ -30,7 +30,7 @@ LEASE_S = 3600
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Who may still use files that no run's row lists, and until when (UNIX seconds)."""
+    """Who uses files that no run's row lists, and until when (UNIX seconds)."""
 
     who: str
     until: float
@@ -63,7 +63,9 @@ class Store:
         try:
             found = int(msgspec.json.decode(self.fs.cat_file(path))["layout_version"])
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-            raise WarehouseError(f"{path}: not a warehouse's description; restore it") from None
+            raise WarehouseError(
+                f"{path}: not the description of a warehouse; restore it"
+            ) from None
         if found > LAYOUT_VERSION:
             raise WarehouseError(
                 f"{self.root}: layout {found} is newer than this xlahouse knows ({LAYOUT_VERSION}); "
@@ -109,16 +111,16 @@ class Store:
         self.remove({dropped_path(row["run_id"])})
 
     def run_ids(self) -> list[str]:
-        """Ids of the runs there are, those with damaged rows among them."""
+        """Ids of all runs, including runs with damaged rows."""
         names = {path.rpartition("/")[2] for path in self.files_in("tables/runs")}
         return present_runs(names)
 
     def drop_row(self, run_id: str) -> None:
-        """Let new readers find the run no more; its row stays for those who opened before."""
+        """Hide a run from new readers; its row stays for readers that opened it before."""
         write_whole(self.fs, f"{self.base}/{dropped_path(run_id)}", b"")
 
     def clear_leftovers(self) -> int:
-        """Remove files whose lease has run out and that no run lists; how many."""
+        """Remove files whose lease has expired and that no run lists; how many."""
         removed = 0
         for token, lease in self.leases().items():
             if lease.until > time.time():
@@ -134,7 +136,7 @@ class Store:
         return removed
 
     def leases(self) -> dict[str, Lease]:
-        """Token -> lease; those that are being written, or were cleared meanwhile, are left out."""
+        """Token -> lease; leases that are being written, or were removed meanwhile, are left out."""
         found = {}
         for path in self.files_in("leases"):
             if not path.endswith(".json"):
@@ -156,7 +158,7 @@ class Store:
         }
 
     def remove(self, paths: set[str]) -> int:
-        """Remove those of the files that are there; how many."""
+        """Remove files, which may be gone already; how many were there."""
         removed = 0
         for path in paths:
             with suppress(FileNotFoundError):  # another process may be clearing up, too
@@ -165,7 +167,7 @@ class Store:
         return removed
 
     def lease(self, token: str, run_id: str, paths: list[str]) -> str:
-        """Say that files are in use, for LEASE_S from now; the lease's own path.
+        """Record that files are in use, for LEASE_S from now; the lease's own path.
 
         Args:
             token: name of the lease; files of the run whose names begin with it are in use.
@@ -180,7 +182,7 @@ class Store:
         return path
 
     def files_in(self, folder: str) -> list[str]:
-        """Files in a folder of the warehouse, which need not be there; relative to the warehouse."""
+        """Files in a folder of the warehouse, which may be absent; relative to the warehouse."""
         try:
             found = self.fs.ls(f"{self.base}/{folder}", detail=False, refresh=True)
         except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Puts chosen events of a plane together, with the few of their stats that a reader wants, as one frame."""
+"""Collects chosen events of a plane, with the few stats that a reader wants, as one frame."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ class ChosenEvents:
             return pl.Series([None], dtype=dtype).new_from_index(0, len(events))
         owners, values = zip(*self.values[column], strict=True)
         found = pl.concat([pl.Series(column, value, dtype) for value in values])
-        places = np.full(len(events), len(found), np.uint32)  # of none
+        places = np.full(len(events), len(found), np.uint32)  # place of NULL
         places[np.searchsorted(events, np.concatenate(owners))] = np.arange(len(found))
         return pl.concat([found, pl.Series(column, [None], dtype)]).gather(places)

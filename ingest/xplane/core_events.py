@@ -1,6 +1,6 @@
-"""Decodes events as arrays and leaves their stats as bytes, of which few are ever read.
+"""Decodes events as arrays and leaves their stats, few of which are ever read, as bytes.
 
-Most events of a device are ops, and what is known of an op stands at its kind, not at its events: the
+Most events of a device are ops, and an op's facts are at its kind, not at its events: the
 stats of events are most of a trace's bytes, and mostly a second clock's times.
 """
 
@@ -21,7 +21,7 @@ from xlahouse.ingest.xplane.xspace import Plane
 
 Integers = NDArray[np.int64]
 _ID_TAG = 1 << 3  # XStat.metadata_id, a varint
-UNREADABLE = -1  # a stat whose id does not stand first in its bytes
+UNREADABLE = -1  # a stat whose id is not first in its bytes
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class CoreEvents:
     stat_ends: Integers  # where each event's stats end among them
 
     def stats_of_ids(self, wanted: Integers) -> tuple[list[bytes], Integers]:
-        """(serialized stats of these ids, or whose id does not stand first in them; their events' places)."""
+        """(serialized stats of these ids, or whose id is not first in them; their events' places)."""
         rows = stats_of_ids(self.stats, wanted)
-        # Mostly there are none, and to take even none would load all of Arrow's functions first.
+        # Usually there are none, and even an empty `take` would load all of Arrow's functions.
         found = self.stats.take(pa.array(rows)).to_pylist() if len(rows) else []
         return found, np.searchsorted(self.stat_ends, rows, side="right")
 
@@ -103,8 +103,8 @@ def _aggregated(plane: Plane, counts: Integers, offset: Integers) -> Integers:
 
 
 def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
-    """Events of all lines of a plane, a line at a time: all of its stats are much of what a plane
-    takes, and go before the next one is decoded.
+    """Events of all lines of a plane, a line at a time: a line's stats are much of a plane's memory,
+    and go before the next line is decoded.
 
     Args:
         plane: the plane.
@@ -135,7 +135,7 @@ def _no_events() -> tuple[Integers, Integers, Integers, Integers]:
 
 
 def stats_of_ids(stats: pa.BinaryArray, wanted: Integers) -> Integers:
-    """Places of the stats whose metadata_id is wanted, or does not stand first in them.
+    """Places of the stats whose metadata_id is wanted, or is not first in them.
 
     Args:
         stats: serialized XStats, an Arrow binary array.
@@ -147,7 +147,7 @@ def stats_of_ids(stats: pa.BinaryArray, wanted: Integers) -> Integers:
     kind = np.int64 if pa.types.is_large_binary(stats.type) else np.int32
     bounds = np.frombuffer(offsets, kind)[stats.offset : stats.offset + len(stats) + 1]
     raw = np.frombuffer(data, np.uint8)
-    if int(np.diff(bounds).min()) > 1:  # none is too short for what is looked at first
+    if int(np.diff(bounds).min()) > 1:  # long enough for a tag and an id
         tags, first = raw[bounds[:-1]], raw[bounds[:-1] + 1]
         counts = np.bincount(first, minlength=256)
         one_byte = (tags == _ID_TAG).all() and not counts[0x80:].any()
@@ -158,7 +158,7 @@ def stats_of_ids(stats: pa.BinaryArray, wanted: Integers) -> Integers:
 
 
 def _stat_ids(raw: NDArray[np.uint8], bounds: Integers) -> Integers:
-    """metadata_id of serialized XStats, UNREADABLE where it does not stand first (or is 0)."""
+    """metadata_id of serialized XStats, UNREADABLE where it is not first (or is 0)."""
     at, ends = bounds[:-1], bounds[1:]
     last = len(raw) - 1
     found = raw[np.minimum(at + 1, last)].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Reads virtual CPU devices out of a `/host:CPU` plane, where no device plane stands beside it.
+"""Reads virtual CPU devices from a `/host:CPU` plane of a file without device planes.
 
 Device identity is deduced (cpu_chain.py, cpu_devices.py) and checked against the rendezvous of the
 collectives, so the devices are marked `inferred`.
@@ -30,7 +30,7 @@ from xlahouse.ingest.xplane.decoded_lines import DecodedLines
 from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.xspace import Plane
 
-# Of planes that take no more in the file, what is decoded is kept for host_events: two to three times that.
+# Decoded lines of planes up to this size in the file are kept for host_events: two to three times as much.
 KEPT_BYTES = 256 << 20
 
 
@@ -41,7 +41,7 @@ def read_cpu_plane(
     programs: Mapping[int, Program],
     seen: Callable[[], None] = lambda: None,
 ) -> PlaneEvents | None:
-    """A host plane whose threads ran virtual devices: ops and launches, and how to read all else.
+    """A host plane whose threads ran virtual devices: ops and launches, and how to read other events.
 
     None where they ran none.
 
@@ -49,8 +49,8 @@ def read_cpu_plane(
         plane: the plane.
         source: its file.
         host: its host.
-        programs: what the file holds of programs, which say on which devices they run.
-        seen: called when the plane's bytes have been read, before most memory is needed.
+        programs: the file's programs, which state on which devices they run.
+        seen: called when the plane's bytes have been read, before the peak of memory.
     """
     decoded: DecodedLines = {}
     small = sum(map(len, plane.payloads)) <= KEPT_BYTES
@@ -63,7 +63,7 @@ def read_cpu_plane(
     acts = numbered.acts
     traced = _traced_ops(acts)
     ops = _with_end(traced.drop_nulls("device_id"), acts)
-    # An op's end belongs to its row; so both count as written there.
+    # An op's end belongs to its row, so both events count as written there.
     folded = acts.join(ops.select(_c="_p"), on="_c", how="semi").filter(
         pl.col("name").str.starts_with(END_PREFIX)
     )
@@ -114,12 +114,12 @@ def _traced_ops(acts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_end(ops: pl.DataFrame, acts: pl.DataFrame) -> pl.DataFrame:
-    """An op that completes on another thread ends where its `end:` event stands, not where it returned."""
+    """An op that completes on another thread ends at its `end:` event, not where it returned."""
     named = acts.filter(pl.col("name").str.starts_with(END_PREFIX)).drop_nulls("_c")
     ends = named.select("_c", end_ps="start_ps")
     if ends["_c"].n_unique() == ends.height:
         joined = ops.join(ends, left_on="_p", right_on="_c", how="left", maintain_order="left")
-    else:  # ids are used again: of several ends, the next one is meant
+    else:  # ids are used again: of several ends, take the next one
         joined = (
             ops.with_row_index("row")
             .sort("start_ps")

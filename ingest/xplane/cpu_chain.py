@@ -59,8 +59,8 @@ def place_acts(events: CpuEvents) -> Placement:
 def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
     """helper, execution, ordinal: inline in its Execute, or by the order of the Execute's Records.
 
-    All of these count, whether their helper is in the trace or not, unless an Execute has more of them
-    than any has helpers: then some are of something else, and those of the helpers count.
+    All Records count, whether their helper is in the trace or not, unless an Execute has more of them
+    than any has helpers: then some are not of helpers, and only Records of helpers count.
     """
     helpers = acts.filter(pl.col("event") == pl.col("helper"))
     inline = helpers.filter(pl.col("execute").is_not_null()).select(
@@ -127,8 +127,8 @@ def _announced_slots(regions: Regions, helper_slots: pl.DataFrame) -> tuple[np.n
 def _program_starts(acts: pl.DataFrame) -> pl.Series:
     """Regions that start a program on a device.
 
-    The executor leaves an event where it has to wait for the program. Where it had not to, there are
-    fewer of those than programs started; then regions that run the op that most programs of their
+    The executor leaves an event where it has to wait for the program. Where it did not wait, there are
+    fewer such events than programs started; then regions that run the op that most programs of their
     kind start with count as well.
     """
     waits = acts.filter(pl.col("name") == PROGRAM_WAIT).select("region").drop_nulls().unique()
@@ -185,7 +185,7 @@ def _owners(above: np.ndarray, anchored: np.ndarray) -> np.ndarray:
     rest = np.flatnonzero(~anchored & (above >= 0))
     for _ in range(
         len(above).bit_length()
-    ):  # each round looks twice as far up; none ends in a circle
+    ):  # each round looks twice as far up; the bound ends circles
         up = above[rest]
         owner[rest] = owner[up]
         above[rest] = above[up]

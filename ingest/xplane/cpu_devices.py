@@ -1,4 +1,4 @@
-"""Which device each place in an execution's device order is: as events say, or as the program does.
+"""Finds the device of each place in an execution's device order: from events, or from the program.
 
 An execution's places count from 0, whatever devices its program runs on (ingest/xplane/cpu_chain.py).
 """
@@ -27,7 +27,7 @@ class Numbered:
 def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> Numbered:
     """The devices of acts.
 
-    An event's own device_ordinal wins; then that of the others at its place in the execution, the
+    An event's own device_ordinal wins; then that of other events at its place in the execution, the
     program's device assignment, and the place itself.
 
     Args:
@@ -70,5 +70,5 @@ def _assigned(program: Program) -> Iterator[tuple[int, int, int]]:
     rows = program.assignment.devices if program.assignment is not None else ()
     order = [device for replica in zip(*rows, strict=False) for device in replica]
     if min(order, default=-1) < 0 or len(set(order)) < len(order):
-        return iter(())  # damaged, and said so where groups go through it
+        return iter(())  # damaged, which is reported where groups use it
     return ((place, device, len(order)) for place, device in enumerate(order))

@@ -1,4 +1,4 @@
-"""Reads from a host plane what tells where its ops ran: the thread pool's marks, and the few other events."""
+"""Reads the events of a host plane that show where its ops ran: mostly marks of the thread pool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RENDEZVOUS = "Rendezvous"
 END_PREFIX = "end: "
 NO_CLOSURE = np.iinfo(np.int64).min
 _OTHER, _RECORD, _START, _STOP, _ACT = range(5)
-# ColumnTypes of acts that are stats of theirs: those of another name, and numbers.
+# Columns of acts that come from stats: texts whose stat has another name, and numbers.
 _TEXT_STATS = {"module": "hlo_module", "meeting": "name"}
 _NUMBER_STATS = {"program_id": pl.UInt64, "device_ordinal": pl.Int64}
 _ACT_STATS: ColumnTypes = {
@@ -62,7 +62,7 @@ class Marks:
 
     @classmethod
     def joined(cls, parts: list[Marks]) -> Marks:
-        """Marks of lines that follow one another; the parts go, as they take as much memory again."""
+        """Marks of lines that follow one another; the parts are freed, as they take as much memory again."""
         marks = cls(
             *(np.concatenate([getattr(part, name) for part in parts]) for name in _MARK_FIELDS)
         )
@@ -96,12 +96,12 @@ class CpuEvents:
 def read_cpu_events(
     plane: Plane, host: str | None, keep: DecodedLines | None = None
 ) -> CpuEvents | None:
-    """What tells where the ops of a plane ran; None where none of its events names an op.
+    """The events that show where the ops of a plane ran; None where no event names an op.
 
     Args:
         plane: the plane; at least one line.
         host: its host.
-        keep: where large lines go once they are decoded; None: nowhere.
+        keep: receives large lines once they are decoded; None: keep none.
 
     Raises:
         DecodeError: a line is damaged.
@@ -161,7 +161,7 @@ def _look_through(
 
 
 def _kinds(plane: Plane) -> NDArray[np.int8]:
-    """What each kind of events is, in the order of their ids; one more for kinds that the plane lacks."""
+    """Which mark or act each kind of events is, in the order of their ids; one more for unknown kinds."""
     kinds = np.full(plane.metadata.height + 1, _OTHER, np.int8)
     for kind, chosen in (
         (_RECORD, pl.col("name") == RECORD),

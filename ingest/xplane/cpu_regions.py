@@ -46,7 +46,7 @@ class Regions:
         if (np.diff(event) < 0).any():
             order = np.argsort(event, kind="stable")
             opening, event = opening[order], event[order]
-        row_of_edge = np.full(len(edges.event) + 1, -1)  # and of none, which is the last
+        row_of_edge = np.full(len(edges.event) + 1, -1)  # the last is for no edge
         row_of_edge[opening] = np.arange(len(opening))
         with ThreadPoolExecutor(2) as pool:
             regions = (edges.closure[opening], edges.start_ps[opening])
@@ -67,7 +67,7 @@ class Regions:
         )
 
     def rows(self, regions: pl.Series) -> Integers:
-        """Rows of regions that there are."""
+        """Rows of regions, all of which exist."""
         return np.searchsorted(self.event, regions.to_numpy())
 
     def announced(self, regions: pl.Series) -> pl.DataFrame:
@@ -81,8 +81,7 @@ class Regions:
         return pl.DataFrame(found).select(pl.when(pl.all() >= 0).then(pl.all()))
 
     def records_of_executes(self) -> pl.DataFrame:
-        """record, execute, place (among those of its Execute, by time) of the Records within one, and how
-        many it has in all."""
+        """Records within an Execute: record, execute, place (of that Execute's, by time), of (how many)."""
         number = np.flatnonzero(self.execute >= 0)
         found = {
             "record": number,
@@ -108,7 +107,7 @@ def open_regions(edges: Marks, acts: pl.DataFrame) -> pl.Series:
 
 
 def open_spans(spans: pl.DataFrame, acts: pl.DataFrame) -> pl.Series:
-    """Event number of the latest of some acts that is open on the line where each act starts, else NULL."""
+    """Event number of the latest span that is open on an act's line where the act starts, else NULL."""
     line, start = (acts[name].to_numpy() for name in ("line", "start_ps"))
     return _known(_latest_span(spans, line, start))
 
@@ -121,12 +120,12 @@ def _known(numbers: Integers) -> pl.Series:
 def _announcements(records: Marks, closures: Integers, start_ps: Integers) -> Integers:
     """Of each closure the record that announces it; -1 for none.
 
-    Of several, as numbers are used again, it is the latest before the closure starts, else the first.
+    Of several with one number, it is the latest before the closure starts, else the first.
 
     Args:
         records: all of them.
-        closures: those of regions.
-        start_ps: when each of these starts.
+        closures: of regions.
+        start_ps: start of each closure.
     """
     order = np.argsort(records.closure, kind="stable")
     announced = records.closure[order]
@@ -143,7 +142,7 @@ def _announcements(records: Marks, closures: Integers, start_ps: Integers) -> In
 def _latest_of(
     keys: Integers, times: Integers, wanted: Integers, when: Integers
 ) -> tuple[Integers, Integers]:
-    """(place of the last row of each wanted key that is no later than a time, or what stands before the
+    """(place of the last row of each wanted key that is no later than a time, or the place before the
     key's rows; place of its first row). Rows are by key and time."""
     first = np.searchsorted(keys, wanted)
     _, ranks = np.unique(np.concatenate((times, when)), return_inverse=True)
@@ -170,7 +169,7 @@ def _latest_span(spans: pl.DataFrame, line: Integers, start_ps: Integers) -> Int
 
 
 def _spans_around(marks: Marks, spans: pl.DataFrame) -> Integers:
-    """The same for marks, which are many, spans few: each span looks for its marks."""
+    """The same for many marks and few spans: each span looks for its marks."""
     found = np.full(len(marks.line), -1)
     event, of_line, start, end = _in_order(spans)
     for number, rows in _by_line(of_line):
@@ -179,7 +178,7 @@ def _spans_around(marks: Marks, spans: pl.DataFrame) -> Integers:
         begin = np.searchsorted(times, start[rows])
         beyond = np.append(
             begin[1:], len(times)
-        )  # where a later span starts, that one is the latest
+        )  # from a later span's start on, that one is the latest
         count = np.maximum(
             np.minimum(np.searchsorted(times, end[rows], side="right"), beyond) - begin, 0
         )
@@ -203,7 +202,7 @@ def _latest(of_line: Integers, starts: Integers, line: Integers, start_ps: Integ
 
     Args:
         of_line, starts: line and start, ascending.
-        line, start_ps: what is looked for.
+        line, start_ps: of each wanted time.
     """
     found = np.full(len(line), -1)
     for number, rows in _by_line(line):
@@ -215,13 +214,13 @@ def _latest(of_line: Integers, starts: Integers, line: Integers, start_ps: Integ
 
 def _bounds(line: Integers, number: int) -> tuple[int, int]:
     """Where the values of a line begin and end; lines ascend."""
-    # A number of another type would have all lines converted first.
+    # A number of another type would convert all lines first.
     first, last = np.searchsorted(line, np.array([number, number + 1], line.dtype))
     return int(first), int(last)
 
 
 def _by_line(line: Integers) -> Iterator[tuple[int, Integers | slice]]:
-    """Each line, and where its values stand."""
+    """Each line, and the places of its values."""
     order = None if (np.diff(line) >= 0).all() else np.argsort(line, kind="stable")
     values = line if order is None else line[order]
     bounds = [*np.flatnonzero(np.diff(values, prepend=-1)).tolist(), len(values)]
@@ -231,7 +230,7 @@ def _by_line(line: Integers) -> Iterator[tuple[int, Integers | slice]]:
 
 
 def _rows_of(wanted: Integers, numbers: Integers) -> Integers:
-    """Where each wanted number stands among ascending ones; -1 where it does not."""
+    """Place of each wanted number among ascending ones; -1 where it is absent."""
     if not len(numbers):
         return np.full(len(wanted), -1)
     place = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)

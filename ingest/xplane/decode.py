@@ -1,4 +1,4 @@
-"""Decodes serialized messages into Arrow, and makes an error of whatever damage does to the decoder."""
+"""Decodes serialized messages into Arrow, and turns the decoder's panics into errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlahouse.ingest.events.protobuf import ColumnCodec
 
 
 class DecodeError(ValueError):
-    """The bytes are no such message."""
+    """The bytes are not such a message."""
 
 
 def decode(message: str, payloads: Sequence[bytes | memoryview]) -> pa.RecordBatch:
@@ -34,7 +34,7 @@ def decode(message: str, payloads: Sequence[bytes | memoryview]) -> pa.RecordBat
         with _STDERR.quiet():
             return _batch(arrow_decoder(message), payloads)
     except BaseException as error:
-        # The decoder panics on some damage; a panic is no Exception, so that it is not swallowed
+        # The decoder panics on some damage; a panic is not an Exception, so that it is not swallowed
         # by accident. Here it means the same as an error.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
@@ -54,10 +54,10 @@ def _batch(decoder: ColumnCodec, payloads: Sequence[bytes | memoryview]) -> pa.R
 
 @dataclass
 class _Stderr:
-    """Keeps what native code prints on its way to a panic from the user's terminal.
+    """Keeps the output of native code before a panic off the user's terminal.
 
-    The file descriptor is the process's: the first thread that comes turns it aside, the last one that
-    leaves turns it back.
+    The file descriptor is the process's: the first thread that enters redirects it, the last one that
+    leaves restores it.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -1,6 +1,6 @@
-"""Decodes the lines of a plane some at a time, and keeps large ones for who reads them after that.
+"""Decodes the lines of a plane some at a time, and keeps large ones for the next reader.
 
-The decoder is most of what a reading takes, and lets no other thread run meanwhile.
+The decoder takes most of the time of reading, and no other thread runs meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 DecodedLines: TypeAlias = dict[tuple[int, ...], list[CoreEvents]]  # by the numbers of lines
 CHUNK_EVENTS = 1 << 17
 CHUNK_BYTES = 4 << 20  # small lines are decoded together, and lines of one name
-_WIDE = 1 << 31  # a number that takes more than 32 bits
+_WIDE = 1 << 31  # numbers below it fit 32 bits
 
 
 def decoded_lines(
@@ -34,14 +34,14 @@ def decoded_lines(
 
     Args:
         plane: the plane.
-        keep: where large lines go once they are decoded; None: nowhere.
-        known: lines that need not be decoded; those that come are no longer there.
+        keep: receives large lines once they are decoded; None: keep none.
+        known: decoded lines; each is removed as it is returned.
 
     Raises:
         DecodeError: a line is damaged.
     """
     decoded = partial(_decoded, {} if known is None else known, keep)
-    return made_ahead(decoded, _parts(plane), at_once=1)  # as the decoder runs once at a time
+    return made_ahead(decoded, _parts(plane), at_once=1)  # the decoder runs one call at a time
 
 
 def _parts(plane: Plane) -> Iterator[Plane]:
@@ -76,7 +76,7 @@ def _decoded(
 
 
 def _owned(core: CoreEvents) -> CoreEvents:
-    """The same in few bytes, and none of the decoder's, which stay as long as any of them is used."""
+    """A copy in few bytes: the decoder's own stay in memory as long as any of them is used."""
     stats = core.stats
     _, ends, data = stats.buffers()
     kind = np.int64 if pa.types.is_large_binary(stats.type) else np.int32
@@ -102,7 +102,7 @@ def _narrow(numbers: Integers) -> Integers:
 
 
 def _cut(core: CoreEvents) -> Iterator[CoreEvents]:
-    """Few events at a time, so that what is made of them stays near; all where they are not in order."""
+    """Few events at a time, so that their columns fit the caches; all where they are not in order."""
     size = len(core.line)
     step = np.diff(core.line)
     if size <= CHUNK_EVENTS or ((step == 0) & (np.diff(core.start_ps) < 0)).any():

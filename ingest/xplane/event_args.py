@@ -40,7 +40,7 @@ class StatNames:
 
     @classmethod
     def of(cls, plane: Plane) -> StatNames:
-        """Those of a plane."""
+        """The names of a plane's stats."""
         names = plane.stat_names.sort("stat_id")
         words = names.select(json_string(pl.col("name"))).to_series()
         keys = [f"{word}:" for word in words]
@@ -111,7 +111,7 @@ class ArgsWriter:
                 yield members[alike], self._alike(begin[alike], length)
 
     def _alike(self, begin: Integers, length: int) -> pl.Series:
-        """JSON of events whose stats, so many from `begin` on, are of the same names and kinds."""
+        """JSON of events whose `length` stats from `begin` on have the same names and kinds."""
         pattern = [
             divmod(int(self.name_and_kind[self.codes[begin[0] + n]]), VALUE_KINDS)
             for n in range(length)
@@ -126,7 +126,7 @@ class ArgsWriter:
         return _joined([*parts, "}"], len(begin))
 
     def _values(self, at: Integers, kind: int) -> str | pl.Series:
-        """Stats of one kind as JSON has them, numbers as numbers; one text where they are all the same."""
+        """Stats of one kind as JSON, numbers as numbers; one text where they are all the same."""
         stats = self.chunk.stats
         if kind == NOTHING:
             return NO_TEXT

@@ -1,4 +1,4 @@
-"""Events of a plane some lines at a time: what is many as arrays, what is few as frames."""
+"""Events of a plane some lines at a time: all events as arrays, chosen ones as frames."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class EventChunk:
         )
 
     def integers(self, name: str, dtype: Dtype = pl.Int64) -> tuple[Integers, Numbers]:
-        """(places of the events that have a number of this name; its value on each, the first if it
+        """(places of the events that have a numeric stat of this name; its value on each, the first if it
         repeats). dtype: Int64 or UInt64."""
         stats, found = self.stats, self._stats_named(name)
         kinds = stats.kinds[found]
@@ -111,8 +111,8 @@ class EventChunk:
         return owners[first], values[first].view(np.uint64 if dtype == pl.UInt64 else np.int64)
 
     def links(self, name: str) -> tuple[Integers, Integers]:
-        """The same of ids that link events: any 64 bits, written as signed numbers or as unsigned ones, which
-        are two readings of the same; signed here."""
+        """The same for ids that link events: any 64 bits, written as signed or unsigned numbers, which
+        are two readings of the same bits; signed here."""
         rows, ids = self.integers(name, pl.UInt64)
         return rows, ids.view(np.int64)
 
@@ -139,7 +139,7 @@ class EventChunk:
 
     @cached_property
     def _counts(self) -> Integers:
-        """Of each id how many stats have it, so that names that none has look at none."""
+        """Number of stats of each id, so that a name without stats costs no search."""
         return np.bincount(self.stats.ids, minlength=1)
 
     @cached_property
@@ -161,7 +161,7 @@ class EventChunk:
         return found
 
     def _stats_named(self, name: str) -> Integers:
-        """Places of the stats of a name, and of the odd ones, which may be of any."""
+        """Places of the stats of a name, and of the odd ones, which may have any name."""
         ids, counts = self.stats.ids, self._counts
         numbers = [n for n in self._ids_of_name.get(name, ()) if n < len(counts) and counts[n]]
         if len(numbers) == 1 and not len(self._odd):
@@ -171,8 +171,10 @@ class EventChunk:
 
 
 def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:
-    """Which kinds of events, in the order of their ids, an expression over Plane.metadata is true for; and
-    False for kinds that the plane lacks."""
+    """Which kinds of events an expression over Plane.metadata is true for, in the order of their ids.
+
+    The last is False, for kinds that the plane lacks.
+    """
     ordered = plane.metadata.sort("metadata_id")
     mask: Mask = np.append(ordered.select(chosen.fill_null(False)).to_series().to_numpy(), False)
     return mask
@@ -185,8 +187,8 @@ def chunks(
 
     Args:
         plane: the plane.
-        keep: where large lines go once they are decoded; None: nowhere.
-        known: lines that need not be decoded; those that come are no longer there.
+        keep: receives large lines once they are decoded; None: keep none.
+        known: decoded lines; each is removed as it is returned.
 
     Raises:
         DecodeError: a line is damaged.
@@ -200,7 +202,7 @@ def chunks(
 
 
 def places_of(wanted: Integers | NDArray[np.int32], ids: Integers) -> Integers:
-    """Where each wanted id stands among different ones, ascending; one beyond the last for none."""
+    """Place of each wanted id among different ones, ascending; one beyond the last where it is absent."""
     size = len(ids)
     if size and ids[0] >= 0 and ids[-1] < 4 * size + (1 << 16):  # as profilers number them
         table: Integers = np.full(int(ids[-1]) + 2, size)

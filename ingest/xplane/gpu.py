@@ -40,7 +40,7 @@ def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls
         plane: the plane.
         source: its file.
         host: its host.
-        calls: what the host launched on GPUs.
+        calls: the host's launches on GPUs.
     """
     counts, kernels = _read_kernels(plane, calls)
     launches = launches_of(kernels)
@@ -61,7 +61,7 @@ def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls
 def _device(plane: Plane, host: str | None) -> Device:
     match = GPU_PLANE.match(plane.name)
     if match is None:
-        raise ValueError(f"{plane.name} is no GPU plane")
+        raise ValueError(f"{plane.name} is not a GPU plane")
     bandwidth = plane.stat("memory_bandwidth")
     peak = plane.stat("peak_teraflops_per_second")
     return Device(
@@ -77,11 +77,11 @@ def _device(plane: Plane, host: str | None) -> Device:
 
 
 def assumed_numbers(planes: Iterable[str], programs: Iterable[Program], source: str) -> list[Issue]:
-    """The finding that programs run on more GPUs than a host has: which of them are its own, no plane says.
+    """The finding that programs run on more GPUs than a host has: no plane states which are its own.
 
     Args:
         planes: names of a file's planes.
-        programs: what the file holds of programs.
+        programs: of the file.
         source: the file.
     """
     own = {int(found[1]) for name in planes if (found := GPU_PLANE.match(name))}
@@ -120,7 +120,7 @@ def _on_derived_line(plane: Plane) -> Mask:
 
 
 def _read_kernels(plane: Plane, calls: HostCalls) -> tuple[LineCounts, pl.DataFrame]:
-    """(how many events there are; those on streams, with the stats that link them to programs and to the
+    """(counts of events; the events on streams, with the stats that link them to programs and to the
     host)."""
     counts, kernels = LineCounts.of(plane), ChosenEvents(plane, _GPU_STATS)
     on_stream = ~_on_derived_line(plane)

@@ -1,4 +1,4 @@
-"""Which execution of a program launched a GPU kernel: found on the host, by correlation id and thread."""
+"""Finds the execution that launched a GPU kernel: on the host, by correlation id and thread."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
 
 
 def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
-    """A plane that has no reader: its events are kept in host_events, and an issue says so."""
+    """A plane that has no reader: its events are kept in host_events, with a finding."""
     counts = LineCounts.of(plane)
     for chunk in chunks(plane):
         chunk.check_stats()
@@ -71,7 +71,7 @@ def marker_rows(chunk: EventChunk, is_marker: Mask, host: str | None) -> pl.Data
     marked = marks.with_columns(
         host=pl.lit(host, pl.String), phase=pl.col("name").str.strip_prefix(MARKER_PREFIX)
     ).pipe(frames.conform, frames.MARKERS)
-    # Captures number warm-ups from 0 too; a step's key must not be that of a measured request's.
+    # Captures number warm-ups from 0 too; their steps must not have the keys of measured requests.
     warmup = MARKER_PREFIX + pl.col("phase") == WARMUP
     return marked.with_columns(
         request=pl.when(warmup).then(-1 - pl.col("request")).otherwise("request")

@@ -1,4 +1,4 @@
-"""Gives the events of a plane as rows of host_events, some lines at a time and in the table's order."""
+"""Reads the events of a plane as rows of host_events, some lines at a time and in the table's order."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class HostPieces:
 
         Args:
             chunk: the chunk.
-            seen: of each line how many of its events came before; then, with these.
+            seen: line -> number of its events so far; updated.
         """
         kept, line = chunk.in_time.copy(), chunk.core.line
         bounds = [*np.flatnonzero(np.diff(line, prepend=-1)).tolist(), len(line)]
@@ -166,7 +166,7 @@ class _Texts:
         return cls(words, code, np.where(code < 0, len(words), code))
 
     def dictionary(self, numbers: Integers) -> pa.DictionaryArray:
-        """The texts of those numbers, each text that occurs once."""
+        """A dictionary array of the texts of these numbers."""
         found, places = number_keys(self.code[numbers] + 1, len(self.words) + 1)
         none = bool(len(found)) and found[0] == 0
         words = self.words.gather(found[int(none) :] - 1)
@@ -188,7 +188,7 @@ def _texts(words: pa.Array, places: Integers) -> pa.DictionaryArray:
 
 
 def _order(rank: Integers, start_ps: Integers) -> Integers | None:
-    """What sorts by thread and start; None where that is so already."""
+    """The order by thread and start; None where rows are in it already."""
     step = np.diff(rank)
     if ((step > 0) | ((step == 0) & (np.diff(start_ps) >= 0))).all():
         return None

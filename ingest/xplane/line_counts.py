@@ -15,7 +15,7 @@ from xlahouse.ingest.xplane.xspace import Plane
 
 @dataclass
 class LineCounts:
-    """How many events each line of a plane has whose times are possible, and how many others."""
+    """How many events of each line of a plane have possible times, and how many do not."""
 
     plane: Plane
     kept: Integers
@@ -50,7 +50,7 @@ class LineCounts:
         return counted_coverage(source, self.plane.name, counts)
 
     def by_name(self, count: Integers) -> dict[str, int]:
-        """Name of a line -> how many; lines without any are left out. count: of each line."""
+        """Name of a line -> count; lines with 0 are left out. count: of each line."""
         found: dict[str, int] = {}
         for line, name in self.plane.lines.select("line", "name").rows():
             if count[line]:
@@ -58,5 +58,5 @@ class LineCounts:
         return found
 
     def issues(self, source: str) -> list[Issue]:
-        """The finding about the refused ones."""
+        """The finding about the refused events."""
         return bad_time_issues(int(self.refused.sum()), source)

@@ -1,4 +1,4 @@
-"""Reads the memory_access_breakdown of ops: how much of what an op moves goes to HBM."""
+"""Reads the memory_access_breakdown of ops: how many of an op's bytes are in HBM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from xlahouse.ingest.events.proto import message_class
 
-HBM = 1  # memory_space of MemoryAccessed (openxla/xla, op_metrics.proto); others are on the chip or the host
+HBM = 1  # memory_space of MemoryAccessed (openxla/xla, op_metrics.proto); other spaces are on chip or host
 
 
 class MemoryAccessed(Protocol):
@@ -36,7 +36,7 @@ class MemoryAccessBreakdown(Protocol):
 def hbm_bytes(blobs: pl.DataFrame) -> pl.DataFrame:
     """(owner, hbm_bytes) from (owner, memory_access_breakdown).
 
-    An empty breakdown is known to hold none; a damaged one is NULL.
+    An empty breakdown is 0 bytes; a damaged one is NULL.
     """
     found = [_of_blob(blob) for blob in blobs["memory_access_breakdown"]]
     return blobs.select("owner", hbm_bytes=pl.Series(found, dtype=pl.Float64))

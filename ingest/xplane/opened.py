@@ -1,4 +1,4 @@
-"""Opens the planes of a file, two at a time: most of a first pass is a walk over each plane's events."""
+"""Opens the planes of a file, two at a time: most of the first pass walks over each plane's events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlahouse.ingest.xplane.xspace import Plane
 
 @dataclass(frozen=True)
 class TpuPlane:
-    """What the first pass reads of a TPU plane."""
+    """The result of the first pass over a TPU plane."""
 
     events: PlaneEvents
     texts: InstructionTexts
@@ -37,7 +37,7 @@ class Opened:
 def open_planes(
     space: SpaceBytes, path: str, host: str, start_ns: int
 ) -> Iterator[Opened | TraceFormatError]:
-    """The planes of a file, in order; a damaged plane comes as the error that says so.
+    """The planes of a file, in order; a damaged plane is returned as its error.
 
     Args:
         space: the file.
@@ -63,5 +63,5 @@ def _read_tpu(
 ) -> TpuPlane | Exception:
     try:
         return TpuPlane(tpu.read_tpu_plane(plane, path, host, again), instruction_texts(plane))
-    except Exception as error:  # damage can have any shape; it is told where the plane's turn comes
+    except Exception as error:  # damage can have any shape; it is reported at the plane's turn
         return error

@@ -1,4 +1,4 @@
-"""Programs that a plane holds: HLO protos in `/host:metadata`, and the HLO text in the names of its ops."""
+"""Programs of a plane: HLO protos in `/host:metadata`, and the HLO text in the names of ops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INSTRUCTION = r"^%\S+ = "
 
 
 def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
-    """The programs in `/host:metadata`; a damaged one comes as the error that says so.
+    """The programs in `/host:metadata`; a damaged one is returned as its error.
 
     The id is the `program_id` stat (newer files), else the number in the name, else the key.
     """
@@ -30,7 +30,7 @@ def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
         if program_id is None:
             program_id = int(match[1]) if match else row["metadata_id"]
         if row["Hlo Proto"] is None:
-            yield ValueError(f"the HLO of {name} is damaged: it is no bytes")
+            yield ValueError(f"the HLO of {name} is damaged: it is not bytes")
             continue
         try:
             yield parse_program(row["Hlo Proto"], program_id, name)

@@ -1,4 +1,4 @@
-"""Reads one trace file: every plane goes to its reader, and to no other."""
+"""Reads one xplane file: passes every plane to its reader."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     read.profile_start_ns = _profile_start(space, names, path)
     calls = _gpu_calls(space, names, read)
     for opened in _opened(space, path, read):
-        release(raw)  # else the file would be in memory by the end
+        release(raw)  # otherwise the file would be in memory by the end
         plane = opened.plane
         try:
             events = _read_plane(opened, read, virtual, calls, partial(release, raw))
@@ -73,7 +73,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
         except DecodeError as error:
             detail = f"{plane.name} is damaged: {error}"
             read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
-        except Exception as error:  # damage can have any shape; what it breaks is this plane
+        except Exception as error:  # damage can have any shape; it costs this plane alone
             detail = f"{plane.name} is inconsistent: {type(error).__name__}: {error}"
             read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
     release(raw)
@@ -92,14 +92,14 @@ def _turn(plane: memoryview) -> int:
 
 
 def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryview]:
-    """The planes, of which no more than one is kept in memory."""
+    """The planes, with at most one in memory."""
     for plane in planes:
         yield plane
         release(raw)
 
 
 def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
-    """A plane that keeps only what it is, and whose later readers release the file's memory."""
+    """A plane that holds its small frames, and whose later readers release the file's memory."""
     pieces = events.host_pieces
     return replace(
         events,
@@ -115,7 +115,7 @@ def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
 def _released(
     rest: Callable[[], PlaneEvents] | None, raw: TraceBytes
 ) -> Callable[[], PlaneEvents] | None:
-    """What reads the rest of a plane, and lets go of the file's memory when it is done."""
+    """A reader of the rest of a plane that then releases the file's memory."""
     if rest is None:
         return None
 
@@ -129,7 +129,7 @@ def _released(
 
 
 def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None:
-    """When profiling started (or the first line did), UNIX ns; None where the file does not tell."""
+    """When profiling started (or the first line did), UNIX ns; None where the file does not state it."""
     alone = [plane for plane, name in zip(space.planes, names, strict=True) if name == ENVIRONMENT]
     for plane in xspace.decode_planes(replace(space, planes=alone), path):
         start = None if isinstance(plane, TraceFormatError) else plane.stat("profile_start_time")
@@ -156,7 +156,7 @@ def _opened(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Opened]:
 
 
 def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCalls:
-    """What the host launched on GPUs: their planes need it, and stand before the host's in a file."""
+    """The host's launches on GPUs: GPU planes need them, and come before the host's in a file."""
     if not any(gpu.GPU_PLANE.match(name) for name in names):
         return HostCalls()
     hosts = [
@@ -166,7 +166,7 @@ def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCal
         if isinstance(plane, Plane):
             try:
                 calls = gpu_host.host_calls(plane)
-            except DecodeError:  # said where the plane itself is read
+            except DecodeError:  # reported where the plane itself is read
                 return HostCalls()
             read.issues += calls.issues(read.path)
             return calls
@@ -180,7 +180,7 @@ def _read_plane(
     calls: HostCalls,
     seen: Callable[[], None],
 ) -> PlaneEvents | None:
-    """What a plane holds; `seen` is called where its bytes are no longer needed, though it is not done."""
+    """The events of a plane; `seen` is called once its bytes are no longer needed, before it is done."""
     plane = opened.plane
     if plane.name == METADATA_PLANE:
         for program in programs_of_plane(plane):

@@ -1,4 +1,4 @@
-"""Reads a `/device:TPU:N SparseCore M` plane: what a TensorCore has offloaded, never counted with its own."""
+"""Reads a `/device:TPU:N SparseCore M` plane: ops that a TensorCore has offloaded, counted apart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xlahouse.ingest.xplane.xspace import Plane
 
 SPARSECORE_PLANE = re.compile(r"^(/device:TPU:(\d+)) SparseCore (\d+)$")
 _OP_LINES = ("Sparse Core Ops", "XLA Ops")
-# Replica groups name no SparseCore; their numbers lie beyond those of all other devices.
+# Replica groups name no SparseCore; its number is beyond all other devices' numbers.
 FIRST_NUMBER = 1 << 20
 _CORES_OF_A_DEVICE = 16
 
@@ -34,7 +34,7 @@ def read_sparsecore_plane(
     """Ops of a SparseCore; its modules and steps go to host_events.
 
     A transfer that is offloaded is also a start and a done on the TensorCore, which are the collective;
-    the SparseCore's op is kept as an op that runs beside (`is_async`) and is no collective of its own.
+    the SparseCore's op is kept as an asynchronous op (`is_async`), not as another collective.
 
     Args:
         plane: the plane.
@@ -67,7 +67,7 @@ def _device(
 ) -> tuple[Device, list[Issue]]:
     match = SPARSECORE_PLANE.match(plane.name)
     if match is None:
-        raise ValueError(f"{plane.name} is no SparseCore plane")
+        raise ValueError(f"{plane.name} is not a SparseCore plane")
     owner = owners.get(match[1])
     issues = []
     if owner is None:

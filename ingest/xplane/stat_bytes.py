@@ -1,4 +1,4 @@
-"""Reads serialized stats where they lie: numbers by array arithmetic, and only the odd stat by a decoder.
+"""Reads serialized stats in place: numbers by array arithmetic, and only odd stats by a decoder.
 
 Events of a host are many and their stats are most of a trace, nearly all of them small numbers that link
 one event to another. An XStat on the wire is its metadata_id, then one value.
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
-# Which value a stat holds. ODD: not written as profilers write it, so the decoder has to say.
+# Kind of a stat's value. ODD: not written as profilers write it, so the decoder reads it.
 NOTHING, DOUBLE, UNSIGNED, SIGNED, TEXT, BYTES, REFERENCE, ODD = range(8)
 VALUE_KINDS = 8
 MOST_IDS = 1 << 14  # an id of up to two bytes; others are odd
@@ -22,7 +22,7 @@ _KIND_OF_TAG[[0x11, 0x18, 0x20, 0x2A, 0x32, 0x38]] = range(DOUBLE, REFERENCE + 1
 _IS_NUMBER = np.zeros(VALUE_KINDS, bool)
 _IS_NUMBER[[UNSIGNED, SIGNED, REFERENCE]] = True
 _LONGEST_VARINT = 10  # bytes of a number on the wire
-# Of a number of so many bytes: its first 8 bytes; which continuation bits lie there, and which are set.
+# For a number of n bytes: mask of its first 8 bytes; their continuation bits, and which of these are set.
 _LOW_BYTES = np.array(
     [(1 << 8 * min(size, 8)) - 1 for size in range(_LONGEST_VARINT + 2)], np.uint64
 )
@@ -61,7 +61,7 @@ class StatBytes:
 
 
 def read_stats(serialized: pa.BinaryArray) -> StatBytes:
-    """Where the values of serialized XStats lie.
+    """Find the values of serialized XStats.
 
     Args:
         serialized: Arrow binary array.
@@ -128,7 +128,7 @@ def _whole(
 
 
 def _holds_text(raw: NDArray[np.uint8], value_at: Integers, ends: Integers) -> NDArray[np.bool_]:
-    """Whether a length of one to three bytes, and as many bytes as it says, are all that there is."""
+    """Whether a value is a length of one to three bytes, then as many bytes."""
     one, two, three = (
         raw[np.minimum(value_at + n, len(raw) - 1)].astype(np.int64) for n in range(3)
     )
@@ -141,7 +141,7 @@ def _holds_text(raw: NDArray[np.uint8], value_at: Integers, ends: Integers) -> N
 
 
 def _varints(raw: NDArray[np.uint8], at: Integers, size: Integers) -> Integers:
-    """Numbers of so many bytes each, which hold seven bits a byte, the lowest first."""
+    """Numbers of `size` bytes each, seven bits a byte, the lowest first."""
     if not len(at):
         return np.zeros(0, np.int64)
     if int(size.max()) == 1:

@@ -1,4 +1,4 @@
-"""Stats in columns: what profilers attach to planes, events and kinds of events."""
+"""Stats in columns: the facts that profilers attach to planes, events and kinds of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_val
 class Stats:
     """XStats of many owners in long form.
 
-    A plane's stats are few and asked for by many names, so a question is answered from columns alone:
+    A plane's stats are few and read by many names, so a lookup uses columns alone:
     a query over frames takes a hundred times as long to start.
     """
 
@@ -43,13 +43,13 @@ class Stats:
         return self._column(name, chosen, _first_set(self._referred(chosen), words))
 
     def blobs(self, name: str) -> pl.DataFrame:
-        """(owner, name) of a stat that holds bytes, under whichever of both types."""
+        """(owner, name) of a stat that holds bytes, of either type."""
         chosen = self._chosen(name)
         values = (self.rows[value].filter(chosen) for value in ("bytes_value", "str_value"))
         return self._column(name, chosen, _first_set(*values))
 
     def value(self, name: str) -> StatValue:
-        """The first value of a stat, as Python has it; None without such a stat."""
+        """The first value of a stat, as a Python value; None without such a stat."""
         chosen = self._chosen(name)
         if not chosen.any():
             return None
@@ -60,7 +60,7 @@ class Stats:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """The rows, with each stat's `name`, and `ref_text`, which a reference stands for."""
+        """The rows, with each stat's `name`, and `ref_text`, the text of a reference."""
         names = self.names.with_columns(pl.col("name").cast(pl.Categorical))
         return self.rows.join(
             names, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left"
@@ -68,7 +68,7 @@ class Stats:
 
     @cached_property
     def _ids(self) -> dict[str | None, list[int]]:
-        """The ids under which each name is known."""
+        """The ids of each name."""
         ids: dict[str | None, list[int]] = {}
         for stat_id, name in self.names.select("stat_id", "name").rows():
             ids.setdefault(name, []).append(stat_id)
@@ -131,7 +131,7 @@ def stats_of(owners: NDArray[np.int64], stats: pa.ListArray, names: pl.DataFrame
     """Stats in long form.
 
     Args:
-        owners: whose.
+        owners: of the stats.
         stats: of each owner, its XStats.
         names: stat_id, name.
     """
@@ -141,7 +141,7 @@ def stats_of(owners: NDArray[np.int64], stats: pa.ListArray, names: pl.DataFrame
 
 
 def _first_set(*columns: pl.Series) -> pl.Series:
-    """Of each row the first value that is set, as `pl.coalesce` has it, without a query."""
+    """The first value that is set of each row, as `pl.coalesce` gives, without a query."""
     first, *more = columns
     for column in more:
         if not first.null_count():

@@ -36,11 +36,11 @@ class CoreDetails(Protocol):
 
     @property
     def global_core_id(self) -> int:
-        """Number of the core among all of the run, as replica groups name it."""
+        """Number of the core in the run, as replica groups name it."""
 
     @property
     def global_chip_id(self) -> int:
-        """Number of its chip among all of the run."""
+        """Number of its chip in the run."""
 
 
 def read_tpu_plane(
@@ -52,7 +52,7 @@ def read_tpu_plane(
         plane: the plane.
         source: its file.
         host: its host.
-        again: gives the plane once more, so that it need not be kept until its ops are wanted.
+        again: decodes the plane again, so that it need not be kept until its ops are read.
     """
     device, issues = _device(plane, source, host)
     modules = plane.only((MODULES_LINE,))
@@ -73,7 +73,7 @@ def read_tpu_plane(
 def _read_rest(
     again: Callable[[], Plane], device_id: int, source: str, host: str | None
 ) -> PlaneEvents:
-    """Ops and counters; what has no table of its own goes to host_events."""
+    """Ops and counters; events without a table of their own go to host_events."""
     plane = again()
     ops = read_op_lines(
         plane.only((OPS_LINE, ASYNC_OPS_LINE, TRACE_ME_LINE, STEPS_LINE)), source, device_id
@@ -99,7 +99,7 @@ def _read_rest(
 def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[Issue]]:
     match = TPU_PLANE.match(plane.name)
     if match is None:
-        raise ValueError(f"{plane.name} is no TPU plane")
+        raise ValueError(f"{plane.name} is not a TPU plane")
     local, issues = int(match[1]), []
     details = _core_details(plane)
     if details is None:
@@ -122,7 +122,7 @@ def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[I
 
 
 def _core_details(plane: Plane) -> CoreDetails | None:
-    """The CoreDetails message of a plane; None where it has none that can be read."""
+    """The CoreDetails message of a plane; None where it is absent or damaged."""
     raw = plane.stat("core_details")
     if not isinstance(raw, bytes):
         return None
@@ -138,7 +138,7 @@ def _scaled(value: StatValue, factor: float) -> float | None:
 
 
 def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
-    # Ids are any 64 bits, written as signed numbers or as unsigned ones: two readings of the same.
+    # Ids are any 64 bits, written as signed or unsigned numbers: two readings of the same bits.
     ids = plane.event_stats.numbers("_c", pl.UInt64)
     ids = ids.with_columns(ids["_c"].reinterpret(signed=True))
     link = ids.join(plane.event_stats.numbers("_ct"), on="owner")

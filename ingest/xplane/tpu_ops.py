@@ -1,4 +1,4 @@
-"""Reads the lines of a TPU plane that hold ops: what is known of an op is worked out once a kind."""
+"""Reads the lines of a TPU plane that hold ops: an op's facts are derived once a kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FLOATS = ("flops", "model_flops", "bytes_accessed")
 
 @dataclass(frozen=True)
 class OpLines:
-    """Ops of a plane, the coverage of their lines, and what was found."""
+    """Ops of a plane, the coverage of their lines, and findings."""
 
     op_events: OpEvents
     coverage: pl.DataFrame
@@ -101,7 +101,7 @@ def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
-    """KINDS of each kind, from its metadata."""
+    """OP_KINDS of each kind, from its metadata."""
     facts = kinds
     for stat in (
         plane.metadata_stats.numbers("program_id", pl.UInt64),
@@ -129,7 +129,7 @@ def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_own_estimates(stats: Stats, ops: OpEvents, places: NDArray[np.int64]) -> OpEvents:
-    """Newer files put FLOPs and bytes on the event, which then wins: such events are kinds of their own.
+    """Newer files put FLOPs and bytes on the event; they win, so such events are kinds of their own.
 
     Args:
         stats: of the plane's events.

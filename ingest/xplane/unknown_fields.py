@@ -1,4 +1,4 @@
-"""Counts what stands in a plane under field numbers that the format lacks: decoders pass over it."""
+"""Counts the fields of a plane whose numbers the format lacks: decoders ignore them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _SHELLS = Messages(
     },
     "xlahouse.shells",
 )
-# Fields that stand once; declared as repeated, so that repetitions can be counted.
+# Fields that occur once; declared as repeated, so that repetitions can be counted.
 _PLANE_ONCE = ("id", "name")
 _LINE_ONCE = ("id", "name", "timestamp_ns", "duration_ps", "display_id", "display_name")
-# Longer lines are not looked through: 4 MB take 15 ms, and in a long file damage shows elsewhere too.
+# Longer lines are not examined: 4 MB take 15 ms, and in a long file damage shows elsewhere too.
 _LONGEST_LINE = 4_000_000
-# Bytes of a file's lines whose events are looked into: 20 ms.
+# Bytes of a file's lines whose events are examined: 20 ms.
 _MOST_EVENTS = 1_000_000
 
 
 def unknown_fields(planes: Iterable[memoryview]) -> int:
-    """Fields of serialized XPlanes and of their lines that the format does not number so, or not twice.
+    """Number of fields of serialized XPlanes and their lines that the format lacks, or that repeat.
 
-    An event that holds some counts as one field a line. A plane or line that cannot be decoded has none:
-    it is damaged, and found to be so elsewhere.
+    All such fields in a line's events count as one. A plane or line that cannot be decoded counts 0:
+    its damage is reported elsewhere.
     """
     found, left = 0, _MOST_EVENTS
     for payload in planes:
@@ -71,7 +71,7 @@ def _of_line(line: bytes, deep: bool) -> int:
 
 
 def _lost_within(line: bytes) -> bool:
-    """Whether events hold what a decoder drops: one whose length is damaged takes in those after it."""
+    """Whether events hold bytes that a decoder drops: an event of damaged length swallows later ones."""
     whole = _SHELLS.message("XLineWhole").FromString(line)
     size = whole.ByteSize()
     whole.DiscardUnknownFields()
@@ -79,6 +79,6 @@ def _lost_within(line: bytes) -> bool:
 
 
 def _odd(message: Message, once: tuple[str, ...]) -> int:
-    """Unknown fields, and repetitions of those that stand once: decoders keep the last."""
+    """Unknown fields, and repetitions of fields that occur once: decoders keep the last."""
     again = sum(max(len(getattr(message, name)) - 1, 0) for name in once)
     return len(UnknownFieldSet(message)) + again

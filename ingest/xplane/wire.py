@@ -1,4 +1,4 @@
-"""Cuts an XSpace at its top level, on the wire: planes, their names and times, without decoding them."""
+"""Cuts an XSpace at its top level, on the wire: planes, names and times, without decoding them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def split_space(raw: TraceBytes, path: str) -> SpaceBytes:
         _refuse_mangled(raw, path)
         if not planes:
             raise TraceFormatError(
-                path, "not an XSpace protobuf; is it another format?", damaged_at
+                path, "not an XSpace protobuf; give an xplane or a Chrome trace", damaged_at
             )
     return SpaceBytes(planes, hostnames, damaged_at, unknown)
 
@@ -103,7 +103,7 @@ def has_events(line: memoryview) -> bool:
 
 
 def split_plane(payload: memoryview) -> tuple[list[memoryview], bytes]:
-    """(serialized lines, the plane without them); from where it is damaged on, all is in the latter."""
+    """(serialized lines, the plane without them); from damage on, everything is in the latter."""
     lines: list[memoryview] = []
     rest = bytearray()
     kept = position = 0  # all before `kept` is in one of the two
@@ -130,7 +130,7 @@ def _line_timestamps(payload: memoryview) -> Iterator[int]:
             for inner, value in _fields(line):
                 if inner == 3 and isinstance(value, int):
                     yield value
-                if inner >= 3:  # the timestamp stands before the events
+                if inner >= 3:  # the timestamp is before the events
                     break
 
 

@@ -1,4 +1,4 @@
-"""Decodes an XSpace into columns: a plane at a time, and of a plane the lines that are asked for."""
+"""Decodes an XSpace into columns: a plane at a time, and its events on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOGETHER = 1 << 20  # bytes of lines that are decoded at once
 
 @dataclass(frozen=True)
 class Plane:
-    """A plane; its events are decoded when they are asked for. Times are ps since the profile's start."""
+    """A plane; its events are decoded on demand. Times are ps since the profile's start."""
 
     name: str
     lines: pl.DataFrame  # line (position), name, timestamp_ns
@@ -41,7 +41,7 @@ class Plane:
         return not any(wire.has_events(line) for line in self.payloads)
 
     def only(self, names: Container[str], invert: bool = False) -> Plane:
-        """The plane with those lines alone whose names are (or, inverted, are not) among `names`."""
+        """The plane with only the lines whose names are (or, inverted, are not) among `names`."""
         kept = [(name in names) is not invert for name in self.lines["name"].to_list()]
         lines = self.lines[np.flatnonzero(kept)]
         return replace(self, lines=lines, payloads=list(compress(self.payloads, kept)))
@@ -55,7 +55,7 @@ class Plane:
     def events(self) -> pl.DataFrame:
         """event (number in file order), line, metadata_id, start_ps, duration_ps.
 
-        start_ps is NULL where no number can hold it, and where the event stands for several of its kind.
+        start_ps is NULL where it is too large, and where the event stands for several of its kind.
         """
         counts = np.diff(self._events.offsets.to_numpy())
         lines = self.lines.with_columns(since=_relative(pl.col("timestamp_ns"), self.start_ns))
@@ -95,14 +95,14 @@ class Plane:
         return None if value is None else str(value)
 
     def stat(self, name: str) -> StatValue:
-        """A stat of the plane itself, as Python value; None where it is absent."""
+        """A stat of the plane itself, as a Python value; None where it is absent."""
         return self.plane_stats.value(name)
 
 
 def decode_planes(
     space: SpaceBytes, path: str, start_ns: int = 0
 ) -> Iterator[Plane | TraceFormatError]:
-    """Decode planes one by one; a damaged plane comes as the error that says so.
+    """Decode planes one by one; a damaged plane is returned as its error.
 
     Args:
         space: the file.
@@ -115,25 +115,25 @@ def decode_planes(
 def decode_plane_or_error(
     payload: memoryview, path: str, start_ns: int = 0
 ) -> Plane | TraceFormatError:
-    """Decode a serialized plane, but for its events; or the error that says that it is damaged."""
+    """Decode a serialized plane, except its events; or the error of a damaged one."""
     try:
         return decode_plane(payload, start_ns)
     except Exception as error:  # damage can have any shape
-        return TraceFormatError(path, f"a plane is damaged and left out: {error}")
+        return TraceFormatError(path, f"a plane is damaged: {error}")
 
 
 def decode_plane(
     payload: memoryview, start_ns: int = 0, known_lines: pl.DataFrame | None = None
 ) -> Plane:
-    """Decode a serialized plane, but for its events.
+    """Decode a serialized plane, except its events.
 
     Args:
         payload: the plane.
         start_ns: the profile's start, UNIX ns.
-        known_lines: its `lines`, where it was decoded before: to find them takes going through its events.
+        known_lines: its `lines`, where it was decoded before: finding them takes a walk over its events.
 
     Raises:
-        Exception: it is damaged, in whichever way.
+        Exception: it is damaged, in any way.
     """
     lines, rest = wire.split_plane(payload)
     row = decode("XPlane", [rest])
@@ -159,7 +159,7 @@ def decode_plane(
 
 
 def _entries(column: pa.ListArray) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
-    """(keys; fields of their values) of a map; where a key repeats, its last value is meant."""
+    """(keys; fields of their values) of a map; where a key repeats, its last value counts."""
     entries = column.values
     keys = entries.field("key").to_numpy()
     if (np.diff(keys) <= 0).any():
@@ -186,7 +186,7 @@ def _heads(payloads: list[memoryview]) -> pl.DataFrame:
 
 
 def _small_together(payloads: list[memoryview]) -> Iterator[list[memoryview]]:
-    """Lines in order: small ones, which the decoder gets as a copy, together, large ones by themselves."""
+    """Lines in order: small ones together, which the decoder gets as a copy, large ones one by one."""
     some: list[memoryview] = []
     held = 0
     for line in payloads:
@@ -199,7 +199,7 @@ def _small_together(payloads: list[memoryview]) -> Iterator[list[memoryview]]:
 
 
 def _relative(timestamp_ns: pl.Expr, start_ns: int) -> pl.Expr:
-    """A line's time since the profile's start; NULL where no number can hold it in ps."""
+    """A line's time since the profile's start; NULL where it is too large for a number of ps."""
     absolute = timestamp_ns >= ABSOLUTE_NS
     since = pl.when(absolute).then(timestamp_ns - start_ns).otherwise(timestamp_ns)
     return pl.when(since.is_between(-ABSOLUTE_NS, ABSOLUTE_NS)).then(since)

@@ -294,7 +294,7 @@ def test_captures_are_never_thrown_together(tmp_path):
         trace = tmp_path / f"m/trace_{number}.trace/plugins/profile/s/a.xplane.pb"
         write(trace, tpu_trace())
         (tmp_path / f"m/metadata_{number}.json").write_text("{}")
-    with pytest.raises(IngestError, match="captures are runs of their own"):
+    with pytest.raises(IngestError, match="each capture is a run of its own"):
         ingest_paths([str(tmp_path / "m")], str(tmp_path / "wh"), name="both")
 
 

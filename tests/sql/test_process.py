@@ -153,13 +153,13 @@ def test_no_locale_forbids_our_words(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("", "an empty path names nothing"),
+        ("", "the path is empty"),
         ("gs://b/f", "gs:// needs a package that is not installed: pip install 'xlahouse[gs]'"),
         (
             "simplecache::s3://b/f",
             "s3:// needs a package that is not installed: pip install 'xlahouse[s3]'",
         ),
-        ("foo://x", "foo:// is no kind of URL that is known here"),
+        ("foo://x", "foo:// is not a known kind of URL"),
     ],
 )
 def test_a_store_that_cannot_be_opened(

@@ -195,8 +195,8 @@ def test_a_run_id_folder_is_not_a_column(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"mesh": [{"axis": "tp", "size": 9223372036854775808}]}', "mend or remove the file"),
-        ("damaged", "mend or remove the file"),
+        ('{"mesh": [{"axis": "tp", "size": 9223372036854775808}]}', "correct or remove the file"),
+        ("damaged", "correct or remove the file"),
         (None, "ab12.json cannot be read: Is a directory"),
     ],
 )

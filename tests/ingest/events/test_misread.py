@@ -47,22 +47,22 @@ def tarred(raw):
 
 # What became of a file, and what is said of it.
 FATES = {
-    "replaced": (lambda raw: raw.decode("utf-8", "replace").encode(), r"times U\+FFFD stands"),
-    "latin1": (lambda raw: raw.decode("latin-1").encode("utf-8"), r"for Latin-1 and .*iconv"),
-    "crlf": (lambda raw: raw.replace(b"\n", b"\r\n"), r"line ends into CR LF"),
+    "replaced": (lambda raw: raw.decode("utf-8", "replace").encode(), r"U\+FFFD replaces bytes"),
+    "latin1": (lambda raw: raw.decode("latin-1").encode("utf-8"), r"as Latin-1 and .*iconv"),
+    "crlf": (lambda raw: raw.replace(b"\n", b"\r\n"), r"line ends to CR LF"),
     "ascii": (lambda raw: raw.decode("ascii", "ignore").encode(), r"beyond ASCII are gone"),
     "marks": (lambda raw: raw.decode("ascii", "replace").replace("\ufffd", "?").encode(), "gone"),
     "base64": (base64.b64encode, r"base64 text; decode it"),
     "zip": (zipped, r"zip archive; unpack it"),
     "tar": (tarred, r"tar archive; unpack it"),
     "twice": (lambda raw: gzip.compress(gzip.compress(raw)), r"packed twice"),
-    "zeros": (lambda raw: bytes(len(raw)), r"zeros alone"),
+    "zeros": (lambda raw: bytes(len(raw)), r"only zeros"),
     "empty": (lambda raw: b"", r"empty: the profiler wrote nothing"),
-    "empty gzip": (lambda raw: gzip.compress(b""), r"nothing is packed in it"),
+    "empty gzip": (lambda raw: gzip.compress(b""), r"it is an empty archive"),
     "pointer": (lambda raw: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "lfs pull"),
     "page": (lambda raw: b"<!DOCTYPE html>\n<html><title>Sign in</title></html>", r"a web page"),
     "hlo": (lambda raw: b"HloModule jit_f\n\nENTRY %main () -> () {\n}\n", r"--hlo-dump"),
-    "json": (lambda raw: JSON, r"JSON.*let its name end in \.trace\.json"),
+    "json": (lambda raw: JSON, r"JSON.*rename it to end in \.trace\.json"),
     "riegeli": (lambda raw: b"\x83\xafp\xd1\r\x88J?" + bytes(56), r"a Riegeli file"),
 }  # fmt: skip
 PACKED = {"twice", "empty gzip"}
@@ -94,7 +94,7 @@ def test_a_chrome_trace_that_is_none(tmp_path, fate):
 def test_text_in_utf16_and_an_xplane_under_the_name_of_a_chrome_trace(tmp_path):
     problem = refusal(tmp_path, "a.trace.json", JSON.decode().encode("utf-16"))
     assert "UTF-16; write it as UTF-8" in problem
-    assert "let its name end in .xplane.pb" in refusal(tmp_path, "b.trace.json", tpu_trace())
+    assert "rename it to end in .xplane.pb" in refusal(tmp_path, "b.trace.json", tpu_trace())
 
 
 def test_what_nothing_is_known_of_is_refused_all_the_same(tmp_path):
@@ -121,10 +121,10 @@ def test_a_file_that_is_only_cut_off_was_through_no_codec(tmp_path):
 def test_a_file_that_is_named_as_what_it_is_need_not_be_named_so(tmp_path):
     cut = refusal(tmp_path, "a.xplane.pb", tpu_trace()[:60])
     assert "within its first plane" in cut
-    assert "let its name end" not in cut
+    assert "rename it to end" not in cut
     nothing = refusal(tmp_path, "b.trace.json", b'{"traceEvents":[]}')
     assert "no event" in nothing
-    assert "let its name end" not in nothing
+    assert "rename it to end" not in nothing
 
 
 @pytest.mark.parametrize(

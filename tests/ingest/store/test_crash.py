@@ -81,7 +81,7 @@ def tables_of(full):
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, full, room):
     path = write(tmp_path / "a.xplane.pb", tpu_trace())
     FullFileSystem.room = room
-    with pytest.raises(IngestError, match=r"^a: No space left.*make room and ingest again"):
+    with pytest.raises(IngestError, match=r"^a: No space left.*free some space and ingest again"):
         ingest_paths([path], "full://wh")
     assert Store("full://wh").run_row("any") is None
     assert tables_of(full) == {}
@@ -109,7 +109,9 @@ def test_a_disk_that_is_full_for_any_writer_costs_the_run_alone(tmp_path, full, 
     if writer == "warehouse.json":
         full.rm_file("full://wh/warehouse.json")
     FullFileSystem.refused = writer
-    with pytest.raises(IngestError, match=rf"^a: No space left on device: .*{writer}.*make room"):
+    with pytest.raises(
+        IngestError, match=rf"^a: No space left on device: .*{writer}.*free some space"
+    ):
         ingest_paths([path], "full://wh")
     assert tables_of(full) == before
     FullFileSystem.refused = ""

@@ -106,7 +106,7 @@ def test_a_newer_layout_is_refused(store, tmp_path):
     with pytest.raises(WarehouseError, match="layout 99 is newer"):
         store.create("1")
     (tmp_path / "warehouse.json").write_text("junk")
-    with pytest.raises(WarehouseError, match="not a warehouse"):
+    with pytest.raises(WarehouseError, match="not the description of a warehouse"):
         store.create("1")
 
 
