@@ -4,15 +4,18 @@
     xlahouse ingest FOLDER SAMPLES -w before/warehouse && xlahouse report -w before/warehouse -o before/site
     python -m tests.same compare before after
 
-A page counts as the rows of its charts, its table cells and its CSV files; prose and SQL may differ.
+A page counts as the rows of its charts, its table cells and its CSV files; prose, findings' messages and SQL
+may differ.
 """
 
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import sys
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -70,6 +73,7 @@ class PageNumbers(HTMLParser):
             self._inside = "spec"
         elif tag == "td":
             self._inside = "cell"
+            self.found.append("")
         elif tag == "a" and given.get("class") == "csv":
             self.found.append(_data(given.get("href") or ""))
 
@@ -83,7 +87,7 @@ class PageNumbers(HTMLParser):
         if self._inside == "spec":
             self.found += _rows(json.loads(data))
         elif self._inside == "cell":
-            self.found.append(data.strip())
+            self.found[-1] += data
 
 
 def _data(href: str) -> str:
@@ -104,15 +108,25 @@ def _rows(spec: Any) -> list[Any]:
     return [row for rows in [*named, own, *rest] for row in rows]
 
 
-def pages_of(site: Path) -> dict[str, list[Any]]:
-    """Page -> what it shows; files of data count whole."""
+def messages_of(warehouse: Path) -> set[str]:
+    """The messages of all findings of ingest, which pages show in cells of their own."""
+    files = (warehouse / "tables" / "issues").rglob("*.parquet")
+    columns = [pl.read_parquet(file, hive_partitioning=False)["message"] for file in files]
+    return {message for column in columns for message in column.cast(pl.String)}
+
+
+def pages_of(site: Path, messages: set[str]) -> dict[str, list[Any]]:
+    """Page -> the values that it shows, without findings' messages; files of data count whole."""
     found: dict[str, list[Any]] = {}
     for path in sorted(site.rglob("*")):
         name = str(path.relative_to(site))
         if path.suffix == ".html":
-            found[name] = PageNumbers(path.read_text("utf-8")).found
+            values = PageNumbers(path.read_text("utf-8")).found
         elif path.suffix == ".csv":
-            found[name] = path.read_text("utf-8").splitlines()
+            values = [cell for row in csv.reader(StringIO(path.read_text("utf-8"))) for cell in row]
+        else:
+            continue
+        found[name] = [v for v in values if not (isinstance(v, str) and v.strip() in messages)]
     return found
 
 
@@ -125,7 +139,9 @@ def differences(before: Path, after: Path) -> list[str]:
             lines.append(f"table {name}: only in one")
         elif not ours[name].equals(theirs[name]):
             lines.append(f"table {name}: {_changed(ours[name], theirs[name])}")
-    shown, drawn = pages_of(before / "site"), pages_of(after / "site")
+    shown, drawn = (
+        pages_of(folder / "site", messages_of(folder / "warehouse")) for folder in (before, after)
+    )
     for name in sorted(shown.keys() | drawn.keys()):
         if shown.get(name) != drawn.get(name):
             pairs = zip(shown.get(name, ()), drawn.get(name, ()), strict=False)
