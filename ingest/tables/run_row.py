@@ -30,17 +30,30 @@ _SAME = (
     "measured_ttft_s",
     "measured_tpot_s",
 )
-# Fields that differ between repeats of one setup, or are measured and not chosen.
-_NOT_CHOSEN = (
-    "name",
-    "captured_at",
-    "repeat",
-    "requests",
-    "tokens",
-    "tokens_match_unsharded",
-    "plan_entry",  # the other fields as the plan has them, with name and repeat
-    "warnings",
+# Fields of the manifest that were chosen (METRICS, Comparison). What is measured, or numbers a repeat, is
+# not among them: two captures of one cell are one setup.
+_CHOSEN = (
+    "framework",
+    "framework_versions",
+    "model",
+    "model_family",
+    "model_config",
+    "weights",
+    "layers",
+    "hidden_size",
+    "dtype",
+    "batch_size",
+    "microbatches",
+    "prompt_tokens",
+    "output_tokens",
+    "mesh",
+    "device_kind",
+    "device_count",
+    "flags",
+    "stage_layers",
 )
+# The same of the plan's entry for the experiment, which also holds its name and repeat.
+_CHOSEN_IN_PLAN = ("capacity_factor", "scopes")
 
 
 def run_row(
@@ -100,9 +113,8 @@ def run_row(
 
 def setup_of(manifest: Manifest) -> str:
     """12 hex digits that repeats of the same setup share."""
-    facts = msgspec.to_builtins(manifest)
-    for field in _NOT_CHOSEN:
-        del facts[field]
+    facts = {name: msgspec.to_builtins(getattr(manifest, name)) for name in _CHOSEN}
+    facts |= {name: manifest.plan_entry.get(name) for name in _CHOSEN_IN_PLAN}
     return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:12]
 
 

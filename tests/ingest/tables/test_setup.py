@@ -1,0 +1,71 @@
+"""Setups: a hash of what was chosen, which repeats of a cell share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from xlahouse.capture.manifest import MeshAxis, decode_manifest
+from xlahouse.ingest.tables.run_row import setup_of
+
+CASES = Path(__file__).parents[2] / "cases" / "setup"
+
+
+@pytest.fixture
+def repeats():
+    """Manifests of two real captures of one cell."""
+    paths = sorted(CASES.glob("*.json"))
+    return [decode_manifest(path.read_bytes(), path.name) for path in paths]
+
+
+def test_two_real_repeats_are_one_setup(repeats):
+    first, second = repeats
+    assert (first.repeat, second.repeat) == (0, 1)
+    assert first.profiler_cost_ratio != second.profiler_cost_ratio
+    assert setup_of(first) == setup_of(second)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"model_config": {"num_hidden_layers": 5}},
+        {"weights": "random:1"},
+        {"dtype": "bfloat16"},
+        {"batch_size": 8},
+        {"microbatches": 2},
+        {"prompt_tokens": 17},
+        {"output_tokens": 9},
+        {"mesh": [MeshAxis("tp", 2)]},
+        {"device_kind": "TPU v6 lite"},
+        {"framework_versions": {"torch": "2.10"}},
+        {"flags": {"XLA_FLAGS": ""}},
+        {"plan_entry": {"capacity_factor": 1.25}},
+        {"plan_entry": {"scopes": []}},
+    ],
+)
+def test_each_choice_is_part_of_a_setup(repeats, chosen):
+    assert setup_of(msgspec.structs.replace(repeats[0], **chosen)) != setup_of(repeats[0])
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        {"name": "again"},
+        {"captured_at": "2027-01-01T00:00:00+00:00"},
+        {"repeat": 7},
+        {"requests": []},
+        {"tokens": [[1]]},
+        {"tokens_match_unsharded": False},
+        {"warnings": ["slow"]},
+        {"profiler_cost_ratio": 0.5},
+        {"scopes_cost_ratio": 0.5},
+        {"profiler_cost_quartiles": [0.1, 0.2]},
+        {"scopes_cost_quartiles": [0.1, 0.2]},
+        {"cost_pairs": 3},
+        {"logits_difference": 0.1},
+    ],
+)
+def test_nothing_measured_is_part_of_a_setup(repeats, measured):
+    assert setup_of(msgspec.structs.replace(repeats[0], **measured)) == setup_of(repeats[0])
