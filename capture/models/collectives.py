@@ -1,4 +1,4 @@
-"""The collectives of a manual region, each along one mesh axis; without the axis there is none.
+"""The collectives of a manual region, each along one mesh axis; a mesh without the axis has none.
 
 torch_xla has an all-reduce and a reduce-scatter for manual sharding. The other collectives are changes
 of layout: the shard is declared to the partitioner as a whole tensor with one sharding, then with

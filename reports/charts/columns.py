@@ -25,7 +25,7 @@ def text_column(name: str, heading: str, show: Callable[[Any], str] = show_text)
 
 
 def dashed_column(name: str, heading: str) -> TableColumn:
-    """Text of which NULL means that there is none: a dash."""
+    """Text, with a dash for NULL, which means that the row has no such text."""
     return text_column(name, heading, lambda value: value or "-")
 
 

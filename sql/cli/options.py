@@ -121,7 +121,7 @@ def open_warehouse(root: str, threads: int | None = None) -> Warehouse:
     DuckDB loads here and not before. On one thread sums of floats are the same to the last digit.
 
     Raises:
-        WarehouseError: there is none.
+        WarehouseError: there is no warehouse.
     """
     from xlahouse.sql.warehouse import Warehouse
 
