@@ -8,7 +8,7 @@
     downloadFileName: "chart",
     tooltip: { theme: "page" },
   };
-  // Keys do to a timeline what the mouse does. A key gives the new first and last time from those shown.
+  // Keys move and zoom a timeline. A key maps the first and last time shown to the new ones.
   const zoomed = (share) => (from, to) => [from + (share * (to - from)) / 2, to - (share * (to - from)) / 2];
   const moved = (share) => (from, to) => [from + share * (to - from), to + share * (to - from)];
   const keys = {

@@ -41,7 +41,7 @@ def render_figures(
         runs: ids, unique prefixes of ids, or names; None: all.
         pages: which of the site's pages; None: all.
         own: pages of the user's.
-        on_event: told each file as it is written.
+        on_event: gets a line for each file.
 
     Raises:
         ReportError: no such page or run, an own page that fails, or a folder that cannot be written.

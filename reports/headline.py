@@ -20,7 +20,7 @@ from xlahouse.reports.charts.units import (
 )
 from xlahouse.reports.panels.efficiency.latency import why_no_tpot, why_no_ttft
 
-# The values that `Warehouse.metrics` gives too.
+# The values that `Warehouse.metrics` also gives.
 SUMMARY_SQL = """
 select
     run_id,
@@ -38,7 +38,7 @@ from run_summary_v1
 order by run_id
 """
 
-# What each value rests on: n values and their 5th and 95th percentile (least and most below n = 20).
+# The values behind each headline: n values and their 5th and 95th percentile (least and most below n = 20).
 SPREAD_SQL = f"""
 with steps as (
     select *
@@ -145,9 +145,9 @@ HEADLINE_METRICS = (
     _Metric("ttft_s", "TTFT", show_s, why_no_ttft, "request"),
     _Metric("tpot_s", "TPOT", show_s, why_no_tpot, "request"),
     _Metric("output_tokens_per_s", "Output tokens/s", show_factor, why_no_ttft, "request"),
-    _Metric("wire_bytes", "Wire bytes, all devices", show_bytes, _why_no_traffic, "device"),
+    _Metric("wire_bytes", "Total wire bytes", show_bytes, _why_no_traffic, "device"),
     _Metric("comm_compute_ratio", "Comm/compute", show_factor, _why_no_ratio, "device step"),
-    _Metric("exposed_ratio", "Communication exposed", show_ratio, _why_no_exposure, "device step"),
+    _Metric("exposed_ratio", "Exposed comm.", show_ratio, _why_no_exposure, "device step"),
     _Metric("idle_ratio", "Idle", show_ratio, _why_no_idle, "device step"),
 )
 
@@ -176,7 +176,7 @@ def _card(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> He
 
 
 def _spread(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> str:
-    """The 5th to the 95th percentile; below n = 20 these are the least and the most."""
+    """The 5th to the 95th percentile; below n = 20 these are the minimum and the maximum."""
     if metric.over == "request" and not facts.marked:
         return "a mean: spread not known"
     if row is None or row["p05"] is None or row["p95"] is None:

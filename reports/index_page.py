@@ -1,4 +1,4 @@
-"""The index as HTML: every run with its headline numbers and the way to its pages."""
+"""The index as HTML: every run with its headline numbers and a link to its pages."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ def index_html(
         "index.html",
         {
             **common("Runs of LLM inference", virtual_runs(runs), links),
-            "subtitle": f"{plural(len(runs), 'run')}: what each sends, where its time goes, how long "
-            "a token takes.",
+            "subtitle": f"{plural(len(runs), 'run')}: traffic, time and latency of each.",
             "home": "",
             "runs": [
                 _index_row(facts, cards[facts.run_id], hrefs.get(facts.run_id, ""))

@@ -1,4 +1,4 @@
-"""Which views a run's panels share: they take long, so each is computed once a run, not once a panel."""
+"""Views that several panels of a run read: slow ones, so each is computed once a run, not once a panel."""
 
 from __future__ import annotations
 

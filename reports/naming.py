@@ -1,4 +1,4 @@
-"""Names of runs and of their pages: what a user calls a run, and what its file is called."""
+"""Names of runs, as users give them, and of the files of their pages."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class OwnPage:
 
 
 def read_own_page(path: str | Path) -> OwnPage:
-    """Run the file, and take from it SQL, TITLE, LEDE (may be absent) and charts(rows).
+    """Run the file, and take SQL, charts(rows) and, if present, TITLE and LEDE from it.
 
     Raises:
         ReportError: it cannot be read or run, or lacks what a page needs.
@@ -59,8 +59,8 @@ def read_own_page(path: str | Path) -> OwnPage:
     name = Path(path).stem
     if Path(path).suffix != ".py" or not _NAME.fullmatch(name) or name in PAGES:
         raise ReportError(
-            f"{path}: a page's file is named as the page: small letters, digits and _, then .py, and "
-            "not as one of ours"
+            f"{path}: a page's file is named as the page: small letters, digits and _, then "
+            ".py; not the name of a built-in page"
         )
     text = _read(path)
     found = _run(path, text)
@@ -88,7 +88,7 @@ def _read(path: str) -> str:
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}; give a Python file") from error
     except UnicodeDecodeError as error:
-        raise ReportError(f"{path}: it is no UTF-8 text; give a Python file") from error
+        raise ReportError(f"{path}: it is not UTF-8 text; give a Python file") from error
 
 
 def _run(path: str, text: str) -> dict[str, object]:
@@ -129,11 +129,11 @@ def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[
 
 
 def _checked(charts: Charts, rows: pl.DataFrame, title: str) -> list[Figure]:
-    """Figures that are valid: what is wrong is told here, as no test saw them.
+    """Figures that are valid: faults are reported here, because no test has drawn them.
 
     Raises:
-        ReportError: they are no charts.
-        Exception: whatever the function raises, or Altair where a part of a chart cannot be.
+        ReportError: they are not charts.
+        Exception: any that the function raises, or Altair for an invalid chart.
     """
     with debug_mode(True):
         figures = _figures(charts(rows), title)
@@ -144,10 +144,10 @@ def _checked(charts: Charts, rows: pl.DataFrame, title: str) -> list[Figure]:
 
 
 def _figures(drawn: object, title: str) -> list[Figure]:
-    """Figures of whatever `charts` returned.
+    """Figures from the return value of `charts`.
 
     Raises:
-        ReportError: it is no chart, nor a list of them.
+        ReportError: it is neither a chart nor a list of charts.
     """
     charts = list(drawn) if isinstance(drawn, list | tuple) else [drawn]
     for chart in charts:

@@ -26,7 +26,7 @@ def render_page(template: str, values: Mapping[str, object]) -> str:
 
     Args:
         template: file name beside this module, such as `run.html`.
-        values: what the template names; a missing one is an error.
+        values: the names in the template; a missing one is an error.
     """
     # No default source: the browser itself refuses any request that leaves the page.
     policy = (
@@ -49,7 +49,7 @@ def breakable(text: str) -> Markup:
 
 
 def page_script() -> str:
-    """charts.js with Vega, Vega-Lite and Vega-Embed, bundled by vl_convert: no copy of them lives here."""
+    """charts.js with Vega, Vega-Lite and Vega-Embed, bundled by vl_convert: the repository has no copy."""
     if not _bundle:
         import vl_convert
 

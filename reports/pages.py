@@ -1,4 +1,4 @@
-"""Which panels stand on which page, and in which order: the same for every run."""
+"""The order of every page: which panels it has, from top to bottom; the same for every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's page as HTML: the overview opens with the headline and the setup, the others with their panels."""
+"""A run's page as HTML: the overview starts with the headline and the setup, other pages with panels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
 from xlahouse.reports.site_page import Banner, Link, common
 
 _WHY_VIRTUAL = (
-    "Programs, collectives, groups, payloads and their order are those of the run; how long things "
-    "take is not what an accelerator would show, and which device did what was deduced."
+    "Programs, collectives, groups, payloads and their order are those of the run. Times are "
+    "not an accelerator's, and the identities of the devices were deduced."
 )
 
 

@@ -1,4 +1,4 @@
-"""A run's setup as labelled text: only what is recorded, and `not known` where nothing of a line is."""
+"""A run's setup as labelled text: recorded facts, and `not known` for a line without any."""
 
 from __future__ import annotations
 

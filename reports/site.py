@@ -58,7 +58,7 @@ def render_site(
     opener: Opener | None = None,
     workers: int = 1,
 ) -> WrittenSite:
-    """Write the pages, but those that an earlier rendering left as they have to be.
+    """Write the pages, except pages that an earlier rendering left and that would not change.
 
     The same warehouse gives the same bytes, apart from the stamp in the footer, which
     SOURCE_DATE_EPOCH fixes.
@@ -68,8 +68,8 @@ def render_site(
         out_dir: folder for the pages; made where absent, other files in it are left alone.
         runs: ids, unique prefixes of ids, or names; None: all.
         pages: which of PAGES; None: all.
-        own: pages of the user's, after ours.
-        on_event: told each file as it is written, or found unchanged.
+        own: pages of the user's, after the built-in pages.
+        on_event: gets a line for each file that is written or found unchanged.
         opener: opens the warehouse again in another process; needed for more than one worker.
         workers: processes that draw runs' pages. With more than one, a script that calls this needs
             Python's `if __name__ == "__main__":` guard.
@@ -119,7 +119,7 @@ def _write_site_pages(site: _Site) -> None:
 
 
 def _write_at_once(site: _Site, opener: Opener, workers: int) -> None:
-    """The pages over runs here, while other processes draw those of the runs."""
+    """Write the pages over runs here, while other processes draw the pages of each run."""
     jobs = [
         RunJob(
             facts,
@@ -143,7 +143,7 @@ def _write_at_once(site: _Site, opener: Opener, workers: int) -> None:
 
 
 def draw_run(source: Queryable, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
-    """Draw one run's pages; who asked for it keeps the record of the site."""
+    """Draw one run's pages; the process that asked for them keeps the record of the site."""
     files = SiteFiles.open(job.folder, lambda message: None, recording=False)
     site = _Site(
         source,
@@ -177,7 +177,7 @@ def read_runs(
 
 
 def check_pages(pages: Sequence[str] | None) -> Sequence[str]:
-    """The pages that are asked for; None: all.
+    """The pages to write; None: all.
 
     Raises:
         ReportError: there is no such page.
@@ -217,7 +217,7 @@ def _write_run_page(site: _Site, one_run: Queryable, facts: PageFacts, name: str
     if site.files.is_current(file, key):
         return
     params = {"run": facts.run_id}
-    # A page of the user's may hold its run against others.
+    # A page of the user's may compare its run with other runs.
     source = site.source if own else one_run
     sections = _sections(site, source, name, file, site.run_pages[name], params, facts)
     if sections is None:
@@ -248,7 +248,7 @@ def _links(
     file_of: Callable[[str], str],
     current: str,
 ) -> list[Link]:
-    """Pages beside this one: those of this rendering, and those that an earlier one left."""
+    """The pages of this rendering, and pages that an earlier rendering left, as links."""
     names = [*ours, *(name for name in rendered if name not in ours)]
     return [
         Link(

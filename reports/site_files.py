@@ -1,4 +1,4 @@
-"""The files of a site: written whole, remembered with the key of what they were drawn from, and told of."""
+"""The files of a site: each is written whole and recorded with the key of what it was drawn from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from xlahouse.capture.errors import ReportError
 
-SITE_RECORD = "site.json"  # page -> key of what it was drawn from
+SITE_RECORD = "site.json"  # page -> key of its content
 CSV_FOLDER = "data"  # folder of the CSV files
 
 
@@ -50,7 +50,7 @@ class SiteFiles:
         return file in self.keys and (self.folder / file).exists()
 
     def is_current(self, file: str, key: str) -> bool:
-        """Whether the page that is there was drawn from the same; it is then counted as one of the site's."""
+        """Whether the page is there with the same key; it then counts as one of the site's."""
         if self.keys.get(file) != key or not (self.folder / file).exists():
             return False
         self.pages.append(self.folder / file)
@@ -71,7 +71,7 @@ class SiteFiles:
         self.on_event(f"wrote {self.folder / file}")
 
     def take(self, file: str, key: str, drawn: bool) -> None:
-        """Count a page that another process saw to as one of the site's."""
+        """Count a page that another process wrote or left unchanged."""
         if not drawn:
             self.unchanged.append(self.folder / file)
         self.keys[file] = key
@@ -94,7 +94,7 @@ class SiteFiles:
         self._write(path, flat(rows).write_csv().encode())
 
     def stale(self, stems: Sequence[str]) -> list[Path]:
-        """Pages of an earlier rendering whose runs are in the warehouse no more."""
+        """Pages of an earlier rendering whose runs are no longer in the warehouse."""
         alive = {f"{stem}." for stem in stems}
         return [
             self.folder / file
@@ -105,7 +105,7 @@ class SiteFiles:
         ]
 
     def close(self) -> None:
-        """Remember what the pages were drawn from."""
+        """Record the keys of the pages."""
         self.keys = {file: key for file, key in self.keys.items() if (self.folder / file).exists()}
         self._keep()
 

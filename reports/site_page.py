@@ -1,4 +1,4 @@
-"""A page over several runs as HTML, and what all pages have in common."""
+"""A page over several runs as HTML, and the values that all templates take."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from xlahouse.reports.charts.units import plural
 from xlahouse.reports.page import render_page
 
 SUBJECTS = {
-    "comparison": "Runs side by side: which parallelism is quicker, at which batch, and why.",
-    "scaling": "What more devices gave: speed-up and efficiency beside the ideal.",
-    "study": "What model size, batch, length and parallelism each change, all else being equal.",
+    "comparison": "Runs side by side: which parallelism is faster, at which batch, and why.",
+    "scaling": "Speed-up and efficiency with more devices, beside the ideal.",
+    "study": "The effect of model size, batch, lengths and parallelism, all else being equal.",
 }
 
 
@@ -57,14 +57,14 @@ RUNS_PARAMS = "With $runs = the ids of the runs on this page."
 
 
 def virtual_runs(runs: Sequence[PageFacts]) -> list[Banner]:
-    """The banner of virtual devices, with the runs that have them where others have not."""
+    """The banner of virtual devices; it names their runs, unless all runs have virtual devices."""
     virtual = [facts.name for facts in runs if facts.inferred]
-    body = "" if len(virtual) == len(runs) else f"In: {', '.join(virtual)}."
+    body = "" if len(virtual) == len(runs) else f"Runs: {', '.join(virtual)}."
     return [Banner(VIRTUAL_BANNER, body)] if virtual else []
 
 
 def common(title: str, banners: list[Banner], links: Sequence[Link]) -> dict[str, object]:
-    """What every page's template names."""
+    """Values for the template of any page."""
     return {
         "title": title,
         "banners": banners,

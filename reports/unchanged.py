@@ -1,4 +1,4 @@
-"""The key of what a page is drawn from: pages with the same key need not be drawn again."""
+"""The key of a page's content: a page whose key is the same need not be drawn again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_settings(source: Queryable) -> SettingsByRun:
 def run_key(
     settings: SettingsByRun, facts: PageFacts, page: str, links: Sequence[Link], own: str
 ) -> str:
-    """Of a run's page: the run's row, which lists its files, its settings, our code and the page's links."""
+    """Key of a run's page: of the run's row, which lists its files, its settings, our code and the links."""
     mine = settings.get(facts.run_id)
     return _digest(_code(), page, facts.row, mine, list(links), own)
 
@@ -35,7 +35,7 @@ def run_key(
 def site_key(
     settings: SettingsByRun, runs: Sequence[PageFacts], page: str, links: Sequence[Link], own: str
 ) -> str:
-    """Of a page over runs."""
+    """Key of a page over runs."""
     return _digest(
         [run_key(settings, facts, page, links, own) for facts in runs], page, list(links)
     )
@@ -57,7 +57,7 @@ def _code() -> str:
 
 
 def _files_below(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    """Path below the folder, and file, of all that decides what a page says."""
+    """Path below the folder, and file, of each file that decides the content of pages."""
     for path in folder.iterdir():
         if path.is_dir():
             yield from _files_below(path, f"{prefix}{path.name}/")

@@ -81,7 +81,7 @@ def named_bars(
     tooltip: Sequence[alt.Tooltip],
     title: str,
 ) -> alt.Chart:
-    """Bars whose names stand above them, so that a long one is whole on a narrow page.
+    """Bars with their names above them, so that a long name fits on a narrow page.
 
     Args:
         rows: one a bar, or one a bar and part (then with a column `place` that orders the parts).

@@ -11,7 +11,7 @@ MAX_DEVICES = 64
 
 
 def first_devices(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """Rows of the first MAX_DEVICES devices, and a sentence on those left out, after a space."""
+    """Rows of the first MAX_DEVICES devices, and, after a space, a sentence on the devices left out."""
     devices = rows["device_id"].unique(maintain_order=True)
     if len(devices) <= MAX_DEVICES:
         return rows, ""

@@ -1,7 +1,7 @@
-"""Shares of times that are at most so long, as curves: one way to draw every distribution of a page.
+"""Cumulative distributions of times, as curves: one way to draw every distribution of a page.
 
-Rows are bins, ten a power of ten, so that a curve has at most some hundred points however many times
-it is over; times of 0 and below are one bin, of which only the share is drawn.
+Rows are bins, ten a power of ten, so that a curve has at most some hundred points. Times of 0 and
+below are one bin, whose share is stated in the note.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def bins_sql(view: str, time: str, keys: str, where: str) -> str:
     Args:
         view: its view.
         time: the column of the times, in picoseconds.
-        keys: other columns that tell curves apart.
+        keys: other columns that distinguish curves.
         where: a condition on its rows, beside the run.
     """
     part = f"phase, {keys}"
@@ -73,8 +73,8 @@ def curve_points(rows: pl.DataFrame, series: str) -> pl.DataFrame:
 
     Args:
         rows: `series`, low_ps, high_ps (NULL in the bin of times of 0 and below), count, up_to (times
-            in this bin and those before), total.
-        series: the column that tells curves apart.
+            in this bin and the bins before it), total.
+        series: the column that distinguishes curves.
     """
     bins = rows.drop_nulls("high_ps")
     ends = [

@@ -1,4 +1,4 @@
-"""What a page knows about a run before its charts: setup, coverage, and why numbers are missing."""
+"""What a page knows about its run: setup, coverage, and why numbers are missing."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def why_no_rows(untraced: str, otherwise: str) -> Callable[[PageFacts], str]:
 
     def why(facts: PageFacts) -> str:
         if not facts.traced:
-            return f"The trace holds no device events, so {untraced}."
+            return f"The trace has no device events, so {untraced}."
         return otherwise
 
     return why

@@ -9,7 +9,7 @@ import altair as alt
 
 from xlahouse.reports.charts.units import BYTES, SECONDS, SPACE, Unit
 
-# Vega's own labels of a log axis stand at 2, 3, 5, … as far as there is room, which no one can read.
+# Vega's own labels of a log axis are at 2, 3, 5, … as far as there is room, which is unreadable.
 _LEAST_VALUE = {"s": 1e-12, "B": 1.0}
 _AXIS_UNITS: dict[str, tuple[Unit, ...]] = {"s": (Unit(1e-12, "ps"), *SECONDS), "B": BYTES}
 

@@ -1,7 +1,7 @@
 """One colour for each axis, kind and share of time, the same on every page and chart.
 
-Hues are Okabe and Ito's and Paul Tol's sets for colour-blind readers, some darkened so that they hold
-against white paper and against a dark page alike; a test measures both.
+Hues are Okabe and Ito's and Paul Tol's sets for colour-blind readers, some darkened so that they contrast
+with white paper and with a dark page; a test measures both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KIND_COLOURS = {
     "collective-broadcast": "#cc79a7",
     "send-recv": "#5f6670",
 }
-# Beside a colour that tells the axis, a kind has its shape.
+# Where the colour shows the axis, the shape shows the kind.
 KIND_SHAPES = {
     "all-reduce": "circle",
     "all-gather": "square",
@@ -85,7 +85,7 @@ UNKNOWN_COLOUR = "#8f95a0"
 HEAT_RANGE = ("#cfe3f3", "#7fb3dc", "#3481bd", "#13569a", "#0b3a6f")
 # Text on the light and on the dark half of the heat scale.
 HEAT_INK = ("#0b2036", "#ffffff")
-# A window that is none, because the axes overlap: no place on the heat scale, so grey.
+# Axes that overlap have no window, so no place on the heat scale.
 OVERLAP_COLOUR = "#70757f"
 
 
@@ -135,6 +135,6 @@ def category_colours(categories: Iterable[str]) -> dict[str, str]:
 
 
 def label_colours(labels: Iterable[str]) -> dict[str, str]:
-    """Each label, sorted, -> a colour; beyond fifteen they come again."""
+    """Each label, sorted, -> a colour; after fifteen labels colours repeat."""
     hues = [*KIND_COLOURS.values(), *RESERVE_COLOURS]
     return {label: hues[k % len(hues)] for k, label in enumerate(sorted(set(labels)))}

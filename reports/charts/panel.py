@@ -35,7 +35,7 @@ class Queryable(Protocol):
         ...
 
     def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Queryable]:
-        """The same for queries about one run, where views in `kept` are computed once."""
+        """The warehouse for queries about one run, where views in `kept` are computed once."""
         ...
 
 
@@ -118,7 +118,7 @@ class Section:
     csv: str = ""  # file with all of them, beside the page
 
 
-# A page is read by people; whoever wants every row has the SQL.
+# A table is for reading; the SQL and the CSV give every row.
 MAX_TABLE_ROWS = 200
 
 
@@ -147,13 +147,13 @@ def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Sectio
 
 
 def draw(figure: Figure, id: str) -> Drawn:
-    """Turn a figure into Vega-Lite, unless it holds more marks than a page can bear."""
+    """Turn a figure into Vega-Lite, unless it has more marks than a page can draw."""
     with alt.data_transformers.enable("default", max_rows=MAX_MARKS):
         # Validation is three quarters of the time, and tests validate what panels make.
         spec = figure.chart.to_dict(validate=False)
     marks = count_marks(spec)
     if marks > MAX_MARKS:
-        problem = f"Not drawn: {marks:,} marks, and a page holds at most {MAX_MARKS:,}."
+        problem = f"Not drawn: {marks:,} marks; a chart has at most {MAX_MARKS:,}."
         return Drawn(id, figure.title, figure.note, figure.shape, None, problem)
     return Drawn(id, figure.title, figure.note, figure.shape, spec)
 

@@ -8,12 +8,12 @@ import polars as pl
 
 # The phase of a row, for people.
 PHASE = "coalesce(phase, 'outside markers')"
-# Warm-ups and compiles are no part of what a run is judged by.
+# Warm-ups and compiles do not count in the measures of a run.
 MEASURED = "coalesce(phase, 'none') not in ('warmup', 'compile')"
 
 
 def phase_order(column: str = "phase") -> str:
-    """An `order by` list: prefill, decode, then others by name."""
+    """An `order by` list: prefill, decode, then other phases by name."""
     return f"case {column} when 'prefill' then 0 when 'decode' then 1 else 2 end, {column}"
 
 

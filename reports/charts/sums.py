@@ -1,4 +1,4 @@
-"""Sums over columns with the types that the rest of a page counts on: Polars' own may be of any kind."""
+"""Sums over columns as plain int and float: Polars types a sum as any kind of value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The look that all charts share; it follows the page's text colour, dark, light or printed."""
+"""The look that all charts share; it follows the page's text colour: dark, light or printed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def legend_columns(column_width: int) -> alt.ExprRef:
     """As many columns as fit the chart's place; drawn without a page, four.
 
     The container's size, not `width`, decides: fitting changes `width` after the legend was laid out,
-    and a legend that then wraps is cut off. `width` stands there so that a resize asks again.
+    and a legend that then wraps is cut off. `width` is in the expression so that a resize evaluates it again.
     """
     size = "containerSize()[0]"
     fit = f"max(1, floor(({size} + 0 * width - 40) / {column_width}))"
@@ -113,10 +113,7 @@ def zoom_in_time() -> alt.Parameter:
     return alt.selection_interval(name="zoom", bind="scales", encodings=["x"], zoom=wheel)
 
 
-ZOOM_NOTE = (
-    "Drag moves, Ctrl and wheel zoom, a double click shows all again; "
-    "by keyboard: arrows, + and -, 0."
-)
+ZOOM_NOTE = "Drag to move, Ctrl and wheel to zoom, double-click to reset; keys: arrows, + and -, 0."
 
 
 def rows_height(count: int, step: int = BAR_STEP) -> int:

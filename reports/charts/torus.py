@@ -14,7 +14,7 @@ def shape_name(topology: str) -> str:
 
 
 def across(dimension: str, sizes: list[int]) -> str:
-    """The names of the other coordinates, those of size 1 left out."""
+    """The names of the other coordinates, without coordinates of size 1."""
     named = zip("xyz", sizes, strict=True)
     return ", ".join(name for name, size in named if name != dimension and size > 1) or "one"
 

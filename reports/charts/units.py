@@ -98,7 +98,7 @@ def show_count(value: float | None) -> str:
 
 
 def show_exact(value: float | None) -> str:
-    """A number with all that a reader could want to copy: integers whole, others to nine digits."""
+    """A number to copy: integers whole, other numbers with nine digits."""
     if value is None:
         return NOT_KNOWN
     if float(value).is_integer():
@@ -112,7 +112,7 @@ def show_text(value: object) -> str:
 
 
 def show_any(value: object) -> str:
-    """A value of a column that nobody described."""
+    """A value of a column without a description."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return show_exact(value) if number else show_text(value)  # type: ignore[arg-type]
 

@@ -43,8 +43,8 @@ order by table_name
 
 # Seconds a run: too long for each page, so the page says how to ask.
 CHECK_NOTE = (
-    "Whether the views agree with these tables and with each other: xlahouse check holds every run to "
-    "that, in some seconds."
+    "xlahouse check tests, in a few seconds a run, whether the views agree with these tables "
+    "and with each other."
 )
 
 COVERAGE_COLUMNS = (
@@ -75,19 +75,20 @@ def issues_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 ISSUES: Panel[PageFacts] = Panel(
     key="findings",
     title="Findings about the data",
-    lede="What the ingest found damaged, missing or deduced, and what each costs.",
+    lede="Data that the ingest found damaged or missing, or had to deduce, and what each "
+    "finding costs.",
     sql=ISSUES_SQL,
     columns=ISSUE_COLUMNS,
     figures=no_figures,
     coverage=issues_coverage,
     why_empty=lambda facts: "The ingest found nothing to report.",
-    notes=lambda rows, facts: ["What each code means, and what it costs: xlahouse check --codes."],
+    notes=lambda rows, facts: ["Meaning and cost of each code: xlahouse check --codes."],
 )
 
 COVERAGE: Panel[PageFacts] = Panel(
     key="coverage",
     title="Coverage",
-    lede="Every event that was read either became a row, here or folded into another, or was rejected.",
+    lede="Each event that was read became a row, was merged into another row, or was rejected.",
     sql=COVERAGE_SQL,
     columns=COVERAGE_COLUMNS,
     figures=no_figures,

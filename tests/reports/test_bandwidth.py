@@ -42,7 +42,9 @@ def test_bus_bandwidth_stands_under_the_links_peak():
     bus, algorithm = section.figures
     assert [(row["p05"], row["p50"], row["p95"]) for row in data(bus.spec)] == [(45, 45, 45)]
     assert data(bus.spec, 2) == [{"peak": pytest.approx(90)}]
-    assert bus.note.replace("\u00a0", " ").endswith("Dashed: one link's peak, one way, 90.0 GB/s.")
+    assert bus.note.replace("\u00a0", " ").endswith(
+        "Dashed: peak of one link in one direction, 90.0 GB/s."
+    )
     assert [row["p50"] for row in data(algorithm.spec)] == [pytest.approx(30)]
     assert len(layers(algorithm.spec)) == 2
     assert layers(algorithm.spec)[1]["encoding"]["y"]["title"] == "Algorithm bandwidth (GB/s)"

@@ -69,7 +69,7 @@ def test_ops_without_scopes_have_no_layers():
         store_of(layer_breakdown_v1=[part(None, None, "compute", 5)]), layers.PANEL, "r"
     )
     assert section.figures == []
-    assert section.notes[0].startswith("Not drawn: no op carries a module scope")
+    assert section.notes[0].startswith("Not drawn: no op names its module")
 
 
 def profile(op, ps, category="compute", program=7, phase="decode", **more):
@@ -191,7 +191,7 @@ def test_padding_is_added_up_over_equal_shapes_that_ran():
         ("data", 1600),
         ("padding", 2496),
     ]
-    assert section.coverage.startswith("Padding is known of 3 of 4 executed instructions;")
+    assert section.coverage.startswith("Padding known for 3 of 4 executed instructions;")
     # 6144 bytes for 3648.
     assert (
         section.notes[0]
@@ -208,9 +208,7 @@ def test_layouts_without_padding_waste_nothing():
         store_of(ops=ran, layout_v1=[result("f.1", "f32[2]", 8, 8)]), padding.PANEL, "r"
     )
     assert section.figures == []
-    assert section.notes == [
-        "No layout of an executed instruction pads its result: nothing is wasted."
-    ]
+    assert section.notes == ["No executed instruction has a padded result: nothing is wasted."]
 
 
 def test_tokens_a_second_are_those_of_the_batch(two_runs):
@@ -233,9 +231,7 @@ def test_tokens_a_second_need_a_batch():
     latency = {"run_id": "r", "request": 0, "source": "marker", "ttft_s": 1.0, "tpot_s": 1.0}
     section = filled(store_of(latency_v1=[latency]), tokens.PANEL, "r")
     assert section.figures == []
-    assert section.notes == [
-        "Tokens a second are not known: no manifest says how many sequences a batch has."
-    ]
+    assert section.notes == ["Tokens per second are not known: no manifest states the batch size."]
 
 
 def test_ops_of_equal_names_are_told_apart_by_program_phase_or_number():

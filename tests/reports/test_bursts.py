@@ -65,8 +65,8 @@ def test_a_circle_for_each_axis_and_size(store):
     assert {"1", "2", "3"} <= set(texts(figure.spec))
     assert section.coverage.startswith("8 bursts on traced devices;")
     assert section.notes == [
-        "1 burst of unknown bytes: in the table, not in the charts.",
-        "2 bursts without bytes or length: not on a log axis.",
+        "1 burst of unknown bytes: in the table only.",
+        "2 bursts of 0 bytes or 0 length: in the table only.",
     ]
 
 
@@ -74,11 +74,11 @@ def test_one_axis_has_a_sentence_and_a_table_instead():
     section = filled(store_of(burst("tp", 64, 5)), bursts.PANEL, "r")
     assert (section.figures, len(section.cells)) == ([], 1)
     assert section.notes == [
-        "All transfers are of one axis (tp), so each device has one burst as long as its traffic: no chart."
+        "Not drawn: all transfers are of one axis (tp), so each device has a single burst."
     ]
 
 
 def test_nothing_sent_is_no_burst():
-    assert "no collective that sends anything" in filled(store_of(), bursts.PANEL, "r").empty
+    assert "no collective that sends data" in filled(store_of(), bursts.PANEL, "r").empty
     nothing = Store({"runs": [{"run_id": "r"}]})
     assert "no device events" in filled(nothing, bursts.PANEL, "r").empty

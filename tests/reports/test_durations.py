@@ -72,7 +72,7 @@ def test_what_has_no_place_on_a_log_axis_is_said(store):
     assert [row["size_bytes"] for row in data(figure.spec)] == [1024]
     assert section.notes[1:] == [
         "1 collective of unknown size: in the table only.",
-        "2 collectives without bytes or time: in the table only.",
+        "2 collectives of 0 bytes or 0 time: in the table only.",
     ]
     # A kind has its shape whatever else is drawn.
     shape = layers(figure.spec)[1]["encoding"]["shape"]["scale"]

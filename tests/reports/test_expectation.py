@@ -40,8 +40,8 @@ def test_what_is_as_expected_is_said_to_be():
     section = section_of(row("tp", "all-reduce", 4000, 4000))
     assert_valid(section)
     assert plain(section.notes) == [
-        "Everything that is expected was sent, to the byte.",
-        "Nothing was sent that is not expected.",
+        "All expected traffic was sent, to the byte.",
+        "No unexpected traffic was sent.",
     ]
     assert section.coverage.startswith("3 of 3 measured collectives compared;")
 
@@ -61,14 +61,14 @@ def test_a_compiler_that_differs_is_a_finding():
         ("decode, tp\nreduce-scatter", 0.0, "0"),
     ]
     assert data(against.spec, 1) == [{"ratio": 1.0}]
-    assert surplus.title == "Not expected, yet measured"
+    assert surplus.title == "Measured but not expected"
     assert [(bar["label"], bar["amount"]) for bar in data(surplus.spec)] == [
         ("decode, dp\nall-gather", 7.0)
     ]
     assert layers(surplus.spec)[0]["encoding"]["x"]["title"] == "Payload (kB)"
     assert plain(section.notes) == [
-        "decode, tp, all-gather: 5.00 kB measured for 2.00 kB expected, 2.50 times as much.",
-        "decode, tp, reduce-scatter: 0 B measured for 2.00 kB expected, 0 times as much.",
+        "decode, tp, all-gather: 5.00 kB measured, 2.00 kB expected: 2.50 times as much.",
+        "decode, tp, reduce-scatter: 0 B measured, 2.00 kB expected: 0 times as much.",
         "decode, dp, all-gather: 2 collectives, none expected.",
     ]
 
@@ -85,14 +85,14 @@ def test_what_cannot_be_compared_says_why():
     reason = "no mesh is known; set one with: xlahouse set mesh"
     whole = section_of(row("unclassified", "all-reduce", None, 5000, problem=reason))
     assert whole.figures == []
-    assert whole.notes == [f"Nothing to compare with for any collective: {reason}."]
+    assert whole.notes == [f"No expectation for any collective: {reason}."]
     assert whole.coverage.startswith("0 of 3 measured collectives compared;")
     part = section_of(
         row("tp", "all-reduce", 4000, 4000),
         row("mixed", "all-gather", None, 10, problem="the axis is not known"),
     )
     assert part.notes[-1] == (
-        "Nothing to compare with for decode, mixed, all-gather: the axis is not known."
+        "No expectation for decode, mixed, all-gather: the axis is not known."
     )
 
 

@@ -47,7 +47,7 @@ def test_a_curve_is_flat_where_no_gap_is(two_runs):
     section = filled(two_runs, gaps.SPREAD, RUN)
     assert_valid(section)
     prefill, decode = section.figures
-    assert prefill.title == "Prefill: gaps between an axis' transfers"
+    assert prefill.title == "Prefill: gaps between an axis's transfers"
     corners = [(row["at_s"], row["share"], row["series"]) for row in data(prefill.spec)]
     name = "tp (20 gaps)"
     assert corners == [
@@ -58,7 +58,9 @@ def test_a_curve_is_flat_where_no_gap_is(two_runs):
     ]
     colour = decode.spec["layer"][0]["encoding"]["color"]["scale"]
     assert (colour["domain"], colour["range"]) == (["tp (72 gaps)"], [AXIS_COLOURS["tp"]])
-    assert section.coverage.startswith("92 gaps between 96 collectives: the first of an axis")
+    assert section.coverage.startswith(
+        "92 gaps between 96 collectives: the first transfer of an axis"
+    )
 
 
 def interval(gap_ps, axis="tp", phase="decode"):
@@ -100,7 +102,7 @@ def test_a_phase_of_nothing_but_overlaps_has_no_chart():
 @pytest.mark.parametrize(
     ("tables", "reason"),
     [
-        ({}, "The trace holds no device events"),
+        ({}, "The trace has no device events"),
         ({"devices": [{"run_id": "r", "device_id": 0, "traced": True}]}, "no collectives"),
     ],
 )

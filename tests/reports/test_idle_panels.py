@@ -76,7 +76,7 @@ def test_a_cause_that_one_step_cannot_tell_is_not_known():
     assert rows.filter(rows["cause"] == "imbalance")["idle_ps"].to_list() == [None]
     section = filled(store, bubbles.PANEL, "r")
     assert {row["cause"] for row in data(section.figures[0].spec)} == {"host"}
-    assert section.notes[0].startswith("Not known of some device: the causes imbalance;")
+    assert section.notes[0].startswith("Not known for some devices: the causes imbalance;")
 
 
 def test_devices_that_are_never_idle_say_so():
@@ -153,7 +153,7 @@ def test_what_is_not_known_of_a_pipeline_is_left_out_and_told():
     store = store_of(step_rows(0, 1, {"pipeline": None}, **parts))
     section = filled(store, pipeline.PANEL, "r")
     assert [row["part"] for row in data(section.figures[0].spec)] == ["empty microbatches"]
-    assert section.coverage.startswith("The whole bubble is known of 0 of 1 device step;")
+    assert section.coverage.startswith("The whole bubble is known for 0 of 1 device step;")
     assert section.notes[0].startswith("Where ticks are not marked,")
     assert section.notes[1].startswith("Not known: idle, other stages busy, filling and draining;")
 

@@ -77,8 +77,8 @@ def test_a_map_of_each_dimension_with_forward_links_first(store):
 def test_the_busiest_link_is_told_in_words(store):
     section = filled(store, links.PANEL, "r")
     assert section.notes[0].replace("\u00a0", " ") == (
-        "Most bytes: 900 B from chip (1,0,0) to (1,1,0); in its busiest phase (decode) 10.0 % of a link's "
-        "peak, one way."
+        "Busiest link: 900 B from chip (1,0,0) to (1,1,0); in its busiest phase (decode), 10.0 % of a "
+        "link's peak in one direction."
     )
     assert section.coverage.replace("\u00a0", " ").startswith("6 links carry 1.40 kB,")
 
@@ -116,7 +116,7 @@ def test_unknown_bytes_are_grey_and_make_the_sum_unknown():
     )
     section = filled(store, links.PANEL, "r")
     assert section.coverage.startswith("2 links carry an unknown number of bytes,")
-    assert section.notes[2].startswith("A grey cell:")
+    assert section.notes[2].startswith("Grey cell:")
     assert drawn(section.figures[0].spec).count(f'fill="{UNKNOWN_COLOUR}"') == 1
 
 
@@ -134,6 +134,6 @@ def test_links_that_are_not_known_say_why():
 
 
 def test_nothing_on_any_link_says_why():
-    assert "no link carries anything" in filled(store_of(), links.PANEL, "r").empty
+    assert "no link carries traffic" in filled(store_of(), links.PANEL, "r").empty
     nothing = Store({"runs": [{"run_id": "r"}]})
     assert "no device events" in filled(nothing, links.PANEL, "r").empty

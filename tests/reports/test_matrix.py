@@ -31,7 +31,7 @@ def store_of(count, pairs):
 def test_cells_of_unknown_bytes_are_drawn_grey():
     section = filled(store_of(2, [(0, 1, None), (1, 0, 8.0)]), matrix.PANEL, "r")
     assert drawn(section.figures[0].spec).count(f'fill="{UNKNOWN_COLOUR}"') == 1
-    assert any(note.startswith("Cells of unknown bytes are grey") for note in section.notes)
+    assert any(note.startswith("Grey cells: ") for note in section.notes)
 
 
 def test_sixteen_devices_are_a_square_and_more_take_half_the_page():

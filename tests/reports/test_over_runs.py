@@ -136,7 +136,7 @@ def test_charts_and_the_verdict_of_the_comparison(store: Store, facts: Any) -> N
     assert_valid(section)
     titles = [figure.title.partition(",")[0] for figure in section.figures]
     assert titles == [
-        "At which batch: qwen",
+        "Rate by batch: qwen",
         "Output tokens/s: qwen",
         "TTFT: qwen",
         "Output tokens/s: qwen",
@@ -331,7 +331,7 @@ def test_effects_are_ranked_with_n_and_spread(pairs: Store) -> None:
         ("batch size", "1 pair"),
         ("model", "1 pair"),
     ]
-    assert "No two setups differ in nothing but: prompt length, output length." in section.notes
+    assert "No two setups differ only in: prompt length, output length." in section.notes
     assert any("3 of 4 comparisons are inconclusive" in note for note in section.notes)
 
 

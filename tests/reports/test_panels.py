@@ -148,7 +148,7 @@ def test_latency_stands_beside_the_host_clock(two_runs):
     ]
     section = filled(two_runs, latency.PANEL, TP4)
     # 105 / 110 - 1 and 200 / 210 - 1.
-    against = "Mean of the trace against the host clock's: TTFT -4.55 %, TPOT -4.76 %."
+    against = "Mean of the trace relative to the host clock: TTFT -4.55 %, TPOT -4.76 %."
     assert against in [note.replace("\u00a0", " ") for note in section.notes]
     ttft, tpot = section.figures
     assert data(ttft.spec, 0) == [
@@ -242,7 +242,7 @@ def test_a_chart_of_too_many_marks_is_refused_with_a_sentence(two_runs):
     figure.chart.data.values = [figure.chart.data.values[0]] * (MAX_MARKS + 1)
     drawn = draw(figure, "x")
     assert drawn.spec is None
-    assert drawn.problem == "Not drawn: 20,001 marks, and a page holds at most 20,000."
+    assert drawn.problem == "Not drawn: 20,001 marks; a chart has at most 20,000."
 
 
 def test_a_matrix_of_128_devices_stays_small():

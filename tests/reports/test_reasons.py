@@ -116,7 +116,7 @@ def test_one_output_token_has_no_tpot():
     section = filled(store, latency.PANEL, "r")
     assert "TPOT is not known: one output token: no time between tokens." in section.notes
     assert filled(store, steps.PANEL, "r").empty == (
-        "The trace holds no step after a prefill that counts."
+        "The trace has no decode step outside warm-up."
     )
 
 
@@ -159,7 +159,8 @@ def test_unknown_wire_bytes_are_neither_zero_nor_drawn():
     store = Store({"runs": [{"run_id": "r"}], "traffic_volume_v1": rows})
     section = filled(store, volume.PANEL, "r")
     assert section.notes == [
-        "Not drawn: 5 collectives (ragged-all-to-all) of unknown wire bytes; the device decides their size."
+        "Not drawn: 5 collectives (ragged-all-to-all) of unknown wire bytes; their size is decided on "
+        "the device."
     ]
     assert [row["kind"] for row in data(section.figures[1].spec)] == ["all-reduce"]
     assert [row[-1].text for row in section.cells][1] == "not known"
@@ -170,7 +171,7 @@ def test_unclassified_bytes_say_why():
     tables["runs"][0]["mesh"] = None
     section = filled(Store(tables), volume.PANEL, "r")
     assert plain(section.notes[0]).startswith(
-        "100 % of the payload is on no known axis: no mesh is known"
+        "100 % of the payload belongs to no known axis: no mesh is known"
     )
 
 
@@ -199,7 +200,7 @@ def test_traffic_to_unknown_devices_is_told_and_not_drawn():
     store = Store({"runs": [{"run_id": "r"}], "devices": devices, "traffic_matrix_v1": cells})
     section = filled(store, matrix.PANEL, "r")
     assert section.figures == []
-    assert plain(section.notes[0]) == "Not drawn: traffic to devices that are not known (8 B)."
+    assert plain(section.notes[0]) == "Not drawn: traffic to unknown devices (8 B)."
 
 
 def test_an_unknown_part_makes_a_cell_unknown():
@@ -212,7 +213,7 @@ def test_an_unknown_part_makes_a_cell_unknown():
     store = Store({"runs": [{"run_id": "r"}], "devices": devices, "traffic_matrix_v1": cells})
     section = filled(store, matrix.PANEL, "r")
     assert data(section.figures[0].spec)[0]["bytes"] is None
-    assert any(note.startswith("Cells of unknown bytes are grey") for note in section.notes)
+    assert any(note.startswith("Grey cells: ") for note in section.notes)
 
 
 def test_the_index_names_runs_of_unknown_size():

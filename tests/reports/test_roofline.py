@@ -126,7 +126,7 @@ def test_uses_of_the_peaks_stand_by_phase():
     notes = [note.replace("\u00a0", " ") for note in section.notes]
     assert notes[0] == (
         "MFU, compiled ops is not known (decode): ops of unknown FLOPs, such as custom calls, take more than "
-        "5 % of the busy time (known: 90.0 %)."
+        "5 % of the busy time (FLOPs known for 90.0 %)."
     )
     assert section.coverage.startswith("4 of 5 values known;")
 

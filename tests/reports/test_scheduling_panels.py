@@ -47,9 +47,7 @@ def test_launches_are_drawn_by_phase():
     ]
     assert [(row["phase"], row["p50"]) for row in gaps] == [("decode", -3)]
     assert section.coverage.startswith("12 of 14 launches linked to their enqueue;")
-    assert section.notes == [
-        "Queue and dispatch leave out 2 launches that nothing links to the host."
-    ]
+    assert section.notes == ["Queue and dispatch leave out 2 launches without a link to the host."]
 
 
 def test_launches_that_nothing_links_say_why():
@@ -93,7 +91,7 @@ def test_no_compile_is_good_news_and_no_host_is_none():
     assert nothing.notes == ["Nothing was compiled while the profiler ran."]
     unknown = phase("decode", compiles=None, compile_ps=None, recompiles=None)
     section = filled(store_of(scheduling_v1=[unknown]), launches.COMPILES, "r")
-    assert section.notes == ["Compiles are not known: the trace holds nothing of a host."]
+    assert section.notes == ["Compiles are not known: the trace has no events of a host."]
     assert section.cells[0][1].text == "not known"
 
 
@@ -127,7 +125,7 @@ def test_clocks_are_compared_with_the_reference():
         ("c", "median skew", 700),
     }
     assert section.notes == [
-        "Skews across hosts are not known with c: the clocks leave more open than the skews measure."
+        "Skews are not usable with c: the clocks' uncertainty exceeds the skews."
     ]
     assert section.coverage.startswith("3 hosts with 12 traced devices;")
 
@@ -144,4 +142,4 @@ def test_hosts_that_share_nothing_say_so():
     rows = [clock("a", None, reference=None), clock("b", None, reference=None)]
     section = filled(store_of(clock_offset_v1=rows), clocks.PANEL, "r")
     assert section.figures == []
-    assert section.notes[0].startswith("The offset is not known of a, b:")
+    assert section.notes[0].startswith("The offset is not known for a, b:")

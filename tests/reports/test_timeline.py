@@ -76,7 +76,7 @@ def test_without_markers_the_step_in_the_middle_of_the_time_is_drawn():
     store = store_of(steps, [busy(k, 0, us * US, None) for k, us in enumerate(spans)])
     section = filled(store, timeline.PANEL, "r")
     assert [figure.title for figure in section.figures] == ["Step: execution 1 by device"]
-    assert "half of their time is reached" in section.figures[0].note
+    assert "reaches half of their total time" in section.figures[0].note
 
 
 def test_the_shortest_gaps_are_closed_and_told():
@@ -93,7 +93,7 @@ def test_the_shortest_gaps_are_closed_and_told():
     ]
     assert rows["closed_ps"].unique().to_list() == [US]
     note = filled(store, timeline.PANEL, "r").figures[0].note.replace("\u00a0", " ")
-    assert "Gaps of up to 1.00 µs are closed, so that the page stays small." in note
+    assert "Gaps of up to 1.00 µs are closed to keep the page small." in note
 
 
 def test_few_intervals_are_drawn_as_they_are():

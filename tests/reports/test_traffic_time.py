@@ -55,14 +55,14 @@ def test_axes_stand_on_one_another(store):
     encoding = figure.spec["encoding"]
     assert encoding["x"]["title"] == "Time since the run's first transfer (µs)"
     assert encoding["x"]["scale"]["domain"] == pytest.approx([0, 6])
-    assert encoding["y"]["title"] == "Bytes sent a second, all devices (GB/s)"
-    assert figure.note.startswith("A bar is 2.00\u00a0µs.")
+    assert encoding["y"]["title"] == "Bytes sent per second, all devices (GB/s)"
+    assert figure.note.startswith("A bar spans 2.00\u00a0µs.")
 
 
 def test_what_is_unknown_is_left_out_and_said(store):
     section = filled(store, traffic_time.PANEL, "r")
-    assert section.coverage.replace("\u00a0", " ").startswith("Draws 12.0 kB on the wire;")
-    assert "1 bin of an axis left out: a transfer of unknown bytes is in flight." in section.notes
+    assert section.coverage.replace("\u00a0", " ").startswith("Draws 12.0 kB of wire bytes;")
+    assert "1 bin of an axis left out: a transfer of unknown size is in flight." in section.notes
     blind = filled(store_of(part("tp", 0, None)), traffic_time.PANEL, "r")
     assert blind.figures == []
 
@@ -89,6 +89,6 @@ def test_bars_add_up_to_the_volume(two_runs):
 
 
 def test_nothing_sent_says_why():
-    assert "no collective that sends anything" in filled(store_of(), traffic_time.PANEL, "r").empty
+    assert "no collective that sends data" in filled(store_of(), traffic_time.PANEL, "r").empty
     nothing = Store({"runs": [{"run_id": "r"}]})
     assert "no device events" in filled(nothing, traffic_time.PANEL, "r").empty

@@ -57,7 +57,7 @@ def test_waits_are_means_over_all_steps_also_those_without():
     colours = dict(zip(scale["domain"], scale["range"], strict=True))
     assert colours["tp"] == AXIS_COLOURS["tp"]
     assert section.coverage.startswith("5 waits of 2 devices;")
-    assert section.notes == ["Barriers that stand before no collective have no axis."]
+    assert section.notes == ["Barriers without a collective after them have no axis."]
 
 
 def test_virtual_devices_have_no_barriers(two_runs):
@@ -102,7 +102,9 @@ def test_deduced_devices_have_no_lag():
     assert rows.select(unknown).rows() == [(None,) * 5] * 2
     section = filled(store, stragglers.STRAGGLERS, "r")
     assert section.figures == []
-    assert section.notes[0].startswith("Who comes last is not known: which virtual device")
+    assert section.notes[0].startswith(
+        "Which device arrives last is not known: the identities of virtual devices"
+    )
 
 
 def test_devices_that_always_come_together_are_told_not_drawn():
@@ -123,7 +125,9 @@ def test_devices_seen_alone_cannot_be_late():
     store = store_of(straggler_v1=[{**straggler(0, 0, 0), "mean_lag_ps": None}])
     section = filled(store, stragglers.STRAGGLERS, "r")
     assert section.figures == []
-    assert section.notes[0].startswith("Who comes last is not known: the trace holds no collective")
+    assert section.notes[0].startswith(
+        "Which device arrives last is not known: the trace has no collective"
+    )
 
 
 def test_balance_gives_percentiles_over_steps():
@@ -164,5 +168,5 @@ def test_one_device_has_nobody_to_compare_with():
     section = filled(store, stragglers.BALANCE, "r")
     assert section.figures == []
     assert section.notes == [
-        "Not drawn: one device was traced, and there is nobody to compare it with."
+        "Not drawn: one device was traced, so there is no other device to compare with."
     ]

@@ -73,8 +73,8 @@ def test_a_cell_without_a_window_is_drawn_grey(store):
     assert drawn(device.spec).count(f'fill="{OVERLAP_COLOUR}"') == 1
     assert OVERLAP_COLOUR not in drawn(run.spec)
     assert filled(store, windows.PANEL, "r").notes == [
-        "Grey: at the median the next axis starts before the last one's transfers are over, so there is no "
-        "window (times of 0 and below)."
+        "Grey: the median is 0 or below, because the next axis starts before the transfers of the "
+        "previous axis end."
     ]
 
 
@@ -156,7 +156,7 @@ def test_many_axes_show_the_most_frequent_transitions():
     # 20 transitions with 1 to 20 windows: the 12 with 9 and more.
     assert names == {f"{a} → {b} ({k + 1} windows)" for k, (a, b) in enumerate(pairs) if k >= 8}
     assert section.notes == [
-        f"Drawn are the {MAX_TRANSITIONS} transitions with the most windows; the table has the 8 others."
+        f"Drawn: the {MAX_TRANSITIONS} transitions with the most windows; the table has 8 more."
     ]
 
 

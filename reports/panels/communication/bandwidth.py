@@ -66,7 +66,7 @@ COLUMNS = (
     AXIS_COLUMN,
     KIND_COLUMN,
     bytes_column("payload_bytes", "Payload"),
-    count_column("group_size", "Group of"),
+    count_column("group_size", "Group size"),
     count_column("instances", "Instances"),
     count_column("measured", "Measured"),
     ps_column("p50_transfer_ps", "Transfer p50"),
@@ -74,7 +74,7 @@ COLUMNS = (
     bandwidth_column("p50_busbw_bytes_per_s", "p50"),
     bandwidth_column("p95_busbw_bytes_per_s", "p95"),
     bandwidth_column("p50_algbw_bytes_per_s", "Algorithm bandwidth p50"),
-    ratio_column("p50_utilization_ratio", "Of peak p50"),
+    ratio_column("p50_utilization_ratio", "Share of peak p50"),
 )
 # What is drawn: the column's stem, and what it is called.
 BANDWIDTH_NAMES = {"busbw": "Bus bandwidth", "algbw": "Algorithm bandwidth"}
@@ -85,7 +85,7 @@ def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
 
     Args:
         rows: rows of SQL with a median and a payload above 0.
-        measure: one of BANDWIDTH_NAMES. Only bus bandwidth stands against the links' peak.
+        measure: one of BANDWIDTH_NAMES. Only bus bandwidth is compared with the links' peak.
     """
     name = BANDWIDTH_NAMES[measure]
     peak = rows["peak_bytes_per_s"].drop_nulls().head(1).to_list() if measure == "busbw" else []
@@ -121,7 +121,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     peak = known["peak_bytes_per_s"].drop_nulls().to_list()
     drawn = dict.fromkeys(BANDWIDTH_NAMES, note)
     if peak:
-        drawn["busbw"] += f" Dashed: one link's peak, one way, {show_bandwidth(peak[0])}."
+        drawn["busbw"] += f" Dashed: peak of one link in one direction, {show_bandwidth(peak[0])}."
     return [
         Figure(f"{BANDWIDTH_NAMES[measure]} against payload", bandwidth_chart(known, measure), text)
         for measure, text in drawn.items()
@@ -143,15 +143,16 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if bounded:
         count = plural(bounded, "instance")
         found.append(
-            f"{count} left out: no done op waited, so the transfer ended earlier than the trace shows."
+            f"{count} left out: no done op waited, so the transfer ended earlier than the "
+            "trace shows."
         )
     if total(rows, "measured") == 0:
         found.append(
-            "No bandwidth is known: no instance has both its bytes and the time of its transfer."
+            "No bandwidth is known: no instance has both a known size and a transfer time."
         )
     if facts.inferred:
         found.append(
-            "On virtual devices a transfer is a copy in memory: its speed says nothing of links."
+            "On virtual devices a transfer is a memory copy: its speed says nothing about links."
         )
     if rows["p50_utilization_ratio"].null_count() == len(rows):
         found.append(f"The share of the links' peak is not known: {_no_peak(facts)}.")
@@ -160,7 +161,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 why_empty = why_no_rows(
     "there is no transfer to time",
-    "The trace holds no collectives, so there is no bandwidth to measure.",
+    "The trace has no collectives, so there is no bandwidth to measure.",
 )
 
 
@@ -175,21 +176,22 @@ def _tooltip(measure: str) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("axis:N", title="axis"),
         alt.Tooltip("kind:N", title="kind"),
-        alt.Tooltip("group_size:Q", title="group of"),
+        alt.Tooltip("group_size:Q", title="group size"),
         alt.Tooltip("payload_bytes:Q", title="payload, bytes", format=","),
         alt.Tooltip("instances:Q", title="instances", format=","),
         alt.Tooltip(f"p50_{measure}_bytes_per_s:Q", title=f"{name} p50, B/s", format=exact),
         alt.Tooltip(f"p05_{measure}_bytes_per_s:Q", title="p5, B/s", format=exact),
         alt.Tooltip(f"p95_{measure}_bytes_per_s:Q", title="p95, B/s", format=exact),
-        alt.Tooltip("p50_utilization_ratio:Q", title="of a link's peak p50", format=".4~%"),
+        alt.Tooltip("p50_utilization_ratio:Q", title="share of a link's peak p50", format=".4~%"),
     ]
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="bandwidth",
     title="Bandwidth of collectives",
-    lede="Bus bandwidth is what the busiest participant sends, algorithm bandwidth the payload, each divided "
-    "by the time of the transfer itself: waiting for late devices is taken out.",
+    lede="Bus bandwidth (busbw): bytes that the busiest participant sends, over transfer "
+    "time. Algorithm bandwidth (algbw): payload over transfer time. Transfer time "
+    "excludes waiting for late devices.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

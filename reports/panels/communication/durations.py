@@ -63,8 +63,8 @@ COLUMNS = (
     bytes_column("size_bytes", "Payload from"),
     count_column("devices", "Devices"),
     count_column("count", "Collectives"),
-    factor_column("collectives_per_step", "A step"),
-    factor_column("collectives_per_s", "A second"),
+    factor_column("collectives_per_step", "Per step"),
+    factor_column("collectives_per_s", "Per second"),
     ps_column("fastest_p50_ps", "p50, fastest device"),
     ps_column("p50_ps", "p50, median device"),
     ps_column("slowest_p50_ps", "p50, slowest device"),
@@ -112,28 +112,26 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What these times hold, and what is not drawn."""
-    found = [
-        "Time in flight holds the wait for devices that arrive late: bandwidth, below, does not."
-    ]
+    """What these times include, and what is not drawn."""
+    found = ["Time in flight includes waiting for late devices; the bandwidth below does not."]
     unknown = total(rows.filter(pl.col("size_bytes").is_null()), "count")
     if unknown:
         found.append(f"{plural(unknown, 'collective')} of unknown size: in the table only.")
     off = rows.filter((pl.col("size_bytes") == 0) | (pl.col("p50_ps") <= 0))
     if not off.is_empty():
         found.append(
-            f"{plural(total(off, 'count'), 'collective')} without bytes or time: in the table only."
+            f"{plural(total(off, 'count'), 'collective')} of 0 bytes or 0 time: in the table only."
         )
     if facts.inferred:
         found.append(
-            "On virtual devices a transfer is a copy in memory: its time says nothing of links."
+            "On virtual devices a transfer is a memory copy: its time says nothing about links."
         )
     return found
 
 
 why_empty = why_no_rows(
     "there is no transfer to time",
-    "The trace holds no collectives, so there is no transfer to time.",
+    "The trace has no collectives, so there is no transfer to time.",
 )
 
 
@@ -142,21 +140,21 @@ def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("axis:N", title="axis"),
         alt.Tooltip("kind:N", title="kind"),
-        alt.Tooltip("size_bytes:Q", title="payload, bytes, from (to twice that)", format=","),
+        alt.Tooltip("size_bytes:Q", title="payload from, bytes (up to twice that)", format=","),
         alt.Tooltip("count:Q", title="collectives", format=","),
         alt.Tooltip("devices:Q", title="devices", format=","),
-        alt.Tooltip("collectives_per_step:Q", title="a step", format=exact),
+        alt.Tooltip("collectives_per_step:Q", title="per step", format=exact),
         alt.Tooltip("p50_ps:Q", title="p50 of the median device, ps", format=","),
-        alt.Tooltip("p95_ps:Q", title="p95 of the slowest, ps", format=","),
-        alt.Tooltip("p99_ps:Q", title="p99 of the slowest, ps", format=","),
+        alt.Tooltip("p95_ps:Q", title="p95 of the slowest device, ps", format=","),
+        alt.Tooltip("p99_ps:Q", title="p99 of the slowest device, ps", format=","),
     ]
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="durations",
     title="Duration of collectives",
-    lede="From the start of a collective (of its start op, where it is asynchronous) to its end, by payload: "
-    "a size holds the payloads from a power of two up to the next.",
+    lede="Time from the start of a collective (of its start op, if asynchronous) to its end. "
+    "Payloads are grouped by powers of two.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -1,4 +1,4 @@
-"""What the model's layout lets a run send, against what it sent: a compiler that differs is a finding."""
+"""Traffic that the model's layout needs, beside the measured traffic: a difference is a finding."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ COLUMNS = (
         "ratio", "Measured / expected", lambda r: "-" if r is None else show_factor(r), show_exact
     ),
     count_column("expected_count", "Collectives expected"),
-    count_column("measured_count", "Measured"),
+    count_column("measured_count", "Collectives measured"),
     dashed_column("measured_dtype", "Type"),
-    dashed_column("expected_problem", "Why not expected"),
+    dashed_column("expected_problem", "Why no expectation"),
 )
 # A ratio this near to 1 is 1: counts of bytes differ by whole elements or not at all.
 TOLERANCE = 1e-6
@@ -95,7 +95,7 @@ def ratio_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def surplus_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Payload that was measured and that nothing in the layout asks for."""
+    """Payload that was measured and that the layout does not need."""
     unit = suit(rows["measured_payload_bytes"], BYTES)
     data = _labelled(rows).with_columns(
         (pl.col("measured_payload_bytes") / unit.factor).alias("amount")
@@ -114,16 +114,16 @@ def surplus_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
-    """Ratios where something is expected, and what is measured where nothing is."""
+    """Ratios where traffic is expected, and measured payload where none is."""
     drawn = []
     known = rows.drop_nulls("ratio")
     if not known.is_empty():
-        note = "Dashed: as much as expected."
-        drawn.append(Figure("Measured against expected payload", ratio_chart(known), note))
+        note = "Dashed: measured equals expected."
+        drawn.append(Figure("Measured over expected payload", ratio_chart(known), note))
     surplus = _surplus(rows).drop_nulls("measured_payload_bytes")
     if not surplus.is_empty():
-        note = "This model on this mesh needs none of these."
-        drawn.append(Figure("Not expected, yet measured", surplus_chart(surplus), note))
+        note = "This model on this mesh needs none of these collectives."
+        drawn.append(Figure("Measured but not expected", surplus_chart(surplus), note))
     return drawn
 
 
@@ -142,23 +142,23 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     judged = rows.drop_nulls("ratio")
     differing = judged.filter((pl.col("ratio") - 1).abs() > TOLERANCE)
     if not judged.is_empty() and differing.is_empty():
-        found.append("Everything that is expected was sent, to the byte.")
+        found.append("All expected traffic was sent, to the byte.")
     for row in differing.to_dicts():
         expected, sent = row["expected_payload_bytes"], row["measured_payload_bytes"]
         found.append(
-            f"{_label(row)}: {show_bytes(sent)} measured for {show_bytes(expected)} expected, "
+            f"{_label(row)}: {show_bytes(sent)} measured, {show_bytes(expected)} expected: "
             f"{show_factor(row['ratio'])} times as much."
         )
     surplus = _surplus(rows)
     if not judged.is_empty() and surplus.is_empty():
-        found.append("Nothing was sent that is not expected.")
+        found.append("No unexpected traffic was sent.")
     for row in surplus.to_dicts():
         what = plural(row["measured_count"], "collective")
         found.append(f"{_label(row)}: {what}, none expected.")
     for reason in rows["expected_problem"].drop_nulls().unique(maintain_order=True):
         part = rows.filter(pl.col("expected_problem") == reason)
         which = "any collective" if len(part) == len(rows) else _listed(part)
-        found.append(f"Nothing to compare with for {which}: {reason}.")
+        found.append(f"No expectation for {which}: {reason}.")
     unknown = rows.filter(pl.col("measured_payload_bytes").is_null())
     if not unknown.is_empty():
         found.append(f"Measured bytes are not known for {_listed(unknown)}.")
@@ -167,7 +167,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 why_empty = why_no_rows(
     "nothing was measured",
-    "Nothing was sent, and this model on this mesh needs to send nothing.",
+    "Nothing was sent, and this model on this mesh needs no traffic.",
 )
 
 
@@ -210,9 +210,10 @@ def _tooltip() -> list[alt.Tooltip]:
 
 PANEL: Panel[PageFacts] = Panel(
     key="expected",
-    title="Expected against measured traffic",
-    lede="What the model, the mesh, the batch and the lengths alone let a run send, beside what was "
-    "measured. A ratio other than 1 is a compiler or a program that moves something else.",
+    title="Expected and measured traffic",
+    lede="Traffic computed from the model, mesh, batch and lengths alone, beside the "
+    "measured traffic. A ratio other than 1 means that the compiler or the program "
+    "moves something else.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

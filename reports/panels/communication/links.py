@@ -28,7 +28,7 @@ from xlahouse.reports.charts.units import (
     suit,
 )
 
-# Phases are added up; a link's bandwidth and share of its peak are those of its busiest phase. A link leads
+# Phases are added up; a link's bandwidth and share of its peak are from its busiest phase. A link leads
 # forward where it raises the coordinate, or leads around from the last chip to the first.
 SQL = f"""
 with found as (
@@ -87,9 +87,9 @@ COLUMNS = (
     dashed_column("target_place", "To chip"),
     bytes_column("bytes", "Bytes, all phases"),
     bandwidth_column("link_bytes_per_s", "Bandwidth, busiest phase"),
-    ratio_column("utilization_ratio", "Of peak, busiest phase"),
+    ratio_column("utilization_ratio", "Share of peak, busiest phase"),
     dashed_column("busiest_phase", "Busiest phase"),
-    TableColumn("sources_seen", "Devices that send over it", numeric=True),
+    TableColumn("sources_seen", "Sending devices", numeric=True),
 )
 
 
@@ -166,8 +166,8 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     sent = known_total(linked, "bytes")
     carried = "an unknown number of bytes" if sent is None else show_bytes(sent)
     return (
-        f"{plural(len(linked), 'link')} carry {carried}, a transfer counted on each link of its way; "
-        f"{facts.covered()}"
+        f"{plural(len(linked), 'link')} carry {carried}, each transfer counted on every link "
+        f"of its route; {facts.covered()}"
     )
 
 
@@ -178,34 +178,39 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if not linked.is_empty():
         found.append(_busiest(linked))
         found.append(
-            "An empty cell: no traced device's bytes cross that link. Devices that were not traced may send "
-            "over any of them."
+            "Empty cell: no bytes of a traced device cross that link. Devices that were not "
+            "traced may use any link."
         )
     if linked["bytes"].has_nulls():
-        found.append("A grey cell: a collective of unknown size is among what crosses that link.")
+        found.append("Grey cell: a collective of unknown size crosses that link.")
     known = linked.drop_nulls("utilization_ratio")
     if not linked.is_empty() and known.is_empty():
         found.append(
-            "The share of the links' peak is not known: the table of peaks lacks the chip."
+            "The share of the links' peak is not known: the table of peaks has no entry for "
+            "this chip."
         )
     reasons = rows["topology_problem"].drop_nulls().unique(maintain_order=True)
     return found + [f"Links are not known: {reason}." for reason in reasons]
 
 
 why_empty = why_no_rows(
-    "what its links carried is not known",
-    "No collective sends anything to another device, so no link carries anything.",
+    "the traffic on its links is not known",
+    "No collective sends data to another device, so no link carries traffic.",
 )
 
 
 def _busiest(linked: pl.DataFrame) -> str:
     row = linked.sort("bytes", descending=True, nulls_last=True, maintain_order=True).to_dicts()[0]
-    text = f"Most bytes: {show_bytes(row['bytes'])} from chip {row['source_place']} to {row['target_place']}"
+    text = (
+        f"Busiest link: {show_bytes(row['bytes'])} from chip {row['source_place']} to "
+        f"{row['target_place']}"
+    )
     if row["utilization_ratio"] is None:
         return f"{text}."
     share = show_ratio(row["utilization_ratio"])
     return (
-        f"{text}; in its busiest phase ({row['busiest_phase']}) {share} of a link's peak, one way."
+        f"{text}; in its busiest phase ({row['busiest_phase']}), {share} of a link's peak in "
+        "one direction."
     )
 
 
@@ -220,16 +225,17 @@ def _tooltip() -> list[alt.Tooltip]:
         alt.Tooltip("target_place:N", title="to chip"),
         alt.Tooltip("bytes:Q", title="bytes", format=",.15~g"),
         alt.Tooltip("link_bytes_per_s:Q", title="B/s, busiest phase", format=",.9~g"),
-        alt.Tooltip("utilization_ratio:Q", title="of a link's peak", format=".4~%"),
-        alt.Tooltip("sources_seen:Q", title="devices that send over it", format=","),
+        alt.Tooltip("utilization_ratio:Q", title="share of a link's peak", format=".4~%"),
+        alt.Tooltip("sources_seen:Q", title="sending devices", format=","),
     ]
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="links",
     title="Traffic on the links",
-    lede="The traffic matrix, sent through the torus of chips: along x, then y, then z, each the shorter "
-    "way. Each dimension is a map: a row is a line of chips, a column a link from one to the next.",
+    lede="The traffic matrix, routed through the torus of chips: along x, then y, then z, "
+    "the shorter way each time. One map per dimension: a row is a line of chips, a "
+    "column a link from one chip to the next.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -159,7 +159,7 @@ def _map(title: str, part: pl.DataFrame, devices: list[str], hidden: list[str]) 
 
 
 def untraced_sources(rows: pl.DataFrame) -> list[str]:
-    """Labels of devices of which nothing is known, in order."""
+    """Labels of devices that were not traced, in order."""
     return rows.filter(~pl.col("source_traced"))["source"].unique(maintain_order=True).to_list()
 
 
@@ -179,18 +179,17 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if hidden:
         shown = ", ".join(hidden[:16]) + (", …" if len(hidden) > 16 else "")
         found.append(
-            f"The trace has no events of device {shown}: what it sent is not known (grey, not empty)."
+            f"The trace has no events of device {shown}: the bytes sent are not known (grey, "
+            "not empty)."
         )
     lost = rows.filter(pl.col("axis").is_not_null() & pl.col("target").is_null())
     if not lost.is_empty():
         sent = show_bytes(known_total(lost, "bytes"))
-        found.append(f"Not drawn: traffic to devices that are not known ({sent}).")
+        found.append(f"Not drawn: traffic to unknown devices ({sent}).")
     if rows.filter(pl.col("axis").is_not_null())["bytes"].has_nulls():
-        found.append(
-            "Cells of unknown bytes are grey: a collective among them has an unknown size."
-        )
+        found.append("Grey cells: the size of a collective among their traffic is not known.")
     if rows["target"].null_count() == len(rows):
-        found.append("No traced device is known to have sent anything to another device.")
+        found.append("No traced device is known to have sent data to another device.")
     if rows["source"].str.contains("-").any():
         found.append("Neighbouring devices share a cell: the run has more than 64 devices.")
     return found
@@ -198,7 +197,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 def why_empty(facts: PageFacts) -> str:
     """Why there is no matrix."""
-    return "The run names no devices, so nobody is known to send or receive."
+    return "The run names no devices, so senders and receivers are not known."
 
 
 def _known_sum(column: str) -> pl.Expr:
@@ -218,9 +217,9 @@ def _tooltip() -> list[alt.Tooltip]:
 PANEL: Panel[PageFacts] = Panel(
     key="matrix",
     title="Traffic matrix",
-    lede="Bytes from source to target if every collective runs as a ring: each member sends to its successor "
-    "in the group; an all-to-all goes to every member and a permute along its "
-    "pairs. A cell's number is in the unit of its scale.",
+    lede="Bytes from source to target device, if every collective runs as a ring: each "
+    "member sends to the next in its group. An all-to-all sends to every member, a "
+    "permute along its pairs. Numbers are in the unit of the colour scale.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -59,7 +59,7 @@ def volume_chart(rows: pl.DataFrame, by: str) -> alt.Chart:
     """Wire bytes by phase, stacked by `axis` or `kind`.
 
     Args:
-        rows: rows of SQL; those without wire bytes are left out.
+        rows: rows of SQL; rows without wire bytes are left out.
         by: `axis` or `kind`.
     """
     known = rows.drop_nulls("wire_bytes").group_by("phase", by, maintain_order=True)
@@ -106,19 +106,20 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         kinds = ", ".join(sorted(unknown["kind"].unique()))
         count = plural(total(unknown, "collectives"), "collective")
         found.append(
-            f"Not drawn: {count} ({kinds}) of unknown wire bytes; the device decides their size."
+            f"Not drawn: {count} ({kinds}) of unknown wire bytes; their size is decided on "
+            "the device."
         )
     stray = rows.filter(pl.col("axis") == "unclassified")
     if not stray.is_empty():
         share = _share(stray, rows)
         reason = facts.row["mesh_problem"] or "the groups reach outside the mesh"
-        found.append(f"{share} of the payload is on no known axis: {reason}.")
+        found.append(f"{share} of the payload belongs to no known axis: {reason}.")
     return found
 
 
 why_empty = why_no_rows(
     "its collectives are not known",
-    "The trace holds no collectives: on these devices nothing was sent to another device.",
+    "The trace has no collectives: these devices sent nothing to each other.",
 )
 
 
@@ -130,8 +131,8 @@ def _share(part: pl.DataFrame, whole: pl.DataFrame) -> str:
 PANEL: Panel[PageFacts] = Panel(
     key="traffic",
     title="Traffic by axis and kind",
-    lede="Wire bytes are what devices send: a ring all-reduce of S bytes among n sends 2(n-1)/n S from each. "
-    "Payload is the logical size of the tensors.",
+    lede="Wire bytes: bytes that devices send; in a ring all-reduce of S bytes among n "
+    "devices, each sends 2(n-1)/n S. Payload: the logical size of the tensors.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -51,10 +51,10 @@ COLUMNS = (
     s_column("p99_step_s", "p99"),
     s_column("e2e_s", "End to end"),
     factor_column("output_tokens_per_s", "Output tokens/s"),
-    text_column("source", "Steps known from"),
+    text_column("source", "Source of steps"),
 )
 
-# Requests that fit on a chart; the table has more, the SQL has all.
+# Requests on a chart; the table has more, the SQL has all.
 MAX_REQUESTS = 40
 
 
@@ -88,7 +88,7 @@ def clock_chart(rows: pl.DataFrame, metric: str, name: str) -> alt.Chart:
 
 
 def _by_clock(rows: pl.DataFrame, metric: str, unit: Unit) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The trace's values, one a request, and the host's, at most one; those that are known."""
+    """The known values: of the trace, one a request, and of the host, at most one."""
     trace = rows.select(
         pl.col("request").cast(pl.String).fill_null("all"),
         pl.col(metric).alias("s"),
@@ -134,7 +134,10 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     ttft, tpot = (len(rows) - rows[metric].null_count() for metric in ("ttft_s", "tpot_s"))
     left_out = f"{facts.row['excluded_requests']:,} left out (warm-up or compiling)"
     requests = plural(len(rows), "request")
-    return f"TTFT of {ttft:,} and TPOT of {tpot:,} of {requests}, {left_out}; {facts.covered()}"
+    return (
+        f"TTFT known for {ttft:,} and TPOT for {tpot:,} of {requests}, {left_out}; "
+        f"{facts.covered()}"
+    )
 
 
 def why_no_ttft(facts: PageFacts) -> str:
@@ -144,7 +147,7 @@ def why_no_ttft(facts: PageFacts) -> str:
     if not facts.marked:
         return "no markers of requests in the trace"
     if not facts.row["requests"]:
-        return "every request was a warm-up or compiled"
+        return "every request was a warm-up or had a compile"
     return "the trace lacks the ops of a prefill"
 
 
@@ -157,7 +160,7 @@ def why_no_tpot(facts: PageFacts) -> str:
     if facts.row["output_tokens"] == 1:
         return "one output token: no time between tokens"
     if not facts.row["requests"]:
-        return "every request was a warm-up or compiled"
+        return "every request was a warm-up or had a compile"
     return "the trace lacks the ops of a request's first or last step"
 
 
@@ -172,27 +175,27 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append("Without markers TPOT is the mean period of the program that ran most often.")
     if rows["measured_ttft_s"].is_null().all() and rows["measured_tpot_s"].is_null().all():
         found.append(
-            "No host clock to compare with: the trace came without a manifest that has one."
+            "No host clock to compare with: the trace has no manifest with measured times."
         )
     found += _against_host(rows)
     if facts.inferred:
         found.append(
-            "Times are those of virtual devices on one machine's cores, not of an accelerator."
+            "Times are of virtual devices that share one machine's cores, not of an accelerator."
         )
     return found
 
 
 def _against_host(rows: pl.DataFrame) -> list[str]:
-    """How far the trace's mean is from the host clock's: the two should tell the same story."""
-    told = []
+    """How far the trace's mean is from the host clock's: the two should agree."""
+    parts = []
     for metric, name in (("ttft_s", "TTFT"), ("tpot_s", "TPOT")):
         both = rows.drop_nulls([metric, f"measured_{metric}"]).filter(
             pl.col(f"measured_{metric}") > 0
         )
         if not both.is_empty():
             off = sum(both[metric]) / sum(both[f"measured_{metric}"]) - 1
-            told.append(f"{name} {'+' if off >= 0 else '-'}{show_ratio(abs(off))}")
-    return [f"Mean of the trace against the host clock's: {', '.join(told)}."] if told else []
+            parts.append(f"{name} {'+' if off >= 0 else '-'}{show_ratio(abs(off))}")
+    return [f"Mean of the trace relative to the host clock: {', '.join(parts)}."] if parts else []
 
 
 def why_empty(facts: PageFacts) -> str:
@@ -203,8 +206,9 @@ def why_empty(facts: PageFacts) -> str:
 PANEL: Panel[PageFacts] = Panel(
     key="latency",
     title="Latency",
-    lede="TTFT runs from the host's start of the prefill to the end of its last op on any device; TPOT is "
-    "the mean time from there to the end of the last decode step.",
+    lede="TTFT: from the start of the prefill on the host to the end of its last op on any "
+    "device. TPOT: from there to the end of the last decode step, over the number of "
+    "decode steps.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

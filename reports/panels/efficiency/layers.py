@@ -50,8 +50,8 @@ COLUMNS = (
     text_column("component", "Component"),
     count_column("executions", "Op executions"),
     ps_column("self_ps", "Self time"),
-    ps_column("collective_ps", "Collectives in it"),
-    ratio_column("ratio", "Of the phase"),
+    ps_column("collective_ps", "Collectives"),
+    ratio_column("ratio", "Share of phase"),
 )
 
 MAX_LAYERS = 100
@@ -104,11 +104,14 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     for phase, whole in by_phase(rows):
         part = whole.drop_nulls("layer")
         layers = part["layer"].unique(maintain_order=True).to_list()
-        # What is in no layer is often longer than all layers, which would then be slivers.
+        # The rest is often longer than all layers, which would then be too short to see.
         if not part["self_ps"].sum():
             continue
         outside = show_ratio(float(whole.filter(pl.col("layer").is_null())["ratio"].sum()))
-        note = f"{outside} of the phase's time is in no layer: embedding, head, and ops that name none."
+        note = (
+            f"{outside} of the phase's time is in no layer: embedding, head, and ops that "
+            "name no layer."
+        )
         if len(layers) > MAX_LAYERS:
             part = part.filter(pl.col("layer").is_in(layers[:MAX_LAYERS]))
             note = f"The first {MAX_LAYERS} of {plural(len(layers), 'layer')}. {note}"
@@ -131,9 +134,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     found = []
     if rows["layer"].is_null().all() and set(rows["component"]) == {"no component"}:
         found.append(
-            "Not drawn: no op carries a module scope (a path such as model.layers.3.self_attn), "
-            "so none has a "
-            "layer or a component."
+            "Not drawn: no op names its module (a path such as model.layers.3.self_attn), so "
+            "layers and components are not known."
         )
     if facts.inferred:
         found.append(
@@ -143,7 +145,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 
 why_empty = why_no_rows(
-    "no part of the model has a time",
+    "the time of the parts of the model is not known",
     "No op ran outside warm-up, so no part of the model has a time.",
 )
 
@@ -151,18 +153,17 @@ why_empty = why_no_rows(
 def _tips() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("component:N", title="component"),
-        alt.Tooltip("ratio:Q", title="of the phase", format=".3%"),
+        alt.Tooltip("ratio:Q", title="share of phase", format=".3%"),
         alt.Tooltip("self_ps:Q", title="time, ps", format=","),
-        alt.Tooltip("collective_ps:Q", title="of it collectives, ps", format=","),
+        alt.Tooltip("collective_ps:Q", title="of which collectives, ps", format=","),
     ]
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="layers",
     title="Layers and components",
-    lede="Time of the ops (compute, collectives and copies, less what is nested in them) by the "
-    "module of the "
-    "model that they are for.",
+    lede="Self time (without nested ops) of compute ops, collectives and copies, by layer "
+    "and component of the model.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -70,7 +70,7 @@ OPS_COLUMNS = (
     text_column("component", "Component"),
     count_column("executions", "Executions"),
     ps_column("self_ps", "Self time"),
-    ratio_column("ratio", "Of all ops"),
+    ratio_column("ratio", "Share of all ops"),
     TableColumn("flops", "FLOPs", show_flops, show_exact),
     bytes_column("accessed_bytes", "Bytes accessed"),
     text_column("source", "Source line"),
@@ -104,7 +104,7 @@ MODULES_COLUMNS = (
     text_column("module", "Program"),
     count_column("devices", "Devices"),
     count_column("launches", "Launches"),
-    ps_column("launch_ps", "In launches"),
+    ps_column("launch_ps", "Time in launches"),
     ps_column("compute_ps", "Compute"),
     ps_column("collective_ps", "Collectives"),
     ps_column("copy_ps", "Copies"),
@@ -122,7 +122,7 @@ CATEGORY_NAMES = {
 
 
 def ops_chart(rows: pl.DataFrame) -> alt.Chart:
-    """The ops of most time.
+    """The ops with the most self time.
 
     Args:
         rows: rows of OPS_SQL.
@@ -146,14 +146,14 @@ def ops_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("source:N", title="source"),
             alt.Tooltip("executions:Q", title="executions", format=","),
             alt.Tooltip("self_ps:Q", title="self time, ps", format=","),
-            alt.Tooltip("ratio:Q", title="of all ops", format=".3%"),
+            alt.Tooltip("ratio:Q", title="share of all ops", format=".3%"),
         ],
-        "The ops that take most time",
+        "The ops with the most self time",
     )
 
 
 def modules_chart(rows: pl.DataFrame) -> alt.Chart:
-    """The programs of most time, stacked by what their ops do.
+    """The programs with the most self time, stacked by category of op.
 
     Args:
         rows: rows of MODULES_SQL, one a phase and program.
@@ -173,7 +173,7 @@ def modules_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("launches:Q", title="launches", format=","),
             alt.Tooltip("devices:Q", title="devices", format=","),
         ],
-        "The programs that take most time",
+        "The programs with the most self time",
     )
 
 
@@ -197,7 +197,9 @@ def ops_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     top = rows.filter(pl.col("self_ps") > 0).head(MAX_OP_BARS)
     if top.is_empty():
         return []
-    note = f"The {len(top)} of {plural(total(rows.head(1), 'all_ops'), 'op')} with most time of their own."
+    note = (
+        f"The {len(top)} of {plural(total(rows.head(1), 'all_ops'), 'op')} with the most self time."
+    )
     return [Figure("Ops by self time", ops_chart(top), note, shape="wide")]
 
 
@@ -208,7 +210,9 @@ def modules_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     )
     if running.is_empty():
         return []
-    note = f"The {MAX_OP_BARS} that take most." if len(running) > MAX_OP_BARS else ""
+    note = (
+        f"The {MAX_OP_BARS} programs with the most self time." if len(running) > MAX_OP_BARS else ""
+    )
     return [
         Figure(
             "Programs by self time", modules_chart(running.head(MAX_OP_BARS)), note, shape="wide"
@@ -232,23 +236,23 @@ def modules_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def virtual_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What times are worth."""
+    """How far times of virtual devices are valid."""
     if facts.inferred:
         return [
-            "Virtual devices share the cores of one machine: which ops take most is not what an "
-            "accelerator shows."
+            "Virtual devices share the cores of one machine: on an accelerator, other ops "
+            "may take the most time."
         ]
     return []
 
 
 why_empty = why_no_rows(
-    "no op has a time",
+    "the time of ops is not known",
     "No op ran outside warm-up.",
 )
 
 
 def _named(rows: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Adds `name`: the column's text; equal ones with their program, its phases or its number."""
+    """Adds `name`: the column's text, made unique by the program, its phases or its number."""
     names = rows[column].to_list()
     number = pl.col("program_id").cast(pl.String)
     for more in (pl.col("module"), pl.col("phase"), number) if column == "op" else (number,):
@@ -263,7 +267,7 @@ def _named(rows: pl.DataFrame, column: str) -> pl.DataFrame:
 OPS: Panel[PageFacts] = Panel(
     key="ops",
     title="Op profile",
-    lede="Time of each op less what is nested in it, over all devices, executions and phases "
+    lede="Self time (without nested ops) of each op, over all devices, executions and phases "
     "outside warm-up.",
     sql=OPS_SQL,
     columns=OPS_COLUMNS,
@@ -275,7 +279,7 @@ OPS: Panel[PageFacts] = Panel(
 MODULES: Panel[PageFacts] = Panel(
     key="programs",
     title="Compiled programs",
-    lede="What each compiled program (module) takes, by what its ops do.",
+    lede="Self time of the ops of each compiled program (module), by category.",
     sql=MODULES_SQL,
     columns=MODULES_COLUMNS,
     figures=modules_figures,

@@ -1,4 +1,4 @@
-"""What tiles waste: bytes of results that hold nothing, because a layout rounds dimensions up."""
+"""How many bytes of results are padding, because a tiled layout rounds dimensions up."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ PART_COLOURS = {"data": KIND_COLOURS["all-reduce"], "padding": KIND_COLOURS["all
 
 
 def waste_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Bytes of results by shape: what holds data, and what is padding.
+    """Bytes of results by shape: data and padding.
 
     Args:
         rows: rows of SQL that waste something.
@@ -96,7 +96,7 @@ def waste_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("padding_ratio:Q", title="padded / logical", format=".4~g"),
             alt.Tooltip("instructions:Q", title="instructions", format=","),
         ],
-        "Bytes of results that hold nothing, by shape",
+        "Bytes of data and padding, by shape",
     )
 
 
@@ -123,7 +123,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
         return []
     note = ""
     if len(wasting) > MAX_SHAPE_BARS:
-        note = f"The {MAX_SHAPE_BARS} shapes that waste most."
+        note = f"The {MAX_SHAPE_BARS} shapes with the most waste."
     return [
         Figure(
             "Padding of results by shape",
@@ -136,23 +136,24 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many executed instructions have a size."""
-    first = rows.head(1)  # of no row, too
+    first = rows.head(1)  # also where there is no row
     executed = plural(total(first, "all_instructions"), "executed instruction")
     known = f"{total(first, 'all_known'):,} of {executed}"
-    return f"Padding is known of {known}; {facts.covered()}"
+    return f"Padding known for {known}; {facts.covered()}"
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """The whole waste, and that there is none."""
+    """The waste of all instructions together."""
     first = rows.row(0, named=True)
     logical, padded = first["all_logical_bytes"], first["all_padded_bytes"]
     found = []
     if not first["all_known"]:
         found.append(
-            "Padding is not known: the trace's HLO has no layouts, or sizes of its results are dynamic."
+            "Padding is not known: the trace's HLO has no layouts, or the sizes of results "
+            "are dynamic."
         )
     elif padded == logical:
-        found.append("No layout of an executed instruction pads its result: nothing is wasted.")
+        found.append("No executed instruction has a padded result: nothing is wasted.")
     elif logical:
         found.append(
             f"All executed instructions together: {show_bytes(padded)} for {show_bytes(logical)} of data, "
@@ -161,22 +162,22 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         )
     if len(rows) == MAX_SHAPES:
         found.append(
-            f"The table has the {MAX_SHAPES} shapes that waste most; the query gives the rest."
+            f"The table has the {MAX_SHAPES} shapes with the most waste; the query gives the rest."
         )
     return found
 
 
 why_empty = why_no_rows(
     "no instruction is known to have run",
-    "The trace holds no HLO of the programs that ran, so the layouts of their results are not known.",
+    "The trace has no HLO of the programs that ran, so the layouts of their results are not known.",
 )
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="layout",
     title="Layout waste",
-    lede="A tiled layout rounds the minor dimensions of a result up to whole tiles; what is added occupies "
-    "memory and bandwidth and holds nothing.",
+    lede="A tiled layout rounds the minor dimensions of a result up to whole tiles; the "
+    "padding takes memory and bandwidth and holds no data.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -42,10 +42,10 @@ order by {phase_order()}, place
 COLUMNS = (
     PHASE_COLUMN,
     text_column("metric", "Metric"),
-    ratio_column("ratio", "Of the peak"),
+    ratio_column("ratio", "Share of peak"),
     count_column("n", "Device steps (MBU: requests)"),
-    TableColumn("used", "FLOPs (MBU: bytes a step)", show_exact),
-    TableColumn("available", "At the peaks", show_exact),
+    TableColumn("used", "FLOPs (MBU: bytes per step)", show_exact),
+    TableColumn("available", "Available at peak", show_exact),
     ratio_column("flops_known_ratio", "FLOPs known"),
 )
 
@@ -74,9 +74,9 @@ def use_chart(rows: pl.DataFrame) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("phase:N", title="phase"),
                 alt.Tooltip("metric:N", title="metric"),
-                alt.Tooltip("ratio:Q", title="of the peak", format=".3%"),
-                alt.Tooltip("used:Q", title="FLOPs, or bytes a step", format=",.9~g"),
-                alt.Tooltip("available:Q", title="at the peaks", format=",.9~g"),
+                alt.Tooltip("ratio:Q", title="share of peak", format=".3%"),
+                alt.Tooltip("used:Q", title="FLOPs, or bytes per step", format=",.9~g"),
+                alt.Tooltip("available:Q", title="available at peak", format=",.9~g"),
                 alt.Tooltip("n:Q", title="device steps, or requests", format=","),
             ],
         )
@@ -90,7 +90,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     known = rows.drop_nulls("ratio")
     if known.is_empty():
         return []
-    note = "MFU counts idle time as time in which the devices could have computed."
+    note = "MFU includes idle time: the devices could have computed in it."
     return [Figure("Share of the peaks by phase", use_chart(known), note, shape="wide")]
 
 
@@ -113,16 +113,17 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
             found.append(f"{metric} is not known ({phases}): {_reason(part, why)}.")
     if "MBU" in set(rows.drop_nulls("ratio")["metric"]):
         found.append(
-            "MBU takes every weight to be read in every step; with experts that is an upper bound."
+            "MBU assumes that every step reads every weight; for a mixture of experts that "
+            "is an upper bound."
         )
     return found
 
 
 _WHY = {
     "MFU, compiled ops": "the peak FLOP/s of a device, or the FLOPs of its ops, are not known",
-    "MFU, from the model": "it takes the model's sizes from a manifest, every device traced in every pass, "
-    "and known peaks",
-    "MBU": "it takes the model's sizes from a manifest, TPOT, and a known peak of HBM bandwidth",
+    "MFU, from the model": "it needs the model's sizes from a manifest, every device traced "
+    "in every pass, and known peaks",
+    "MBU": "it needs the model's sizes from a manifest, TPOT, and the peak HBM bandwidth",
 }
 
 
@@ -132,23 +133,23 @@ def _reason(part: pl.DataFrame, why: str) -> str:
         least = show_ratio(min(shares))
         return (
             "ops of unknown FLOPs, such as custom calls, take more than 5 % of the busy time "
-            f"(known: {least})"
+            f"(FLOPs known for {least})"
         )
     return why
 
 
 why_empty = why_no_rows(
     "MFU and MBU are not known",
-    "No step outside warm-up holds an op, so MFU and MBU are not known.",
+    "No step outside warm-up has an op, so MFU and MBU are not known.",
 )
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="peaks",
     title="MFU and MBU",
-    lede="MFU is the FLOPs of a phase over what the devices could have done in its windows; MBU "
-    "the weights and "
-    "cached keys and values that a decode step reads over what HBM could have moved in a TPOT.",
+    lede="MFU: FLOPs of a phase over the FLOPs that the devices could do in its windows at "
+    "peak rate. MBU: bytes of weights and KV cache that a decode step reads, over the "
+    "bytes that HBM could move in one TPOT.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

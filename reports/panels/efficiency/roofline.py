@@ -1,4 +1,4 @@
-"""Whether each op is bound by arithmetic or by memory, and how far it is below what the device could do."""
+"""Whether each op is bound by arithmetic or by memory, and how far it is below the device's peak."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from xlahouse.reports.charts.units import (
 
 MAX_ROOFLINE_OPS = 400
 
-# Compute ops with FLOPs and HBM bytes, those of most time first. Sums are over devices and executions, so
-# FLOPs / observed time is the rate of one device. Peaks are those of the run's least device.
+# Compute ops with FLOPs and HBM bytes, the longest-running first. Sums are over devices and executions, so
+# FLOPs / observed time is the rate of one device. Peaks are of the run's slowest device.
 SQL = f"""
 with peaks as (
     select min(peak_flops_per_s) as peak_flops_per_s, min(peak_hbm_bytes_per_s) as peak_hbm_bytes_per_s
@@ -91,7 +91,7 @@ COLUMNS = (
     ps_column("predicted_ps", "Predicted"),
     text_column("bound_by", "Bound by"),
     ratio_column("efficiency_ratio", "Efficiency"),
-    ratio_column("ratio", "Of the compute time"),
+    ratio_column("ratio", "Share of compute time"),
 )
 
 BOUND_COLOURS = {"FLOPs": KIND_COLOURS["all-reduce"], "HBM": KIND_COLOURS["all-gather"]}
@@ -159,7 +159,7 @@ def _op_points(rows: pl.DataFrame, y: Mapping[str, object]) -> alt.Chart:
                 alt.Tooltip("flops_per_s:Q", title="FLOP/s", format=",.5~g"),
                 alt.Tooltip("efficiency_ratio:Q", title="efficiency", format=".2%"),
                 alt.Tooltip("observed_ps:Q", title="observed, ps", format=","),
-                alt.Tooltip("ratio:Q", title="of the compute time", format=".2%"),
+                alt.Tooltip("ratio:Q", title="share of compute time", format=".2%"),
             ],
         )
     )
@@ -175,7 +175,7 @@ def _intensity_axis(field: str, low: float, high: float) -> alt.X:
 
 
 def intensity_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Share of the FLOPs by intensity, four bins a power of ten: it holds where times do not."""
+    """Share of the FLOPs by intensity, four bins a power of ten: valid even where times are not."""
     data = _intensity_bins(rows)
     # One bin alone would fill the chart, wherever it lies.
     low, high = min(0.1, float(data["low"][0])), max(1000, float(data["high"][-1]))
@@ -226,12 +226,12 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     if has_roof(rows):
         peak, hbm = rows["peak_flops_per_s"][0], rows["peak_hbm_bytes_per_s"][0]
         note = (
-            "A point is an op, its area its share of the compute time; the line is the roof: "
-            f"{show_flop_rate(peak)} "
-            f"and {show_bytes(hbm)}/s, which meet at {show_factor(peak / hbm)} FLOP/byte."
+            "Point: an op; area: its share of the compute time. Line: the roof, "
+            f"{show_flop_rate(peak)} and {show_bytes(hbm)}/s, which meet at "
+            f"{show_factor(peak / hbm)} FLOP/byte."
         )
         drawn.append(Figure("Roofline", scatter(rows), note, shape="wide"))
-    note = "Of the ops in the table: few FLOPs a byte are bound by memory on any accelerator."
+    note = "Ops in the table. An op with few FLOPs per byte is bound by memory on any accelerator."
     drawn.append(Figure("FLOPs by arithmetic intensity", intensity_chart(rows), note, shape="wide"))
     return drawn
 
@@ -240,7 +240,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many compute ops are placed, and how much of the time is theirs."""
     ops = plural(total(rows.head(1), "all_ops"), "compute op")
     share = show_ratio(float(rows["ratio"].sum()))
-    most = ", the ones of most time," if len(rows) == MAX_ROOFLINE_OPS else ""
+    most = ", the longest-running," if len(rows) == MAX_ROOFLINE_OPS else ""
     return f"{len(rows):,} of {ops}{most} with {share} of their time; {facts.covered()}"
 
 
@@ -253,16 +253,16 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         )
     elif not has_roof(rows):
         found.append(
-            "No roofline: the peaks of the devices are not known; `xlahouse set peaks` or "
-            "`xlahouse set device-kind` tells them."
+            "No roofline: the peaks of the devices are not known; set them with `xlahouse "
+            "set peaks` or `xlahouse set device-kind`."
         )
     if "bytes_accessed" in set(rows["hbm_source"]):
         found.append(
-            "For ops without a breakdown by memory all bytes accessed stand for HBM bytes: an upper bound, "
-            "so their intensity is a lower one."
+            "For ops without a breakdown by memory, all accessed bytes count as HBM bytes: "
+            "an upper bound, so their intensity is a lower bound."
         )
     found.append(
-        "Ops whose FLOPs or bytes are unknown or 0 (custom calls, data movement) have no place here."
+        "Left out: ops whose FLOPs or bytes are unknown or 0 (custom calls, data movement)."
     )
     return found
 
@@ -270,20 +270,23 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 def why_empty(facts: PageFacts) -> str:
     """Why no op has a place."""
     if not facts.traced:
-        return "The trace holds no device events, so no op has a time."
+        return "The trace has no device events, so the time of ops is not known."
     if facts.inferred:
         return (
-            "Virtual devices have no peaks, so there is no roof, and no compute op of the trace has "
-            "both FLOPs and bytes to place it by."
+            "Virtual devices have no peaks, so there is no roof, and no compute op of the "
+            "trace has both FLOPs and bytes."
         )
-    return "No compute op of the trace has both FLOPs and bytes: the profiler gave no cost of ops."
+    return (
+        "No compute op of the trace has both FLOPs and bytes: the profiler recorded no "
+        "costs of ops."
+    )
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="roofline",
     title="Roofline",
-    lede="An op cannot run faster than its FLOPs at the device's peak rate, nor than its bytes at the peak "
-    "bandwidth of HBM: the nearer to that roof, the better it uses the device.",
+    lede="The roof is the rate that the device's peak FLOP/s and peak HBM bandwidth allow. "
+    "The nearer an op is to the roof, the better it uses the device.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

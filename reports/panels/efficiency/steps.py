@@ -13,7 +13,7 @@ from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import finish
 from xlahouse.reports.charts.units import SECONDS, plural, suit
 
-# At most 500 rows: longer runs put neighbouring steps into one bin. The prefill, step 0, stands apart.
+# At most 500 rows: longer runs put neighbouring steps into one bin. The prefill, step 0, is left out.
 # A run without markers has no step latencies; there every execution of a program counts as a step.
 SQL = """
 with unmarked as (
@@ -119,7 +119,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps have a latency."""
     measured = f"{total(rows, 'measured'):,} of {plural(total(rows, 'steps'), 'step')}"
-    return f"Latency of {measured}; {facts.covered()}"
+    return f"Latency known for {measured}; {facts.covered()}"
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -127,26 +127,27 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     found = []
     if not facts.marked:
         found.append(
-            "Without markers each execution of a program is a step, and its latency is its longest window."
+            "Without markers, each execution of a program counts as a step, and its latency "
+            "is its longest window."
         )
     if total(rows, "measured") < total(rows, "steps"):
         found.append(
-            "A step whose ops, or whose predecessor's, are not in the trace has no latency."
+            "A step has no latency if its ops, or those of the previous step, are not in the trace."
         )
     return found
 
 
 why_empty = why_no_rows(
     "the latency of a step is not known",
-    "The trace holds no step after a prefill that counts.",
+    "The trace has no decode step outside warm-up.",
 )
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="steps",
-    title="Step by step",
-    lede="The latency of a decode step runs from the end of the step before to the end of its own last op "
-    "on any device.",
+    title="Decode steps",
+    lede="Latency of a decode step: from the end of the previous step to the end of its own "
+    "last op on any device.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -36,7 +36,7 @@ COLUMNS = (
     count_column("request", "Request"),
     factor_column("output_tokens_per_s", "Output tokens/s"),
     factor_column("decode_tokens_per_s", "Decode tokens/s"),
-    factor_column("output_tokens_per_s_per_device", "Output tokens/s a device"),
+    factor_column("output_tokens_per_s_per_device", "Output tokens/s per device"),
 )
 
 TOKEN_RATES = {
@@ -74,7 +74,7 @@ def rate_chart(rows: pl.DataFrame) -> alt.Chart:
         ],
     )
     height = requests_height(data["request"].n_unique())
-    return finish(chart, "Tokens a second by request", height)
+    return finish(chart, "Tokens per second by request", height)
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
@@ -84,24 +84,24 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
         return []
     shown, left_out = first_requests(known)
     note = f"All sequences of a batch together. {left_out}".strip()
-    return [Figure("Tokens a second by request", rate_chart(shown), note, shape="wide")]
+    return [Figure("Tokens per second by request", rate_chart(shown), note, shape="wide")]
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have a rate."""
     known = len(rows.drop_nulls("output_tokens_per_s"))
-    return f"{known:,} of {plural(len(rows), 'request')} that count; {facts.covered()}"
+    return f"{known:,} of {plural(len(rows), 'request')} with a known rate; {facts.covered()}"
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why a rate is not known."""
     found = []
     if facts.row["batch_size"] is None:
-        return ["Tokens a second are not known: no manifest says how many sequences a batch has."]
+        return ["Tokens per second are not known: no manifest states the batch size."]
     if rows["output_tokens_per_s"].has_nulls():
-        found.append(f"Output tokens/s are not known of every request: {why_no_ttft(facts)}.")
+        found.append(f"Output tokens/s are not known for every request: {why_no_ttft(facts)}.")
     if rows["decode_tokens_per_s"].has_nulls():
-        found.append(f"Decode tokens/s are not known of every request: {why_no_tpot(facts)}.")
+        found.append(f"Decode tokens/s are not known for every request: {why_no_tpot(facts)}.")
     if facts.inferred:
         found.append(
             "Virtual devices share the cores of one machine: an accelerator is far faster."
@@ -111,14 +111,14 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 def why_empty(facts: PageFacts) -> str:
     """Why no request has a rate."""
-    return f"Tokens a second are not known: {why_no_ttft(facts)}."
+    return f"Tokens per second are not known: {why_no_ttft(facts)}."
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="tokens",
-    title="Tokens a second",
-    lede="Output tokens/s: batch x output tokens over the time from a request's start to its last token. "
-    "Decode tokens/s: batch over TPOT.",
+    title="Tokens per second",
+    lede="Output tokens/s: batch x output tokens, over the time from the start of a request "
+    "to its last token. Decode tokens/s: batch over TPOT.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

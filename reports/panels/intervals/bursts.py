@@ -1,4 +1,4 @@
-"""Bursts: how much an axis sends, and for how long, before another axis takes its turn."""
+"""How much an axis sends, and for how long, before a transfer of another axis starts."""
 
 from __future__ import annotations
 
@@ -131,17 +131,15 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     axes = rows["axis"].unique().to_list()
     if len(axes) == 1:
         found.append(
-            f"All transfers are of one axis ({axes[0]}), so each device has one burst as long as its "
-            "traffic: no chart."
+            f"Not drawn: all transfers are of one axis ({axes[0]}), so each device has a "
+            "single burst."
         )
     unknown = total(rows.filter(pl.col("size_bytes").is_null()), "bursts")
     if unknown:
-        found.append(
-            f"{plural(unknown, 'burst')} of unknown bytes: in the table, not in the charts."
-        )
+        found.append(f"{plural(unknown, 'burst')} of unknown bytes: in the table only.")
     nothing = total(rows.filter((pl.col("size_bytes") == 0) | (pl.col("p05_ps") <= 0)), "bursts")
     if nothing:
-        found.append(f"{plural(nothing, 'burst')} without bytes or length: not on a log axis.")
+        found.append(f"{plural(nothing, 'burst')} of 0 bytes or 0 length: in the table only.")
     if facts.inferred:
         found.append("On virtual devices the bytes of a burst are real, its length is not.")
     return found
@@ -149,14 +147,14 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 why_empty = why_no_rows(
     "when its transfers ran is not known",
-    "The trace holds no collective that sends anything, so there are no bursts.",
+    "The trace has no collective that sends data, so there are no bursts.",
 )
 
 
 def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("axis:N", title="axis"),
-        alt.Tooltip("size_bytes:Q", title="bytes, from (to twice that)", format=","),
+        alt.Tooltip("size_bytes:Q", title="bytes from (up to twice that)", format=","),
         alt.Tooltip("bursts:Q", title="bursts", format=","),
         alt.Tooltip("p50_transfers:Q", title="transfers p50", format=","),
         alt.Tooltip("p50_ps:Q", title="length p50, ps", format=","),
@@ -169,7 +167,8 @@ def _tooltip() -> list[alt.Tooltip]:
 PANEL: Panel[PageFacts] = Panel(
     key="bursts",
     title="Bursts of an axis",
-    lede="On a device, transfers of one axis in a row are a burst, until one of another axis starts.",
+    lede="A burst is a sequence of transfers of one axis on a device, up to the first "
+    "transfer of another axis.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -1,4 +1,4 @@
-"""How long an axis of the mesh rests between two of its transfers on a device."""
+"""How long a mesh axis is idle between two of its transfers on a device."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GAP_SPREAD_COLUMNS = (
     LOW,
     HIGH,
     count_column("count", "Gaps"),
-    ratio_column("share", "Share so far"),
+    ratio_column("share", "Cumulative share"),
 )
 
 
@@ -68,7 +68,7 @@ def spread_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
         names = {axis: f"{axis} ({plural(totals[axis], 'gap')})" for axis in colours}
         looks = {names[axis]: (colours[axis], DASHES[0]) for axis in colours}
         named = part.with_columns(pl.col("axis").replace_strict(names).alias("series"))
-        title = f"{phase.capitalize()}: gaps between an axis' transfers"
+        title = f"{phase.capitalize()}: gaps between an axis's transfers"
         drawn.append(
             Figure(
                 title,
@@ -83,22 +83,22 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many gaps of how many collectives."""
     collectives = plural(facts.row["collectives"], "collective")
     return (
-        f"{total(rows, 'count'):,} gaps between {collectives}: the first of an axis on a device "
-        f"has none before it; {facts.covered()}"
+        f"{total(rows, 'count'):,} gaps between {collectives}: the first transfer of an axis "
+        f"on a device has no gap before it; {facts.covered()}"
     )
 
 
 def why_empty(facts: PageFacts) -> str:
     """Why there are no gaps."""
     if not facts.traced:
-        return "The trace holds no device events, so when its transfers ran is not known."
+        return "The trace has no device events, so when its transfers ran is not known."
     if facts.row["collectives"] == 0:
-        return "The trace holds no collectives, so there is no time between them."
+        return "The trace has no collectives, so there is no time between them."
     return "No axis has two transfers on a device, so there is no time between them."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What these times are not."""
+    """How far times of virtual devices are valid."""
     if not facts.inferred:
         return []
     return ["On virtual devices the order of transfers is real, the time between them is not."]
@@ -107,8 +107,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 SUMMARY: Panel[PageFacts] = Panel(
     key="gaps",
     title="Gaps within an axis, in numbers",
-    lede="On one device, the time from the latest end of an axis' transfers so far to the start of its "
-    "next one, counted to the phase of the later; below 0 they overlap.",
+    lede="On one device, the time from the latest end of an axis's transfers so far to the "
+    "start of its next transfer, whose phase counts. Below 0, transfers overlap.",
     sql=GAP_SUMMARY_SQL,
     columns=GAP_SUMMARY_COLUMNS,
     figures=lambda rows, facts: [],
@@ -119,8 +119,8 @@ SUMMARY: Panel[PageFacts] = Panel(
 SPREAD: Panel[PageFacts] = Panel(
     key="gap-spread",
     title="Distribution of gaps within an axis",
-    lede="How many of an axis' gaps are at most so long. Where a curve rises steeply, many gaps have "
-    "that length; where it is flat, none has.",
+    lede="Share of an axis's gaps up to each length. Where a curve is steep, many gaps have "
+    "that length; where it is flat, no gap has.",
     sql=GAP_SPREAD_SQL,
     columns=GAP_SPREAD_COLUMNS,
     figures=spread_figures,

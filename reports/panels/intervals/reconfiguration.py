@@ -1,4 +1,4 @@
-"""Which windows between axes are long enough to set a network up anew in."""
+"""Which windows between axes are long enough to reconfigure a network."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ COLUMNS = (
     text_column("scope", "Scope", lambda scope: SCOPES[scope]),
     FROM_AXIS_COLUMN,
     TO_AXIS_COLUMN,
-    ps_column("delay_ps", "Setting up takes"),
+    ps_column("delay_ps", "Reconfiguring takes"),
     count_column("count", "Windows"),
     count_column("fitting_count", "Long enough"),
     ratio_column("fit_ratio", "Share"),
-    bytes_column("fitting_bytes", "Bytes after these"),
-    bytes_column("next_bytes", "Bytes after all"),
+    bytes_column("fitting_bytes", "Bytes after long enough windows"),
+    bytes_column("next_bytes", "Bytes after all windows"),
 )
 
 
 def fit_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Share of windows at least as long as setting up takes, a line a transition."""
+    """Share of windows at least as long as reconfiguring takes, a line a transition."""
     looks = transition_looks(rows.with_columns(pl.col("count").alias("total")))
     names = {pair: arrow(*pair) for pair in looks}
     data = named(rows, names).with_columns((pl.col("delay_ps") / 1e12).alias("delay_s"))
     color, dash = styles("series", {names[pair]: look for pair, look in looks.items()}, 130)
-    x = alt.X("delay_s:Q", **time_log(data["delay_s"].to_list(), "Time that setting up takes"))
+    x = alt.X("delay_s:Q", **time_log(data["delay_s"].to_list(), "Time that reconfiguring takes"))
     y = alt.Y(
         "fit_ratio:Q",
         title="Share of windows at least as long (%)",
@@ -68,7 +68,7 @@ def fit_chart(rows: pl.DataFrame) -> alt.Chart:
     base = alt.Chart(inline(data))
     lines = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=color, strokeDash=dash)
     points = base.mark_circle(size=60, opacity=1).encode(x=x, y=y, color=color, tooltip=_tooltip())
-    return finish(alt.layer(lines, points), "Share of windows that setting up fits into", 240)
+    return finish(alt.layer(lines, points), "Share of windows long enough to reconfigure in", 240)
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
@@ -81,7 +81,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
             note = (
                 f"No window is {show_ps(part['delay_ps'].to_list()[0])} or longer." if none else ""
             )
-            drawn.append(Figure(f"Windows that fit, {where}", fit_chart(part), note))
+            drawn.append(Figure(f"Windows long enough, {where}", fit_chart(part), note))
     return drawn
 
 
@@ -99,20 +99,20 @@ def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("from_axis:N", title="from axis"),
         alt.Tooltip("to_axis:N", title="to axis"),
-        alt.Tooltip("delay_ps:Q", title="setting up takes, ps", format=","),
-        alt.Tooltip("fit_ratio:Q", title="share that is long enough", format=".4~%"),
+        alt.Tooltip("delay_ps:Q", title="reconfiguring takes, ps", format=","),
+        alt.Tooltip("fit_ratio:Q", title="share long enough", format=".4~%"),
         alt.Tooltip("fitting_count:Q", title="windows long enough", format=","),
         alt.Tooltip("count:Q", title="of windows", format=","),
-        alt.Tooltip("fitting_bytes:Q", title="bytes after these", format=",.15~g"),
-        alt.Tooltip("next_bytes:Q", title="of bytes", format=",.15~g"),
+        alt.Tooltip("fitting_bytes:Q", title="bytes after long enough windows", format=",.15~g"),
+        alt.Tooltip("next_bytes:Q", title="bytes after all windows", format=",.15~g"),
     ]
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="reconfiguration",
     title="Would a reconfigurable network fit?",
-    lede="If a network takes so long to be set up for another axis, this share of the windows between "
-    "the two axes is long enough to hide it. A line has the colour of the axis that follows.",
+    lede="If reconfiguring takes this long, this share of the windows between the two axes "
+    "is long enough to hide it. A line has the colour of the axis that follows.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -51,7 +51,7 @@ COLUMNS = (
 
 
 def stacked(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of known bytes with the ends of their bars: axes stand on one another in the palette's order."""
+    """Rows of known bytes with the ends of their bars, stacked by axis in the palette's order."""
     known = rows.drop_nulls("rate_bytes_per_s")
     placed = known.with_columns(place_in(axis_colours(known["axis"]), "axis")).sort(
         "since_ps", "place"
@@ -68,7 +68,7 @@ def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
     clock = suit((data["since_ps"] + data["duration_ps"]) / 1e12, SECONDS)
     speed = suit(data["top"], BANDWIDTH)
     drawn = _in_units(data, clock, speed)
-    rate = f"Bytes sent a second, all devices ({speed.symbol})"
+    rate = f"Bytes sent per second, all devices ({speed.symbol})"
     chart = (
         alt.Chart(inline(drawn))
         .mark_bar(clip=True, binSpacing=0)
@@ -87,7 +87,7 @@ def timeline_chart(rows: pl.DataFrame) -> alt.Chart:
         )
         .add_params(zoom_in_time())
     )
-    return finish(chart, "Bytes sent a second over time, by axis", 260)
+    return finish(chart, "Bytes sent per second over time, by axis", 260)
 
 
 def _in_units(data: pl.DataFrame, clock: Unit, speed: Unit) -> pl.DataFrame:
@@ -106,32 +106,33 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     if rows["rate_bytes_per_s"].null_count() == len(rows):
         return []
     width = show_ps(rows["duration_ps"].to_list()[0])
-    note = f"A bar is {width}. {ZOOM_NOTE}"
+    note = f"A bar spans {width}. {ZOOM_NOTE}"
     return [Figure("Traffic over time, by axis", timeline_chart(rows), note, shape="wide")]
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many bytes are drawn."""
     drawn = known_total(rows.drop_nulls("bytes"), "bytes")
-    return f"Draws {show_bytes(drawn)} on the wire; {facts.covered()}"
+    return f"Draws {show_bytes(drawn)} of wire bytes; {facts.covered()}"
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """How bytes are spread, which are missing, what virtual devices do not tell."""
-    found = ["A transfer's bytes are spread evenly over its time in flight, also while it waits."]
+    """How bytes are spread, which are missing, and what virtual devices do not show."""
+    found = ["A transfer's bytes are spread evenly over its time in flight, including waiting."]
     unknown = rows["bytes"].null_count()
     if unknown:
         found.append(
-            f"{plural(unknown, 'bin')} of an axis left out: a transfer of unknown bytes is in flight."
+            f"{plural(unknown, 'bin')} of an axis left out: a transfer of unknown size is in "
+            "flight."
         )
     if facts.inferred:
-        found.append("On virtual devices the bytes are real, the time that they take is not.")
+        found.append("On virtual devices the bytes are real, their timing is not.")
     return found
 
 
 why_empty = why_no_rows(
     "when its transfers ran is not known",
-    "The trace holds no collective that sends anything, so there is no traffic over time.",
+    "The trace has no collective that sends data, so there is no traffic over time.",
 )
 
 
@@ -148,8 +149,8 @@ def _tooltip() -> list[alt.Tooltip]:
 PANEL: Panel[PageFacts] = Panel(
     key="timeline",
     title="Traffic over time",
-    lede="Bytes on the wire a second, of all traced devices together, stacked by axis of the mesh. All bins "
-    "together hold the bytes of the traffic by axis.",
+    lede="Wire bytes per second of all traced devices together, stacked by mesh axis. The "
+    "bins add up to the bytes of the traffic by axis.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -8,13 +8,13 @@ from xlahouse.reports.charts.distribution import DASHES, Look
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
 
-# The most frequent transitions; more lines are a tangle.
+# The most frequent transitions; more lines are unreadable.
 MAX_TRANSITIONS = 12
 Transition = tuple[str, str]  # axis before, axis after
 
 
 def transition_looks(rows: pl.DataFrame) -> dict[Transition, Look]:
-    """(from, to) of the most frequent transitions -> the colour of `to` and a dash that tells `from`.
+    """(from, to) of the most frequent transitions -> the colour of `to` and a dash for `from`.
 
     Args:
         rows: from_axis, to_axis, total (windows of the transition, repeated on its rows).
@@ -34,13 +34,13 @@ def transition_looks(rows: pl.DataFrame) -> dict[Transition, Look]:
 
 
 def transition_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Transitions that are not drawn, and what virtual devices do not tell."""
+    """Transitions that are not drawn, and what virtual devices do not show."""
     found = []
     left_out = rows.select("from_axis", "to_axis").n_unique() - MAX_TRANSITIONS
     if left_out > 0:
         found.append(
-            f"Drawn are the {MAX_TRANSITIONS} transitions with the most windows; the table has the "
-            f"{left_out:,} others."
+            f"Drawn: the {MAX_TRANSITIONS} transitions with the most windows; the table has "
+            f"{left_out:,} more."
         )
     if facts.inferred:
         found.append("On virtual devices the order of axes is real, the time between them is not.")

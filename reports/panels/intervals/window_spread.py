@@ -34,7 +34,7 @@ COLUMNS = (
     LOW,
     HIGH,
     count_column("count", "Windows"),
-    ratio_column("share", "Share so far"),
+    ratio_column("share", "Cumulative share"),
 )
 
 
@@ -65,8 +65,8 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 PANEL: Panel[PageFacts] = Panel(
     key="window-spread",
     title="Distribution of windows between axes",
-    lede="How many of a transition's windows are at most so long. A line has the colour of the axis that "
-    "follows.",
+    lede="Share of a transition's windows up to each length. A line has the colour of the "
+    "axis that follows.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

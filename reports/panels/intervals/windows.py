@@ -117,13 +117,13 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What grey cells mean, what is left out, what virtual devices do not tell."""
+    """What grey cells mean, what is left out, what virtual devices do not show."""
     found = []
     overlapping = rows.filter(pl.col("p50_ps") <= 0)
     if not overlapping.is_empty():
         found.append(
-            "Grey: at the median the next axis starts before the last one's transfers are over, so there "
-            "is no window (times of 0 and below)."
+            "Grey: the median is 0 or below, because the next axis starts before the "
+            "transfers of the previous axis end."
         )
     left_out = rows.select("scope", "phase").n_unique() - MAX_MATRICES
     if left_out > 0:
@@ -139,15 +139,15 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 def why_empty(facts: PageFacts) -> str:
     """Why there are no windows."""
     if not facts.traced:
-        return "The trace holds no device events, so when its transfers ran is not known."
+        return "The trace has no device events, so when its transfers ran is not known."
     if facts.row["collectives"] == 0:
-        return "The trace holds no collectives, so there is no time between them."
+        return "The trace has no collectives, so there is no time between them."
     if facts.mesh is None:
         return (
-            "No mesh is known, so all transfers count as one axis, unclassified, and there is no time "
-            "between axes: set one with xlahouse set mesh."
+            "No mesh is known, so all transfers count as one axis, unclassified, and there "
+            "is no time between axes: set a mesh with xlahouse set mesh."
         )
-    return "All transfers are of one axis, so there is no time between one axis and another."
+    return "All transfers are of one axis, so there is no time between axes."
 
 
 def _hue(data: pl.DataFrame, ticks: list[float]) -> alt.Color:
@@ -183,9 +183,9 @@ def _tooltip() -> list[alt.Tooltip]:
 PANEL: Panel[PageFacts] = Panel(
     key="windows",
     title="Windows between axes",
-    lede="Transfers of one axis in a row are a burst. A window is the time from the latest end of one "
-    "axis' burst to the start of the next one, of another axis: what a network would have to be set "
-    "up anew in. Cells show the median and the number of windows.",
+    lede="A burst is a sequence of transfers of one axis. A window is the time from the end "
+    "of a burst to the start of the next burst, of another axis: the time in which a "
+    "network could be reconfigured. Cells show the median and the number of windows.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -1,4 +1,4 @@
-"""Runs side by side: which parallelism is quicker for a workload, and at which batch."""
+"""Runs side by side: which parallelism is faster for a workload, and at which batch."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ COLUMNS = (
     s_column("max_tpot_s", "most"),
 )
 
-# Metric -> what it is called.
+# Metric -> its name.
 RATE_METRICS = {"output_tokens_per_s": "Output tokens/s", "ttft_s": "TTFT", "tpot_s": "TPOT"}
 _RATE = "Output (tokens/s)"
 
@@ -113,7 +113,7 @@ def metric_chart(rows: pl.DataFrame, metric: str) -> alt.Chart:
 
 
 def _tooltip(exact: str, shown: str) -> list[alt.Tooltip]:
-    """Values with their units: the median in `exact`, the others in `shown`."""
+    """Values with their units: the median in `exact`, its range in `shown`."""
     return [
         alt.Tooltip("label:N", title="parallelism"),
         alt.Tooltip("exact:Q", title=f"median, {exact}", format=",.9~g"),
@@ -157,7 +157,7 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per workload a chart of each known metric; per model one over batches, where there are several."""
     found = []
     for name, part in _families(rows):
-        found.append(Figure(f"At which batch: {name}", batch_chart(part), shape="wide"))
+        found.append(Figure(f"Rate by batch: {name}", batch_chart(part), shape="wide"))
     for subject, part in subjects(rows):
         for metric, title in RATE_METRICS.items():
             if part[metric].is_not_null().any():
@@ -177,7 +177,7 @@ def _families(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
 
 
 def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
-    """Which setup is ahead in each workload, and what that rests on."""
+    """Which setup is ahead in each workload, and how certain that is."""
     found = virtual_note(runs)
     for subject, part in subjects(rows):
         ranked = part.drop_nulls("output_tokens_per_s").sort(
@@ -186,7 +186,7 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
         if len(ranked) > 1:
             found.append(_leader(subject, *ranked.head(2).to_dicts()))
     if not _families(rows):
-        found.append("No workload was run at several batches, so none can be told to suit one.")
+        found.append("No workload was run at several batches, so the best batch is not known.")
     return [*found, *left_out(rows)]
 
 
@@ -205,9 +205,9 @@ def _leader(subject: str, first: dict[str, float], second: dict[str, float]) -> 
 
 PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="rates",
-    title="Which parallelism is quicker",
-    lede="Setups of one workload (model, batch, lengths, type, kind of device) side by side; repeats of a "
-    "setup are one row. The best stands first; m2 stands for two microbatches.",
+    title="Which parallelism is faster",
+    lede="Setups of one workload (model, batch, lengths, element type, device kind) side by "
+    "side, the best first; repeats of a setup are one row. m2: two microbatches.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -1,4 +1,4 @@
-"""Why one parallelism is quicker than another: what a step's time is made of, and what it sends."""
+"""Why one parallelism is faster than another: the shares of a step's time, and its wire bytes."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ WIRE_COLUMNS = (
     text_column("label", "Parallelism"),
     PHASE_COLUMN,
     AXIS_COLUMN,
-    TableColumn("step_collectives", "Collectives a step", show_exact),
-    bytes_column("step_bytes", "Wire a step"),
+    TableColumn("step_collectives", "Collectives per step", show_exact),
+    bytes_column("step_bytes", "Wire bytes per step"),
     count_column("collectives", "Collectives"),
     bytes_column("wire_bytes", "Wire"),
 )
@@ -124,12 +124,12 @@ def time_chart(rows: pl.DataFrame) -> alt.Chart:
     data = data.with_columns((pl.col("step_ps") / unit.factor).alias("amount"))
     present = present_colours(TIME_COLOURS, data["share"])
     chart = _bars(data, f"Mean step of a device ({unit.symbol})").encode(
-        color=colour("share", present, column_width=170),
+        color=colour("share", present, column_width=210),
         tooltip=[
             alt.Tooltip("label:N", title="parallelism"),
             alt.Tooltip("share:N", title="share"),
             alt.Tooltip("ratio:Q", title="of the window", format=".2%"),
-            alt.Tooltip("step_ps:Q", title="a step, ps", format=",.0f"),
+            alt.Tooltip("step_ps:Q", title="per step, ps", format=",.0f"),
             alt.Tooltip("steps:Q", title="device steps", format=","),
         ],
     )
@@ -159,8 +159,8 @@ def wire_chart(rows: pl.DataFrame) -> alt.Chart:
         tooltip=[
             alt.Tooltip("label:N", title="parallelism"),
             alt.Tooltip("axis:N", title="axis"),
-            alt.Tooltip("step_bytes:Q", title="wire bytes a step", format=",.9~g"),
-            alt.Tooltip("step_collectives:Q", title="collectives a step", format=",.4~g"),
+            alt.Tooltip("step_bytes:Q", title="wire bytes per step", format=",.9~g"),
+            alt.Tooltip("step_collectives:Q", title="collectives per step", format=",.4~g"),
         ],
     )
     return finish(chart, "Wire bytes of a step by parallelism and axis", _height(data))
@@ -185,7 +185,7 @@ def _height(data: pl.DataFrame) -> int:
 def time_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per workload a chart of each phase."""
     return [
-        Figure(f"A {phase} step: {subject}", time_chart(part))
+        Figure(f"Time of a {phase} step: {subject}", time_chart(part))
         for subject, phase, part in _by_workload_and_phase(rows)
     ]
 
@@ -194,7 +194,7 @@ def wire_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per workload a chart of each phase of which bytes are known."""
     known = rows.drop_nulls("step_bytes")
     return [
-        Figure(f"Sent in a {phase} step: {subject}", wire_chart(part))
+        Figure(f"Wire bytes of a {phase} step: {subject}", wire_chart(part))
         for subject, phase, part in _by_workload_and_phase(known)
     ]
 
@@ -207,7 +207,7 @@ def _by_workload_and_phase(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.Da
 
 
 def time_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
-    """What times are not, and what is left out."""
+    """How far times are valid, and what is left out."""
     return [*virtual_note(runs), *left_out(rows)]
 
 
@@ -221,9 +221,9 @@ def wire_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
 
 TIME: Panel[Sequence[PageFacts]] = Panel(
     key="step-time",
-    title="Why: what a step's time is made of",
-    lede="Mean over the steps of all traced devices of a setup's runs; exposed communication is what no "
-    "compute op hides.",
+    title="Why: where the time of a step goes",
+    lede="Mean over the steps of all traced devices of a setup's runs. Exposed "
+    "communication: not hidden by a compute op.",
     sql=STEP_TIME_SQL,
     columns=STEP_TIME_COLUMNS,
     figures=time_figures,
@@ -236,7 +236,7 @@ TIME: Panel[Sequence[PageFacts]] = Panel(
 
 WIRE: Panel[Sequence[PageFacts]] = Panel(
     key="step-wire",
-    title="Why: what a step sends",
+    title="Why: wire bytes of a step",
     lede="Mean wire bytes that a traced device sends in a step, by the mesh axis that its collectives span. "
     "A setup without a bar sends nothing.",
     sql=WIRE_SQL,

@@ -1,4 +1,4 @@
-"""The index: all runs side by side, with what each sends and where its time goes."""
+"""How much each run sends, and where its time goes: all runs side by side, for the index."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from xlahouse.reports.charts.units import (
 )
 from xlahouse.reports.panels.time.time_split import long_shares
 
-# More bars than this are a table's job.
+# More bars are unreadable; the table has every run.
 MAX_RUNS = 30
 
 TRAFFIC_SQL = f"""
@@ -140,7 +140,7 @@ _STEP = 46
 
 
 def _bars(data: pl.DataFrame) -> alt.Chart:
-    # The name stands above its bar: beside it, a phone would have no room left for the bar.
+    # The name is above its bar: beside it, a phone would have no room left for the bar.
     return (
         alt.Chart(inline(data))
         .mark_bar(cornerRadius=1, height=18, yOffset=9)
@@ -178,7 +178,9 @@ def traffic_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figur
     shown, note = _first_runs(rows)
     if shown["wire_bytes"].is_null().all():
         return []
-    return [Figure("What each run sends, by mesh axis", traffic_chart(shown), note, shape="wide")]
+    return [
+        Figure("Wire bytes of each run, by mesh axis", traffic_chart(shown), note, shape="wide")
+    ]
 
 
 def time_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
@@ -217,7 +219,8 @@ TRAFFIC: Panel[Sequence[PageFacts]] = Panel(
 TIME: Panel[Sequence[PageFacts]] = Panel(
     key="time",
     title="Time by run",
-    lede="Shares of the windows of all device steps; exposed communication is what no compute op hides.",
+    lede="Shares of the windows of all device steps. Exposed communication: not hidden by a "
+    "compute op.",
     sql=RUN_TIME_SQL,
     columns=RUN_TIME_COLUMNS,
     figures=time_figures,

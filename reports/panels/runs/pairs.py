@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Factor -> what it is called.
+# Factor -> its name.
 FACTORS = {
     "model": "model",
     "batch_size": "batch size",
@@ -18,7 +18,7 @@ STUDY_METRICS = {
 }
 
 # A pair is controlled where its setups differ in one thing. A model brings its layers; a mesh its number of
-# devices and, where it is a pipeline, its microbatches. Each pair of setups counts once, told by its first
+# devices and, where it is a pipeline, its microbatches. Each pair of setups counts once, by its first
 # runs; settings of ours that no column names (options) have to be the same.
 PAIRS_SQL = """
 with compared as (

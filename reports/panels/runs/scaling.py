@@ -1,4 +1,4 @@
-"""What more devices along one mesh axis give: speed-up and efficiency, beside the ideal."""
+"""Speed-up and efficiency with more devices along one mesh axis, beside the ideal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ COLUMNS = (
     count_column("devices", "Devices"),
     count_column("runs", "Runs"),
     factor_column("output_tokens_per_s", "Output tokens/s"),
-    factor_column("chip_tokens_per_s", "a chip"),
+    factor_column("chip_tokens_per_s", "Per chip"),
     factor_column("speedup_ratio", "Speed-up"),
     ratio_column("efficiency_ratio", "Efficiency"),
 )
@@ -155,7 +155,7 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     known, found = grown(rows), []
     for subject in known["subject"].unique(maintain_order=True).head(MAX_SCALING_WORKLOADS):
         part = known.filter(pl.col("subject") == subject)
-        note = "Dotted: the ideal, as many times the rate as devices."
+        note = "Dotted: the ideal, a rate that grows with the devices."
         found.append(Figure(f"Speed-up: {subject}", speedup_chart(part), note))
         found.append(Figure(f"Efficiency: {subject}", efficiency_chart(part), "Dotted: the ideal."))
     return found
@@ -169,13 +169,13 @@ def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
 
 
 def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
-    """What times are not, why series or columns are missing."""
+    """How far times are valid, and why series or columns are missing."""
     found = virtual_note(runs)
     known = grown(rows)
     if known.is_empty():
-        found.append("Nothing is drawn: no axis has a rate at two sizes with all else the same.")
+        found.append("Not drawn: no axis has a rate at two sizes with all else the same.")
     if rows["chip_tokens_per_s"].is_null().all():
-        found.append("A chip's rate is not known: nothing tells how many devices share one.")
+        found.append("A chip's rate is not known: the number of devices per chip is not recorded.")
     if known["subject"].n_unique() > MAX_SCALING_WORKLOADS:
         count = known["subject"].n_unique()
         found.append(
@@ -189,10 +189,11 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
 PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="scaling",
     title="Speed-up and efficiency",
-    lede="One axis of the mesh grows, all else stays, the batch too (strong scaling). m4: 4 microbatches; a "
-    "run without a pipeline is the size 1 of any number of them. Speed-up: output tokens/s against the "
-    "smallest size that has a rate; efficiency: that over how many times the devices. Rates are medians "
-    "over the runs of a size.",
+    lede="One mesh axis grows and all else stays the same, the batch too (strong scaling). "
+    "Speed-up: output tokens/s relative to the smallest size with a known rate. "
+    "Efficiency: speed-up over the growth in devices. Rates are medians over the runs "
+    "of a size. m4: 4 microbatches; a run without a pipeline is size 1 of each number "
+    "of them.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

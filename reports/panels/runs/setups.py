@@ -1,4 +1,4 @@
-"""What pages over runs share: which setups are alike but for parallelism, and their names."""
+"""Setups that differ only in parallelism, and their names, for the pages over runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORKLOAD = """concat_ws(
             dtype,
             device_kind
         )"""
-# Runs with their setup, its label, and the subject under which setups are held side by side.
+# Runs with their setup, its label, and the subject (workload) whose setups are compared.
 MEMBERS_SQL = f"""
 with named as (
     select
@@ -63,7 +63,7 @@ MAX_SETUPS = 30
 
 
 def subjects(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    """The first subjects with their rows, at most MAX_SETUPS setups each; those with most setups first."""
+    """The subjects with the most setups, each with the rows of at most MAX_SETUPS setups."""
     counts = (
         rows.group_by("subject", maintain_order=True)
         .agg(pl.col("setup_key").n_unique())
@@ -89,7 +89,8 @@ def left_out(rows: pl.DataFrame) -> list[str]:
     count = rows["subject"].n_unique()
     if count > MAX_COMPARED_WORKLOADS:
         found.append(
-            f"Drawn: the {MAX_COMPARED_WORKLOADS} of {count:,} workloads with most setups; the CSV has all."
+            f"Drawn: the {MAX_COMPARED_WORKLOADS} of {count:,} workloads with the most "
+            "setups; the CSV has all."
         )
     if rows.group_by("subject").agg(pl.col("setup_key").n_unique())["setup_key"].max() > MAX_SETUPS:  # type: ignore[operator]
         found.append(f"A chart has at most {MAX_SETUPS} setups; the CSV has all.")
@@ -105,10 +106,10 @@ def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
 
 
 def virtual_note(runs: Sequence[PageFacts]) -> list[str]:
-    """What times of virtual devices are not."""
+    """How far times of virtual devices are valid."""
     if not any(facts.inferred for facts in runs):
         return []
     return [
-        "Virtual devices share the cores of one machine: which setup is quicker there says nothing about an "
-        "accelerator; bytes and counts hold."
+        "Virtual devices share the cores of one machine: which setup is faster there says "
+        "nothing about an accelerator; bytes and counts are valid."
     ]

@@ -1,4 +1,4 @@
-"""What one thing that is chosen changes, all else being equal: pairs of setups, ranked."""
+"""The effect of one chosen thing, all else being equal: pairs of setups, ranked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RANKING_COLUMNS = (
     TableColumn("median_times", "Median effect", _show_times, show_exact),
     TableColumn("least_times", "Least", _show_times, show_exact),
     TableColumn("most_times", "Most", _show_times, show_exact),
-    count_column("greater", "More in the second"),
+    count_column("greater", "Greater in the second"),
 )
 ROWS_COLUMNS = (
     text_column("factor", "What differs", _show_factor_name),
@@ -151,7 +151,7 @@ def ranking_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figur
     for metric, title in STUDY_METRICS.items():
         part = known.filter(pl.col("metric") == metric)
         if not part.is_empty():
-            note = "Point: median over pairs; bar: least to most. The greatest effect stands first."
+            note = "Point: median over pairs; bar: least to most. The greatest effect is first."
             found.append(Figure(f"What changes {title}", ranking_chart(part), note))
     return found
 
@@ -161,7 +161,7 @@ def ranking_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     found = virtual_note(runs)
     lacking = [name for factor, name in FACTORS.items() if factor not in set(rows["factor"])]
     if lacking:
-        found.append(f"No two setups differ in nothing but: {', '.join(lacking)}.")
+        found.append(f"No two setups differ only in: {', '.join(lacking)}.")
     conclusive, pairs = int(rows["conclusive"].sum()), int(rows["pairs"].sum())
     if conclusive < pairs:
         found.append(
@@ -169,15 +169,17 @@ def ranking_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
             "difference is within the spread of repeats."
         )
     if rows["known"].sum() < pairs:
-        found.append("No effect is given where a value is 0, as the bytes of a single device are.")
+        found.append(
+            "No effect is given where a value is 0, such as the wire bytes of a single device."
+        )
     return found
 
 
 def ranking_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     """How many pairs there are of each factor."""
     most = rows.group_by("factor").agg(pl.col("pairs").max()).sort("factor")
-    told = ", ".join(f"{FACTORS[name]} {count:,}" for name, count in most.iter_rows())
-    return f"{plural(len(runs), 'run')}; pairs of setups that differ in one thing: {told}."
+    counts = ", ".join(f"{FACTORS[name]} {count:,}" for name, count in most.iter_rows())
+    return f"{plural(len(runs), 'run')}; pairs of setups that differ in one thing: {counts}."
 
 
 def rows_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
@@ -188,18 +190,19 @@ def rows_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
 def why_empty(runs: Sequence[PageFacts]) -> str:
     """Why there is no pair."""
     if len(runs) < 2:
-        return "There is one run, so nothing to hold it against."
+        return "There is one run, so there is no run to compare with."
     return (
-        "No two setups differ in one thing alone (model, batch, lengths or parallelism), so no difference "
-        "can be put down to any. Capture a sweep in which one of them varies."
+        "No two setups differ in one thing alone (model, batch, lengths or parallelism), so "
+        "no difference has a single cause. Capture a sweep that varies one of them."
     )
 
 
 RANKING: Panel[Sequence[PageFacts]] = Panel(
     key="effects",
     title="What matters most",
-    lede="Pairs of setups that are equal in everything but one thing. An effect is the ratio of their "
-    "medians; its size the greater over the smaller, so that halving and doubling count alike.",
+    lede="Pairs of setups that differ in one thing only. An effect is the ratio of their "
+    "medians; its size is the greater over the smaller, so that halving and doubling "
+    "count alike.",
     sql=RANKING_SQL,
     columns=RANKING_COLUMNS,
     figures=ranking_figures,
@@ -210,9 +213,9 @@ RANKING: Panel[Sequence[PageFacts]] = Panel(
 
 PAIRS: Panel[Sequence[PageFacts]] = Panel(
     key="pairs",
-    title="The pairs behind it",
-    lede="Each comparison that the ranking rests on, the greatest effect of each first. n: runs of the "
-    "setup; the spread is the larger one of the two.",
+    title="Pairs behind the ranking",
+    lede="Each comparison behind the ranking, the greatest effects first. n: runs of the "
+    "setup. Spread: the larger of the two.",
     sql=ROWS_SQL,
     columns=ROWS_COLUMNS,
     figures=pairs_figures,

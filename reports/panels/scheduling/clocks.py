@@ -1,4 +1,4 @@
-"""How far the hosts' clocks are apart, and whether skews across hosts mean anything."""
+"""How far the hosts' clocks are apart, and whether skews across hosts are usable."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def offset_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def spread_chart(rows: pl.DataFrame) -> alt.Chart:
-    """What the clocks leave open beside the skews that they measure.
+    """The uncertainty of the clocks beside the skews that they measure.
 
     Args:
         rows: rows of SQL with a spread or a skew.
@@ -102,7 +102,7 @@ _TIPS = [
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
-    """Offsets and what they leave open, where hosts can be compared."""
+    """Offsets and their uncertainty, where hosts can be compared."""
     if len(rows) < 2:
         return []
     known = rows.drop_nulls("offset_ps").head(MAX_HOSTS)
@@ -111,8 +111,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     drawn = [Figure("Offset of each host's clock", offset_chart(known))]
     others = known.filter(pl.col("host") != pl.col("reference_host"))
     if not _long(others).is_empty():
-        note = "Skews across hosts mean something where the spread is the smaller of the two."
-        drawn.append(Figure("What the clocks leave open", spread_chart(others), note))
+        note = "Skews across hosts are usable where the spread is smaller than the skew."
+        drawn.append(Figure("Uncertainty of the clocks, and skew", spread_chart(others), note))
     return drawn
 
 
@@ -125,7 +125,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Why nothing is compared, and whose skews mean nothing."""
+    """Why nothing is compared, and whose skews are not usable."""
     if len(rows) == 1:
         return [
             "All traced devices are on one host, which has one clock: there is nothing to compare."
@@ -134,16 +134,14 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     unknown = rows.filter(pl.col("offset_ps").is_null())["host"].to_list()
     if unknown:
         found.append(
-            f"The offset is not known of {', '.join(unknown[:16])}: they share no synchronous "
-            "collective with the "
-            "reference host that overlaps in time."
+            f"The offset is not known for {', '.join(unknown[:16])}: no synchronous "
+            "collective shared with the reference host overlaps in time."
         )
     unusable = rows.filter(pl.col("usable") == "no")["host"].to_list()
     if unusable:
         found.append(
-            f"Skews across hosts are not known with {', '.join(unusable[:16])}: the clocks leave "
-            "more open than the "
-            "skews measure."
+            f"Skews are not usable with {', '.join(unusable[:16])}: the clocks' uncertainty "
+            "exceeds the skews."
         )
     if len(rows) > MAX_HOSTS:
         found.append(f"The first {MAX_HOSTS} of {len(rows):,} hosts are drawn.")
@@ -152,7 +150,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 def why_empty(facts: PageFacts) -> str:
     """Why no clock is known."""
-    return "The trace holds no device events, so the hosts' clocks cannot be compared."
+    return "The trace has no device events, so the hosts' clocks cannot be compared."
 
 
 def _long(rows: pl.DataFrame) -> pl.DataFrame:
@@ -166,10 +164,10 @@ def _long(rows: pl.DataFrame) -> pl.DataFrame:
 
 PANEL: Panel[PageFacts] = Panel(
     key="clocks",
-    title="Clocks of the hosts",
-    lede="Devices leave a synchronous collective together, so its ends tell how far apart the "
-    "clocks of two hosts "
-    "are. The spread of that offset is what the clocks leave open.",
+    title="Host clocks",
+    lede="Devices leave a synchronous collective together, so its end times show the offset "
+    "between two hosts' clocks. The spread of that offset is the uncertainty that "
+    "remains.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -1,4 +1,4 @@
-"""What launches wait for before they start, and what hosts compile."""
+"""How long launches wait before they start, and how long hosts compile."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ COMPILES_COLUMNS = (
     count_column("recompiles", "After warm-up"),
 )
 
-# Measure -> title and what it is.
+# Measure -> title and definition.
 LAUNCH_MEASURES = {
     "queue": ("Queue", "From the enqueue on the host to the start."),
     "dispatch": ("Dispatch", "The part of the queue in which the device was free."),
     "launch_gap": (
         "Launch gap",
-        "From the end of the launches before to the start; negative: they overlap.",
+        "From the end of the previous launches to the start; negative: they overlap.",
     ),
 }
 
@@ -141,7 +141,8 @@ def launches_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         )
     elif linked < launches:
         found.append(
-            f"Queue and dispatch leave out {launches - linked:,} launches that nothing links to the host."
+            f"Queue and dispatch leave out {launches - linked:,} launches without a link to "
+            "the host."
         )
     if early:
         found.append(
@@ -150,18 +151,19 @@ def launches_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         )
     if rows["mean_host_blocked_ps"].is_null().all():
         found.append(
-            "How long hosts are blocked is not known: it takes markers of steps and linked launches."
+            "How long hosts are blocked is not known: it needs markers of steps and linked "
+            "launches."
         )
     if facts.inferred:
         found.append(
-            "Virtual devices share the host's cores: what a launch waits for is the machine's scheduler."
+            "Virtual devices share the host's cores: a launch waits for the machine's scheduler."
         )
     return found
 
 
 no_launches = why_no_rows(
-    "it does not say what launches wait for",
-    "The trace holds no launches of programs, only ops.",
+    "the waits of launches are not known",
+    "The trace has no launches of programs, only ops.",
 )
 
 
@@ -213,9 +215,9 @@ def compiles_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def compiles_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """That nothing was compiled, or something too late, or that it is not known."""
+    """Whether compiles are known, and whether any came after warm-up."""
     if rows["compiles"].has_nulls():
-        return ["Compiles are not known: the trace holds nothing of a host."]
+        return ["Compiles are not known: the trace has no events of a host."]
     found = []
     if not total(rows, "compiles"):
         found.append("Nothing was compiled while the profiler ran.")
@@ -233,16 +235,15 @@ def compiles_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 def no_compiles(facts: PageFacts) -> str:
     """Why nothing is known of compiles."""
-    return (
-        "The trace has no launches, markers or compiles, so it does not say what was compiled when."
-    )
+    return "The trace has no launches, markers or compiles, so compiles are not known."
 
 
 LAUNCHES: Panel[PageFacts] = Panel(
     key="launches",
     title="Queue, dispatch and launch gaps",
-    lede="A launch is one execution of a compiled program on a device: how long it waits after the host "
-    "enqueued it, how long of that the device was free, and how long the device waited for it.",
+    lede="A launch is one execution of a compiled program on a device. Queue: its wait after "
+    "the host enqueued it; dispatch: the part of it in which the device was free; "
+    "launch gap: how long the device waited for the launch.",
     sql=LAUNCHES_SQL,
     columns=LAUNCHES_COLUMNS,
     figures=launches_figures,
@@ -253,9 +254,8 @@ LAUNCHES: Panel[PageFacts] = Panel(
 COMPILES: Panel[PageFacts] = Panel(
     key="compiles",
     title="Compiles",
-    lede="Stretches of time in which a host compiles; after warm-up they are recompiles, which "
-    "a served model "
-    "should not have.",
+    lede="Time in which a host compiles. Compiles after warm-up are recompiles, which a "
+    "served model should not have.",
     sql=COMPILES_SQL,
     columns=COMPILES_COLUMNS,
     figures=compiles_figures,

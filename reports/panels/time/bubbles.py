@@ -26,7 +26,7 @@ from xlahouse.reports.charts.units import (
     suit,
 )
 
-# A cause that one step of a device cannot tell is not known of that device.
+# A cause that is not known in one step of a device is not known for that device.
 SQL = f"""
 with parts as (
     select *, {PHASE} as phase_name
@@ -103,7 +103,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     drawn = []
     if total(rows.filter(pl.col("cause") != _BETWEEN).drop_nulls("idle_ps"), "idle_ps"):
         note = (
-            "All devices together; a bar's end is the share of a step in which devices do nothing."
+            "All devices together; the end of a bar is the share of a step in which devices "
+            "are idle."
         )
         drawn.append(Figure("Idle time by phase and cause", phase_chart(rows), note, shape="wide"))
     for phase, part in by_phase(rows):
@@ -117,22 +118,22 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
-    """How many device steps the causes are told of."""
+    """How many device steps have causes."""
     one = rows.filter(pl.col("cause") == _BETWEEN)
     return f"{plural(total(one, 'steps'), 'device step')} outside warm-up; {facts.covered()}"
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Which causes cannot be told, and that nothing was idle."""
+    """Which causes are not known, and whether anything was idle."""
     found = []
     unknown = rows.filter(pl.col("idle_ps").is_null())["cause"].unique().sort().to_list()
     if unknown:
         why = (
-            "they need to know who its peers are, and which virtual device did what was deduced"
+            "they need known peers, and the identities of virtual devices were deduced"
             if facts.inferred
             else "they need peers in a known mesh"
         )
-        found.append(f"Not known of some device: the causes {' and '.join(unknown)}; {why}.")
+        found.append(f"Not known for some devices: the causes {' and '.join(unknown)}; {why}.")
     if not total(rows.drop_nulls("idle_ps"), "idle_ps"):
         found.append("No device was idle, within steps or between them.")
     if facts.inferred:
@@ -169,9 +170,9 @@ def _tips(idle: str) -> list[alt.Tooltip]:
 PANEL: Panel[PageFacts] = Panel(
     key="bubbles",
     title="Idle time by cause",
-    lede="An idle instant of a device belongs to one cause: nobody works and the device has a launch open "
-    "(device) or none (host); a peer of its pipeline stage works (imbalance); only other stages do "
-    "(pipeline); or it lies between two steps.",
+    lede="Each idle instant of a device has one cause. No device works: the device has an "
+    "open launch (device) or none (host). A device of the same pipeline stage works: "
+    "imbalance. Only other stages work: pipeline. Or the instant is between two steps.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

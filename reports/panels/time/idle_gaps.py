@@ -40,12 +40,12 @@ order by decade, cause
 
 COLUMNS = (
     ps_column("from_ps", "Gaps from"),
-    ps_column("to_ps", "To below"),
-    text_column("cause", "Most of it"),
+    ps_column("to_ps", "Up to"),
+    text_column("cause", "Main cause"),
     count_column("gaps", "Gaps"),
     ps_column("idle_ps", "Idle"),
     ps_column("longest_ps", "Longest"),
-    ratio_column("ratio", "Of the idle time"),
+    ratio_column("ratio", "Share of idle time"),
 )
 
 
@@ -63,11 +63,11 @@ def gap_chart(rows: pl.DataFrame) -> alt.Chart:
         CAUSE_COLOURS,
         [
             alt.Tooltip("length:N", title="length of gaps"),
-            alt.Tooltip("cause:N", title="cause of most of a gap"),
+            alt.Tooltip("cause:N", title="main cause"),
             alt.Tooltip("gaps:Q", title="gaps", format=","),
             alt.Tooltip("idle_ps:Q", title="idle, ps", format=","),
             alt.Tooltip("longest_ps:Q", title="longest, ps", format=","),
-            alt.Tooltip("ratio:Q", title="of the idle time", format=".3%"),
+            alt.Tooltip("ratio:Q", title="share of idle time", format=".3%"),
         ],
         "Idle time by length of gap",
     )
@@ -75,7 +75,7 @@ def gap_chart(rows: pl.DataFrame) -> alt.Chart:
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over all gaps."""
-    note = "Gaps of 100 ns or more, all devices and phases; coloured by the cause of most of a gap."
+    note = "Gaps of 100 ns or more, all devices and phases; coloured by the main cause."
     return [Figure("Idle time by length of gap", gap_chart(rows), note, shape="wide")]
 
 
@@ -93,8 +93,8 @@ why_empty = why_no_rows(
 PANEL: Panel[PageFacts] = Panel(
     key="idle",
     title="Length of idle gaps",
-    lede="Idle time in many short gaps costs launches and scheduling on the device; in few long ones it "
-    "waits for the host or for other devices.",
+    lede="Idle time in many short gaps comes from launches and scheduling on the device; in "
+    "few long gaps, from waiting for the host or for other devices.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -57,7 +57,7 @@ COLUMNS = (
     DEVICE_COLUMN,
     count_column("steps", "Steps"),
     ps_column("window_ps", "Window"),
-    ps_column("idle_ps", "Idle, others' stages busy"),
+    ps_column("idle_ps", "Idle, other stages busy"),
     ps_column("masked_ps", "Empty microbatches"),
     ps_column("fill_drain_ps", "Filling, draining"),
     ratio_column("pipeline_ratio", "Pipeline bubble"),
@@ -137,7 +137,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many device steps the shares are of."""
     known = total(rows.drop_nulls("pipeline_ratio"), "steps")
     steps = plural(total(rows, "steps"), "device step")
-    return f"The whole bubble is known of {known:,} of {steps}; {facts.covered()}"
+    return f"The whole bubble is known for {known:,} of {steps}; {facts.covered()}"
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -146,13 +146,13 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     sources = ", ".join(rows["masked_source"].drop_nulls().unique().sort())
     if "ideal" in sources:
         found.append(
-            "Where ticks are not marked, work on empty microbatches is not measured: it is taken to be "
-            "the ideal share of compute."
+            "Where ticks are not marked, work on empty microbatches is not measured: it is "
+            "assumed to be the ideal share of compute."
         )
     hidden = [PIPELINE_PARTS[name] for name in PIPELINE_PARTS if rows[name].has_nulls()]
     if hidden:
         why = (
-            "which virtual device did what was deduced"
+            "the identities of virtual devices were deduced"
             if facts.inferred
             else "the stages of some devices are not known"
         )
@@ -163,7 +163,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 
 why_empty = why_no_rows(
-    "it does not say what a pipeline costs",
+    "the cost of a pipeline is not known",
     "The run's mesh has no pipeline (no axis pp of more than one stage), so no stage waits for another.",
 )
 
@@ -171,8 +171,9 @@ why_empty = why_no_rows(
 PANEL: Panel[PageFacts] = Panel(
     key="pipeline",
     title="Pipeline bubble and masked work",
-    lede="A pipeline fills and drains: a stage idles while only others work, or, where all stages run one "
-    "program, computes on empty microbatches whose result is masked out.",
+    lede="A pipeline fills and drains: a stage idles while only other stages work, or, where "
+    "all stages run one program, computes on empty microbatches whose results are "
+    "masked out.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

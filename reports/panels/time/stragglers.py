@@ -27,7 +27,7 @@ from xlahouse.reports.charts.units import (
     suit,
 )
 
-# Deduced devices may have traded places: who of them comes last is not known.
+# Deduced devices may have traded places: which of them comes last is not known.
 STRAGGLER_SQL = """
 select
     device_id,
@@ -46,11 +46,11 @@ order by last_ratio desc nulls last, device_id
 STRAGGLER_COLUMNS = (
     DEVICE_COLUMN,
     text_column("host", "Host"),
-    count_column("instances", "Entered with others"),
+    count_column("instances", "Shared collectives"),
     count_column("last_count", "Entered last"),
     ratio_column("last_ratio", "Share last"),
     ps_column("mean_lag_ps", "Mean lag"),
-    ps_column("max_lag_ps", "Most lag"),
+    ps_column("max_lag_ps", "Longest lag"),
     ps_column("mean_wait_ps", "Mean wait"),
 )
 
@@ -100,7 +100,7 @@ def last_chart(rows: pl.DataFrame) -> alt.Chart:
     return _device_bars(
         rows,
         percent("last_ratio", "Share of collectives entered last (%)"),
-        "Devices that come last",
+        "Devices that arrive last",
     )
 
 
@@ -113,17 +113,17 @@ def lag_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def straggler_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
-    """Share and lag, of the devices of which they are known; none where nobody is ever late."""
+    """Share and lag where they are known; no chart where no device is ever late."""
     known = rows.drop_nulls("last_ratio")
     if known.is_empty() or _all_together(known):
         return []
     note = ""
     if len(known) > MAX_DEVICES:
-        note = f"The {MAX_DEVICES} of {plural(len(known), 'device')} that come last most often."
+        note = f"The {MAX_DEVICES} of {plural(len(known), 'device')} that arrive last most often."
     drawn = known.head(MAX_DEVICES).sort("device_id")
     return [
-        Figure("How often a device comes last", last_chart(drawn), note),
-        Figure("How late a device comes", lag_chart(drawn), note),
+        Figure("How often a device arrives last", last_chart(drawn), note),
+        Figure("How late a device arrives", lag_chart(drawn), note),
     ]
 
 
@@ -141,16 +141,16 @@ def straggler_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         return [together] if _all_together(rows) else []
     if facts.inferred:
         return [
-            "Who comes last is not known: which virtual device did what was deduced, and their "
-            "times are not an accelerator's."
+            "Which device arrives last is not known: the identities of virtual devices were "
+            "deduced, and their times are not an accelerator's."
         ]
     if not total(rows, "instances"):
         return [
-            "Who comes last is not known: the trace holds no collective in which several "
-            "devices were seen and whose arrivals can be compared."
+            "Which device arrives last is not known: the trace has no collective with "
+            "arrivals of several devices that can be compared."
         ]
     return [
-        "Of some devices no collective was seen together with another device: their lag is not known."
+        "The lag of some devices is not known: they share no collective with another traced device."
     ]
 
 
@@ -160,7 +160,7 @@ def _all_together(known: pl.DataFrame) -> bool:
 
 def no_stragglers(facts: PageFacts) -> str:
     """Why no device is compared."""
-    return "The trace holds no device events, so no device is known to come late."
+    return "The trace has no device events, so late devices are not known."
 
 
 def balance_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -209,20 +209,20 @@ def balance_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why there is no chart, and what busy time hides."""
     if facts.inferred:
         return [
-            "Not drawn: virtual devices share the cores of one machine, so their load is the "
-            "machine's scheduling."
+            "Not drawn: virtual devices share the cores of one machine, so their load shows "
+            "the machine's scheduling."
         ]
     if rows["devices"].max() == 1:
-        return ["Not drawn: one device was traced, and there is nobody to compare it with."]
+        return ["Not drawn: one device was traced, so there is no other device to compare with."]
     return [
-        "Busy time holds what a device waits within a collective for a slower one, which hides "
-        "an uneven load; compute time does not."
+        "Busy time includes waiting for a slower device within a collective, which hides an "
+        "uneven load; compute time does not."
     ]
 
 
 no_balance = why_no_rows(
     "the load of devices is not known",
-    "No step outside warm-up holds an op, so there is no load to compare.",
+    "No step outside warm-up has an op, so there is no load to compare.",
 )
 
 
@@ -238,7 +238,7 @@ def _device_bars(rows: pl.DataFrame, x: alt.X, title: str) -> alt.Chart:
                 alt.Tooltip("last_ratio:Q", title="entered last", format=".3%"),
                 alt.Tooltip("instances:Q", title="of collectives", format=","),
                 alt.Tooltip("mean_lag_ps:Q", title="mean lag, ps", format=",.0f"),
-                alt.Tooltip("max_lag_ps:Q", title="most lag, ps", format=","),
+                alt.Tooltip("max_lag_ps:Q", title="longest lag, ps", format=","),
             ],
         )
     )
@@ -248,8 +248,8 @@ def _device_bars(rows: pl.DataFrame, x: alt.X, title: str) -> alt.Chart:
 STRAGGLERS: Panel[PageFacts] = Panel(
     key="stragglers",
     title="Stragglers",
-    lede="Over collectives in which several devices were seen: how often a device arrives last, and how long "
-    "after the first.",
+    lede="How often a device arrives last at a collective, and how long after the first "
+    "device; over collectives with several traced devices.",
     sql=STRAGGLER_SQL,
     columns=STRAGGLER_COLUMNS,
     figures=straggler_figures,
@@ -260,7 +260,7 @@ STRAGGLERS: Panel[PageFacts] = Panel(
 BALANCE: Panel[PageFacts] = Panel(
     key="balance",
     title="Load balance",
-    lede="How much longer than the mean the busiest device works in a step.",
+    lede="How much longer than the mean device the busiest device works in a step.",
     sql=BALANCE_SQL,
     columns=BALANCE_COLUMNS,
     figures=balance_figures,

@@ -154,7 +154,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What the marks can and cannot say."""
+    """What the shares count, and how far they are valid."""
     found = []
     if not facts.marked:
         found.append(
@@ -198,9 +198,10 @@ def _bars(data: pl.DataFrame, *keys: alt.Tooltip) -> alt.Chart:
 PANEL: Panel[PageFacts] = Panel(
     key="time",
     title="Where the time goes",
-    lede="Each instant of a device's step belongs to the first that applies: a compute op runs, a "
-    "collective is in flight (exposed communication), a copy runs (exposed copy), the "
-    "device waits in a barrier (sync wait), nothing (idle).",
+    lede="Each instant of a device's step counts as the first of these that applies: a "
+    "compute op runs (compute), a collective is in flight (exposed communication), a "
+    "copy runs (exposed copy), the device waits in a barrier (sync wait), none of these "
+    "(idle).",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

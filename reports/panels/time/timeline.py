@@ -26,7 +26,7 @@ MAX_TIMELINE_DEVICES = 32
 # Without an outline a bar far below a pixel is too faint to be seen.
 STROKE_PX = 0.6
 
-# A step of median span (row ceil(n / 2)) stands for its phase; without markers, where a step may be any
+# A step of median span (row ceil(n / 2)) represents its phase; without markers, where a step may be any
 # small program, the one in which half the time of all is reached. A mark begins where no interval of its
 # lane is before it or after one of the longest gaps, as many as there may be marks; shorter ones are closed.
 SQL = f"""
@@ -183,7 +183,7 @@ def _bars(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
 def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("device_id:O", title="device"),
-        alt.Tooltip("lane:N", title="what"),
+        alt.Tooltip("lane:N", title="lane"),
         alt.Tooltip("start_ps:Q", title="start, ps", format=","),
         alt.Tooltip("busy_ps:Q", title="busy, ps", format=","),
         alt.Tooltip("intervals:Q", title="intervals", format=","),
@@ -197,11 +197,13 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
         first = part.row(0, named=True)
         what = f"{phase.capitalize()}: {_step_name(first)} by device"
         steps = plural(first["steps"], "step")
-        note = f"Of {steps} the one of median length. "
+        note = f"The step of median length, of {steps}. "
         if first["request"] is None:
-            note = f"Of {steps}, shortest first, the one in which half of their time is reached. "
+            note = f"Of {steps}, shortest first, the step that reaches half of their total time. "
         if first["closed_ps"]:
-            note += f"Gaps of up to {show_ps(first['closed_ps'])} are closed, so that the page stays small. "
+            note += (
+                f"Gaps of up to {show_ps(first['closed_ps'])} are closed to keep the page small. "
+            )
         note += ZOOM_NOTE
         drawn.append(Figure(what, step_chart(part, what), note, shape="wide"))
     return drawn
@@ -216,13 +218,14 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What is left out, and what the times are worth."""
+    """What is left out, and how far times are valid."""
     found = []
     if facts.row["traced_devices"] > MAX_TIMELINE_DEVICES:
         found.append(f"The first {MAX_TIMELINE_DEVICES} devices by number are drawn.")
     if "masked" in set(rows["category"]):
         found.append(
-            "Compute on empty microbatches of a pipeline is shown twice: as compute, and by itself."
+            "Compute on empty microbatches of a pipeline is shown twice: as compute, and in "
+            "a lane of its own."
         )
     if facts.inferred:
         found.append(
@@ -233,8 +236,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 
 
 why_empty = why_no_rows(
-    "there is nothing to lay out in time",
-    "No step outside warm-up holds an op, so there is nothing to lay out in time.",
+    "there is no timeline to draw",
+    "No step outside warm-up has an op, so there is no timeline to draw.",
 )
 
 
@@ -249,7 +252,7 @@ def _step_name(row: dict[str, int | None]) -> str:
 PANEL: Panel[PageFacts] = Panel(
     key="timeline",
     title="Device timeline",
-    lede="What runs on each device during one step of median length: compute ops, collectives in flight, "
+    lede="Each device during one step of median length: compute ops, collectives in flight, "
     "copies, and waits in barriers. Where a device has no bar, it is idle.",
     sql=SQL,
     columns=COLUMNS,

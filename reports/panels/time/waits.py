@@ -1,4 +1,4 @@
-"""How long devices wait in barriers for others, by the axis of the collective that follows."""
+"""How long devices wait in barriers, by the axis of the collective that follows."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     drawn = []
     for phase, part in by_phase(rows):
         shown, left_out = first_devices(part)
-        note = "Who waits least comes last." + left_out
+        note = "The device that waits least arrives last." + left_out
         title = f"{phase.capitalize()}: mean wait of a step by device"
         drawn.append(Figure(title, device_chart(shown, phase), note))
     return drawn
@@ -115,27 +115,27 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Waits of no axis."""
     if "no collective" in set(rows["axis"]):
-        return ["Barriers that stand before no collective have no axis."]
+        return ["Barriers without a collective after them have no axis."]
     return []
 
 
 def why_empty(facts: PageFacts) -> str:
     """Why no wait is drawn."""
     if not facts.traced:
-        return "The trace holds no device events, so it does not say when devices waited."
+        return "The trace has no device events, so it does not say when devices waited."
     if facts.inferred:
         return (
             "Virtual devices have no barriers of their own in the trace; their waits are "
             "part of the collectives."
         )
-    return "The trace holds no barrier within a step; what devices wait is part of their collectives' time."
+    return "The trace has no barrier within a step; waiting is part of the time of collectives."
 
 
 PANEL: Panel[PageFacts] = Panel(
     key="waits",
     title="Sync wait",
-    lede="Time in barriers (barrier-cores) before a collective, while the device holds still for others, by "
-    "the collective's axis.",
+    lede="Time that a device waits for other devices in barriers (barrier-cores) before a "
+    "collective, by the axis of the collective.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,
