@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.reports.example import Store, example_run, merge
+from tests.reports.html import Page
+from tests.reports.over_runs import RUNS
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.site import render_site
 
 HOSTILE = "<script>alert(1)</script>"
@@ -33,3 +36,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     bare = {"runs": [{"run_id": "c" * 12, "name": "bare", "status": "no_device_events"}]}
     store = Store(merge(tables, example_run("b" * 12, "plain", {"tp": 4}), bare))
     return {path.name: path for path in render_site(store, tmp_path_factory.mktemp("site")).pages}
+
+
+@pytest.fixture(scope="session")
+def pages(site) -> dict[str, Page]:
+    return {name: Page(path.read_text("utf-8")) for name, path in site.items()}
+
+
+@pytest.fixture(scope="session")
+def facts_over_runs() -> list[PageFacts]:
+    """Facts of runs on an accelerator; what panels read of them is only who is inferred."""
+    return Store({"runs": RUNS}).facts()

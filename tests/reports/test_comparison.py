@@ -1,0 +1,182 @@
+"""Setups side by side, and why a step takes its time, by rows worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.reports.example import Store, Tables
+from tests.reports.over_runs import RUNS, rows_of, run
+from tests.reports.vega_lite import assert_valid, data, layers
+from xlahouse.reports.charts.panel import fill
+from xlahouse.reports.panels.runs import comparison, comparison_why, study
+
+MS = 1_000_000_000  # picoseconds
+
+
+SPEEDS = {"a1": (0.010, 100.0), "a2": (0.014, 80.0), "b1": (0.020, 50.0), "c1": (0.016, 150.0)}
+
+
+def summary(run_id: str) -> dict[str, Any]:
+    ttft, rate = SPEEDS[run_id]
+    return {"run_id": run_id, "ttft_s": ttft, "tpot_s": None, "output_tokens_per_s": rate}
+
+
+def latency(run_id: str, times: float) -> dict[str, Any]:
+    ttft, rate = SPEEDS[run_id]
+    return {"run_id": run_id, "ttft_s": ttft * times, "output_tokens_per_s": rate / times}
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    tables: Tables = {
+        "runs": RUNS,
+        "run_summary_v1": [summary(row["run_id"]) for row in RUNS],
+        "latency_v1": [latency(row["run_id"], times) for row in RUNS for times in (1.0, 2.0)],
+        "comm_compute_v1": [
+            split("a1", "prefill", 4, 40, 24, 8),
+            split("a2", "prefill", 4, 56, 24, 24),
+            split("b1", "prefill", 4, 80, 24, 0),
+            split("a1", "decode", 8, 8, 8, 0),
+            split("a1", "warmup", 8, 999, 999, 0),
+        ],
+        "traffic_volume_v1": [
+            sent("a1", "prefill", "tp", 1000.0),
+            sent("a2", "prefill", "tp", 3000.0),
+            sent("b1", "prefill", "pp", 200.0),
+            sent("b1", "prefill", "none", None),
+            sent("a1", "warmup", "tp", 99.0),
+        ],
+    }
+    return Store(tables)
+
+
+def split(run_id: str, phase: str, steps: int, window: int, compute: int, exposed: int) -> Any:
+    parts = {"window_ps": window * MS, "compute_ps": compute * MS, "exposed_ps": exposed * MS}
+    rest = {"exposed_copy_ps": 0, "sync_wait_ps": 0, "idle_ps": (window - compute - exposed) * MS}
+    return {"run_id": run_id, "phase": phase, "device_steps": steps, **parts, **rest}
+
+
+def sent(run_id: str, phase: str, axis: str, wire: float | None) -> Any:
+    counts = {"collectives": 8, "instances": 2, "wire_bytes": wire}
+    return {"run_id": run_id, "phase": phase, "axis": axis, "device_id": 0, **counts}
+
+
+def test_repeats_are_one_setup_with_the_range_of_its_requests(store: Store) -> None:
+    rows = rows_of(store, comparison.PANEL)
+    # The median of two is the row ceil(2 / 2) = the first, the smaller; requests are 1x and 2x.
+    wanted = ["subject", "label", "runs", "requests", "ttft_s", "output_tokens_per_s"]
+    four, eight = (f"qwen, batch {n}, 16 + 8 tokens, bf16, TPU v6 Lite" for n in (4, 8))
+    assert rows.select(wanted).rows() == [
+        (four, "tp4", 2, 4, 0.010, 80.0),
+        (four, "pp4 m2", 1, 2, 0.020, 50.0),
+        (eight, "tp4", 1, 2, 0.016, 150.0),
+    ]
+    spread = rows.select("min_ttft_s", "max_ttft_s", "min_output_tokens_per_s").row(0)
+    assert spread == (0.010, 0.028, 40.0)
+    assert rows["tpot_s"].is_null().all()
+
+
+def test_runs_that_are_not_asked_for_do_not_count(store: Store) -> None:
+    rows = rows_of(store, comparison.PANEL, ("a2", "b1"))
+    assert rows.select("label", "runs", "ttft_s").rows() == [
+        ("tp4", 1, 0.014),
+        ("pp4 m2", 1, 0.020),
+    ]
+
+
+def test_settings_without_a_column_tell_setups_of_one_mesh_apart() -> None:
+    runs = [run("a1", "tp4"), run("a2", "tp4", setup="other")]
+    twins = Store({"runs": runs, "run_summary_v1": [{"run_id": "a1"}, {"run_id": "a2"}]})
+    rows = rows_of(twins, comparison.PANEL, ("a1", "a2"))
+    assert sorted(rows["label"]) == ["tp4 (name a1)", "tp4 (name a2)"]
+    assert rows["output_tokens_per_s"].is_null().all()
+    section = fill(comparison.PANEL, rows, twins.facts())
+    assert section.figures == []
+    assert section.cells[0][4].text == "not known"
+
+
+def test_charts_and_the_verdict_of_the_comparison(store: Store, facts_over_runs: Any) -> None:
+    section = fill(comparison.PANEL, rows_of(store, comparison.PANEL), facts_over_runs)
+    assert_valid(section)
+    titles = [figure.title.partition(",")[0] for figure in section.figures]
+    assert titles == [
+        "Rate by batch: qwen",
+        "Output tokens/s: qwen",
+        "TTFT: qwen",
+        "Output tokens/s: qwen",
+        "TTFT: qwen",
+    ]  # no TPOT is known
+    batches, rates, ttft = (figure.spec for figure in section.figures[:3])
+    assert {(r["label"], r["batch_size"], r["output_tokens_per_s"]) for r in data(batches)} == {
+        ("tp4", 4, 80.0),
+        ("pp4 m2", 4, 50.0),
+        ("tp4", 8, 150.0),
+    }
+    assert [(r["shown"], r["median"]) for r in data(rates)] == [
+        ("tp4", 80),
+        ("pp4 m2", 50),
+    ]
+    assert [r["median"] for r in data(ttft)] == pytest.approx([10, 20])
+    assert layers(ttft)[0]["encoding"]["x"]["title"] == "TTFT (ms)"
+    [verdict] = [note for note in section.notes if "most output tokens/s" in note]
+    assert "tp4 gives the most output tokens/s, 80.0; next is pp4 m2 with 50.0" in verdict
+    assert "Inconclusive: a setup has one run" in verdict
+
+
+@pytest.mark.parametrize(("least", "told"), [(40.0, "overlap."), (60.0, "do not overlap.")])
+def test_repeated_setups_are_judged_by_their_ranges(least: float, told: str) -> None:
+    first = {"label": "tp4", "output_tokens_per_s": 80.0, "runs": 2}
+    second = {"label": "pp4", "output_tokens_per_s": 50.0, "runs": 3}
+    first["min_output_tokens_per_s"], second["max_output_tokens_per_s"] = least, 55.0
+    assert comparison._leader("s", first, second).endswith(told)
+
+
+def test_why_a_step_takes_its_time(store: Store, facts_over_runs: Any) -> None:
+    rows = rows_of(store, comparison_why.TIME)
+    # tp4: (40 + 56) ms of 8 device steps; warm-up is no phase of the model's.
+    assert rows.select("label", "phase", "steps", "step_ps").rows() == [
+        ("tp4", "prefill", 8, 12 * MS),
+        ("pp4 m2", "prefill", 4, 20 * MS),
+        ("tp4", "decode", 8, 1 * MS),
+    ]
+    section = fill(comparison_why.TIME, rows, facts_over_runs)
+    assert_valid(section)
+    prefill = section.figures[0].spec
+    assert [(r["shown"], r["share"], r["amount"]) for r in data(prefill)] == [
+        ("tp4", "compute", 6.0),
+        ("pp4 m2", "compute", 6.0),
+        ("tp4", "exposed communication", 4.0),
+        ("tp4", "idle", 2.0),
+        ("pp4 m2", "idle", 14.0),
+    ]
+
+
+def test_what_a_step_sends(store: Store, facts_over_runs: Any) -> None:
+    rows = rows_of(store, comparison_why.WIRE)
+    # tp4: (1000 + 3000) bytes and 16 collectives in 8 device steps.
+    wanted = rows.select("label", "axis", "step_bytes", "step_collectives").rows()
+    assert wanted == [("pp4 m2", "none", None, 2), ("pp4 m2", "pp", 50, 2), ("tp4", "tp", 500, 2)]
+    section = fill(comparison_why.WIRE, rows, facts_over_runs)
+    assert_valid(section)
+    assert section.notes[0] == "Not drawn: traffic of unknown size in pp4 m2."
+    [figure] = section.figures
+    assert [(r["shown"], r["amount"]) for r in data(figure.spec)] == [("pp4 m2", 50), ("tp4", 500)]
+
+
+def test_the_views_themselves_feed_the_panels(two_runs: Store) -> None:
+    """The example's runs: tp4 and dp2.tp2 of one model, equal in all else, with a TTFT each."""
+    ids = ("a" * 12, "b" * 12)
+    rows = rows_of(two_runs, study.PAIRS, ids).filter(metric="ttft_s")
+    assert rows.select("factor", "from_value", "to_value", "effect_ratio").rows() == [
+        ("parallelism", "dp2.tp2", "tp4", 1.0)
+    ]
+    step = rows_of(two_runs, comparison_why.TIME, ids)
+    assert step.select("label", "phase", "steps", "step_ps").rows() == [
+        (label, phase, steps, 100_000_000)  # ops of a step end after 100 us
+        for phase, steps in (("prefill", 12), ("decode", 36))
+        for label in ("dp2.tp2", "tp4")
+    ]
+    section = fill(comparison.PANEL, rows_of(two_runs, comparison.PANEL, ids), two_runs.facts())
+    assert any("nothing about an accelerator" in note for note in section.notes)

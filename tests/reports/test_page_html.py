@@ -1,0 +1,149 @@
+"""Pages as HTML: escaping, links, banners, every word, and what never leaves a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.reports.conftest import HOSTILE
+from tests.reports.example import Store
+from tests.reports.html import Page
+from xlahouse.reports.charts.facts import VIRTUAL_BANNER
+from xlahouse.reports.page import breakable, script_json
+from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
+from xlahouse.reports.site import page_file, render_site
+
+
+def test_names_in_traces_stay_text(pages):
+    page = pages["run-script-alert-1-script.html"]
+    assert HOSTILE in page.text
+    assert "</script><img src=x onerror=alert(2)>" in page.text
+    assert "<!-- <script> & 'quotes'" in page.text
+    assert page.all("img") == page.all("b") == []
+    runnable = [attributes for attributes, _ in page.scripts if "type" not in attributes]
+    assert len(runnable) == 1
+
+
+def test_names_in_charts_stay_text(pages):
+    page = pages["run-script-alert-1-script.communication.html"]
+    specs = [
+        text for attributes, text in page.scripts if attributes.get("type") == "application/json"
+    ]
+    assert len(specs) > 5
+    assert not any(sign in text for text in specs for sign in "<>&")
+    axes = {row["axis"] for row in next(iter(json.loads(specs[0])["datasets"].values()))}
+    assert axes == {'"><b>'}
+
+
+def test_json_in_a_script_reads_back_whole():
+    value = {"</script>": "\u2028 <!-- & ]]>"}
+    text = script_json(value)
+    assert not any(sign in text for sign in ("<", ">", "&", "\u2028"))
+    assert json.loads(text) == value
+
+
+def test_a_long_name_may_break_but_not_out():
+    assert breakable("a/b_<i>") == "a/<wbr>b_<wbr>&lt;i&gt;"
+
+
+def test_nothing_leaves_a_page(pages):
+    for page in pages.values():
+        policy = page.all("meta")[1]["content"]
+        assert policy.startswith("default-src 'none'; script-src 'sha256-")
+        assert "unsafe-eval" not in policy
+        for tag, attributes in page.tags:
+            for name in ("src", "href", "action", "data", "srcset"):
+                target = attributes.get(name) or ""
+                ours = r"|#[\w-]+|data:,|[\w.-]+\.html|data/[\w.-]+\.csv"
+                assert re.fullmatch(ours, target), (tag, target)
+
+
+def test_pages_are_small(site):
+    assert all(path.stat().st_size < 5e6 for path in site.values())
+
+
+def test_pages_are_semantic_and_linked(pages):
+    def links(name):
+        return {attributes.get("href") for attributes in pages[name].all("a")}
+
+    over_runs = {f"{name}.html" for name in SITE_PAGES if f"{name}.html" in pages}
+    runs = {name for name in pages if name.startswith("run-") and name.count(".") == 1}
+    assert runs | over_runs <= links("index.html") | {"index.html"}
+    for run in runs:
+        of_run = {page_file(run.removesuffix(".html"), page) for page in RUN_PAGES}
+        assert {name for name in of_run if name in pages} | {"index.html"} <= links(run)
+    for page in pages.values():
+        assert page.all("html") == [{"lang": "en"}]
+        assert len(page.all("h1")) == len(page.all("main")) == 1
+        assert 1 <= len(page.all("nav")) <= 2
+        labels = [nav["aria-label"] for nav in page.all("nav")]
+        assert len(labels) == len(set(labels))
+        assert len(page.all("caption")) == len(page.all("table"))
+        ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+        assert len(ids) == len(set(ids))
+        anchors = [a["href"][1:] for a in page.all("a") if (a.get("href") or "").startswith("#")]
+        assert set(anchors) <= set(ids)
+
+
+def test_every_page_of_virtual_devices_says_so(pages):
+    assert {name for name, page in pages.items() if VIRTUAL_BANNER not in page.text} == {
+        name for name in pages if name.startswith("run-bare")
+    }
+
+
+def test_real_devices_carry_no_banner(tmp_path):
+    tables = {
+        "runs": [{"run_id": "r"}],
+        "devices": [{"run_id": "r", "device_id": 0, "inferred": False}],
+    }
+    for path in render_site(Store(tables), tmp_path).pages:
+        assert VIRTUAL_BANNER not in Page(path.read_text("utf-8")).text
+
+
+@pytest.mark.parametrize("name", [name for name, panels in RUN_PAGES.items() if panels])
+def test_each_section_shows_its_sql_and_coverage_or_reason(pages, name):
+    page = pages[page_file("run-plain", name)]
+    for panel in RUN_PAGES[name]:
+        assert panel.sql.strip() in page.text
+    reasons = [tag for tag in page.all("p") if tag.get("class") == "empty"]
+    assert page.text.count("Coverage.") + len(reasons) == len(RUN_PAGES[name])
+
+
+def test_a_run_of_nothing_is_pages_of_reasons(pages):
+    for name, page in pages.items():
+        if name.startswith("run-bare"):
+            assert page.all("figure") == []
+    assert pages["run-bare.html"].text.count("no device events in the trace") >= 7
+
+
+def test_a_run_is_shown_in_whatever_year_it_was_captured(tmp_path):
+    # Microseconds from the UNIX epoch to the year 290000; Python's years end with 9999.
+    captured_at = 105_200_797 * 86_400_000_000
+    store = Store({"runs": [{"run_id": "c" * 12, "name": "far", "captured_at": captured_at}]})
+    (path,) = render_site(store, tmp_path, pages=["overview"]).pages
+    page = Page(path.read_text("utf-8"))
+    assert "290000-01-01 00:00:00 UTC" in page.text
+
+
+def words_of(html):
+    """What stands on a page, a line each, with the stamp and the version left out."""
+    text = re.sub(
+        r"Made by xlahouse .*? on .*?\. This file", "Made by xlahouse. This file", Page(html).text
+    )
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip()) + "\n"
+
+
+@pytest.mark.parametrize("name", ["index", "overview", "communication", "time", "quality"])
+def test_pages_say_what_they_said(pages, site, name):
+    """Every word of a page, so that a change of one is seen in review; UPDATE_GOLDEN=1 takes the new ones."""
+    file = "index.html" if name == "index" else page_file("run-plain", name)
+    golden = Path(__file__).with_name("golden") / f"{name}.txt"
+    found = words_of(site[file].read_text("utf-8"))
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(found, encoding="utf-8")
+    assert found == golden.read_text(encoding="utf-8")

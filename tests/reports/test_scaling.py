@@ -1,0 +1,61 @@
+"""Speed-up and efficiency over the sizes of an axis, by rows worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.reports.example import Store
+from tests.reports.over_runs import RUNS, rows_of
+from tests.reports.vega_lite import assert_valid, data
+from xlahouse.reports.charts.panel import fill
+from xlahouse.reports.panels.runs import scaling
+
+
+def grown(axis: str, size: int, rate: float | None, other: str = "") -> dict[str, Any]:
+    ratio = None if rate is None else rate / 100
+    return {
+        "model": "qwen",
+        "axis": axis,
+        "other_axes": other,
+        "size": size,
+        "devices": size,
+        "run_id": "a1",
+        "batch_size": 4,
+        "prompt_tokens": 16,
+        "output_tokens": 8,
+        "dtype": "bf16",
+        "device_kind": "TPU v6 Lite",
+        "runs": 2,
+        "output_tokens_per_s": rate,
+        "base_size": None if rate is None else 1,
+        "speedup_ratio": ratio,
+        "efficiency_ratio": None if ratio is None else ratio / size,
+    }
+
+
+def test_scaling_is_drawn_beside_the_ideal(facts_over_runs: Any) -> None:
+    rows = [
+        grown("tp", 1, 100.0),
+        grown("tp", 4, 300.0),
+        grown("dp", 1, 100.0),
+        grown("dp", 2, None),
+    ]
+    store = Store(
+        {"runs": RUNS, "scaling_v1": [*rows, grown("tp", 2, 120.0, "pp2") | {"run_id": "z"}]}
+    )
+    found = rows_of(store, scaling.PANEL)
+    assert found.select("axis", "size", "times_devices").rows() == [
+        ("dp", 1, 1.0),
+        ("dp", 2, None),
+        ("tp", 1, 1.0),
+        ("tp", 4, 4.0),
+    ]  # run z is not on the page
+    section = fill(scaling.PANEL, found, facts_over_runs)
+    assert_valid(section)
+    speedup, efficiency = (figure.spec for figure in section.figures)
+    assert [(r["times_devices"], r["speedup_ratio"]) for r in data(speedup)] == [(1, 1), (4, 4)]
+    assert [(r["series"], r["speedup_ratio"]) for r in data(speedup, 1)] == [("tp", 1), ("tp", 3)]
+    assert [r["efficiency_ratio"] for r in data(efficiency)] == [1, 1]
+    assert [r["efficiency_ratio"] for r in data(efficiency, 1)] == [1, 0.75]
+    assert section.coverage == "1 of 2 series with a rate at two sizes; 4 runs."
+    assert "A chip's rate is not known" in section.notes[0]
