@@ -16,7 +16,7 @@ class Place:
 
     def __init__(self, root: str) -> None:
         if not root:
-            raise WarehouseError("an empty path names nothing; give a folder or a URL")
+            raise WarehouseError("the path is empty; give a folder or a URL")
         self.root = root
         self.remote = "://" in root
         self.base = root.rstrip("/") or "/"
