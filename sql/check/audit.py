@@ -1,4 +1,4 @@
-"""An audit: a query that must return no rows on any warehouse, and what a row of it would mean."""
+"""An audit: a query that must return no rows on any warehouse, and the meaning of a row."""
 
 from __future__ import annotations
 

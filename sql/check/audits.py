@@ -1,4 +1,4 @@
-"""Queries that must return no rows on any warehouse: what our own numbers have to agree on."""
+"""Queries that must return no rows on any warehouse: where views and tables must agree."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ AUDITS = (
     ),
     Audit(
         "self_time_fits_its_line",
-        "ops of a line have more time for themselves than the line lasts, or less than none",
+        "the self times of a line's ops exceed the time of the line, or one is negative",
         """
         select run_id, device_id, line, sum(self_ps) as self_ps,
             max(start_ps + duration_ps) - min(start_ps) as line_ps

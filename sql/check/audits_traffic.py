@@ -7,7 +7,7 @@ from xlahouse.sql.check.audit import Audit
 TRAFFIC_AUDITS = (
     Audit(
         "expectation_measures_volume",
-        "what expected_traffic has as measured is not the payload of traffic_volume",
+        "the measured payload of expected_traffic is not that of traffic_volume",
         """
         with said as (
             select run_id, sum(measured_payload_bytes) as payload_bytes,
@@ -72,7 +72,7 @@ TRAFFIC_AUDITS = (
     ),
     Audit(
         "summaries_hold_every_transfer",
-        "collectives or instances are lost or doubled in a summary of how long or how fast they are",
+        "collectives or instances are lost or doubled in a summary of latency or bandwidth",
         """
         with slow as (
             select run_id, sum(count) as said from collective_latency_summary_v1 group by run_id
@@ -96,8 +96,8 @@ TRAFFIC_AUDITS = (
     ),
     Audit(
         "links_conserve_bytes",
-        "what leaves a chip over its links, less what comes in, is not what its devices send less what"
-        " they get",
+        "bytes that leave a chip over its links, less bytes that enter, are not those that its devices"
+        " send less those that they receive",
         """
         with crossed as (
             select run_id, phase, algorithm, source_chip, target_chip, bytes from link_traffic_v1

@@ -1,4 +1,4 @@
-"""What is wrong with a warehouse: our audits, and what ingest found in the data."""
+"""Everything wrong with a warehouse: audits, findings of views, and issues that ingest found."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class CheckReport:
 
 
 def check_warehouse(warehouse: Warehouse) -> CheckReport:
-    """Run every audit and gather the issues, damaged runs, own views' faults, meshes of no use,
-    and what views find in the data.
+    """Run every audit; gather issues, damaged runs, own views' faults, bad meshes and findings.
 
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.

@@ -1,4 +1,4 @@
-"""What views find wrong with the data, once it is all together: clocks, recompiles, meshes, links."""
+"""Findings of views about whole runs: clocks, recompiles, meshes, links, repeated files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """A query for `run_id` and `found`, a text; a row is a warning. What it costs, what to do."""
+    """A query for `run_id` and `found`, a text, each row of which is a warning.
+
+    Attributes:
+        code: name of the warning.
+        advice: the cost of the finding, and the remedy.
+        sql: the query.
+    """
 
     code: str
     advice: str
@@ -56,14 +62,14 @@ QUESTIONS = (
         "a group has a member outside the mesh, or is not known; see `collective_axis`",
         """
         select run_id, concat(round(100 * unclassified_ratio, 1),
-            ' % of the known payload moves along no known axis') as found
+            ' % of the known payload has no known axis') as found
         from run_summary_v1
         where mesh_problem is null and unclassified_ratio > 0
         """,
     ),
     Question(
         "links_unknown",
-        "link_traffic has no links; where the kind is at fault, `xlahouse set device-kind` tells it",
+        "link_traffic has no links; where the kind is at fault, set it with `xlahouse set device-kind`",
         """
         with placed as (
             select p.run_id, min(p.topology_problem) as topology_problem
@@ -83,7 +89,7 @@ QUESTIONS = (
     ),
     Question(
         "files_in_two_runs",
-        "what adds up runs counts these twice; `xlahouse drop` takes out the run that the other one replaces",
+        "sums over runs count these files twice; drop the run that the other one replaces (`xlahouse drop`)",
         """
         with file as (
             select run_id, unnest(source_files) as source from runs
@@ -105,7 +111,7 @@ QUESTIONS = (
 
 
 def view_findings(warehouse: Warehouse) -> list[str]:
-    """A line `<run>: <code>: <what>; <what it costs>` for each finding, by question and run.
+    """A line `<run>: <code>: <finding>; <advice>` for each finding, by question and run.
 
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.

@@ -1,4 +1,4 @@
-"""Holds every view to the rules that keep it documented and portable to Spark."""
+"""Checks every view by the rules that keep it documented and portable to Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlahouse.sql.portable import portability
 KEYS = "_run_key_v1"  # states the scheme of the keys that internal views pack, and its units
 SMALLEST_UNIT = 1 << 10  # smaller powers of two count something
 UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio")
-# What a number without a unit may be: an identity, a place in an order, or a count.
+# Numbers without a unit: identities, places in an order, counts.
 PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_errors", "_warnings")
 PLAIN_NAMES = {
     "bytes",
@@ -68,12 +68,12 @@ PLAIN_DOUBLES = {
 
 
 def lint(view: View) -> list[str]:
-    """Everything that is wrong with a view file; empty where it is fine."""
+    """Everything wrong with a view file; empty for a good one."""
     try:
         tree = parse_view(view)
         for part in ("version", "grain", "columns"):
             getattr(view, part)
-        text = [] if view.own else _text(view.sql)  # a user's editor has a mind of its own
+        text = [] if view.own else _text(view.sql)  # a user's editor may leave blanks
         keys = [] if view.own else _keys(view, tree)
         faults = [*text, *_shapes(tree), *keys, *portability(tree), *_reads(view, tree)]
     except (ViewError, QueryError) as error:
@@ -122,7 +122,7 @@ def _is_unit(number: str) -> bool:
 
 
 def _reads(view: View, tree: Any) -> Iterator[str]:
-    """Two parsers have to agree with what was found without one."""
+    """Two parsers must find the tables and views that the regular expression found."""
     from sqlglot import exp
 
     own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
@@ -136,7 +136,7 @@ def _reads(view: View, tree: Any) -> Iterator[str]:
 
 
 def lint_unit(column: str, kind: str) -> str | None:
-    """What is wrong with a column's name, given DuckDB's name of its type; None where it is fine."""
+    """The fault of a column's name, given DuckDB's name of its type; None for a good one."""
     if kind == "DOUBLE":
         plain = column in PLAIN_DOUBLES
     elif kind.endswith("INT"):

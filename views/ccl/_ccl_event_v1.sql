@@ -1,6 +1,7 @@
 -- one row per complete event of the trace that `xlahouse export ccl-bench` writes, for runs on TPUs
--- What CCL-Bench's tools look at. A device's process has its launches, the ops of all its lines, and
--- what else its plane has; device_id is NULL on a host's process. Runs without a TPU have no rows.
+-- The events that CCL-Bench's tools read. A device's process has its launches, the ops of all its
+-- lines, and the other events of its plane; device_id is NULL on a host's process. Runs without a
+-- TPU have no rows.
 with told as (
     select
         o.run_id, o.device_id, coalesce(o.op, '') as name, coalesce(o.line, 'XLA Ops') as line,
@@ -21,7 +22,7 @@ with told as (
 select
     -- run
     run_id,
-    -- device whose process has it; NULL on a host's
+    -- device whose process has the event; NULL on a host's
     device_id,
     -- name; of a launch without the program's fingerprint that the export adds
     name,
@@ -29,7 +30,7 @@ select
     line,
     -- start
     start_ps,
-    -- duration; on a device it stands as device_duration_ps too
+    -- duration; on a device the trace has it as device_duration_ps too
     duration_ps,
     -- category as traced
     hlo_category,

@@ -1,5 +1,5 @@
 -- one row per launch on a TPU and event of a host, as `xlahouse export ccl-bench` writes them
--- What of _ccl_event is no op; device_id is NULL on a host's process.
+-- The events of _ccl_event that are not ops; device_id is NULL on a host's process.
 with planes as (
     select run_id, host, plane, min(device_id) as device_id
     from devices
@@ -42,7 +42,7 @@ told as (
 select
     -- run
     run_id,
-    -- device whose process has it; NULL on a host's
+    -- device whose process has the event; NULL on a host's
     device_id,
     -- name; of a launch without the program's fingerprint that the export adds
     name,
@@ -50,6 +50,6 @@ select
     line,
     -- start
     start_ps,
-    -- duration; on a device it stands as device_duration_ps too
+    -- duration; on a device the trace has it as device_duration_ps too
     duration_ps
 from told

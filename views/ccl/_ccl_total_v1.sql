@@ -1,5 +1,5 @@
 -- one row per run, process, name and category of the events of _ccl_event
--- What needs no single event: names and categories are few, so that they are looked at here.
+-- For metrics that need no single event: names and categories are few, so they are read here.
 with ops_by_name as (
     select
         run_id, device_id, op, hlo_category,

@@ -1,8 +1,9 @@
 -- one row per run and metric of CCL-Bench for TPUs
--- Our value of what each of CCL-Bench's metrics asks; ccl_legacy_v1 has the value by its own
--- definition, and `note` says in what ours differs. Warm-up and compile phases are left out, idle
--- time is not. A value is NULL where the trace does not tell it, and `reason` says what is lacking.
--- Virtual devices have structure, volumes and no times: only what does not depend on time is given.
+-- Our value of each of CCL-Bench's metrics; ccl_legacy_v1 has the value by its own definition, and
+-- `note` states the difference. Warm-up and compile phases are left out, idle time is not. A value
+-- is NULL where the trace does not give it, and `reason` states what is lacking. Virtual devices
+-- have structure, volumes and no times: only values that do not depend on time are given. Copies in
+-- flight at once count each instant once.
 with metrics as (
     select * from (
         values
@@ -291,7 +292,7 @@ select
             then 'virtual devices: their times are not an accelerator''s'
         when v.value is null then m.missing
     end as reason,
-    -- what the value is, and in what it differs from CCL-Bench's
+    -- what the value is, and how it differs from CCL-Bench's
     m.note
 from runs as r
 cross join metrics as m

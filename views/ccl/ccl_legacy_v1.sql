@@ -1,8 +1,8 @@
 -- one row per run and metric of CCL-Bench for TPUs
--- What CCL-Bench's own tools give on what `xlahouse export ccl-bench` writes: their definitions as
--- they are, faults included, so that rows can be compared with those it publishes; ccl_bench_v1 has
--- ours. Tools at revision 1d257f0. `note` says what is wrong with each. A value is NULL where their
--- tools give -1, NaN or nothing; `reason` says what they lack.
+-- The values that CCL-Bench's own tools give on the files that `xlahouse export ccl-bench` writes:
+-- their definitions unchanged, faults included, so that rows can be compared with the published
+-- ones; ccl_bench_v1 has ours. Tools at revision 1d257f0. `note` states what is wrong with each. A
+-- value is NULL where their tools give -1, NaN or nothing; `reason` states what they lack.
 with metrics as (
     select * from (
         values
@@ -94,7 +94,7 @@ facts as (
     left join run_settings as s on s.run_id = r.run_id
 ),
 
--- Few names are looked at, not millions of events.
+-- Few names are read, not millions of events.
 named as (
     select
         *,
@@ -125,7 +125,7 @@ sums as (
     group by run_id
 ),
 
--- Events of these names are looked at one by one; where a run has steps, all are.
+-- Events of these names are read one by one; where a run has steps, all events are.
 names as (
     select
         run_id, name,
@@ -425,7 +425,7 @@ dominant as (
     group by run_id
 ),
 
--- Bandwidth: a group is what shares a key, and its size the processes that it is on
+-- Bandwidth: a group is the events that share a key, and its size the number of their processes
 grouped as (
     select
         run_id, device_id, hlo_category,

@@ -1,5 +1,6 @@
 -- one row per run and metric that it has
--- The headline metrics of run_summary as rows; what a run does not have has no row.
+-- The headline metrics of run_summary as rows; a metric that a run lacks has no row. Repeats of a
+-- setup give n, median (the value of row ceil(n / 2)) and spread.
 with names as (
     select metric, less_is_better
     from (
@@ -49,13 +50,13 @@ ranked as (
 select
     -- run
     run_id,
-    -- name of the metric, with its unit, as run_summary has it
+    -- name of the metric, with its unit, as in run_summary
     metric,
-    -- a smaller value is the better one
+    -- a smaller value is better
     less_is_better,
     -- value
     value,
-    -- what repeats share: the setup, or the run itself where its setup is not known
+    -- key of the repeats: the setup, or the run itself where its setup is not known
     setup_key,
     -- runs of the setup that have the metric
     cast(places as bigint) as runs,

@@ -1,8 +1,8 @@
 -- one row per pair of runs and metric that both have
 -- Every ordered pair: run_id is the base, other_run_id the run to compare with. Differences are
 -- judged by the medians of their setups' repeats: inconclusive while the difference is within the
--- larger spread, or a setup has one run, or both are of one setup. differing names what was chosen
--- differently; with more than one thing a difference cannot be put down to any of them.
+-- larger spread, or a setup has one run, or both are of one setup. differing names the settings
+-- that differ; with more than one, the difference cannot be attributed to any of them.
 with facts as (
     select
         run_id, name, model, layers, dtype, parallelism, batch_size, microbatches, prompt_tokens,
@@ -65,42 +65,42 @@ compared as (
 )
 
 select
-    -- base
+    -- base run
     run_id,
     -- the run to compare with
     other_run_id,
-    -- name of the metric, with its unit, as run_summary has it
+    -- name of the metric, with its unit, as in run_summary
     metric,
-    -- what the base is called
+    -- name of the base
     name,
-    -- what the other is called
+    -- name of the other run
     other_name,
     -- value of the base
     value,
-    -- value of the other
+    -- value of the other run
     other_value,
     -- other / base
     other_value / nullif(value, 0) as value_ratio,
     -- runs of the base's setup that have the metric
     runs,
-    -- runs of the other's
+    -- runs of the other run's setup that have the metric
     other_runs,
     -- median over the base's setup
     median,
-    -- median over the other's
+    -- median over the other run's setup
     other_median,
-    -- other's median less the base's
+    -- the other run's median less the base's
     difference,
     -- the larger spread of the two setups; NULL with one run each
     spread,
-    -- better or worse (the other, that is), or inconclusive
+    -- better or worse (the other run), or inconclusive
     case
         when not is_repeated or abs(difference) <= spread then 'inconclusive'
         when (difference < 0) = less_is_better then 'better'
         else 'worse'
     end as verdict,
-    -- things that were chosen differently
+    -- number of settings that differ
     cast(case when differs_elsewhere then 1 else listed_count end as bigint) as differing_count,
-    -- which; settings: the setups differ in something else. Empty for repeats of one setup
+    -- their names; settings: the setups differ in something else. Empty for repeats of one setup
     case when differs_elsewhere then 'settings' else listed end as differing
 from compared

@@ -1,7 +1,7 @@
 -- one row per run
--- The setup and the headline metrics side by side, each with what it rests on. Latencies are
--- medians over the requests of latency_v1 (the value of row ceil(n / 2)), with n, least and most.
--- Sums leave warm-up and compile phases out; a sum with an unknown part is NULL.
+-- The setup and the headline metrics side by side, each with its sample size or coverage. Latencies
+-- are medians over the requests of latency_v1 (the value of row ceil(n / 2)), with n, least and
+-- most. Sums leave warm-up and compile phases out; a sum with an unknown part is NULL.
 with traffic as (
     select
         run_id,
@@ -58,9 +58,9 @@ found as (
 select
     -- run
     r.run_id,
-    -- what the run is called
+    -- name of the run
     r.name,
-    -- when profiling started
+    -- time at which profiling started
     r.captured_at,
     -- complete, partial or no_device_events
     r.status,
@@ -70,11 +70,11 @@ select
     r.model,
     -- architecture, such as qwen3
     r.model_family,
-    -- hash of all that was chosen but the repeat
+    -- hash of all chosen settings but the repeat
     r.setup,
     -- label, such as tp2.pp2
     r.parallelism,
-    -- where the mesh comes from: setting or run; NULL without one
+    -- source of the mesh: setting or run; NULL without one
     m.mesh_source,
     -- why collectives cannot be given an axis; NULL where the mesh is usable
     m.mesh_problem,
@@ -112,14 +112,14 @@ select
     cast(
         case when r.device_count > 0 and t.run_id is null then 0 else t.wire_bytes end as double
     ) as wire_bytes,
-    -- share of the known payload on no known axis
+    -- share of the known payload whose axis is not known
     cast(t.unclassified_bytes as double) / nullif(cast(t.known_payload_bytes as double), 0)
         as unclassified_ratio,
-    -- where the latencies come from: marker or module
+    -- source of the latencies: marker or module
     l.latency_source,
-    -- requests that the latencies are taken over
+    -- requests that the latencies are medians of
     cast(coalesce(l.requests, 0) as bigint) as requests,
-    -- marked requests left out: warm-up, or something was compiled
+    -- marked requests left out: warm-up, or a host compiled
     cast(coalesce(k.marked_requests, 0) - coalesce(l.requests, 0) as bigint) as excluded_requests,
     -- time to first token, median over requests
     l.ttft_s,

@@ -1,10 +1,11 @@
 -- one row per model, workload, other axes, axis and size along the axis
--- How the rate grows as one axis of the mesh does and all else stays: model, dtype, batch, microbatches,
--- lengths, kind of device and the other axes. Speed-up and efficiency are against the smallest size
--- that has a rate. Rates are medians over runs (the value of row ceil(n / 2)). The batch stays, so this
--- is strong scaling. A run without the axis has size 1 on it; sizes of 1 with nothing to compare to are
--- left out, and so are runs without a model or with a mesh that cannot be used. A run without a
--- pipeline has no use for microbatches: along pp it is the size 1 of each number of them.
+-- How the rate grows as one axis of the mesh grows and all else stays: model, dtype, batch,
+-- microbatches, lengths, kind of device and the other axes. Speed-up and efficiency are against the
+-- smallest size that has a rate. Rates are medians over runs (the value of row ceil(n / 2)). The
+-- batch stays, so this is strong scaling. A run without the axis has size 1 on it; sizes of 1 with
+-- nothing to compare to are left out, and so are runs without a model or with a mesh that cannot be
+-- used. A run without a pipeline does not use microbatches: along pp it is the size 1 of each
+-- number of them.
 with workloads as (
     select
         r.run_id, r.model, r.microbatches,
@@ -158,13 +159,13 @@ select
     cast(c.runs as bigint) as runs,
     -- batch size x output tokens / e2e
     c.output_tokens_per_s,
-    -- the same for each chip; NULL where it is not known how many devices share one
+    -- the same for each chip; NULL where the number of devices a chip is not known
     c.output_tokens_per_s * c.devices_per_chip / nullif(c.devices, 0) as chip_tokens_per_s,
-    -- size that the next two are against
+    -- size that speed-up and efficiency are against
     cast(c.base_size as bigint) as base_size,
     -- rate / rate of the smallest size
     c.output_tokens_per_s / nullif(c.base_tokens_per_s, 0) as speedup_ratio,
-    -- speed-up / how many times the devices
+    -- speed-up / (size / base_size)
     c.output_tokens_per_s / nullif(c.base_tokens_per_s, 0) * c.base_size / nullif(c.size, 0)
         as efficiency_ratio
 from compared as c

@@ -1,7 +1,7 @@
 -- one row per setup, and per run whose setup is not known
 -- Repeats of a setup side by side: medians over its runs (the value of row ceil(n / 2)) with the
 -- spread, greatest less least; a spread is NULL with one run. A run counts for the metrics that it
--- has. What the setup is, is told by the run of it that was captured last.
+-- has. The settings are those of the setup's run that was captured last.
 with keyed as (
     select
         *,
@@ -49,11 +49,11 @@ metrics as (
 )
 
 select
-    -- hash of all that was chosen but the repeat; NULL where it is not known
+    -- hash of all chosen settings but the repeat; NULL where unknown
     p.setup,
     -- run of the setup that was captured last
     p.run_id,
-    -- what that run is called
+    -- name of that run
     p.name,
     -- runs of the setup
     cast(p.runs as bigint) as runs,

@@ -1,7 +1,7 @@
 -- one row per name under which a kind of chip is known
--- The shipped table. Names are lower case without blanks. A number without a source is not here, so
--- none are given for GPUs. Sources: scaling-book is jax-ml/scaling-book, chapter tpus; the others are
--- Google's pages on each TPU, and for v2 its designers' article.
+-- The shipped table. Names are lower case without blanks. Every number has a source, so GPUs have
+-- none. Sources: scaling-book is jax-ml/scaling-book, chapter tpus; the others are Google's pages
+-- on each TPU, and for v2 its designers' article.
 with chips as (
     select * from (
         values
@@ -53,11 +53,11 @@ select
     cast(c.hbm_bytes_per_s as double) as hbm_bytes_per_s,
     -- bandwidth of one ICI link, one way
     cast(c.ici_bytes_per_s as double) as ici_bytes_per_s,
-    -- where the FLOP/s come from
+    -- source of the FLOP/s
     c.flops_source,
-    -- where the HBM bandwidth comes from
+    -- source of the HBM bandwidth
     c.hbm_source,
-    -- where the link's bandwidth comes from
+    -- source of the link's bandwidth
     c.ici_source
 from names as n
 inner join chips as c on c.generation = n.generation

@@ -26,7 +26,7 @@ select
     h.op,
     -- start, update or done
     h.half,
-    -- the start of its pair; NULL where that is not known
+    -- the start of its pair; NULL where unknown
     case
         when h.half = 'start' then h.op
         when o.half = 'update' then o.operand

@@ -1,8 +1,9 @@
 -- one row per run, device, phase, program and op
 -- The executions of an instruction on a device, summed. Step lines, and the line that shows async
--- copies in flight a second time, are left out. A sum with an unknown part is NULL. Only compute ops
--- have FLOPs; control ops and waits move no bytes of their own (a loop's estimate is its body's).
--- Texts are of the instruction: to group by them is quick, to find the least of them in all ops is not.
+-- copies in flight a second time, are left out. A sum with an unknown part is NULL. Only compute
+-- ops have FLOPs; control ops and waits move no bytes of their own (a loop's estimate is its
+-- body's). Texts are of the instruction: grouping by them is faster than finding the least of them
+-- in all ops.
 with summed as (
     select
         run_id, device_id, phase, program_id, op, module, opcode, category, hlo_category, component,
@@ -48,13 +49,13 @@ select
     min(layer) as layer,
     -- attention, mlp, moe, embedding, head or norm
     min(component) as component,
-    -- events are kernels of a GPU: one is all of an op, of an asynchronous one too
+    -- events are kernels of a GPU: one event is a whole op, of an asynchronous op too
     sum(kernels) > 0 as is_kernel,
     -- events
     cast(sum(executions) as bigint) as executions,
     -- sum of durations
     cast(sum(duration_ps) as bigint) as duration_ps,
-    -- sum of durations less what is nested in them
+    -- sum of durations less the ops nested in them
     cast(sum(self_ps) as bigint) as self_ps,
     -- floating point operations
     cast(

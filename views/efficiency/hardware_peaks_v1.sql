@@ -1,11 +1,11 @@
 -- one row per run and device
--- The peaks that ratios are taken against, each number by itself: the one that the user set; else the
--- shipped table's, by the kind of device that the user set, else by the trace's, else (where that
--- says TPU and no more) by the workload card's; else the trace's
--- own. A chip's FLOP/s and HBM bandwidth are shared evenly by its devices (a chip of a kind that is
--- not in the shipped table is taken to be one device); a link is a link, so its bandwidth is not.
--- Devices whose identity was deduced (virtual CPU devices) have no peaks, and SparseCores none but
--- the link's: the chip's figures are those of its TensorCores.
+-- The peaks that ratios are taken against. The source of each number: the number that the user set;
+-- else the shipped table, by the kind of device that the user set, else by the trace's, else (where
+-- that says TPU and no more) by the workload card's; else the trace's own number. A chip's FLOP/s
+-- and HBM bandwidth are shared evenly by its devices (a chip of a kind that is not in the shipped
+-- table is taken to be one device); a link's bandwidth is not shared. Devices whose identity was
+-- deduced (virtual CPU devices) have no peaks, and SparseCores only the link's: the chip's figures
+-- are those of its TensorCores.
 with named as (
     select
         d.*,
@@ -67,7 +67,7 @@ select
     d.run_id,
     -- device
     d.device_id,
-    -- kind of device that counts: as set, else as traced
+    -- kind of device: as set, else as traced
     coalesce(s.device_kind, d.kind, r.device_kind) as device_kind,
     -- devices that share a chip; NULL where the kind is not in the shipped table
     p.devices_per_chip,
@@ -84,15 +84,15 @@ select
         when coalesce(p.peak_flops_per_s, p.peak_hbm_bytes_per_s, p.peak_ici_bytes_per_s) is not null
             then 'trace'
     end as peaks_source,
-    -- where the FLOP/s come from
+    -- source of the FLOP/s
     case when p.peak_flops_per_s is not null then p.flops_source end as flops_source,
-    -- where the HBM bandwidth comes from
+    -- source of the HBM bandwidth
     case when p.peak_hbm_bytes_per_s is not null then p.hbm_source end as hbm_source,
-    -- where the link's bandwidth comes from
+    -- source of the link's bandwidth
     case when p.peak_ici_bytes_per_s is not null then p.ici_source end as ici_source,
-    -- peak FLOP/s as the trace has it, of the device
+    -- peak FLOP/s of the device by the trace
     d.peak_flops as ingested_flops_per_s,
-    -- peak HBM bandwidth as the trace has it, of the device
+    -- peak HBM bandwidth of the device by the trace
     d.peak_hbm_bytes_per_s as ingested_hbm_bytes_per_s
 from devices as d
 left join runs as r on r.run_id = d.run_id

@@ -1,7 +1,7 @@
 -- one row per run, phase, layer, component and category of op
--- Device time by the part of the model that it is for, summed over devices. layer is the model's own
--- number, in a stage-stacked pipeline too. layer and component are NULL for what lies outside every
--- module scope. FLOPs and bytes with an unknown part are NULL.
+-- Device time by part of the model, summed over devices. layer is the model's own number, in a
+-- stage-stacked pipeline too. layer and component are NULL for ops outside every module scope.
+-- FLOPs and bytes with an unknown part are NULL.
 with summed as (
     select
         run_id, phase, layer, component, category,
@@ -34,7 +34,7 @@ select
     s.category,
     -- events of ops, over devices
     cast(s.executions as bigint) as executions,
-    -- sum of durations less what is nested in them
+    -- sum of durations less the ops nested in them
     cast(s.self_ps as bigint) as self_ps,
     -- share of the phase's self time
     cast(s.self_ps as double) / nullif(cast(p.phase_self_ps as double), 0) as self_ratio,

@@ -1,7 +1,7 @@
 -- one row per instruction of a program
--- How the result of each instruction lies in memory: order of its dimensions, tiles, which memory,
--- and what the tiles waste. Tuples have no layout of their own, and sizes are NULL where they are not
--- known. Every instruction that the HLO has is here, executed or not: join op_profile for that.
+-- Layout of each instruction's result in memory: order of its dimensions, tiles, which memory, and
+-- the bytes that the tiles waste. Tuples have no layout of their own, and sizes are NULL where they
+-- are not known. Every instruction of the HLO is here, executed or not: join op_profile for that.
 with hosts as (
     select run_id
     from devices
@@ -18,7 +18,7 @@ select
     i.program_id,
     -- name of the program
     i.module,
-    -- computation that holds it
+    -- computation that contains it
     i.computation,
     -- name of the HLO instruction
     i.op,
@@ -36,7 +36,7 @@ select
     i.tiling,
     -- number of the memory in the layout, S(n): 0 HBM, 1 VMEM, 5 host
     i.memory_space as memory_space_id,
-    -- HBM (where all devices are virtual ones, host), VMEM, host, or other (numbers whose memory no
+    -- HBM (host where all devices are virtual), VMEM, host, or other (numbers whose memory no
     -- public source names); NULL for tuples
     case
         when i.memory_space = 0 and h.run_id is not null then 'host'
@@ -49,7 +49,7 @@ select
     i.logical_bytes,
     -- bytes that the tiles occupy
     i.padded_bytes,
-    -- bytes that hold nothing
+    -- padding: padded less logical bytes
     i.padded_bytes - i.logical_bytes as waste_bytes,
     -- padded / logical
     cast(i.padded_bytes as double) / nullif(cast(i.logical_bytes as double), 0) as padding_ratio,

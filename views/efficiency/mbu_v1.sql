@@ -1,9 +1,9 @@
 -- one row per run and phase
--- Decode alone: (weight + KV bytes of a step) / (TPOT x peak HBM bandwidth of all devices). Each step
--- reads every weight once in each part of the batch that axes dp and fsdp make, and the keys and
--- values of each sequence's context, once: p + k tokens in decode step k, on average p + (steps + 1)
--- / 2. TPOT is the median over requests (the value of row ceil(n / 2)). Virtual devices, and runs
--- whose manifest or mesh is not known, have none.
+-- Decode alone: (weight + KV bytes of a step) / (TPOT x peak HBM bandwidth of all devices). Each
+-- step reads every weight once in each part of the batch that axes dp and fsdp make, and the keys
+-- and values of each sequence's context, once: p + k tokens in decode step k, on average p + (steps
+-- + 1) / 2. TPOT is the median over requests (the value of row ceil(n / 2)). Virtual devices, and
+-- runs whose manifest or mesh is not known, have no MBU.
 with peaks as (
     select
         d.run_id,
@@ -64,6 +64,6 @@ select
     peak_hbm_bytes_per_s,
     -- weight and KV bytes / (TPOT x peak)
     (weight_bytes + kv_bytes) / nullif(tpot_s * peak_hbm_bytes_per_s, 0) as mbu_ratio,
-    -- not every weight need be read, since a step may not reach each expert: mbu is an upper bound
+    -- a step may not reach each expert, and so not read every weight: mbu is an upper bound
     is_bound
 from moved

@@ -1,12 +1,12 @@
 -- one row per run and phase
 -- Model FLOPs / (peaks x windows), idle time included; SparseCores are left out. Model FLOPs are
--- those that the compiler counts for the compute ops of a step (model_flops, else flops), on masked
--- microbatches too; control ops and collectives add none. Where ops of unknown FLOPs (Pallas kernels,
--- say) ran for more than 5 % of the busy time, mfu is NULL. mfu_analytic takes its FLOPs from the
--- model: 2 x active weights x tokens, and attention_pair_flops for each token and token of its context
--- (itself included): p (p + 1) / 2 pairs a sequence in a prefill of p tokens, p + k in decode step k.
--- It is known for prefill and decode where every device of the run was traced in every pass.
--- Windows are those of device_time. Virtual devices have neither.
+-- the compiler's count for the compute ops of a step (model_flops, else flops), on masked
+-- microbatches too; control ops and collectives add none. Where ops of unknown FLOPs (Pallas
+-- kernels, say) ran for more than 5 % of the busy time, mfu is NULL. mfu_analytic takes its FLOPs
+-- from the model: 2 x active weights x tokens, and attention_pair_flops for each token and token of
+-- its context (itself included): p (p + 1) / 2 pairs a sequence in a prefill of p tokens, p + k in
+-- decode step k. It is known for prefill and decode where every device of the run was traced in
+-- every pass. Windows are those of device_time. Virtual devices have neither.
 with work as (
     select
         run_id, device_id, request, step,
@@ -60,7 +60,7 @@ summed as (
 known as (
     select
         s.*,
-        -- ops on several lines may run longer than the device is busy
+        -- ops on several lines may add up to more than the busy time
         1 - cast(least(s.unknown_ps, s.busy_ps) as double) / nullif(cast(s.busy_ps as double), 0)
             as flops_known_ratio,
         f.passes,
@@ -105,22 +105,22 @@ select
     cast(device_steps as bigint) as device_steps,
     -- length of the windows
     cast(window_ps as bigint) as window_ps,
-    -- time of them in which something ran
+    -- busy time in the windows
     cast(busy_ps as bigint) as busy_ps,
-    -- FLOPs that the compiler counts, where it does
+    -- FLOPs by the compiler's count, where known
     cast(model_flops as double) as model_flops,
-    -- FLOPs that the devices could have done in the windows
+    -- peak FLOPs of the devices in the windows
     cast(available_flops as double) as available_flops,
-    -- share of the busy time that is not spent in ops of unknown FLOPs
+    -- share of the busy time outside ops of unknown FLOPs
     cast(flops_known_ratio as double) as flops_known_ratio,
-    -- model FLOPs / what the devices could have done; NULL where flops_known_ratio is below 0.95
+    -- model FLOPs / peak FLOPs; NULL where flops_known_ratio is below 0.95
     case
         when flops_known_ratio >= 0.95e0
             then cast(model_flops as double) / nullif(cast(available_flops as double), 0)
     end as mfu_ratio,
-    -- FLOPs that the model's sizes say the phase takes
+    -- FLOPs of the phase by the model's sizes
     cast(analytic_flops as double) as analytic_flops,
-    -- analytic FLOPs / what the devices could have done
+    -- analytic FLOPs / peak FLOPs
     cast(analytic_flops as double) / nullif(cast(available_flops as double), 0)
         as mfu_analytic_ratio
 from modelled

@@ -1,7 +1,7 @@
 -- one row per run, phase and program
--- What each compiled program (module) costs, summed over devices: its launches, and the self time of
--- its ops by category. A launch that the profile cut has ops and no launch of its own. Sums of FLOPs
--- and bytes with an unknown part are NULL.
+-- Launches of each compiled program (module), and the self time of its ops by category, summed over
+-- devices. A launch that the profile cut has ops and no launch of its own. Sums of FLOPs and bytes
+-- with an unknown part are NULL.
 with launched as (
     select
         run_id, phase, program_id,
@@ -47,7 +47,7 @@ select
     k.program_id,
     -- name of the program
     coalesce(l.module, r.module) as module,
-    -- devices that ran it
+    -- devices that ran the program
     cast(greatest(coalesce(l.devices, 0), coalesce(r.devices, 0)) as bigint) as devices,
     -- launches, over devices
     cast(coalesce(l.launches, 0) as bigint) as launches,

@@ -1,9 +1,9 @@
 -- one row per run, phase, program and op
--- Where device time goes, instruction by instruction, summed over devices and executions; each
--- instant of a line belongs to the innermost op on it, so self times of a line's ops never overlap.
--- Halves of an async pair are rows of their own, with the time that each of them ran. Step lines,
--- and the line that shows async copies in flight a second time, are left out. Sums with an unknown
--- part are NULL. Group by source_line, layer or component as needed.
+-- Device time by instruction, summed over devices and executions. Each instant of a line belongs to
+-- the innermost op on it, so self times of a line's ops never overlap. Halves of an async pair are
+-- rows of their own, with the time that each of them ran. Step lines, and the line that shows async
+-- copies in flight a second time, are left out. Sums with an unknown part are NULL. Group by
+-- source_line, layer or component as needed.
 with sources as (
     select
         run_id, program_id, op,
@@ -68,7 +68,7 @@ select
     i.framework_op,
     -- file of the framework's code
     i.source_file,
-    -- line there
+    -- line in that file
     i.source_line,
     -- devices that executed it
     cast(s.devices as bigint) as devices,
@@ -76,7 +76,7 @@ select
     cast(s.executions as bigint) as executions,
     -- sum of durations
     cast(s.duration_ps as bigint) as duration_ps,
-    -- sum of durations less what is nested in them
+    -- sum of durations less the ops nested in them
     cast(s.self_ps as bigint) as self_ps,
     -- share of the phase's self time
     cast(s.self_ps as double) / nullif(cast(p.phase_self_ps as double), 0) as self_ratio,

@@ -1,14 +1,15 @@
 -- one row per run, program and op
--- What an instruction's executions should take at the least, and what they took, summed over devices
--- and executions; warm-up and compile phases are left out. An async pair is one row, under its start;
--- it is observed from the start of its start to the end of its done, and pairs of which the trace
--- lacks a half, or whose halves no HLO ties, are left out. Other ops are observed by their duration. T_math = flops / peak,
--- T_hbm = HBM bytes / peak, T_ici = wire bytes / peak of one link, one way; predicted is the largest,
--- NULL where one of them is not known. Flops are the compiler's count; where a trace has none (a Chrome
--- export), those that the model asked for. Those of custom calls whose cost is not known are NULL;
--- collectives and copies have none. HBM bytes are the profiler's breakdown by memory; without one all
--- bytes accessed stand for them, which hbm_source says (of a pair those of the half with more).
--- T_ici is NULL within one chip, and the link to the host's memory has no T. Control ops and waits have no row; virtual devices no prediction.
+-- Least time that an instruction's executions should take, and the time that they took, summed over
+-- devices and executions; warm-up and compile phases are left out. An async pair is one row, under
+-- its start; it is observed from the start of its start to the end of its done, and pairs with a
+-- half missing from the trace, or whose halves no HLO ties, are left out. Other ops are observed by
+-- their duration. T_math = flops / peak, T_hbm = HBM bytes / peak, T_ici = wire bytes / peak of one
+-- link, one way; predicted is the largest, NULL where one of them is not known. Flops are the
+-- compiler's count; where a trace has none (a Chrome export), those that the model asked for. Those
+-- of custom calls whose cost is not known are NULL; collectives and copies have none. HBM bytes are
+-- the profiler's breakdown by memory; without one they are all bytes accessed, and hbm_source says
+-- so (of a pair those of the half with more). T_ici is NULL within one chip, and the link to the
+-- host's memory has no T. Control ops and waits have no row; virtual devices no prediction.
 with totals as (
     select
         run_id, device_id, program_id, op,
@@ -40,7 +41,7 @@ halved as (
     from totals
 ),
 
--- Of a half, what one execution takes: profiling may have missed some of either.
+-- Time of one execution of a half: profiling may have missed executions of either.
 tied as (
     select
         t.run_id, t.device_id, t.program_id, t.op, t.module, t.opcode, t.category, t.hlo_category,
@@ -133,7 +134,7 @@ summed as (
         sum(o.observed_ps) as observed_ps,
         case when count(o.flops) = count(*) then sum(o.flops) end as flops,
         case when count(o.hbm_bytes) = count(*) then sum(o.hbm_bytes) end as hbm_bytes,
-        -- the lesser of both words, and NULL where a device has neither
+        -- the lesser of both words, NULL where a device has neither
         case when count(o.hbm_source) = count(*) then max(o.hbm_source) end as hbm_source,
         case when count(o.wire_bytes) = count(*) then sum(o.wire_bytes) end as wire_bytes,
         sum(o.flops / nullif(p.peak_flops_per_s, 0)) * 1e12 as math_ps,
@@ -205,9 +206,9 @@ select
     cast(ici_ps as double) as ici_ps,
     -- the largest of the three
     cast(predicted_ps as double) as predicted_ps,
-    -- what it took
+    -- observed time
     cast(observed_ps as bigint) as observed_ps,
-    -- which of the three is the largest: math, hbm or ici; NULL where all are 0
+    -- the largest of the three: math, hbm or ici; NULL where all are 0
     case
         when predicted_ps = 0 then null
         when math_ps = predicted_ps then 'math'

@@ -1,5 +1,5 @@
--- one row per run, device, program and start of an async pair that is no collective
--- How long copies and other async ops were in flight.
+-- one row per run, device, program and start of an async pair, collectives left out
+-- Time in flight of copies and other async ops.
 select
     -- run
     run_id,

@@ -1,6 +1,6 @@
--- one row per run, device and async pair that is no collective
--- A copy or another async op in flight: from the start of its start to the end of its done. Pairs of
--- which the trace lacks a half are left out, and so are warm-up and compile phases.
+-- one row per run, device and async pair, collectives left out
+-- A copy or another async op in flight: from the start of its start to the end of its done. Pairs
+-- with a half missing from the trace are left out, and so are warm-up and compile phases.
 with halves as (
     select
         o.run_id, o.device_id, o.launch, o.program_id, h.start_op, h.half, o.start_ps,
@@ -14,7 +14,7 @@ with halves as (
         and h.half in ('start', 'done')
 ),
 
--- A start may have no length and stand at the very time of its done.
+-- A start may have no length and be at the very time of its done.
 followed as (
     select
         *,
@@ -38,9 +38,9 @@ select
     program_id,
     -- name of the pair's start
     start_op,
-    -- when it began
+    -- start of its start
     start_before_ps as start_ps,
-    -- when it had ended
+    -- end of its done
     end_ps
 from followed
 where half = 'done' and half_before = 'start'

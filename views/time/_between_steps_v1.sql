@@ -1,5 +1,5 @@
 -- one row per idle piece between two steps of a device
--- From the end of a step's window to the start of the device's next one, without what runs there
+-- From the end of a step's window to the start of the device's next one, without ops that run there
 -- outside every step. SparseCores are left out.
 with windows as (
     select window_key, run_id, device_id, start_ps, end_ps

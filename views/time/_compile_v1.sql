@@ -1,9 +1,9 @@
 -- one row per stretch of time in which a host compiles
--- Events that XLA, torch_xla and JAX name so, on any thread, and marked compile phases; those of a
--- host that overlap or touch are one stretch. It belongs to the phase of the last marker of a step
--- that opened on its host, if it starts before that one closes. It is a recompile if it starts once
--- the first marker of a measured step (prefill, decode or mixed) is open anywhere in the run, those
--- in warm-up phases aside.
+-- Events that XLA, torch_xla and JAX name as compiles, on any thread, and marked compile phases;
+-- compiles of a host that overlap or touch are one stretch. It belongs to the phase of the last
+-- marker of a step that opened on its host, if it starts before that one closes. It is a recompile
+-- if it starts once the first marker of a measured step (prefill, decode or mixed) is open anywhere
+-- in the run, except in warm-up phases.
 with markers as (
     select
         run_id, host, phase, start_ps, start_ps + duration_ps as end_ps

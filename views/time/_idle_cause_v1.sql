@@ -1,9 +1,9 @@
 -- one row per step's window on a device and gap in it
 -- A gap is a time within the window in which nothing of the step runs on the device (device_time's
--- idle), of any length; SparseCores are left out. busy_stretches cuts a gap where a launch of the step
--- begins or ends on the device, so that the time with an open launch is told too.
--- While a device is busy its group is: from one row of a device to its next the total grows only in
--- the idle time between the two.
+-- idle), of any length; SparseCores are left out. busy_stretches cuts a gap where a launch of the
+-- step begins or ends on the device, so that the time with an open launch is known too. While a
+-- device is busy its group is: from one row of a device to its next the total grows only in the
+-- idle time between the two.
 with pieces as (
     select
         *,

@@ -1,9 +1,9 @@
 -- one row per idle gap of a device, within a step or between two, of any length
 -- Each instant of a gap within a step has one cause: imbalance: a peer of the same stage is busy;
 -- pipeline: only peers of other stages are; device: no peer is, and a launch of the step is open on
--- the device; host: no peer is, and no launch is open; unattributed: others are busy of whom it is not
--- known whether they are peers, or the device has no launches. In bubble gaps under 100 ns are of
--- cause device whole.
+-- the device; host: no peer is, and no launch is open; unattributed: devices are busy that may or
+-- may not be peers, or the device has no launches. In bubble, gaps under 100 ns are of cause device
+-- whole.
 with within as (
     select
         w.window_key, w.run_id, w.device_id, w.request, w.step, w.phase,
@@ -63,7 +63,7 @@ select
     cast(pipeline_ps as bigint) as pipeline_ps,
     -- between two steps
     cast(between_steps_ps as bigint) as between_steps_ps,
-    -- none of these can be told
+    -- none of these causes can be determined
     cast(
         duration_ps - device_ps - host_ps - imbalance_ps - pipeline_ps - between_steps_ps as bigint
     ) as unattributed_ps

@@ -1,7 +1,7 @@
 -- one row per step's window on a device, row of busy_stretches in it and level
--- Level 0 is the peer group; level 1, where the pipeline has stages, those of the own stage. What others
--- did in a device's idle times is told by differences of a running total: the time so far in which no
--- device of the level is busy, within the same step. SparseCores are left out.
+-- Level 0 is the peer group; level 1, where the pipeline has stages, the devices of the own stage.
+-- The cause of a device's idle times follows from differences of a running total: the time so far
+-- in which no device of the level is busy, within the same step. SparseCores are left out.
 with windows as (
     select
         w.window_key, w.run_id, w.device_id, w.request, w.step, g.stages,
@@ -15,7 +15,7 @@ with windows as (
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 
--- Where there is one stage, the group says it all.
+-- With one stage, the group is enough.
 levels as (
     select
         window_key as row_key, group_key as key,

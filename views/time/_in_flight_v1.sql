@@ -1,8 +1,8 @@
 -- one row per run, device, phase and axis, and one over all axes, on which the device sends
--- How long transfers are in flight in which the device sends something: the union of their times.
--- Where no two transfers of a device and phase are in flight at once, an axis' union is the sum of its
--- times, and one sort of the collectives is enough. Where each ends no earlier than the one before, the
--- one before is the latest end so far: a running maximum takes four times as long as that.
+-- Union of the times of the transfers in which the device sends bytes. Where no two transfers of a
+-- device and phase are in flight at once, an axis' union is the sum of its times, and one sort of
+-- the collectives is enough. Where each ends no earlier than the one before, the one before is the
+-- latest end so far: a running maximum takes four times as long as that.
 with sending as (
     select
         run_key, device_id, phase, axis_key, start_ps, start_ps + duration_ps as end_ps
@@ -16,7 +16,7 @@ devices_and_phases as (
     group by run_key, device_id, phase
 ),
 
--- Numbers, so that no text is among the keys of a window.
+-- Numbers keep texts out of the keys of a window.
 lines as (
     select
         run_key, device_id, phase,
@@ -60,7 +60,8 @@ over_axes as (
     group by line
 ),
 
--- What the sort above does not tell: axes of lines that overlap, all axes of lines that nest.
+-- Unions that the sort above does not give: axes of lines that overlap, all axes of lines that
+-- nest.
 scoped as (
     select n.*
     from numbered as n

@@ -1,9 +1,9 @@
 -- one row per step's window on a device
 -- A stage-stacked pipeline computes on empty microbatches where it has none. With tick markers the
 -- time is measured: compute of the ticks in which the device's stage holds no microbatch. Without,
--- it is the ideal share (p-1)/(m+p-1) of the compute time, for steps in which a program runs on all p
--- stages. A step in which each stage has a program that runs on no other masks nothing. NULL where
--- coordinates, microbatches or stages are not known.
+-- it is the ideal share (p-1)/(m+p-1) of the compute time, for steps in which a program runs on all
+-- p stages. A step in which each stage has a program that runs on no other stage masks nothing.
+-- NULL where coordinates, microbatches or stages are not known.
 with windows as (
     select
         w.window_key, w.run_id, w.device_id, w.request, w.step, w.start_ps, w.end_ps,
@@ -104,7 +104,7 @@ select
                 )
         end as bigint
     ) as masked_ps,
-    -- tick (measured) or ideal (worked out); NULL where nothing is masked or it is unknown
+    -- tick (measured) or ideal (computed); NULL where nothing is masked or it is unknown
     case when judgement in ('tick', 'ideal') then judgement end as masked_source,
     -- (p-1)/(m+p-1): the share of its ticks that a stage has no microbatch in; 0 without a pipeline
     case

@@ -1,5 +1,5 @@
 -- one row per run, instance and host of a collective that traced devices of several hosts took part in
--- When the host's devices arrive and leave. Devices whose arrival is not known do not count.
+-- Arrival and end of the host's devices. Devices whose arrival is not known do not count.
 with places as (
     -- A host by its first device: numbers are quicker to compare than names, which may be NULL.
     select
@@ -8,8 +8,8 @@ with places as (
     from devices
 ),
 
--- The tables of rows are read once, and joined with devices alone: with the instances besides, DuckDB
--- may pair every instance of a run with every device first.
+-- The large tables are read once, and joined with devices alone: with the instances as well, DuckDB
+-- may first pair every instance of a run with every device.
 seen as (
     select
         c.run_id, c.instance, p.host_key,
@@ -25,7 +25,7 @@ seen as (
     group by c.run_id, c.instance, p.host_key
 ),
 
--- Few instances, if any, are of several hosts.
+-- Few instances span several hosts.
 apart as (
     select run_id, instance
     from seen

@@ -17,9 +17,9 @@ with ranked as (
 select
     -- run
     run_id,
-    -- where the latencies come from: marker or module
+    -- source of the latencies: marker or module
     max(source) as latency_source,
-    -- requests that the latencies are taken over; 0 without markers
+    -- requests that the latencies are medians of; 0 without markers
     cast(count(request) as bigint) as requests,
     -- time to first token, median
     max(case when ttft_place = (ttfts + 1) // 2 then ttft_s end) as ttft_s,
@@ -33,7 +33,7 @@ select
     min(tpot_s) as min_tpot_s,
     -- most
     max(tpot_s) as max_tpot_s,
-    -- requests that have one
+    -- requests that have a TPOT
     cast(max(tpots) as bigint) as tpot_count,
     -- decode steps of the request of the median
     max(case when tpot_place = (tpots + 1) // 2 then decode_steps end) as decode_steps,

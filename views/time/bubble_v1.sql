@@ -2,14 +2,14 @@
 -- How much of a step's window a device was idle, by cause as in idle_gap (gaps under 100 ns are
 -- device): device, host, imbalance, pipeline and unattributed add up to the idle of device_time.
 -- between_steps is the idle time before the step, outside its window. Each step has all six rows; a
--- device whose identity was deduced has idle_ps NULL for imbalance, pipeline and unattributed, since
--- these need peers. What a pipeline costs stands in the row pipeline: idle_ps; masked_ps, the time
--- spent on empty microbatches, measured where ticks are marked, else ideal; and fill_drain_ps, the
--- time that the step was under way on other stages only, before the own stage began and after it
--- ended.
--- Waits in barriers are no idle time: sync_wait has them by axis. SparseCores are left out.
+-- device whose identity was deduced has idle_ps NULL for imbalance, pipeline and unattributed,
+-- since these need peers. The cost of a pipeline is in the row pipeline: idle_ps; masked_ps, the
+-- time spent on empty microbatches, measured where ticks are marked, else ideal; and fill_drain_ps,
+-- the time that the step was under way on other stages only, before the own stage began and after
+-- it ended. Waits in barriers are not idle time: sync_wait has them by axis. SparseCores are left
+-- out.
 with told_runs as (
-    -- Of a run that an older xlahouse ingested idle times are not known: it has no rows.
+    -- A run that an older xlahouse ingested has no known idle times, and no rows.
     select run_id from busy_stretches group by run_id
 ),
 
@@ -32,9 +32,10 @@ windows as (
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
 ),
 
--- Short gaps are whole of one cause; the others' parts add up, and are distinguished as in _idle_split. While a
--- device is busy its group is, so that the total grows from one of its rows to the next in the idle
--- time between: of all long gaps it is the totals at their ends less those at their starts.
+-- A short gap has one cause; the parts of the others add up, and are distinguished as in
+-- _idle_split. While a device is busy its group is, so the total grows from one of its rows to the
+-- next in the idle time between: over all long gaps it is the totals at their ends less those at
+-- their starts.
 within as (
     select
         window_key,
@@ -123,18 +124,18 @@ select
     phase,
     -- device, host, imbalance, pipeline, unattributed or between_steps
     cause,
-    -- idle time of that cause; NULL where it is not known
+    -- idle time of that cause; NULL where unknown
     cast(idle_ps as bigint) as idle_ps,
     -- length of the step's window
     cast(end_ps - start_ps as bigint) as window_ps,
     -- idle / window
     cast(idle_ps as double) / nullif(cast(end_ps - start_ps as double), 0) as bubble_ratio,
-    -- compute time spent on empty microbatches, in the row pipeline; 0 in the others
+    -- compute time spent on empty microbatches, in the row pipeline; 0 in the other rows
     cast(masked_ps as bigint) as masked_ps,
     -- tick (measured) or ideal (compute x the ideal ratio); NULL where nothing is masked
     masked_source,
-    -- the step under way on other stages only, before or after the own one, in the row pipeline; 0 in
-    -- the others, NULL where stages are not known
+    -- time with the step under way on other stages only, before or after the own one, in the row
+    -- pipeline; 0 in the other rows, NULL where stages are not known
     cast(fill_drain_ps as bigint) as fill_drain_ps,
     -- (idle + masked + fill_drain) / (window + fill_drain), in the row pipeline
     case
@@ -142,6 +143,6 @@ select
             then cast(idle_ps + masked_ps + fill_drain_ps as double)
             / nullif(cast(end_ps - start_ps + fill_drain_ps as double), 0)
     end as pipeline_ratio,
-    -- the ideal beside it: (p-1)/(m+p-1) with p stages and m microbatches; 0 without a pipeline
+    -- the ideal: (p-1)/(m+p-1) with p stages and m microbatches; 0 without a pipeline
     ideal_ratio
 from told

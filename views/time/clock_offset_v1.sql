@@ -1,12 +1,12 @@
 -- one row per run and host with traced devices
--- How far a host's clock is from the reference host's, by the ends of what both took part in: all
--- members of a synchronous all-reduce, all-gather, reduce-scatter or all-to-all leave it together.
--- The reference is the first host by name that shares one with another host, or the run's only
--- host. Offset: median over instances of the latest end on the host less that on the reference
--- host. Spread: from the 5th to the 95th percentile of the same, each the value of row ceil(p n);
--- NULL with one instance. Where the spread exceeds the median skew between both hosts, offset taken
--- off, skews across hosts mean nothing: is_usable is false. Instances are found by time, so clocks
--- further apart than a collective lasts share none: then all is NULL.
+-- How far a host's clock is from the reference host's, by the ends of collectives that both took
+-- part in: all members of a synchronous all-reduce, all-gather, reduce-scatter or all-to-all leave
+-- it together. The reference is the first host by name that shares one with another host, or the
+-- run's only host. Offset: median over instances of the latest end on the host less that on the
+-- reference host. Spread: from the 5th to the 95th percentile of the same, each the value of row
+-- ceil(p n); NULL with one instance. Where the spread exceeds the median skew between both hosts,
+-- offset taken off, skews across hosts mean nothing: is_usable is false. Instances are found by
+-- time, so clocks further apart than a collective lasts share none: then all columns are NULL.
 with shared as (
     select run_id, instance, host, first_arrival_ps, last_arrival_ps, last_end_ps
     from _meeting_v1
@@ -36,7 +36,8 @@ reference_hosts as (
     group by h.run_id
 ),
 
--- A row an instance of the reference host already; grouped, lest all pairs of hosts are made first.
+-- Already one row an instance of the reference host; the grouping keeps DuckDB from making all
+-- pairs of hosts first.
 reference_ends as (
     select
         s.run_id, s.instance,
@@ -126,16 +127,16 @@ select
     host,
     -- its traced devices
     cast(devices as bigint) as devices,
-    -- the host whose clock it is compared with; NULL where hosts share no instance
+    -- host whose clock it is compared with; NULL where hosts share no instance
     reference_host,
     -- instances that both took part in; of the reference host itself, those shared with any host
     cast(instances as bigint) as instances,
-    -- how much later its clock is, median; 0 on the reference host
+    -- median by which its clock is later; 0 on the reference host
     cast(case when is_reference then 0 else offset_ps end as bigint) as offset_ps,
     -- 5th to 95th percentile of the offset
     cast(case when is_reference then 0 else spread_ps end as bigint) as spread_ps,
     -- latest less earliest arrival on both hosts, offset taken off, median
     cast(case when not is_reference then median_skew_ps end as bigint) as median_skew_ps,
-    -- skews between the two hosts are no smaller than what the clocks leave open
+    -- skews between the two hosts are at least as large as the spread of their clocks
     case when is_reference then true else spread_ps <= median_skew_ps end as is_usable
 from measured

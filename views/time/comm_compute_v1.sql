@@ -1,6 +1,6 @@
 -- one row per run and phase
--- Sums of device_time over devices and steps; SparseCores are left out, since their idleness would
--- drown the rest. exposed_ratio is the share of communication that nothing hides.
+-- Sums of device_time over devices and steps. SparseCores are left out: their idle time would hide
+-- the rest. exposed_ratio is the share of communication that no compute op hides.
 with summed as (
     select
         run_id,
@@ -29,7 +29,7 @@ select
     phase,
     -- windows that were summed: steps times devices
     cast(steps as bigint) as device_steps,
-    -- devices that they are on
+    -- devices with these windows
     cast(devices as bigint) as devices,
     -- length of the windows
     cast(window_ps as bigint) as window_ps,
@@ -43,13 +43,13 @@ select
     cast(exposed_ps as bigint) as exposed_ps,
     -- a copy or host transfer runs
     cast(copy_ps as bigint) as copy_ps,
-    -- a copy or host transfer runs and nothing above does
+    -- a copy or host transfer runs, no compute op does and no collective is in flight
     cast(exposed_copy_ps as bigint) as exposed_copy_ps,
-    -- only a barrier wait
+    -- only a barrier wait runs
     cast(sync_wait_ps as bigint) as sync_wait_ps,
     -- compute + exposed + exposed_copy
     cast(busy_ps as bigint) as busy_ps,
-    -- nothing at all
+    -- nothing runs
     cast(idle_ps as bigint) as idle_ps,
     -- collective / compute
     cast(collective_ps as double) / nullif(cast(compute_ps as double), 0) as comm_compute_ratio,

@@ -1,11 +1,11 @@
 -- one row per run, device, request and step
 -- Each instant of a step's window belongs to the first that applies: a compute op runs; a
--- collective is in flight; a copy or host transfer runs; a barrier-cores wait; nothing. So
--- window = compute + exposed + exposed_copy + sync_wait + idle, exactly. The window runs from the
--- first op's start to the last op's end (control ops such as while loops aside), and is cut where
--- the device's next step starts; what runs past the cut counts nowhere. Ops outside every step
--- have no row, unless the device has no step at all: then all its ops are one row, step NULL. The
--- split is made once, at ingest, from ops and busy intervals; an audit makes it again.
+-- collective is in flight; a copy or host transfer runs; a barrier-cores wait; nothing. So window =
+-- compute + exposed + exposed_copy + sync_wait + idle, exactly. The window runs from the first op's
+-- start to the last op's end (control ops such as while loops aside), and is cut where the device's
+-- next step starts; time past the cut does not count. Ops outside every step have no row, unless
+-- the device has no step at all: then all its ops are one row, step NULL. Ingest makes the split
+-- once, from ops and busy intervals; an audit makes it again.
 select
     -- run
     s.run_id,
@@ -37,11 +37,11 @@ select
     s.copy_ps,
     -- a copy or host transfer runs, no compute op does and no collective is in flight
     s.exposed_copy_ps,
-    -- only a barrier wait
+    -- only a barrier wait runs
     s.sync_wait_ps,
     -- compute + exposed + exposed_copy
     cast(s.compute_ps + s.collective_ps - s.overlapped_ps + s.exposed_copy_ps as bigint) as busy_ps,
-    -- nothing at all
+    -- nothing runs
     cast(
         s.duration_ps - s.compute_ps - (s.collective_ps - s.overlapped_ps) - s.exposed_copy_ps
         - s.sync_wait_ps as bigint

@@ -3,11 +3,11 @@
 -- of device_time). Each instant of it has one cause, so the parts add up to the duration:
 -- imbalance_ps (a peer of the same stage is busy), pipeline_ps (only peers of other stages are),
 -- device_ps (no peer is, and a launch of the step is open on the device), host_ps (no peer is, and
--- no launch is open), unattributed_ps (others are busy of whom it is not known whether they are peers, or
--- the device has no launches). Peers have equal coordinates on the data axes (dp, data, fsdp), the
--- stage is the coordinate on pp, busy is not being in such a gap of the same step; only traced
--- devices are seen. A device whose identity was deduced has no peers. A gap between two steps is
--- between_steps_ps whole and names the step that follows; what runs there outside every step cuts
+-- no launch is open), unattributed_ps (devices are busy that may or may not be peers, or the device
+-- has no launches). Peers have equal coordinates on the data axes (dp, data, fsdp), the stage is
+-- the coordinate on pp, busy is not being in such a gap of the same step; only traced devices are
+-- seen. A device whose identity was deduced has no peers. A gap between two steps is
+-- between_steps_ps whole and names the step that follows; ops that run there outside every step cut
 -- it. Shorter gaps are in bubble as cause device, or between_steps. SparseCores are left out.
 with gaps as (
     select
@@ -34,8 +34,8 @@ select
     start_ps,
     -- length of the gap
     duration_ps,
-    -- the cause of most of it: imbalance, pipeline, device, host, unattributed or between_steps; of
-    -- equals the first in this order
+    -- cause of most of the gap: imbalance, pipeline, device, host, unattributed or between_steps;
+    -- of equal ones the first in this order
     case
         when imbalance_ps = most_ps then 'imbalance'
         when pipeline_ps = most_ps then 'pipeline'
@@ -52,7 +52,7 @@ select
     imbalance_ps,
     -- only peers of other stages busy
     pipeline_ps,
-    -- it is not known which
+    -- the cause is not known
     unattributed_ps,
     -- between two steps
     between_steps_ps

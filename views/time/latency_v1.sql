@@ -2,11 +2,11 @@
 -- TTFT: start of the prefill marker on the host to the end of the last prefill op over all devices.
 -- TPOT: (end of the last decode step - end of prefill) / decode steps; NULL with one output token,
 -- and where the trace lacks the ops of either end. e2e: TTFT's start to the last step's end.
--- Warm-up requests and requests during which something was compiled are left out (run_summary
--- counts them). The host clock's values are means over the run's requests.
--- Without markers (source = module) TTFT is unknown, and TPOT = (last end - first end) / (count - 1)
--- over the launch instances of the program with the most; of two with equally many, the one that
--- took longer, then the lower program_id. All is NULL where clocks cannot be compared (table clocks).
+-- Warm-up requests and requests during which a host compiles are left out (run_summary counts
+-- them). The host clock's values are means over the run's requests. Without markers (source =
+-- module) TTFT is unknown, and TPOT = (last end - first end) / (count - 1) over the launch
+-- instances of the program with the most; of two with equally many, the one that took longer, then
+-- the lower program_id. All is NULL where clocks cannot be compared (table clocks).
 with steps as (
     select
         *,
@@ -133,7 +133,7 @@ select
     t.tpot_s,
     -- from the start of the request to the end of its last step
     t.e2e_s,
-    -- steps that TPOT is a mean over
+    -- decode steps that TPOT is the mean of
     cast(t.decode_steps as bigint) as decode_steps,
     -- batch size x output tokens / e2e
     cast(r.batch_size * r.output_tokens as double) / nullif(t.e2e_s, 0) as output_tokens_per_s,

@@ -1,11 +1,10 @@
 -- one row per launch
--- What a launch waits for before it starts: queue is all of the time since the host enqueued it,
--- dispatch the part in which the device was free. The end of the launches before is the latest end
--- of all that the device started earlier. A device that was busy up to the start (launches that
--- overlap) has a dispatch of 0 and a negative launch gap. The first launch of a device is the first
--- that the trace holds: what ran before is not known, so its dispatch counts from the enqueue.
--- Without a link to the host, and where a launch seems to start before its enqueue, queue and
--- dispatch are NULL.
+-- Waits of a launch before it starts: queue is all of the time since the host enqueued it, dispatch
+-- the part in which the device was free. The end of the launches before is the latest end of all
+-- that the device started earlier. A device that was busy up to the start (launches that overlap)
+-- has a dispatch of 0 and a negative launch gap. The first launch of a device is the first in the
+-- trace: earlier launches are not known, so its dispatch counts from the enqueue. Without a link to
+-- the host, and where a launch seems to start before its enqueue, queue and dispatch are NULL.
 with followed as (
     select
         *,
@@ -24,7 +23,7 @@ select
     device_id,
     -- number of the launch on the device, by start
     launch,
-    -- the same execution on all its devices has one number
+    -- one number for the same execution on all its devices
     launch_instance,
     -- compiled program
     program_id,
@@ -36,7 +35,7 @@ select
     request,
     -- forward pass within the request; in a run without markers the launch instance
     step,
-    -- when the host enqueued it; NULL without a link
+    -- time at which the host enqueued it; NULL without a link
     enqueue_ps,
     -- start
     start_ps,
@@ -44,7 +43,7 @@ select
     duration_ps,
     -- from the enqueue to the start
     cast(queue_ps as bigint) as queue_ps,
-    -- of these, the time in which no earlier launch ran on the device
+    -- the part of that time in which no earlier launch ran on the device
     cast(
         case
             when queue_ps is not null

@@ -1,9 +1,9 @@
 -- one row per run, request and step
--- How evenly a step's work lies on its devices, SparseCores left out: busiest device / mean - 1,
--- over the devices that ran an op of the step. Busy time (compute, exposed collectives and copies)
--- holds what a device waits within a collective for a slower one, which hides an imbalance where the
--- trace tells no barriers; compute time does not. Ops outside every step have no row, unless the run
--- has no step at all: then they are one row, step NULL.
+-- How evenly a step's work is spread over its devices, SparseCores left out: busiest device / mean
+-- - 1, over the devices that ran an op of the step. Busy time (compute, exposed collectives and
+-- copies) holds the time that a device waits within a collective for a slower one, which hides an
+-- imbalance where the trace shows no barriers; compute time does not. Ops outside every step have
+-- no row, unless the run has no step at all: then they are one row, step NULL.
 with ranked as (
     select
         run_id, device_id, request, step, phase, inferred, busy_ps, compute_ps,
@@ -49,7 +49,7 @@ select
     max_busy_ps,
     -- mean busy time over devices
     mean_busy_ps,
-    -- the busiest device, the lowest of several
+    -- the busiest device, the lowest of equal ones
     busiest_device_id,
     -- busiest device / mean - 1; 0 = balanced
     max_busy_ps / nullif(mean_busy_ps, 0) - 1 as imbalance_ratio,
@@ -57,7 +57,7 @@ select
     max_compute_ps,
     -- mean compute time over devices
     mean_compute_ps,
-    -- the device that computes longest, the lowest of several
+    -- the device that computes longest, the lowest of equal ones
     most_compute_device_id,
     -- longest compute time / mean - 1
     max_compute_ps / nullif(mean_compute_ps, 0) - 1 as compute_imbalance_ratio

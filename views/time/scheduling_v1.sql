@@ -1,11 +1,11 @@
 -- one row per run and phase
--- Overheads of launches (launch_overhead_v1), their percentiles the value of row ceil(p n) in order;
--- how long hosts are blocked; what they compile. Blocked, of a step on a host: from its last enqueue
--- to the end of its marker or of its last launch, whichever is earlier: all is handed over, and the
--- host stays in the step while devices work. Steps without a marker, or with a launch that is linked
--- to no enqueue, do not count. A compile is a stretch of time in which a host compiles, after warm-up
--- a recompile (_compile_v1). Compiles are NULL where the trace holds nothing of a host, recompiles
--- in a run without markers of measured steps.
+-- Overheads of launches (launch_overhead_v1), the time that hosts are blocked, and compiles.
+-- Percentiles are the values of rows ceil(p n) in order. Blocked, of a step on a host: from its
+-- last enqueue to the end of its marker or of its last launch, whichever is earlier: all work is
+-- handed over, and the host stays in the step while devices work. Steps without a marker, or with a
+-- launch that is linked to no enqueue, do not count. A compile is a stretch of time in which a host
+-- compiles, after warm-up a recompile (_compile_v1). Compiles are NULL where the trace holds
+-- nothing of a host, recompiles in a run without markers of measured steps.
 with measures as (
     select
         l.run_id, l.phase, m.measure,
@@ -106,7 +106,7 @@ compiles as (
     group by run_id, phase
 ),
 
--- What is known of a run's hosts.
+-- What the trace holds of a run's hosts.
 told as (
     select run_id, 0 as marked from host_events
     union all
@@ -138,7 +138,7 @@ select
     cast(coalesce(c.launches, 0) as bigint) as launches,
     -- of these, launches linked to their enqueue on a host
     cast(coalesce(c.linked_launches, 0) as bigint) as linked_launches,
-    -- of these, launches that seem to start before it, whose queue and dispatch are not known
+    -- of these, launches that seem to start before their enqueue: queue and dispatch are not known
     cast(coalesce(c.early_launches, 0) as bigint) as early_launches,
     -- from enqueue to start, mean
     p.mean_queue_ps,
@@ -162,9 +162,9 @@ select
     b.mean_host_blocked_ps,
     -- stretches of time in which a host compiles
     cast(case when h.run_id is not null then coalesce(x.compiles, 0) end as bigint) as compiles,
-    -- their length, added up over hosts
+    -- sum of their lengths over hosts
     cast(case when h.run_id is not null then coalesce(x.compile_ps, 0) end as bigint) as compile_ps,
-    -- of the compiles, those after warm-up
+    -- compiles after warm-up
     cast(case when h.marked = 1 then coalesce(x.recompiles, 0) end as bigint) as recompiles
 from keys as k
 left join counted as c on c.run_id = k.run_id and c.phase is not distinct from k.phase

@@ -1,9 +1,10 @@
 -- one row per run, request and step of a marked request
--- Warm-up requests and requests during which a host compiled something are left out: run_summary
--- counts them. A step ends with its last op over all devices (control ops aside); its latency runs
--- from the end of the step before, the first one's (prefill) from its marker's start on the host.
--- A step whose ops the trace does not hold has no end, and neither it nor the next a latency; nor
--- has a step of devices and hosts whose clocks cannot be compared (table clocks).
+-- Latency of each step: from the end of the step before to its own end. A step ends with its last
+-- op over all devices (control ops aside); the first step's (prefill) latency runs from its
+-- marker's start on the host. A step whose ops are missing from the trace has no end, and neither
+-- it nor the next has a latency; nor has a step of devices and hosts whose clocks cannot be compared
+-- (table clocks). Warm-up requests and requests during which a host compiled are left out:
+-- run_summary counts them.
 with markers as (
     select
         run_id, request, step,
@@ -34,7 +35,7 @@ unmeasured as (
     from _compile_v1
 ),
 
--- By overlap, not by number: a warm-up may carry the number of a request that counts. There are few
+-- By overlap, not by number: a warm-up may have the number of a request that counts. There are few
 -- warm-ups and compiles, so the join stays small.
 excluded as (
     select r.run_id, r.request

@@ -1,8 +1,8 @@
 -- one row per run, request and step
 -- How long a step takes on its devices, SparseCores left out: the windows of device_time_v1, and
 -- the time to the start of the next step of the same request. A step starts with its first op on
--- any device. Devices whose trace holds no op of the step do not count. Ops outside every step have
--- no row, unless the run has no step at all: then they are one row, step NULL.
+-- any device. Devices without an op of the step in the trace do not count. Ops outside every step
+-- have no row, unless the run has no step at all: then they are one row, step NULL.
 with windows as (
     select
         run_id, device_id, request, step, phase, inferred, start_ps, end_ps,
@@ -55,7 +55,7 @@ select
     cast(end_ps - start_ps as bigint) as span_ps,
     -- longest window of a device
     cast(longest_window_ps as bigint) as longest_window_ps,
-    -- the device that it is of, the lowest of several
+    -- the device with that window, the lowest of equal ones
     longest_device_id,
     -- mean window over devices
     mean_window_ps,

@@ -1,10 +1,10 @@
 -- one row per run and traced device, SparseCores left out
--- How often and how far a device comes after its peers: over the instances of collectives in which
+-- How often and how far a device comes after its peers, over the instances of collectives in which
 -- several devices were seen, of any kind and axis. An arrival is the start of the barrier before
--- the op, else the op's start. Lag: own arrival less the earliest; wait: the latest arrival less its
--- own. It enters last where no device arrives later and some device arrives earlier. Left out, since what
--- they say of arrivals is not known: synchronous instances whose ends lie more than 1 us apart, and
--- instances across hosts one of whose clocks is not usable (clock_offset_v1).
+-- the op, else the op's start. Lag: own arrival less the earliest; wait: the latest arrival less
+-- its own. It enters last where no device arrives later and some device arrives earlier. Left out,
+-- since their arrivals are not known: synchronous instances whose ends lie more than 1 us apart,
+-- and instances across hosts with a clock that is not usable (clock_offset_v1).
 with places as (
     -- A host by its first device: numbers are quicker to compare than names, which may be NULL.
     select

@@ -1,9 +1,9 @@
 -- one row per run, device, request, step and axis that the device waited for
--- Time in barriers (barrier-cores) within a step's window, by the axis of the collective that the
--- barrier stands directly before. It is no idle time: the device holds still for others. All of it,
--- also where something else runs meanwhile, so the sum over axes is at least the sync_wait of
--- device_time. Barriers that touch are one wait, of the first one's axis. Steps without waits have
--- no rows; SparseCores are left out.
+-- Time in barriers (barrier-cores) within a step's window, by the axis of the collective directly
+-- after the barrier. It is not idle time: the device waits for other devices. All of it, also where
+-- something else runs meanwhile, so the sum over axes is at least the sync_wait of device_time.
+-- Barriers that touch are one wait, of the first one's axis. Steps without waits have no rows;
+-- SparseCores are left out.
 with arrivals as (
     select run_id, device_id, request, step, arrival_ps, min(axis) as axis
     from _collective_wire_v1
@@ -35,7 +35,7 @@ select
     -- forward pass within the request; in a run without markers the launch instance
     w.step,
     -- mesh axes of the collectives joined by +, or none, mixed or unclassified; NULL for barriers
-    -- that stand before no collective
+    -- with no collective directly after
     a.axis,
     -- phase of the step
     min(w.phase) as phase,

@@ -1,6 +1,6 @@
 -- one row per run and axis of a collective
--- A key for run and axis, by the scheme of _run_key_v1. Every run has none and unclassified, the first
--- two of its axes: a collective without known groups may have them.
+-- A key for run and axis, by the scheme of _run_key_v1. Every run has none and unclassified, the
+-- first two of its axes: a collective without known groups may have them.
 with axes as (
     select run_id, axis
     from collective_axis_v1

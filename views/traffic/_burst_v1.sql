@@ -1,6 +1,7 @@
 -- one row per run, scope, device and burst
--- Bursts as traffic_burst says, with numbers in place of texts, and the burst before each.
--- Within a burst a transfer's place among all and its place among those of its axis grow together.
+-- The bursts of traffic_burst, with keys in place of texts, and the burst before each. Within a
+-- burst, a transfer's place among all transfers and its place among those of its axis grow
+-- together.
 with placed as (
     select
         line_key, device_id, axis_key, phase, start_ps, end_ps, payload_bytes, wire_bytes,

@@ -1,10 +1,10 @@
--- one row per run and device that is no SparseCore
--- Where a device's chip stands among the chips that the run names, traced or not. By the coordinates,
--- where every device has them; else chip = x + X (y + Y z) of its number, and the shape X x Y x Z is
--- the one in which slices of that many chips come: v5e and v6e in two dimensions, with links around
--- an axis of 16; v4 and v5p in three, with links around all axes where all are multiples of 4. A
--- device's chip number is the trace's, else its own number over the devices a chip. Shapes that are
--- twisted cannot be recognized by the numbers, and are taken for plain ones.
+-- one row per run and device, SparseCores left out
+-- Place of a device's chip among the chips that the run names, traced or not. By the coordinates,
+-- where every device has them; else chip = x + X (y + Y z) gives the number, and the shape X x Y x
+-- Z is the shape in which slices of that many chips come: v5e and v6e in two dimensions, with links
+-- around an axis of 16; v4 and v5p in three, with links around all axes where all are multiples of
+-- 4. A device's chip number is the trace's, else its own number over the devices a chip. Twisted
+-- shapes cannot be recognized by the numbers, and are taken for plain ones.
 with kinds as (
     select
         d.run_id, d.device_id, d.world, d.inferred,
@@ -97,7 +97,7 @@ select
     k.run_id,
     -- device
     k.device_id,
-    -- why the links are not known; NULL where they are
+    -- why the links are not known; NULL where they are known
     j.problem as topology_problem,
     -- chips along x, y and z
     cast(j.x_size as bigint) as x_size,

@@ -1,9 +1,9 @@
 -- one row per collective on a device, as in the table collectives
 -- Adds the axis and the bytes that the device sends: all-reduce 2(n-1)/n S; reduce-scatter,
 -- all-gather and all-to-all (n-1)/n S; permute and send S; broadcast S on every member but the
--- last; a group of one nothing. NULL where unknown: a ragged-all-to-all, no payload, no group.
--- A device that is in no pair of a permute or send has a payload of 0 and no group: it sends
--- nothing, and shares the instruction's axis. A payload without a group means that no pair is known.
+-- last; a group of one nothing. NULL where unknown: a ragged-all-to-all, no payload, no group. A
+-- device in no pair of a permute or send has a payload of 0 and no group: it sends nothing, and
+-- shares the instruction's axis. A payload without a group means that no pair is known.
 with instruction_axes as (
     select run_id, world, program_id, op, min(axis) as axis
     from collective_axis_v1
@@ -113,7 +113,7 @@ select
     wait_ps,
     -- start of the barrier directly before the op, else the op's start
     arrival_ps,
-    -- phase of the marker it falls under; NULL outside every marker
+    -- phase of its marker; NULL outside every marker
     phase,
     -- request; NULL without a marker
     request,

@@ -1,7 +1,7 @@
 -- one row per run and device, SparseCores left out
 -- Peers are devices with equal coordinates on the data axes (dp, data, fsdp); stage is the
 -- coordinate on the axis named pp. A device whose identity was deduced is alone in its group. In a
--- run without coordinates all devices are one group, and who of it is a peer is not known.
+-- run without coordinates all devices are one group, and it is not known which of them are peers.
 with coordinates as (
     select
         m.run_id, m.device_id,
@@ -36,7 +36,7 @@ select
             else c.data_place
         end as bigint
     ) as peer_group,
-    -- others of the group are known to be peers
+    -- the other devices of the group are known to be peers
     coalesce(d.inferred or c.run_id is not null, false) as knows_peers,
     -- pipeline stage, 0 without a pipeline; NULL without coordinates
     case when c.run_id is not null then coalesce(c.stage, 0) end as stage,

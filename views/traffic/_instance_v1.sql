@@ -1,7 +1,7 @@
 -- one row per run and instance of a collective
--- What the traced participants of an instance have in common, from first to last; how long the
--- transfer takes, and whether that is only a bound, as collective_bandwidth says. A device takes part
--- in an instance once, so rows are participants.
+-- First to last start, end and arrival over the traced participants of an instance; the duration of
+-- the transfer, and whether it is only a bound, as in collective_bandwidth. A device takes part in
+-- an instance once, so rows are participants.
 with seen as (
     select
         run_key,
@@ -70,7 +70,7 @@ select
     t.axis,
     -- key of the run
     t.run_key,
-    -- phase of the marker it falls under; NULL outside every marker
+    -- phase of its marker; NULL outside every marker
     t.phase,
     -- request; NULL without a marker
     t.request,

@@ -1,6 +1,6 @@
 -- one row per collective on a device
--- What traffic_interval says of it, with one key for run, axis and phase, over which summaries rank
--- gaps in half the time.
+-- traffic_interval, with one key for run, axis and phase: summaries rank gaps over it in half the
+-- time.
 with ordered as (
     select
         w.*,

@@ -1,6 +1,6 @@
 -- one row per run and axis of its mesh
--- The mesh that a user set wins over the run's own. A run without a mesh has no rows.
--- `_mesh_state_v1` says what is wrong with a mesh that cannot be used.
+-- A mesh that the user set wins over the run's own. A run without a mesh has no rows.
+-- _mesh_state_v1 states why a mesh cannot be used.
 with chosen as (
     select
         r.run_id,
@@ -38,7 +38,7 @@ strided as (
 select
     -- run
     run_id,
-    -- where the mesh comes from: setting or run
+    -- source of the mesh: setting or run
     mesh_source,
     -- number of the axis, 0 is the major one
     cast(axis_index as bigint) as axis_index,

@@ -1,7 +1,7 @@
 -- one row per run, with a mesh or without
--- Says which mesh counts and, in words, why it cannot be used. The devices of a run are those of the
--- table devices, SparseCores left out; a mesh, and the order that a run gives for its own mesh, have
--- to hold exactly these.
+-- States which mesh counts and, in words, why it cannot be used. The devices of a run are those of
+-- the table devices, SparseCores left out; a mesh, and the order that a run gives for its own mesh,
+-- must hold exactly these.
 with axes as (
     select
         run_id,
@@ -49,16 +49,16 @@ facts as (
 select
     -- run
     run_id,
-    -- where the mesh comes from: setting or run; NULL without a mesh
+    -- source of the mesh: setting or run; NULL without a mesh
     mesh_source,
     -- devices of the mesh in its order; NULL: by world and logical id, ascending. A mesh that was
     -- set takes the ascending order: the run's own list belongs to the run's own mesh.
     case when mesh_source is not null then mesh_device_ids end as mesh_device_ids,
     -- product of the sizes of the mesh's axes; NULL for more than any run has
     mesh_device_count,
-    -- devices that the mesh has to hold
+    -- devices that the mesh must hold
     cast(device_count as bigint) as device_count,
-    -- why no axis can be told; NULL where the mesh is usable
+    -- why no axis can be determined; NULL where the mesh is usable
     case
         when mesh_source is null then 'no mesh is known; set one with: xlahouse set mesh'
         when empty_axes > 0 then 'an axis of the mesh has no size, or one below 1'

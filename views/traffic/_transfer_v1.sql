@@ -1,8 +1,8 @@
 -- one row per scope and transfer
 -- scope device: the collectives of each device. scope run: the instances, each from its earliest
--- start to its latest end, with what all its seen participants send. What moves nothing between
--- devices is left out: groups of one, and devices that are in no pair of a permute. A collective
--- without an instance (its group is not known) is a transfer of its own.
+-- start to its latest end, with the bytes that all its seen participants send. Collectives that
+-- move nothing between devices are left out: groups of one, and devices in no pair of a permute. A
+-- collective without an instance (its group is not known) is a transfer of its own.
 with moving as (
     select
         run_key, device_id, axis_key, phase, instance, op, payload_bytes, wire_bytes,

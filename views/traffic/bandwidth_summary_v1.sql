@@ -1,8 +1,9 @@
 -- one row per run, axis, kind and size of collective
--- The bus bandwidths of collective_bandwidth, over all phases. A size holds the payloads from a power
--- of two up to the next. Left out, and counted: instances whose transfer is only bounded, and those
--- whose bandwidth is not known (no bytes or time known, nothing sent by a seen participant, an
--- asynchronous one whose done ops are missing). p50 and p95 are the values of rows ceil(p n) in order.
+-- Percentiles of the bus bandwidths of collective_bandwidth, over all phases. A size holds the
+-- payloads from a power of two up to the next. Left out, and counted: instances whose transfer is
+-- only bounded, and instances whose bandwidth is not known (no bytes or time known, nothing sent by
+-- a seen participant, an asynchronous one whose done ops are missing). p50 and p95 are the values
+-- of rows ceil(p n) in order.
 with stated as (
     select
         i.run_id, i.axis, i.kind, i.size_bucket_bytes, i.busbw_bytes_per_s,
@@ -42,7 +43,7 @@ select
     size_bucket_bytes,
     -- instances that the summary is over
     cast(sum(case when state = 'known' then 1 else 0 end) as bigint) as count,
-    -- instances left out because their transfer ended before anything waited for it
+    -- instances left out because their transfer ended before any op waited for it
     cast(sum(case when state = 'bound' then 1 else 0 end) as bigint) as bound_count,
     -- instances left out because their bandwidth is not known
     cast(sum(case when state = 'unknown' then 1 else 0 end) as bigint) as unknown_count,

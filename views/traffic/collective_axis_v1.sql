@@ -1,11 +1,11 @@
 -- one row per collective instruction and replica group
--- The axis of a group: the mesh axes along which its members' coordinates differ, joined by + in
--- mesh order. none: a group of one, or a permute that moves nothing between devices; known without
--- a mesh. unclassified: no mesh, or a member outside it. All groups of an instruction must agree,
--- else the axis is mixed; one unclassified group makes the whole instruction unclassified.
--- A collective-permute has one axis, the union over all its pairs of different devices, and its
--- groups of one (devices that send to themselves) share it, but are not partial: nothing of theirs
--- could reach further. group_axis is the group's own; of a permute it is the instruction's.
+-- The mesh axes along which the members' coordinates of a group differ, joined by + in mesh order.
+-- none: a group of one, or a permute that moves nothing between devices; known without a mesh.
+-- unclassified: no mesh, or a member outside it. All groups of an instruction must agree, else the
+-- axis is mixed; one unclassified group makes the whole instruction unclassified. A
+-- collective-permute has one axis, the union over all its pairs of different devices. Its groups of
+-- one (devices that send to themselves) share that axis, but are not partial: they could not reach
+-- further. group_axis is the group's own; for a permute it is the instruction's.
 with permutes as (
     select
         run_id, world, program_id, op,
@@ -115,7 +115,8 @@ select
     cast(j.group_size as bigint) as group_size,
     -- axis of the instruction: mesh axes joined by +, or none, mixed or unclassified
     a.axis,
-    -- axis of this group alone, of a permute's that of all: mesh axes joined by +, or none or unclassified
+    -- axis of this group alone, for a permute the axis of all its groups: mesh axes joined by +, or
+    -- none or unclassified
     j.group_axis,
     -- the group is smaller than the product of its own axes; NULL where unclassified
     case

@@ -1,14 +1,15 @@
 -- one row per run and instance of a collective
--- Only participants that were traced are seen, so participants_seen stands beside group_size.
--- transfer of a synchronous instance: the shortest duration among participants; of an asynchronous
--- one: latest start to latest end. skew: latest less earliest arrival among those seen; NULL with
--- one arrival of several known, where the ends of a synchronous instance lie more than 1 us apart,
--- and across hosts where the clock of one is not usable (clock_offset_v1).
--- payload is the largest participant's (a permute's receivers have 0). utilization is busbw over
--- the peak of one ICI link, one way, so a transfer over several links can exceed 1; NULL within one
--- chip, where that is not known, and on devices whose identity was deduced.
+-- Duration, skew and bandwidth of each instance, over the participants that were traced: compare
+-- participants_seen with group_size. transfer of a synchronous instance: the shortest duration
+-- among participants; of an asynchronous one: latest start to latest end. skew: latest less
+-- earliest arrival among those seen; NULL with one arrival of several known, where the ends of a
+-- synchronous instance lie more than 1 us apart, and across hosts where the clock of one is not
+-- usable (clock_offset_v1). payload is the largest participant's (a permute's receivers have 0).
+-- utilization is busbw over the peak of one ICI link, one way, so a transfer over several links can
+-- exceed 1; NULL within one chip, where that is not known, and on devices whose identity was
+-- deduced.
 with unclear as (
-    -- Instances whose devices' clocks leave more open than they are late.
+    -- Instances whose devices' clocks differ by more than their lateness.
     select m.run_id, m.instance
     from _meeting_v1 as m
     inner join clock_offset_v1 as o on o.run_id = m.run_id and o.host = m.host

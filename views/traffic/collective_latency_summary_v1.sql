@@ -1,9 +1,9 @@
 -- one row per run, device, phase, axis, kind and size of collective
--- How often and for how long collectives of a size run. A size holds the payloads from a power of two
--- up to the next. Durations are in flight: from the start of the start op to the end of the done op.
--- p50, p95 and p99 are the values of rows ceil(p n) in order. Steps are those of the device in the
--- phase that have launches, whether or not such a collective is among them; a step lasts from its
--- first launch's start to its last launch's end.
+-- How often and for how long collectives of a size run. A size holds the payloads from a power of
+-- two up to the next. Durations are in flight: from the start of the start op to the end of the
+-- done op. p50, p95 and p99 are the values of rows ceil(p n) in order. Steps are the device's steps
+-- in the phase that have launches, with such a collective or without; a step lasts from its first
+-- launch's start to its last launch's end.
 with ranked as (
     select
         run_id, device_id, phase, axis, kind, size_bucket_bytes, duration_ps,

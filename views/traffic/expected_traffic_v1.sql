@@ -1,7 +1,7 @@
 -- one row per run, phase, axis and kind of collective that is expected or measured
--- What model, mesh, batch and lengths alone let a forward pass move, beside what was measured, both as
--- sums over traced devices and passes: a ratio other than 1 is a compiler (or a program) that moves
--- something else. rows = a device's sequences x tokens of the pass; L layers; a device moves in a pass
+-- Traffic of a forward pass by model, mesh, batch and lengths alone, beside the measured traffic. Both
+-- are sums over traced devices and passes: a ratio other than 1 is a compiler (or a program) that moves
+-- other bytes. rows = a device's sequences x tokens of the pass; L layers; a device moves in a pass
 --   tp: all-reduces of [rows, hidden], 1 for the embedding and 2 a layer, and an all-gather of
 --     [sequences, vocabulary], the logits of the last position;
 --   sp: in decode the same; in prefill reduce-scatters for these all-reduces, and as many all-gathers:
@@ -15,7 +15,7 @@
 --     on a microbatch's rows; layers ahead of the first stage, embedding and head once on all rows;
 --   dp: nothing.
 -- Embedding and head are taken to be split over the vocabulary, as xlahouse capture splits them.
--- Warm-up passes count as what they are, step 0 a prefill. Elements have the width of the run's type;
+-- Warm-up passes count by their step: step 0 is a prefill. Elements have the width of the run's type;
 -- XLA computes 2-byte collectives of the CPU in f32, so there they have 4 bytes where f32 was measured.
 with axes as (
     select
@@ -39,7 +39,7 @@ cores as (
     group by run_id
 ),
 
--- What is not known of the whole run; the division by microbatches is one of a pipeline's.
+-- Why a whole run has no expectation; only a pipeline divides by microbatches.
 judged as (
     select
         r.run_id, r.dtype, r.layers, r.hidden_size, r.vocab_size, r.prompt_tokens, r.expert_layers,
@@ -137,7 +137,7 @@ counted as (
         tick_sequences * tokens * experts_per_token / nullif(experts, 0) * capacity_factor as places,
         case
             when pp = 1 then cast(expert_layers as double)
-            -- The stages have to hold all of them, and nothing else.
+            -- The stages must hold all of them, and nothing else.
             when expert_layers = pp * stage_layers
                 then ticks * cast(expert_layers as double) / nullif(pp, 0)
         end as dispatches
@@ -268,7 +268,7 @@ weighed as (
 answered as (
     select
         *,
-        -- Beyond what a BIGINT holds a manifest is wrong.
+        -- A manifest with more than a BIGINT holds is wrong.
         case when problem is null and bytes < 9e18 then cast(round(bytes) as bigint) end
             as expected_payload_bytes,
         case when is_measured = 1 then payload_bytes else 0 end as measured_payload_bytes
@@ -284,19 +284,20 @@ select
     axis,
     -- kind of the collective
     kind,
-    -- collectives expected, a device's own each; a compiler that combines some moves the same bytes
+    -- expected collectives, counted on each device; a compiler that combines some moves the same
+    -- bytes
     case when problem is null and moves < 9e18 then cast(round(moves) as bigint) end
         as expected_count,
     -- collectives on traced devices
     cast(coalesce(collectives, 0) as bigint) as measured_count,
-    -- sum of S as expected; 0: this model on this mesh needs no such collective
+    -- expected sum of S; 0: this model on this mesh needs no such collective
     expected_payload_bytes,
-    -- sum of S as measured; NULL where a part is unknown
+    -- measured sum of S; NULL where a part is unknown
     measured_payload_bytes,
-    -- measured / expected; NULL where none is expected
+    -- measured / expected; NULL where nothing is expected
     cast(measured_payload_bytes as double) / nullif(expected_payload_bytes, 0) as ratio,
     -- element type that was measured; NULL for none and for several
     case when dtype = last_dtype then dtype end as measured_dtype,
-    -- why nothing can be expected; NULL where something is
+    -- why there is no expectation; NULL where there is one
     problem as expected_problem
 from answered

@@ -1,14 +1,13 @@
 -- one row per run, phase, algorithm and directed link between neighbouring chips
--- What traffic_matrix puts on each link. Bytes go along x, then y, then z, each the shorter way; an
--- exact half of an axis with links around it splits them both ways. Cores of one chip use no link.
--- Only traced devices send: sources_seen says how many of them use the link. Of several algorithms
--- one has to be chosen in a query.
--- The time that bytes are taken over is the longest, over the link's sources, in which a source has
--- transfers in flight of the axes that it sends over the link: the union of these, or the sum of
--- their unions over several axes where that is less than all of the source's time in flight. So
--- utilization is a mean over that time, and low where transfers are in flight and wait.
--- Where links are not known, or a target is not, one row has no link and no bytes, and topology_problem
--- says why.
+-- The bytes of traffic_matrix on each link. Bytes go along x, then y, then z, each the shorter way;
+-- an exact half of an axis with links around it splits them both ways. Cores of one chip use no
+-- link. Only traced devices send: sources_seen is the number of them that use the link. A query
+-- must choose one of the algorithms. bytes_per_s is over the longest time, over the link's sources,
+-- in which a source has transfers in flight on the axes that it sends over the link: the union of
+-- these, or the sum of their unions over several axes where that is less than all of the source's
+-- time in flight. So utilization is a mean over that time, and low where transfers are in flight
+-- and wait. Where links are not known, or a target is not, one row has no link and no bytes, and
+-- topology_problem states why.
 with edges as (
     select
         run_id, phase, algorithm, axis, source_device_id, target_device_id,
@@ -32,7 +31,7 @@ placed as (
     left join _chip_place_v1 as t on t.run_id = e.run_id and t.device_id = e.target_device_id
 ),
 
--- An edge's way along each axis, with the coordinates that stay: those along earlier axes are the
+-- An edge's way along each axis, with the other coordinates: along earlier axes they are the
 -- target's by then.
 axes as (
     select
@@ -93,7 +92,7 @@ numbers as (
     where a.n < 4
 ),
 
--- The hops of a way of each length up to 32, so that they are joined by equality.
+-- The hops of a way of each length up to 32, to join them by equality.
 hops as (
     select a.n + b.n + 1 as steps, a.n as hop
     from numbers as a
@@ -224,20 +223,20 @@ select
                 cast(c.target_chip // nullif(t.x_size * t.y_size, 0) as varchar), ')'
             )
     end as target_place,
-    -- bytes sent over the link, this way
+    -- bytes sent over the link in this direction
     cast(c.bytes as double) as bytes,
     -- traced devices whose bytes pass over it
     cast(c.sources_seen as bigint) as sources_seen,
-    -- the time that bytes are taken over
+    -- the time that bytes_per_s is over
     cast(c.in_flight_ps as bigint) as in_flight_ps,
     -- bytes / that time
     c.bytes * 1e12 / nullif(cast(c.in_flight_ps as double), 0) as link_bytes_per_s,
     -- bytes / that time, over the peak of one link, one way
     c.bytes * 1e12 / nullif(cast(c.in_flight_ps as double), 0) / nullif(p.peak_ici_bytes_per_s, 0)
         as utilization_ratio,
-    -- no link of the phase and algorithm has more bytes; NULL where bytes are
+    -- no link of the phase and algorithm has more bytes; NULL where bytes are NULL
     c.bytes = c.most_bytes as is_busiest,
-    -- why links are not known; NULL where they are
+    -- why links are not known; NULL where they are known
     c.topology_problem
 from compared as c
 left join topologies as t on t.run_id = c.run_id

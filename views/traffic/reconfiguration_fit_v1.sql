@@ -1,7 +1,7 @@
 -- one row per run, scope, transition and delay
 -- Whether a network that takes `delay` to reconfigure could do so in the windows between two axes:
--- the share of windows (traffic_window, of every phase) at least as long as the delay, and the bytes
--- of the bursts that follow them. Delays: 1 us, 10 us, 100 us, 1 ms and 10 ms.
+-- the share of windows (traffic_window, of every phase) at least as long as the delay, and the
+-- bytes of the bursts that follow them. Delays: 1 us, 10 us, 100 us, 1 ms and 10 ms.
 with delays as (
     select cast(delay_ps as bigint) as delay_ps
     from (
@@ -9,7 +9,7 @@ with delays as (
     ) as lengths (delay_ps)
 ),
 
--- Windows by the longest delay that each is long enough for.
+-- Windows by the longest delay that fits into each.
 windows as (
     select
         line_key, from_axis_key, axis_key, bytes,
@@ -58,7 +58,7 @@ select
     f.axis as from_axis,
     -- axis of the later burst
     a.axis as to_axis,
-    -- time that setting up takes
+    -- time that reconfiguring takes
     w.delay_ps,
     -- windows
     cast(w.count as bigint) as count,

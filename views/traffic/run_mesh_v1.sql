@@ -1,7 +1,8 @@
 -- one row per run, axis and device of the mesh
--- A mesh that the user set wins over the run's own. Devices stand in the order that the run gives
--- with its own mesh, else by world and logical id, ascending. A run without a mesh, or with one that
--- does not hold exactly its devices, has no rows: run_summary says why (mesh_problem).
+-- Coordinates of each device in the mesh. A mesh that the user set wins over the run's own. Devices
+-- are in the order that the run gives with its own mesh, else by world and logical id, ascending. A
+-- run without a mesh, or with one that does not hold exactly its devices, has no rows: run_summary
+-- states why (mesh_problem).
 with placed as (
     select
         d.run_id,

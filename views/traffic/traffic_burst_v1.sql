@@ -1,9 +1,9 @@
 -- one row per run, scope, device and burst
--- A burst: consecutive transfers of one axis, in the order of (start, end, op), until one of another
--- axis starts. scope device: each device's collectives; scope run: instances, which start with their
--- first and end with their last participant (device NULL). What moves nothing between devices
--- (axis none, a device that is in no pair of a permute) is no transfer. Transfers of no known axis
--- (mixed, unclassified) count as an axis of their own.
+-- A burst: consecutive transfers of one axis, in the order of (start, end, op), until one of
+-- another axis starts. scope device: each device's collectives; scope run: instances, which start
+-- with their first and end with their last participant (device NULL). Collectives that move nothing
+-- between devices (axis none, a device in no pair of a permute) are not transfers. Transfers whose
+-- axis is not known (mixed, unclassified) count as an axis of their own.
 select
     -- run
     a.run_id,

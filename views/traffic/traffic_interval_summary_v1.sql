@@ -1,6 +1,6 @@
 -- one row per run, axis and phase
 -- The gaps of traffic_interval over all devices, by the later transfer's phase. The first transfer
--- of an axis on a device has no gap and counts nowhere. p50, p95 and p99 are the values of rows
+-- of an axis on a device has no gap and does not count. p50, p95 and p99 are the values of rows
 -- ceil(p n) in order; gaps below zero are overlaps.
 with ranked as (
     select

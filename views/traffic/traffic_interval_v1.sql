@@ -1,8 +1,8 @@
 -- one row per collective on a device
--- How long after the transfers of its axis before it a collective starts on its device: gap = start -
--- latest end so far, in the order of (start, end, op) and then of what else is known; below zero they
--- overlap. Axes none (the collective moves nothing between devices), mixed and unclassified are axes
--- of their own.
+-- Time from the transfers before on its axis to the start of a collective on its device: gap =
+-- start - latest end so far, in the order of (start, end, op); below zero they overlap. Ties are in
+-- the order of program, instance, request, step, launch and phase. Axes none (the collective moves
+-- nothing between devices), mixed and unclassified are axes of their own.
 select
     -- run
     run_id,

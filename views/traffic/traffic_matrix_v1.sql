@@ -1,11 +1,11 @@
 -- one row per run, phase, axis, kind, algorithm, source and target device
--- Where the bytes go, under each of three algorithms, of which one has to be chosen in a query.
--- ring: all to the successor in group order. bidirectional_ring: half to each neighbour.
--- direct: an equal share to each other member. Under both rings an all-to-all stays direct. Under
--- all three a permute and a send follow their pairs; a broadcast on a ring runs from the first
--- member to the last. Per source, the targets of one algorithm add up to its wire bytes. A target
--- without a known device is NULL, and so are bytes with an unknown part. Untraced sources have no
--- rows, and a device sends nothing to itself.
+-- Bytes from device to device under each of three algorithms; a query must choose one. ring: all to
+-- the successor in group order. bidirectional_ring: half to each neighbour. direct: an equal share
+-- to each other member. Under both rings an all-to-all stays direct. Under all three a permute and
+-- a send follow their pairs; a broadcast on a ring runs from the first member to the last. Per
+-- source, the targets of one algorithm add up to its wire bytes. A target without a known device is
+-- NULL, and so are bytes with an unknown part. Untraced sources have no rows, and a device sends
+-- nothing to itself.
 with sent as (
     select
         run_id, world, program_id, op, group_index, device_id, phase, axis, kind,

@@ -1,7 +1,7 @@
 -- one row per run, axis and bin of time
--- The bytes that all traced devices send, each transfer's spread evenly over its time in flight. Bins
--- begin at the start of the run's first transfer and are as wide as the smallest of 1, 2, 5, 10, 20,
--- … ps that makes at most 500 of them; every axis that sends has each bin. Bins add up to
+-- The bytes that all traced devices send, each transfer's spread evenly over its time in flight.
+-- Bins begin at the start of the run's first transfer and are as wide as the smallest of 1, 2, 5,
+-- 10, 20, … ps that makes at most 500 of them; every axis that sends has each bin. Bins add up to
 -- traffic_volume's wire bytes. NULL in bins in which a transfer of unknown bytes is in flight.
 with sent as (
     select run_id, axis, start_ps, start_ps + duration_ps as end_ps, wire_bytes
@@ -56,7 +56,8 @@ placed as (
     inner join widths as w on w.run_id = s.run_id
 ),
 
--- What transfers of the same first and last bin leave in the first, in the last, and in each between.
+-- Bytes that transfers of the same first and last bin leave in the first, in the last, and in each
+-- bin between.
 stretches as (
     select
         run_id, axis, first_bin, last_bin,
@@ -97,7 +98,8 @@ axes as (
     select run_id, axis from sent group by run_id, axis
 ),
 
--- What is in one bin alone, and what begins (or ends, below zero) to be in this bin and all later.
+-- Bytes of one bin alone, and bytes that begin (or end, below zero) to be in this bin and all later
+-- ones.
 changes as (
     select
         a.run_id, a.axis, b.bin_index, cast(0 as double) as own_bytes, cast(0 as double) as each_bytes,

@@ -1,7 +1,7 @@
 -- one row per run, device, phase, axis and kind of collective
--- How much each parallelism makes each device send. payload is S of the instruction, wire what the
--- device sends (METRICS, Bytes). A sum with an unknown part is NULL; collectives_unknown says how
--- many rows are to blame.
+-- How much each parallelism makes each device send. payload is S of the instruction, wire the bytes
+-- that the device sends. A sum with an unknown part is NULL; collectives_unknown counts the rows at
+-- fault.
 select
     -- run
     run_id,
@@ -15,7 +15,7 @@ select
     kind,
     -- collectives on the device
     cast(count(*) as bigint) as collectives,
-    -- distinct instances among them; instances are shared by devices, so never add them over devices
+    -- distinct instances among them; devices share instances, so never add these over devices
     cast(count(distinct instance) as bigint) as instances,
     -- collectives whose payload or wire bytes are unknown
     cast(sum(case when payload_bytes is null or wire_bytes is null then 1 else 0 end) as bigint)

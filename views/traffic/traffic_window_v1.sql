@@ -1,6 +1,6 @@
 -- one row per run, scope, device and pair of consecutive bursts
--- The time in which a network could be reconfigured for another axis: from the latest end of a burst
--- to the start of the next one (traffic_burst); below zero the two overlap.
+-- The time in which a network could be reconfigured for another axis: from the latest end of a
+-- burst to the start of the next one (traffic_burst); below zero the two overlap.
 select
     -- run
     a.run_id,

@@ -86,7 +86,7 @@ SPREAD = [
                     MOVED | {"instance": 2, "op": "y", "payload_bytes": 30},
                 ],
             },
-            "unclassified_traffic: 75.0 % of the known payload moves along no known axis; ",
+            "unclassified_traffic: 75.0 % of the known payload has no known axis; ",
         ),
         (
             {
