@@ -73,12 +73,13 @@ print(json.dumps(said))
 @contextmanager
 def running(code: str, *words: object) -> Iterator[subprocess.Popen[str]]:
     """A process that goes on beside; it is gone at the end, however that comes."""
+    path = (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[1]))
     with subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
     ) as process:
         try:
             yield process

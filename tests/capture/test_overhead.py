@@ -26,8 +26,7 @@ def test_one_pair_has_no_quartiles():
 
 def test_a_profiler_that_slows_steps_beyond_chance_is_warned_of():
     assert profiler_warnings(Cost(0.12, [0.06, 0.2], 14), virtual=False) == [
-        "the profiler slows a decode step by 12%, more than 5%: times of this capture are longer "
-        "than without it"
+        "the profiler slows a decode step by 12%, more than 5%: times of this capture are too long"
     ]
 
 

@@ -78,9 +78,9 @@ def pipeline_of(outside):
 def test_a_pipeline_says_why_its_masked_share_is_less():
     stages = Stages(count=2, dense=0, per_stage=1)
     assert masked_note(pipeline_of(outside=150), stages, 1, virtual=False) == (
-        "pipeline: the head runs outside the ticks, so about 40% of a step's compute is masked and "
-        "not (p-1)/(m+p-1) = 50%, which holds within the ticks"
+        "pipeline: the head runs outside the ticks, so about 40% of a step's compute is masked, "
+        "not (p-1)/(m+p-1) = 50%, which is the share within the ticks"
     )
     assert masked_note(pipeline_of(outside=10), stages, 1, virtual=False) is None
     note = masked_note(pipeline_of(outside=10), stages, 1, virtual=True)
-    assert note.endswith("; virtual devices share cores, so a single one strays further")
+    assert note.endswith("; virtual devices share cores, so a single device deviates further")

@@ -70,7 +70,7 @@ def test_bytes_that_change_cost_the_events_they_are_in_and_each_is_counted(flips
         assert total >= len(found)
         return
     missing = EVENTS - kept
-    assert not missing or said
+    assert said or len(kept) == len(EVENTS)  # an event whose name changed is another one
     assert len(missing) <= 2 * len(flips)  # a byte between two events may cost both
     assert total >= ROWS - bytes(raw).count(b'"M"')
 

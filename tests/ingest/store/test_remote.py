@@ -144,8 +144,8 @@ def test_what_a_store_raises_is_one_line(tmp_path, locked, capfd, paths, options
     with pytest.raises(XlahouseError) as error:
         ingest_paths(paths, root, **options)
     assert str(error.value) == (
-        f"{named} cannot be reached: Unable to locate credentials; see that it is there, that the "
-        "credentials for it are set, and who may use it"
+        f"{named} cannot be reached: Unable to locate credentials; check that it exists, that the "
+        "credentials for it are set, and that they grant access"
     )
     assert capfd.readouterr().err == ""
     assert not (tmp_path / "wh").exists()
