@@ -27,6 +27,8 @@ from xlahouse.ingest.chrome.times import EXACT_US
 
 Events: TypeAlias = Sequence[QuickEvent | WholeEvent | LateEvent | Event]
 _EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_PHASE = re.compile(rb'"ph"\s*:')
+_EVENT_KEY = re.compile(rb'"(?:ph|pid|tid|ts|dur)"\s*:')
 _FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args)"\s*:')
 _BOM = b"\xef\xbb\xbf"
 _SEARCHED = 1 << 16  # bytes before a block's end that are searched for the last whole event
@@ -81,9 +83,12 @@ class Document:
             if found := _EVENT_ARRAY.search(text):
                 return text[: found.end() - 1], text[found.end() :]
         first = _FIRST_EVENT.search(text)
-        if first is None or not re.search(rb'"ph"\s*:', text):
+        if first is None or not _PHASE.search(text):
             raise ValueError("not a Chrome trace: it has no traceEvents")
         self.starts_late = True
+        # An event that is damaged where the array begins is not found as the first one: it is lost.
+        before = text[: first.start()]
+        self.lost += max(len(_PHASE.findall(before)), bool(_EVENT_KEY.search(before)))
         return b"", text[first.start() :]
 
     def _take(self, text: bytes) -> tuple[Events, bytes, bytes | None]:

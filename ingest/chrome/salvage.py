@@ -21,6 +21,7 @@ from xlahouse.ingest.chrome.mend import by_fields, clean, first_whole
 
 _ARRAY_END = re.compile(rb"\}\s*,?\s*\]")
 _PHASE = re.compile(rb'"ph"\s*:')
+_PROCESS = re.compile(rb'"pid"\s*:')
 _ANY_KEY = re.compile(rb'"(?:ph|ts|dur|pid|tid)"\s*:')
 _SPACES = bytes.maketrans(b"\t\n\r", b"   ")
 _MOST_PARTS = 8  # boundaries that may be inside one event's values
@@ -99,6 +100,8 @@ def _piece(chunk: bytes, starts: list[int], ends: list[int], at: int, found: Sal
             stop = len(starts)
         found.events += events
         found.repaired += mended
+        if mended:  # damage within a text may have joined two events, as if it were one
+            found.lost += max(_events_in(piece) - len(events), 0)
         return stop
     _mend(chunk[starts[at] : ends[at]], found)
     return at + 1
@@ -126,14 +129,16 @@ def _mend(piece: bytes, found: Salvage) -> None:
     if guessed is not None:
         found.events.append(guessed)
         found.repaired += 1
+        found.lost += max(_events_in(rest) - 1, 0)  # damage has joined others to it
     elif not found.is_open or _ANY_KEY.search(rest):
         found.lost += _events_in(rest)
     found.is_open = True
 
 
 def _events_in(damaged: bytes) -> int:
-    """How many events were in text from which no event can be read: each has a phase."""
-    return max(len(_PHASE.findall(damaged)), bool(damaged.strip(BETWEEN)))
+    """How many events were in damaged text: each has a phase and a process, of which one may be damaged."""
+    found = (len(key.findall(damaged)) for key in (_PHASE, _PROCESS))
+    return max(*found, bool(damaged.strip(BETWEEN)))
 
 
 def _ends_document(text: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import strategies as st
 
 from tests.ingest.chrome_build import ALWAYS, document, event, point
@@ -46,6 +47,16 @@ def events_of(raw):
 def test_the_undamaged_file_says_nothing():
     assert survived(TEXT) == (ROWS, {}, EVENTS)
     assert len(events_of(TEXT)) == ROWS
+
+
+@pytest.mark.parametrize("at", [39, 40])  # before its "ph", and within
+def test_an_event_that_is_damaged_with_the_header_is_counted(at):
+    raw = bytearray(TEXT)
+    raw[24] = raw[at] = 0
+    assert b'"traceEvents"' not in raw[:40]
+    total, said, kept = survived(bytes(raw))
+    assert (total, len(EVENTS - kept)) == (ROWS, 1)
+    assert said
 
 
 @layered(

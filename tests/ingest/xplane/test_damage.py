@@ -145,13 +145,26 @@ def test_times_that_no_number_holds_are_rejected(tmp_path):
     assert (coverage["events_read"].sum(), coverage["events_rejected"].sum()) == (4, 3)
 
 
-def test_hosts_without_a_common_clock_have_no_arrival(tmp_path):
+def test_hosts_that_state_no_start_are_compared_by_their_collective(tmp_path):
     session = tmp_path / "log/plugins/profile/s"
     for number in (0, 1):
         write(session / f"h{number}.xplane.pb", tpu_trace(number))
     ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
-    assert rows(tmp_path / "wh", "collectives")["arrival_ps"].to_list() == [None, None]
-    assert "clocks_unknown" in rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert rows(tmp_path / "wh", "clocks")["state"].to_list() == ["reference", "aligned"]
+    assert rows(tmp_path / "wh", "collectives")["arrival_ps"].to_list() == [2_000, 2_000]
+    assert "clocks_unknown" not in rows(tmp_path / "wh", "issues")["code"].to_list()
+
+
+def test_hosts_without_a_common_clock_are_not_compared(tmp_path):
+    session = tmp_path / "log/plugins/profile/s"
+    for number in (0, 1):
+        plane = PlaneBuilder(f"/device:TPU:{number}", core_details=b"\x30" + bytes([number]))
+        plane.event(plane.line("XLA Ops"), "fusion.1", 2_000, 1_000)
+        write(session / f"h{number}.xplane.pb", space(plane.plane))
+    ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
+    assert rows(tmp_path / "wh", "clocks")["state"].to_list() == ["reference", "unconnected"]
+    codes = rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert {"clocks_unknown", "clocks_unconnected"} <= set(codes)
 
 
 def test_half_a_pair_still_keeps_its_device_busy(tmp_path):
