@@ -119,8 +119,9 @@ def test_an_execution_of_which_a_part_is_seen_is_numbered_as_its_program_is(tmp_
     assert (2, "dot", 341_000) in placed(ingested(tmp_path, host, [[2], [3]]))
 
 
-def test_processes_that_run_a_program_together_are_at_one_launch_instance(tmp_path):
-    """Devices 0 and 1 are of one process, 2 and 3 of the other, which starts 5 ns later."""
+def test_launches_of_processes_that_share_no_collective_are_not_matched(tmp_path):
+    """Devices 0 and 1 are of one process, 2 and 3 of the other, which starts 5 ns later: by its own clock,
+    which nothing compares with the first one's."""
     for number, late in enumerate((0, 5)):
         host = Host()
         for again in (0, 300):
@@ -137,6 +138,6 @@ def test_processes_that_run_a_program_together_are_at_one_launch_instance(tmp_pa
     ingest_paths([str(tmp_path)], str(tmp_path / "wh"))
     found = rows(tmp_path / "wh", "launches").sort("device_id", "launch")
     assert found.select("device_id", "launch_instance", "start_ps").rows() == [
-        (0, 0, 151_000), (0, 1, 451_000), (1, 0, 161_000), (1, 1, 461_000),
-        (2, 0, 156_000), (2, 1, 456_000), (3, 0, 166_000), (3, 1, 466_000),
+        (0, 0, 151_000), (0, 2, 451_000), (1, 0, 161_000), (1, 2, 461_000),
+        (2, 1, 156_000), (2, 3, 456_000), (3, 1, 166_000), (3, 3, 466_000),
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import host_event_rows, rows, write
 from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.events.time_move import TimeMove
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.xplane import decoded_lines, host_pieces
 from xlahouse.ingest.xplane.decode import DecodeError
@@ -185,7 +186,7 @@ def test_pieces_are_later_and_prefixed_and_leave_out_what_is_elsewhere():
     done = []
     pieces = HostPieces(
         plane, None, "p/", {0: np.array([1])}, done=lambda: done.append(True)
-    ).shifted(100)
+    ).moved(TimeMove(100))
     assert pieces.frame().select("host", "thread", "name", "start_ps", "args").rows() == [
         (None, "p/a", "alone", 5100, '{"k":5000}'),
         (None, "p/b", "between", 4100, '{"k":4000}'),
