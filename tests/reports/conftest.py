@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,15 @@ def bare_run() -> Store:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def site(once: Callable[[str, Callable[[Path], object]], Path]) -> dict[str, Path]:
     """A site of three runs: one whose every name tries to be markup, one plain, one of nothing."""
     tables = example_run("a" * 12, HOSTILE, {"dp": 2, '"><b>': 2})
     tables["runs"][0]["model"] = "</script><img src=x onerror=alert(2)>"
     tables["issues"][0]["message"] = "<!-- <script> & 'quotes'"
     bare = {"runs": [{"run_id": "c" * 12, "name": "bare", "status": "no_device_events"}]}
     store = Store(merge(tables, example_run("b" * 12, "plain", {"tp": 4}), bare))
-    return {path.name: path for path in render_site(store, tmp_path_factory.mktemp("site")).pages}
+    folder = once("site", lambda folder: render_site(store, folder))
+    return {path.name: path for path in folder.glob("*.html")}
 
 
 @pytest.fixture(scope="session")
