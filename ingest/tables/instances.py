@@ -162,10 +162,23 @@ def _first_after(key: Integers, start: Integers, end: Integers) -> Integers:
     return later
 
 
-def by_first_start(rows: pl.DataFrame, instance: str) -> pl.DataFrame:
-    """Renumber instances, numbered from 0, in order of their first start, so that numbers read as time."""
-    numbers, start = rows[instance].to_numpy(), rows["start_ps"].to_numpy()
-    return rows.with_columns(pl.Series(instance, _by_first_start(numbers, start)))
+def by_first_start(launches: pl.DataFrame, instance: str) -> pl.DataFrame:
+    """Renumber instances in order of their first start, so that numbers read as time.
+
+    Instances that start together follow each other by program, end and device, so that the order of
+    planes in a trace does not matter.
+    """
+    first = launches.group_by(instance).agg(
+        start_ps=pl.col("start_ps").min(),
+        program_id=pl.col("program_id").min(),
+        end_ps=(pl.col("start_ps") + pl.col("duration_ps")).max(),
+        device_id=pl.col("device_id").min(),
+    )
+    ranked = first.sort("start_ps", "program_id", "end_ps", "device_id").select(
+        instance, rank=pl.int_range(pl.len())
+    )
+    joined = launches.select(instance).join(ranked, on=instance, how="left", maintain_order="left")
+    return launches.with_columns(joined["rank"].alias(instance))
 
 
 def _by_first_start(numbers: Integers, start: Integers) -> Integers:

@@ -8,12 +8,19 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlahouse.ingest.tables.instances import number_instances
+from xlahouse.ingest.tables.instances import by_first_start, number_instances
 
 
 def numbers(rows, key=("op",)):
     frame = pl.DataFrame(rows, schema=["op", "device_id", "start_ps", "duration_ps"], orient="row")
     return number_instances(frame, list(key)).to_list()
+
+
+def test_instances_that_start_together_follow_by_program_not_by_their_number():
+    columns = ["device_id", "start_ps", "duration_ps", "program_id", "instance"]
+    rows = [(0, 9, 3, 2, 0), (1, 9, 3, 1, 1), (2, 9, 3, 1, 1), (0, 5, 1, 7, 2)]
+    launches = pl.DataFrame(rows, schema=columns, orient="row")
+    assert by_first_start(launches, "instance")["instance"].to_list() == [2, 1, 1, 0]
 
 
 def test_overlapping_executions_are_one_instance():
