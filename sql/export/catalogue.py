@@ -15,8 +15,9 @@ BEGIN, END = "<!-- views:begin -->", "<!-- views:end -->"
 
 
 def list_views(library: Library) -> Iterator[tuple[str, str]]:
-    """Name and grain of each view that users query, by name."""
-    return ((view.name, documented(view)[0]) for view in library.public)
+    """Name and grain of the newest version of each view that users query, by name."""
+    newest = (library.views[name] for name in library.pointers.values())
+    return ((view.name, documented(view)[0]) for view in newest)
 
 
 def list_tables() -> Iterator[tuple[str, str]]:
@@ -102,12 +103,12 @@ def _columns(rows: list[tuple[str, str]]) -> str:
 def catalogue(library: Library) -> str:
     """The views as Markdown, one table a folder, between the two markers of views/README.md."""
     parts = [BEGIN]
-    for folder in sorted({view.folder for view in library.public}):
+    newest = [library.views[name] for name in library.pointers.values()]
+    for folder in sorted({view.folder for view in newest}):
         parts.append(f"## {folder}\n\n| view | one row per | description |\n| --- | --- | --- |")
-        for name, pointer in library.pointers.items():
-            view = library.views[pointer]
+        for view in newest:
             if view.folder == folder:
-                parts[-1] += f"\n| `{name}` | {_grain(view)} | {_first_sentence(view)} |"
+                parts[-1] += f"\n| `{view.base}` | {_grain(view)} | {_first_sentence(view)} |"
     return "\n\n".join([*parts, END])
 
 

@@ -55,6 +55,16 @@ def test_views_read_tables_and_views_only() -> None:
     assert {view.name for view in views} == set(library.views)
 
 
+def test_replaced_versions_stand_apart_and_no_newer_view_reads_them() -> None:
+    library = shipped()
+    newest = set(library.pointers.values())
+    replaced = {view.name for view in VIEWS if view.folder == "superseded"}
+    assert {view.name for view in library.public} - newest <= replaced
+    assert not replaced & newest
+    readers = {v.name: v.dependencies & replaced for v in VIEWS if v.name not in replaced}
+    assert {name: read for name, read in readers.items() if read} == {}
+
+
 @pytest.mark.parametrize(
     ("sql", "fault"),
     [

@@ -14,7 +14,8 @@ from tests.views.mutants import fault_names
 from tests.views.planted import Bench, faults
 from xlahouse.sql.library import View, parse_view, shipped
 
-VIEWS = list(shipped().views.values())
+# Faults are planted in the newest version of a view; one that another replaced has its cases.
+VIEWS = [view for view in shipped().views.values() if view.folder != "superseded"]
 LISTING = {exp.Select, exp.From, exp.Table, exp.Column, exp.Identifier}
 CHOOSING = {exp.Where, exp.And, exp.Not, exp.In, exp.Coalesce, exp.Literal, exp.Boolean}
 TRIED = 8  # faults a view that a commit tries; ALL=1, or `python -m tests.views.planted`, tries every one
