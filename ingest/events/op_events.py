@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import ColumnTypes
 
-Integers = NDArray[np.int64]
 OP_EVENTS: ColumnTypes = {
     "device_id": pl.Int64,
     "kind": pl.UInt32,  # row of the kinds

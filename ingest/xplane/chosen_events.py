@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import Dtype, lanes, no_row
-from xlahouse.ingest.xplane.event_chunks import EventChunk, Integers, Mask
+from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask
 from xlahouse.ingest.xplane.xspace import Plane
 
 Found: TypeAlias = tuple[

@@ -14,12 +14,12 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.xplane.decode import decode
 from xlahouse.ingest.xplane.stats import Stats
 from xlahouse.ingest.xplane.wire import ABSOLUTE_NS
 from xlahouse.ingest.xplane.xspace import Plane
 
-Integers = NDArray[np.int64]
 _ID_TAG = 1 << 3  # XStat.metadata_id, a varint
 UNREADABLE = -1  # a stat whose id is not first in its bytes
 

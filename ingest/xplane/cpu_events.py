@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.ahead import made_ahead
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.xplane.chosen_events import ChosenEvents, Found
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines
@@ -19,7 +20,6 @@ from xlahouse.ingest.xplane.host import MARKER, marker_rows
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
-Integers = NDArray[np.int64]
 RECORD, START, STOP = (
     f"ThreadpoolListener::{name}" for name in ("Record", "StartRegion", "StopRegion")
 )

@@ -9,11 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.xplane.cpu_events import NO_CLOSURE, CpuEvents, Marks
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from xlahouse.ingest.events.ahead import made_ahead
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.arrow_arrays import native_buffer
 from xlahouse.ingest.xplane.core_events import CoreEvents, decode_core
 from xlahouse.ingest.xplane.xspace import Plane
 
-Integers = NDArray[np.int64]
 DecodedLines: TypeAlias = dict[tuple[int, ...], list[CoreEvents]]  # by the numbers of lines
 CHUNK_EVENTS = 1 << 17
 CHUNK_BYTES = 4 << 20  # small lines are decoded together, and lines of one name

@@ -8,8 +8,8 @@ from itertools import groupby
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.op_events import number_keys
 from xlahouse.ingest.xplane.event_chunks import EventChunk, places_of
 from xlahouse.ingest.xplane.stat_bytes import (
@@ -26,7 +26,6 @@ from xlahouse.ingest.xplane.stat_bytes import (
 from xlahouse.ingest.xplane.stats import finite_json, json_string, value_json
 from xlahouse.ingest.xplane.xspace import Plane
 
-Integers = NDArray[np.int64]
 NO_TEXT = '""'
 
 

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import LATEST_PS, Dtype, no_row
 from xlahouse.ingest.xplane.core_events import CoreEvents
 from xlahouse.ingest.xplane.decode import decode
@@ -28,7 +29,6 @@ from xlahouse.ingest.xplane.stat_bytes import (
 from xlahouse.ingest.xplane.stats import Stats
 from xlahouse.ingest.xplane.xspace import Plane
 
-Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.uint64]
 

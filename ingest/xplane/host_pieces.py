@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.ahead import made_ahead
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.arrow_arrays import arrow_array
 from xlahouse.ingest.events.op_events import number_keys
 from xlahouse.ingest.events.time_move import UNMOVED, TimeMove
@@ -21,7 +21,6 @@ from xlahouse.ingest.xplane.event_args import ArgsWriter, StatNames
 from xlahouse.ingest.xplane.event_chunks import EventChunk, chunks
 from xlahouse.ingest.xplane.xspace import Plane
 
-Integers = NDArray[np.int64]
 ROWS = 1 << 17  # of a piece, and of a row group
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import bad_time_issues, counted_coverage
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.xplane.event_chunks import EventChunk, Integers
+from xlahouse.ingest.xplane.event_chunks import EventChunk
 from xlahouse.ingest.xplane.xspace import Plane
 
 

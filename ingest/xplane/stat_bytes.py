@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from xlahouse.ingest.events.arrays import Integers
+
 # Kind of a stat's value. ODD: not written as profilers write it, so the decoder reads it.
 NOTHING, DOUBLE, UNSIGNED, SIGNED, TEXT, BYTES, REFERENCE, ODD = range(8)
 VALUE_KINDS = 8
