@@ -21,6 +21,9 @@ _SPLIT = (
 _GATHERED = ("hidden_size", "q_lora_rank", "kv_lora_rank")  # fields that fsdp splits
 
 
+MOST_DEVICES = 1 << 16  # a TPU v5p pod has 8,960 chips, a TPU7x pod 9,216
+
+
 @dataclass(frozen=True)
 class Candidate:
     """The part of an experiment that decides whether it can run."""
@@ -55,6 +58,11 @@ def check_feasible(candidate: Candidate) -> None:
         raise ManifestError(f"mesh: axes are {', '.join(AXES)}, not {', '.join(unknown)}")
     if not candidate.mesh:
         raise ManifestError("mesh: no axes; for a single device write {tp: 1}")
+    devices = math.prod(candidate.mesh.values())
+    if devices > MOST_DEVICES:
+        raise ManifestError(
+            f"mesh: {devices:,} devices; no slice has more than {MOST_DEVICES:,}, so use smaller sizes"
+        )
     problem = next(_problems(candidate), None)
     if problem is None:
         return

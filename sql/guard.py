@@ -195,7 +195,12 @@ def _tree(sql: str, parser: duckdb.DuckDBPyConnection) -> Node | None:
     row = parser.execute(
         "select json_serialize_sql(cast($1 as varchar), skip_null := true)", [sql]
     ).fetchone()
-    answer: Node = json.loads(row[0]) if row else {"error": True}
+    try:
+        answer: Node = json.loads(row[0]) if row else {"error": True}
+    except RecursionError:
+        raise QueryError(
+            "the query nests too deep to be checked; split it with WITH", sql
+        ) from None
     statements = children(answer, "statements")
     return None if answer["error"] or len(statements) != 1 else statements[0]
 

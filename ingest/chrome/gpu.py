@@ -11,10 +11,10 @@ from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows, integer
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames, gpu_kernels
-from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
+from xlahouse.ingest.events.frames import DEVICE_NUMBER, ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls, calls_of
 
-GPU_PROCESS = re.compile(r"(?:^|/)device:GPU:(\d+)$")
+GPU_PROCESS = re.compile(rf"(?:^|/)device:GPU:{DEVICE_NUMBER}$")
 # A derived line may name its stream: `XLA Modules - from #16`.
 _DERIVED = rf"^(?:{'|'.join(map(re.escape, gpu_kernels.DERIVED))})(?: - from #\d+)?$"
 _MODULES = r"^XLA Modules(?: - from #\d+)?$"

@@ -33,13 +33,14 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
     """Read a Chrome trace.
 
     Raises:
-        TraceFormatError: no event can be read from it.
+        TraceFormatError: no event can be read from it, and it does not even name a process.
     """
     try:
         trace = read_columns(raw)
     except ValueError as error:
         raise TraceFormatError(path, str(error)) from error
-    if trace.events.is_empty():
+    names_processes = bool(trace.processes) and not trace.damage
+    if trace.events.is_empty() and not names_processes:
         raise TraceFormatError(path, f"no event can be read from it{_because(trace)}")
     read = FileEvents(path, host_of(path), format="chrome")
     spans = find_spans(trace.events, _base_ns(trace), path)

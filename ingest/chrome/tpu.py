@@ -13,7 +13,7 @@ from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
-from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.frames import DEVICE_NUMBER, Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.tpu_lines import (
     ASYNC_OPS_LINE,
@@ -25,7 +25,7 @@ from xlahouse.ingest.events.tpu_lines import (
     WAITS,
 )
 
-TPU_PROCESS = re.compile(r"(?:^|/)device:TPU:(\d+)$")
+TPU_PROCESS = re.compile(rf"(?:^|/)device:TPU:{DEVICE_NUMBER}$")
 
 
 def read_tpu_process(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Dtype: TypeAlias = pl.DataType | DataTypeClass
 ColumnTypes: TypeAlias = dict[str, Dtype]
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")  # phases that are steps
+DEVICE_NUMBER = r"(\d{1,9})"  # in names of planes; a longer number is damage, no device
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
 OPS: ColumnTypes = {
     "device_id": pl.Int64,

@@ -10,7 +10,7 @@ import polars as pl
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
-from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
+from xlahouse.ingest.events.frames import DEVICE_NUMBER, ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
 from xlahouse.ingest.events.gpu_kernels import DERIVED, findings, launches_of, ops_of
 from xlahouse.ingest.events.issues import Issue
@@ -22,7 +22,7 @@ from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
-GPU_PLANE = re.compile(r"^/device:GPU:(\d+)$")
+GPU_PLANE = re.compile(rf"^/device:GPU:{DEVICE_NUMBER}$")
 # Stats that link a kernel to its program and to the call that launched it.
 _GPU_STATS: ColumnTypes = {
     "hlo_op": pl.String,

@@ -9,7 +9,7 @@ import polars as pl
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED, SPARSECORE_OPS
-from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.frames import DEVICE_NUMBER, Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.op_events import OpEvents
 from xlahouse.ingest.xplane.chosen_events import ChosenEvents
@@ -18,7 +18,7 @@ from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
-SPARSECORE_PLANE = re.compile(r"^(/device:TPU:(\d+)) SparseCore (\d+)$")
+SPARSECORE_PLANE = re.compile(rf"^(/device:TPU:{DEVICE_NUMBER}) SparseCore {DEVICE_NUMBER}$")
 _OP_LINES = ("Sparse Core Ops", "XLA Ops")
 # Replica groups name no SparseCore; its number is beyond all other devices' numbers.
 FIRST_NUMBER = 1 << 20

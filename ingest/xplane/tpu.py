@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
-from xlahouse.ingest.events.frames import Device, PlaneEvents
+from xlahouse.ingest.events.frames import DEVICE_NUMBER, Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.proto import message_class
 from xlahouse.ingest.events.tpu_lines import (
@@ -28,7 +28,7 @@ from xlahouse.ingest.xplane.stats import StatValue
 from xlahouse.ingest.xplane.tpu_ops import read_op_lines
 from xlahouse.ingest.xplane.xspace import Plane
 
-TPU_PLANE = re.compile(r"^/device:TPU:(\d+)$")
+TPU_PLANE = re.compile(rf"^/device:TPU:{DEVICE_NUMBER}$")
 
 
 class CoreDetails(Protocol):

@@ -1,0 +1,29 @@
+"""Small files with one fault each: it costs itself, and the rest is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.warehouse import Warehouse
+
+CASES = Path(__file__).parents[1] / "cases" / "faults"
+
+
+def ingested(case, tmp_path):
+    ingest_paths([str(CASES / case)], str(tmp_path), name="x")
+    return Warehouse(str(tmp_path))
+
+
+def test_a_plane_with_an_impossible_number_costs_itself(tmp_path):
+    with ingested("device_number_huge.xplane.pb", tmp_path) as warehouse:
+        traced = warehouse.query("select device_id from devices where traced order by 1").rows
+        assert traced == [(1,), (2,), (3,)]
+        found = warehouse.query("select message from issues where code = 'unknown_plane'").rows
+        (message,) = [text for (text,) in found]
+        assert "/device:TPU:99999999999999999999" in message
+
+
+def test_a_trace_of_nothing_but_names_is_a_run_without_device_events(tmp_path):
+    with ingested("metadata_only.trace.json.gz", tmp_path) as warehouse:
+        assert warehouse.query("select name, status from runs").rows == [("x", "no_device_events")]
