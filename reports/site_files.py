@@ -14,6 +14,7 @@ from xlahouse.capture.errors import ReportError
 
 SITE_RECORD = "site.json"  # page -> key of its content
 CSV_FOLDER = "data"  # folder of the CSV files
+FORMULA = r"^[=+\-@\t\r]"  # a spreadsheet computes text that begins so
 
 
 @dataclass
@@ -84,14 +85,14 @@ class SiteFiles:
         return f"{CSV_FOLDER}/{file.removesuffix('.html')}.{panel}.csv"
 
     def write_csv(self, name: str, rows: pl.DataFrame) -> None:
-        """Write a panel's rows; lists and structs as JSON.
+        """Write a panel's rows: lists and structs as JSON, no text that a spreadsheet computes.
 
         Raises:
             ReportError: they cannot be written.
         """
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
-        self._write(path, flat(rows).write_csv().encode())
+        self._write(path, inert(flat(rows)).write_csv().encode())
 
     def stale(self, stems: Sequence[str]) -> list[Path]:
         """Pages of an earlier rendering whose runs are no longer in the warehouse."""
@@ -125,6 +126,12 @@ class SiteFiles:
             raise ReportError(
                 f"{path}: cannot be written ({error.strerror}); choose another -o"
             ) from error
+
+
+def inert(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows whose texts no spreadsheet computes: an apostrophe before those that begin a formula."""
+    texts = [pl.col(name) for name, kind in rows.schema.items() if kind == pl.String]
+    return rows.with_columns(text.str.replace(FORMULA, "'${0}") for text in texts)
 
 
 def flat(rows: pl.DataFrame) -> pl.DataFrame:

@@ -11,6 +11,14 @@ from xlahouse.sql.types import Value
 CELL_WIDTH = 80
 HTML_ROWS = 50  # a notebook shows these, and says so where there are more
 NUMERIC = {int, float, Decimal}
+# Characters that move the cursor, change the terminal or turn the text around, as they are shown.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_MARKS = (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+_UNSEEN = (
+    _CONTROLS
+    | {code: f"\\u{code:04x}" for code in _MARKS}
+    | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+)
 
 
 def draw(columns: list[str], rows: list[list[Value]], file: IO[str]) -> None:
@@ -20,12 +28,20 @@ def draw(columns: list[str], rows: list[list[Value]], file: IO[str]) -> None:
         bool(kinds := {type(row[at]) for row in rows} - {type(None)}) and kinds <= NUMERIC
         for at in range(len(columns))
     ]
-    _write_lines(columns, cells, numeric, file)
+    _write_lines(list(map(visible, columns)), cells, numeric, file)
+
+
+def visible(text: str) -> str:
+    """Text in which control characters and marks that no reader sees are written as escapes.
+
+    Names in a trace are data: they must not clear a terminal or hide a part of a line.
+    """
+    return text.translate(_UNSEEN)
 
 
 def draw_html(columns: list[str], rows: list[list[Value]]) -> str:
     """The first HTML_ROWS rows as a table in HTML; numbers to the right."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    head = "".join(f"<th>{escape(visible(column))}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows[:HTML_ROWS])
     more = f"<p>the first {HTML_ROWS} rows</p>" if len(rows) > HTML_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
@@ -74,7 +90,7 @@ def short(value: object) -> str:
         return f"{value:.0f}" if exact else f"{value:.6g}"
     if isinstance(value, bool):
         return str(value).lower()
-    return str(as_text(value)).replace("\n", "\\n")
+    return visible(str(as_text(value)))
 
 
 def _cut(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.sql.drawing import as_text, draw, short
+from xlahouse.sql.drawing import as_text, draw, short, visible
 from xlahouse.sql.result import Result, plain, values
 from xlahouse.sql.types import Value
 
@@ -29,22 +29,28 @@ BY_SUFFIX = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes text that begins so
 TABLE_ROWS = 1000  # a table is for reading; the other formats give every row
 
 
 def write_result(
-    result: Result, format: str, path: Path | None = None, limit: int | None = None
+    result: Result,
+    format: str,
+    path: Path | None = None,
+    limit: int | None = None,
+    formulas: bool = False,
 ) -> int:
     """Write to `path`, or to stdout, and return the number of rows written.
 
     A file appears whole or not at all; a device or a FIFO is written into. A table on stdout stops
-    at TABLE_ROWS rows unless `limit` says otherwise.
+    at TABLE_ROWS rows unless `limit` says otherwise. In a CSV file, text that a spreadsheet would
+    compute begins with an apostrophe unless `formulas`; on stdout it is as it is.
 
     Raises:
         WarehouseError: the file cannot be written.
         QueryError: a value is at fault while rows are computed, or the format cannot hold it.
     """
-    write = _write_page if format == "table" and path is None and limit is None else WRITERS[format]
+    write = _writer(format, path, limit, formulas)
     try:
         if path is None or _is_stdout(path):
             return _write_to_stdout(result, write, limit)
@@ -59,6 +65,14 @@ def write_result(
             f"{path or 'stdout'} cannot be written: {error.strerror or error}; "
             "name a file with -o where there is free space and write permission"
         ) from error
+
+
+def _writer(format: str, path: Path | None, limit: int | None, formulas: bool) -> Writer:
+    if format == "table" and path is None and limit is None:
+        return _write_page
+    if format == "csv" and path is not None and not formulas:
+        return _write_csv_file
+    return WRITERS[format]
 
 
 def _is_stdout(path: Path) -> bool:
@@ -115,13 +129,36 @@ def _rows(result: Result, limit: int | None) -> Iterator[list[Value]]:
 
 
 def _write_csv(result: Result, file: IO[str], limit: int | None) -> int:
+    return _csv(result.columns, _rows(result, limit), file, as_text)
+
+
+def _write_csv_file(result: Result, file: IO[str], limit: int | None) -> int:
+    return _csv(list(map(inert, result.columns)), _rows(result, limit), file, _inert_value)
+
+
+def _csv(
+    columns: list[str],
+    rows: Iterator[list[Value]],
+    file: IO[str],
+    cell: Callable[[object], object],
+) -> int:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(result.columns)
+    writer.writerow(columns)
     count = 0
-    for row in _rows(result, limit):
-        writer.writerow(["" if value is None else as_text(value) for value in row])
+    for row in rows:
+        writer.writerow(["" if value is None else cell(value) for value in row])
         count += 1
     return count
+
+
+def _inert_value(value: object) -> object:
+    """Text that no spreadsheet computes; numbers as they are."""
+    return inert(value) if isinstance(value, str) else as_text(value)
+
+
+def inert(text: str) -> str:
+    """The text, after an apostrophe where a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def _write_json(result: Result, file: IO[str], limit: int | None) -> int:
@@ -225,7 +262,7 @@ def _binary(file: IO[str]) -> BinaryIO:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return visible(text).replace("|", "\\|")
 
 
 WRITERS: dict[str, Writer] = {

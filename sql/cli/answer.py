@@ -21,6 +21,7 @@ def answer(
     output: Path | None,
     limit: int | None,
     spark: dict[str, str] | None = None,
+    formulas: bool = False,
 ) -> None:
     """Answer a query, on DuckDB or with `spark` settings on Spark, and write its rows.
 
@@ -45,7 +46,7 @@ def answer(
                 from xlahouse.sql.spark_query import query_spark, start_session
 
                 result = query_spark(opened, start_session(spark), sql, params, limit)
-        rows = write_result(result, chosen, output, limit)
+        rows = write_result(result, chosen, output, limit, formulas)
     if output is not None:
         print(f"{output}: {rows:,} row{'' if rows == 1 else 's'}", file=sys.stderr)
 

@@ -29,6 +29,7 @@ try:
     from xlahouse.sql.cli.tables import tables
     from xlahouse.sql.cli.tpu import tpu_app
     from xlahouse.sql.cli.views import views
+    from xlahouse.sql.drawing import visible
 except KeyboardInterrupt:  # no traceback of imports
     sys.exit(130)
 
@@ -70,9 +71,9 @@ def main() -> None:
         code = done.code
     except XlahouseError as error:
         for line in str(error).splitlines():
-            print(f"xlahouse: {line}", file=sys.stderr)
+            print(f"xlahouse: {visible(line)}", file=sys.stderr)
     except OSError as error:
-        print(f"xlahouse: {_what_failed(error)}", file=sys.stderr)
+        print(f"xlahouse: {visible(_what_failed(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         code = 130
     except RuntimeError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xlahouse.sql.cli.options import WarehouseOption, open_warehouse
+from xlahouse.sql.drawing import visible
 
 if TYPE_CHECKING:
     from xlahouse.ingest.events.issues import Code
@@ -54,7 +55,7 @@ def check(
     with open_warehouse(warehouse) as opened:
         report = check_warehouse(opened)
     for line in report.lines:
-        print(line)
+        print(visible(line))
     print(f"{report.errors} errors, {report.warnings} warnings", file=sys.stderr)
     if report.errors or (strict and report.warnings):
         raise typer.Exit(1)

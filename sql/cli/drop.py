@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xlahouse.sql.cli.options import WarehouseOption, complete_run, names_of, open_warehouse
+from xlahouse.sql.drawing import visible
 
 if TYPE_CHECKING:
     from xlahouse.ingest.store.store import Store
@@ -52,7 +53,7 @@ def drop(
     store.clear_leftovers()
     for run_id, name in chosen.items():
         files = drop_run(store, run_id, at_once=now)
-        print(f"{run_id}  {name or 'damaged'}: dropped, {files} files", file=sys.stderr)
+        print(f"{run_id}  {visible(name or 'damaged')}: dropped, {files} files", file=sys.stderr)
     write_index(warehouse, always=True)
 
 

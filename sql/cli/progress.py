@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from xlahouse.sql.drawing import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -33,16 +35,16 @@ def progress(task: str) -> Iterator[Say]:
 
         def say(message: str, *, passing: bool = False) -> None:
             if passing:
-                status.update(f"{task}: {message}")
+                status.update(f"{task}: {visible(message)}")
             else:
-                _print(console, message)
+                _print(console, visible(message))
 
         yield say
 
 
 def _say_plainly(message: str, *, passing: bool = False) -> None:
     if not passing:
-        print(message, file=sys.stderr, flush=True)
+        print(visible(message), file=sys.stderr, flush=True)
 
 
 def _print(console: Console, message: str) -> None:

@@ -37,6 +37,14 @@ def query(
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows to write.")] = None,
     engine: Annotated[str, typer.Option("--engine", help="duckdb or spark.")] = "duckdb",
     conf: SparkConfOption = None,
+    formulas: Annotated[
+        bool,
+        typer.Option(
+            "--formulas",
+            help="In a CSV file, keep text that begins with =, +, - or @ as it is; else an "
+            "apostrophe keeps a spreadsheet from computing it.",
+        ),
+    ] = False,
 ) -> None:
     """Answer one query over tables and views.
 
@@ -54,7 +62,7 @@ def query(
     check_engine(engine, ("duckdb", "spark"), conf)
     text = _stdin() if sql == "-" else _argument(sql)
     settings = spark_settings(conf) if engine == "spark" else None
-    answer(warehouse, text, _parameters(param or []), format, output, limit, settings)
+    answer(warehouse, text, _parameters(param or []), format, output, limit, settings, formulas)
 
 
 def _stdin() -> str:

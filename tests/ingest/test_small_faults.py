@@ -24,6 +24,12 @@ def test_a_plane_with_an_impossible_number_costs_itself(tmp_path):
         assert "/device:TPU:99999999999999999999" in message
 
 
+def test_names_are_kept_as_they_are(tmp_path):
+    with ingested("evil_names.trace.json.gz", tmp_path) as warehouse:
+        names = {op for (op,) in warehouse.query("select op from ops").rows}
+        assert {"=cmd()", "\x1b]0;pwned\x07\x1b[2J", "a\x00b", "\u202eevil", "a\nb"} <= names
+
+
 def test_a_trace_of_nothing_but_names_is_a_run_without_device_events(tmp_path):
     with ingested("metadata_only.trace.json.gz", tmp_path) as warehouse:
         assert warehouse.query("select name, status from runs").rows == [("x", "no_device_events")]

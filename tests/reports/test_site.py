@@ -17,7 +17,7 @@ from xlahouse.capture.errors import ReportError
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.site import render_site
-from xlahouse.reports.site_files import flat
+from xlahouse.reports.site_files import flat, inert
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import TABLES
 
@@ -148,3 +148,8 @@ def test_the_rows_of_each_chart_lie_beside_its_page(two_runs, tmp_path):
 def test_nested_values_are_json_in_csv():
     rows = pl.DataFrame({"a": [[1, 2], None], "b": [{"x": "<"}, None], "c": [1, 2]})
     assert flat(rows).rows() == [("[1,2]", '{"x":"<"}', 1), (None, None, 2)]
+
+
+def test_no_text_beside_a_page_is_a_formula():
+    rows = pl.DataFrame({"op": ["=cmd()", "a=b", "-1", "@x", None], "n": [-1, 2, 3, 4, 5]})
+    assert inert(rows).rows() == [("'=cmd()", -1), ("a=b", 2), ("'-1", 3), ("'@x", 4), (None, 5)]

@@ -308,3 +308,27 @@ def test_what_is_written_is_never_held_whole(tmp_path: Path, format: str) -> Non
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) * 1024 < rows * 100 / (1 if format == "csv" else 4)
+
+
+EVIL = "select unnest(['=cmd()', '+1', '-2', '@A1', 'a-b', chr(27) || '[2J']) as name, -3 as number"
+
+
+def test_a_csv_file_holds_no_formula_but_stdout_and_numbers_stay(warehouse, tmp_path, capsys):
+    write_result(warehouse.query(EVIL), "csv", tmp_path / "x.csv")
+    names, numbers = zip(
+        *(line.split(",") for line in (tmp_path / "x.csv").read_text().splitlines()), strict=True
+    )
+    assert names == ("name", "'=cmd()", "'+1", "'-2", "'@A1", "a-b", "\x1b[2J")
+    assert set(numbers[1:]) == {"-3"}
+    write_result(warehouse.query(EVIL), "csv", tmp_path / "y.csv", formulas=True)
+    assert (tmp_path / "y.csv").read_text().splitlines()[1] == "=cmd(),-3"
+
+
+@pytest.mark.parametrize("format", ["table", "markdown"])
+def test_controls_and_hidden_marks_are_shown_as_escapes(warehouse, tmp_path, format):
+    sql = "select chr(27) || ']0;x' || chr(7) as \"a\tb\", 'a' || chr(8238) || 'b' as c"
+    write_result(warehouse.query(sql), format, tmp_path / "x")
+    text = (tmp_path / "x").read_text()
+    assert text.replace("\n", "").isprintable()
+    for shown in ("\\x1b]0;x\\x07", "a\\u202eb", "a\\tb"):
+        assert shown in text
