@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from xlahouse.ingest.events.issues import Code
 
+ASYNC_KIND_UNKNOWN = Code(
+    "async_kind_unknown",
+    "warning",
+    "async ops without HLO, whose names and shapes do not say what they transfer",
+    "they are collectives of unknown kind, without payload and group, although one may be a copy",
+    "give the compiler's dump with --hlo-dump",
+)
 ASYNC_UNPAIRED = Code(
     "async_unpaired",
     "warning",
@@ -19,8 +26,8 @@ BAD_REPLICA_GROUPS = Code(
 CATEGORY_INFERRED = Code(
     "category_inferred",
     "info",
-    "ops without HLO, whose category is deduced from their name or instruction text",
-    "the category may be wrong, and the payload is NULL where the text has none",
+    "ops without HLO, whose category (of a collective its kind) is deduced from name or instruction text",
+    "both may be wrong, and the payload is NULL where the text has none",
 )
 COLLECTIVE_KIND_UNKNOWN = Code(
     "collective_kind_unknown",

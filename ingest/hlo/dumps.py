@@ -20,6 +20,7 @@ from xlahouse.ingest.hlo.names import launched_modules, missing_hlo
 from xlahouse.ingest.hlo.program import FINGERPRINT, Program, parse_program
 from xlahouse.ingest.hlo.same_name import choose
 from xlahouse.ingest.hlo.shared_programs import lend
+from xlahouse.ingest.hlo.unnumbered import is_stand_in, settle, stand_ins
 
 # The best first: a proto states the device assignment, text does not.
 _DUMP_SUFFIXES = (".hlo_proto.pb", ".hlo.pb", ".txt", ".hlo")
@@ -189,9 +190,11 @@ def attach(files: list[FileEvents], dumps: list[Dump], source: str) -> list[Issu
 
 def _needed(file: FileEvents) -> dict[int, str]:
     """Module name of each program that ran and has no HLO, or only the names of its ops."""
+    stood_in = {n: each.module for n, each in file.programs.items() if is_stand_in(each)}
+    ran = launched_modules(file.planes) | stood_in
     return {
         number: module
-        for number, module in launched_modules(file.planes).items()
+        for number, module in ran.items()
         if number not in file.programs or file.programs[number].loose
     }
 
@@ -224,6 +227,16 @@ def complete(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> 
         source: the run, for issues.
     """
     lend(files)
+    stood_in = [stand_ins(file) for file in files]
+    for file, programs in zip(files, stood_in, strict=True):
+        file.programs.update(programs)
+    issues = _completed(files, dumps, source)
+    for file, programs in zip(files, stood_in, strict=True):
+        settle(file, programs)
+    return issues
+
+
+def _completed(files: list[FileEvents], dumps: list[Dump] | None, source: str) -> list[Issue]:
     lacking = [(file, needed) for file in files if (needed := _needed(file))]
     if not lacking:
         return []

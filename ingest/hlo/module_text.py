@@ -234,6 +234,14 @@ def _call(module: _Module) -> set[int]:
     return opaque
 
 
+def _name_computations(module: _Module) -> None:
+    """Stand-ins for the computations that loose instructions call: of these only the names are known."""
+    names = dict.fromkeys(name for _, _, line in module.lines for name in line.called)
+    numbers = {name: module.computation(name).id for name in names}
+    for _, message, line in module.lines:
+        message.called_computation_ids.extend(numbers[name] for name in line.called)
+
+
 def _is_wrapper(message: HloInstruction, line: InstructionLine) -> bool:
     """Whether a computation defines what it does; a done has the computation of its start."""
     base, role = split_role(message.opcode.decode())
@@ -273,6 +281,7 @@ def program_of_instructions(
     for text in dict.fromkeys(texts):
         built.instruction(holder, text, source)
     built.name_operands()
+    _name_computations(built)
     opaque = {message.id for _, message, line in built.lines if _is_wrapper(message, line)}
     program = built.program(program_id, module, opaque, loose=True)
     return ReadProgram(program, built.problems)

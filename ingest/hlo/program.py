@@ -11,6 +11,7 @@ from functools import cached_property
 from google.protobuf.message import DecodeError
 
 from xlahouse.ingest.hlo import shapes
+from xlahouse.ingest.hlo.fused_async import AsyncPart, async_parts
 from xlahouse.ingest.hlo.groups import Assignment
 from xlahouse.ingest.hlo.messages import HloComputation, HloInstruction, HloModule, Shape, module_of
 from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
@@ -61,6 +62,27 @@ class Program:
     @cached_property
     def _holders(self) -> dict[int, HloComputation]:
         return {instruction.id: computation for computation, instruction in self.instructions()}
+
+    @cached_property
+    def async_parts(self) -> dict[int, AsyncPart]:
+        """By the id of a fusion, its part in a transfer that is spread over several fusions."""
+        return async_parts(self.proto.computations)
+
+    @cached_property
+    def passing(self) -> frozenset[int]:
+        """Ids of collectives in fusions that compute while the transfer, started before, is in flight."""
+        through = (part for part in self.async_parts.values() if part.role == "through")
+        return frozenset(number for part in through for number in part.goes_on)
+
+    @cached_property
+    def begun_elsewhere(self) -> dict[int, HloInstruction]:
+        """By the id of a collective in a fusion, the fusion that has started its transfer."""
+        return {
+            number: part.start
+            for part in self.async_parts.values()
+            if part.start is not None
+            for number in part.goes_on
+        }
 
     @cached_property
     def loops(self) -> list[HloInstruction]:

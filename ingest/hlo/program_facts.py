@@ -125,8 +125,9 @@ def _of_program(program: Program, source: str) -> _Rows:
         facts = op_facts(program, instruction)
         if instruction.id in begun:
             facts = replace(facts, start_op=begun[instruction.id])
-        rows.ops.append(_fact_row(facts, row))
-        if facts.collective is None:
+        goes_on = instruction.id in program.begun_elsewhere
+        rows.ops.append(_fact_row(facts, row, goes_on))
+        if facts.collective is None or goes_on:
             continue
         key = {"program_id": program.program_id, "op": facts.op}
         try:
@@ -175,10 +176,11 @@ def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     return issues_found(source, (SIZE_UNKNOWN, count, f"{program.module}: {SIZE_UNKNOWN.meaning}"))
 
 
-def _fact_row(facts: OpFacts, instruction: dict[str, object]) -> dict[str, object]:
+def _fact_row(facts: OpFacts, instruction: dict[str, object], goes_on: bool) -> dict[str, object]:
+    """FACT_COLUMNS of an op. goes_on: it is a part of a transfer that another instruction starts."""
     taken = {name: instruction[name] for name in ("program_id", "module", *_SCOPE_COLUMNS)}
     found = None if facts.collective is None else facts.collective.name.decode("utf-8", "replace")
-    taken["transfer_op"] = found
+    taken["transfer_op"] = None if goes_on else found
     own = {name: getattr(facts, name, None) for name in FACT_COLUMNS if name not in taken}
     return taken | own
 

@@ -64,11 +64,13 @@ def find_transfer(
     # A call is control, and its instructions have events of their own, unless it is inside a wrapper.
     if base != "fusion" and not starts and not (base == "call" and depth):
         return None
+    part = program.async_parts.get(instruction.id)
     inner = [
         found
         for computation in program.called(instruction)
         for each in computation.instructions
         if depth < _DEEPEST_WRAPPER
+        and each.id not in program.passing
         and (found := find_transfer(program, each, depth + 1)) is not None
     ]
     if not inner:
@@ -76,6 +78,8 @@ def find_transfer(
     moving = [each for each in inner if each.instructions] or inner
     kind = moving[0].kind
     fused = base == "fusion" or any(each.fused for each in moving)
+    if part is not None and part.role != "through":
+        return HloTransfer(part.role, kind, _held(moving) if part.role == "start" else (), fused)
     if starts:
         carried = () if role in ("update", "done") else _held(moving)
         return HloTransfer(role, kind, carried, fused)
@@ -94,6 +98,9 @@ def _role_of_wrapper(inner: list[HloTransfer]) -> str:
 
 def start_of(program: Program, done: HloInstruction) -> HloInstruction | None:
     """The start whose value a done (or an update) takes; see start_behind."""
+    part = program.async_parts.get(done.id)
+    if part is not None and part.start is not None:
+        return part.start
     operands = program.operands(done)
     return start_behind(program, operands[0]) if operands else None
 

@@ -1,21 +1,26 @@
 """The transfer inside a wrapper whose computation is unknown, as far as the wrapper's text states it.
 
-An async-start's shape holds operands and results, so sizes are known. The kind is known where the wrapper
-is named after it and the shapes fit, or where no other kind has such shapes. Slices and copies are wrapped
-too; their results are never larger than their operands.
+An async-start's shape holds operands and results, so sizes are known. The kind is known where the wrapper,
+or the computation that it calls, is named after it and the shapes fit, or where no other kind has such
+shapes. Slices and copies are wrapped too; their results are never larger than their operands.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xlahouse.ingest.hlo import shapes
 from xlahouse.ingest.hlo.messages import HloInstruction, Shape
 from xlahouse.ingest.hlo.program import Program
-from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS, split_role
+from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS, split_role, start_of
 
-_STEM = re.compile(rf"({'|'.join(COLLECTIVE_KINDS)})(?:-start|-update|-done)?(?:\.|$)")
+_KIND = "|".join(sorted(COLLECTIVE_KINDS, key=len, reverse=True))
+_STEM = re.compile(rf"({_KIND})(?:-start|-update|-done)?(?:\.|$)")
+# `%wrapped_all-reduce.3`, `%async_slice`
+_CALLED = re.compile(
+    rf"(?:^|[._])(?:({_KIND})|(copy|slice|dynamic-slice|dynamic-update-slice))(?=[._]|$)"
+)
 _SMALLER, _EQUAL, _LARGER = -1, 0, 1  # the result, beside the operand
 
 
@@ -29,26 +34,69 @@ class WrapperFacts:
     dtype: str | None = None
     operand_bytes: int | None = None  # of one device
     result_bytes: int | None = None  # of one device
-    kind: str | None = None  # of the transfer, where the wrapper's name and shapes agree on it
+    kind: str | None = None  # of the transfer, where names and shapes agree on it
+    category: str | None = None  # copy, where the computation that an async pair calls is named so
+    role: str | None = None  # of an async pair, where the category or the name states it
+    start_op: str | None = None  # of a done, where its name states it
 
 
 def wrapped(program: Program, instruction: HloInstruction) -> WrapperFacts:
     """The transfer inside a fusion, a call or an async pair whose computation is unknown."""
+    facts = _named(program, instruction)
     operands, results, is_async = _sides(program, instruction)
     ways = {_way(operand, result) for operand, result in zip(operands, results, strict=False)}
-    if len(operands) != len(results) or len(ways) != 1 or None in ways:
-        return WrapperFacts()
+    if facts.category or len(operands) != len(results) or len(ways) != 1 or None in ways:
+        return facts
     (way,) = ways
-    named = _STEM.match(instruction.name.decode("utf-8", "replace"))
-    kind = named[1] if named and _expected(named[1]) == way else None
+    told = (
+        _STEM.match(_text(instruction.name)),
+        _called(program, instruction) if is_async else None,
+    )
+    kinds = (found[1] for found in told if found and found[1] and _expected(found[1]) == way)
+    kind = next(kinds, None)
     if kind is None and is_async and way == _LARGER:
         kind = "all-gather"
-    return WrapperFacts(shapes.dtype(operands[0]), _bytes(operands), _bytes(results), kind)
+    return replace(
+        facts,
+        dtype=shapes.dtype(operands[0]),
+        operand_bytes=_bytes(operands),
+        result_bytes=_bytes(results),
+        kind=kind,
+    )
+
+
+def _named(program: Program, instruction: HloInstruction) -> WrapperFacts:
+    """What names alone state."""
+    part = program.async_parts.get(instruction.id)
+    if part is not None and part.role != "through":
+        start = _text(part.start.name) if part.start is not None and part.role == "done" else None
+        return WrapperFacts(role=part.role, start_op=start)
+    base, role = split_role(_text(instruction.opcode))
+    called = _called(program, instruction)
+    if base != "async" or called is None or called[2] is None:
+        return WrapperFacts()
+    before = start_of(program, instruction) if role != "start" else None
+    start = None if before is None else _text(before.name)
+    return WrapperFacts(category="copy", role=role, start_op=start)
+
+
+def _called(program: Program, instruction: HloInstruction) -> re.Match[str] | None:
+    """(kind or None, copy or None) in the name of the computation that it, or its start, calls."""
+    called = program.called(instruction)
+    if not called and split_role(_text(instruction.opcode))[1] != "start":
+        start = start_of(program, instruction)
+        called = [] if start is None else program.called(start)
+    found = (_CALLED.search(_text(computation.name)) for computation in called)
+    return next((each for each in found if each), None)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _sides(program: Program, instruction: HloInstruction) -> tuple[list[Shape], list[Shape], bool]:
     """(arrays that go in, arrays that come out, whether by an async pair)."""
-    role = split_role(instruction.opcode.decode("utf-8", "replace"))[1]
+    role = split_role(_text(instruction.opcode))[1]
     operands = program.operands(instruction)
     if role == "sync":
         return _arrays([each.shape for each in operands]), _arrays([instruction.shape]), False

@@ -12,6 +12,7 @@ import polars as pl
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.codes_of_programs import (
+    ASYNC_KIND_UNKNOWN,
     ASYNC_UNPAIRED,
     COLLECTIVE_WITHOUT_GROUP,
     COLLECTIVE_WITHOUT_PAYLOAD,
@@ -182,8 +183,10 @@ def _issues(
 ) -> list[Issue]:
     outside = events["group_index"].is_null() & ~paired
     unsized = kinds["payload_bytes"].is_null().gather(events["of_kind"]) & ~events["silent"]
+    nameless = (kinds["kind"].is_null() & kinds["is_async"]).gather(events["of_kind"])
     return issues_found(
         source,
+        (ASYNC_KIND_UNKNOWN, int(nameless.sum())),
         (ASYNC_UNPAIRED, unpaired),
         (COLLECTIVE_WITHOUT_GROUP, int(outside.sum())),
         (COLLECTIVE_WITHOUT_PAYLOAD, int(unsized.sum())),

@@ -11,6 +11,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.op_events import OpEvents, number_keys
 from xlahouse.ingest.events.packing import Packing
+from xlahouse.ingest.hlo import op_names
 from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS
 from xlahouse.ingest.tables.op_launches import launch_rows
 from xlahouse.ingest.tables.pipeline import Schedule, place_in_pipeline
@@ -18,14 +19,6 @@ from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps, device_place
 from xlahouse.ingest.tables.self_time import self_times
 
 _ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
-# Without HLO the stem of the name decides; a finding reports it.
-_STEMS = {
-    "control": r"^(?:while|call|conditional)\b",
-    "collective": r"^(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all"
-    r"|collective-permute|collective-broadcast)\b",
-    "copy": r"^(?:copy|slice|dynamic-slice|dynamic-update-slice)-(?:start|done)\b",
-    "host_transfer": r"^(?:send|recv|infeed|outfeed)\b",
-}
 
 
 def finish_ops(
@@ -155,32 +148,40 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
 
 def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
     """Category, kind and role where no HLO decides: by the instruction's text, the category, the name."""
-    base = pl.col("opcode_text").str.replace(r"-(?:start|update|done)$", "")
-    traced = pl.col("hlo_category").str.replace(" fusion", "", literal=True)
-    traced = traced.replace("all-reduce-scatter", "reduce-scatter")
+    text, name, traced = pl.col("opcode_text"), pl.col("op"), pl.col("hlo_category")
+    base = text.str.replace(r"-(?:start|update|done)$", "")
+    traced_kind = traced.str.replace(" fusion", "", literal=True)
+    traced_kind = traced_kind.replace("all-reduce-scatter", "reduce-scatter")
+    nameless = text.is_null()
     kind = pl.coalesce(
         pl.when(base.is_in(COLLECTIVE_KINDS)).then(base),
-        pl.when(traced.is_in([*COLLECTIVE_KINDS, "send-recv"])).then(traced),
+        pl.when(traced_kind.is_in([*COLLECTIVE_KINDS, "send-recv"])).then(traced_kind),
         "kind",
+        pl.when(nameless).then(op_names.kind_of(name)),
     )
     # Where a wrapper's computation is unknown, only its name states what it does.
-    wraps = pl.col("opcode_text").str.contains(r"^(?:fusion|call|async)(?:-(?:start|done))?$")
-    stem = pl.when(wraps.fill_null(False)).then("op").otherwise(pl.coalesce("opcode_text", "op"))
-    by_name = (
-        pl.when(stem.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _STEMS.items()
+    wraps = text.str.contains(r"^(?:fusion|call|async)(?:-(?:start|done))?$").fill_null(False)
+    stem = pl.when(wraps).then("op").otherwise(pl.coalesce("opcode_text", "op"))
+    role = pl.coalesce(
+        op_names.role_of(text),
+        "role",
+        op_names.role_of(pl.when(nameless).then(name)),
+        op_names.role_of(traced),
     )
+    waits = nameless & role.is_in(["update", "done"])
+    start_op = pl.coalesce("operand_text", "start_op", pl.when(waits).then(op_names.start_of(name)))
     unknown = pl.col("inferred_category")
     wrapped = _payload_of_wrapped(kind)
-    role = pl.col("opcode_text").str.extract(r"-(start|update|done)$")
     return ops.with_columns(
         kind=pl.when(unknown).then(kind).otherwise("kind"),
         payload_bytes=pl.when(unknown).then(wrapped).otherwise("payload_bytes"),
         role=pl.when(unknown).then(role).otherwise("role"),
-        start_op=pl.when(unknown).then("operand_text").otherwise("start_op"),
+        start_op=pl.when(unknown).then(start_op).otherwise("start_op"),
         category=pl.coalesce(
             "category",
             pl.when(kind.is_not_null()).then(pl.lit("collective")),
-            *by_name,
+            op_names.category_of(stem),
+            pl.when(op_names.category_of(traced) == "collective").then(pl.lit("collective")),
             pl.lit("compute"),
         ),
     )
