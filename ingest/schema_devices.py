@@ -43,6 +43,7 @@ line str line of the plane
 is_async bool start or done of an async pair, or the event on an async line
 {SPAN_COLUMNS}
 self_ps int duration less that of the ops nested in it on its line
+attributed_ps int the op's part of its step's window: of all ops, window less idle; NULL outside windows
 {STEP_COLUMNS}
 microbatch int microbatch, from the scope or the manifest
 tick int tick of a stage-stacked pipeline, from the scope; microbatch NULL in a tick: masked work

@@ -30,8 +30,8 @@ def both_tables(
     spans: pl.DataFrame, busy: pl.DataFrame, launches: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """device_steps and busy_stretches of a run, without run_id."""
-    split, steps, merged = split_steps(spans, busy)
-    return split, busy_stretches(steps, merged, launches)
+    split = split_steps(spans, busy)
+    return split.table, busy_stretches(split.windows, split.busy, launches)
 
 
 def _split(tables: Rows) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

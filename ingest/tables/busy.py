@@ -13,7 +13,7 @@ from xlahouse.ingest.tables.transfer_pairs import BARRIER
 
 _CATEGORY = pl.col("category")
 # Ops in each category of intervals.
-_RULES = {
+RULES = {
     "compute": _CATEGORY == "compute",
     "collective": _CATEGORY == "collective",
     "copy_running": _CATEGORY.is_in(["copy", "host_transfer"]),
@@ -21,7 +21,7 @@ _RULES = {
     & ~_CATEGORY.is_in(["compute", "collective", "copy", "host_transfer"]),
     "masked": pl.col("masked") & (_CATEGORY == "compute"),
 }
-_CATEGORIES = pl.Enum(list(_RULES))
+_CATEGORIES = pl.Enum(list(RULES))
 
 
 def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
@@ -44,7 +44,7 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     key = packing.pack(device, steps.of_launch.take(ops.launch))
     every = KeyedSpans(key, ops.start_ps, ops.duration_ps)
     merged = []
-    for category, rule in _RULES.items():
+    for category, rule in RULES.items():
         spans = every.take(np.flatnonzero(on_core & ops.of_kinds(rule)))
         if category == "collective" and not transfers.is_empty():
             spans = joined(spans, _flights(transfers, devices, steps, packing))
@@ -59,7 +59,7 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     intervals = pl.DataFrame(
         {
             "device_id": pl.Series(devices[device[order]], dtype=pl.Int64),
-            "category": pl.Series(list(_RULES), dtype=_CATEGORIES).gather(number[order]),
+            "category": pl.Series(list(RULES), dtype=_CATEGORIES).gather(number[order]),
             "start_ps": spans.start_ps.take(order),
             "duration_ps": spans.duration_ps.take(order),
         }

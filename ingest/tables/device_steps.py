@@ -13,7 +13,7 @@ from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.stretches import DEVICE_STEP, inside_windows
 
 # An instant in which several run belongs to the first of them.
-_CLASSES = ("compute", "collective", "copy_running", "sync_wait")
+CLASSES = ("compute", "collective", "copy_running", "sync_wait")
 
 _MARKED = ("prefill", "decode", "mixed")  # phases of the markers around a forward pass
 
@@ -51,7 +51,14 @@ class SplitSteps(NamedTuple):
 
     table: pl.DataFrame  # device_steps without run_id, by device and start
     windows: pl.DataFrame  # number, device_id, request, step, start_ps, end_ps of each step
-    busy: KeyedSpans  # merged times in which any of _CLASSES runs, by number of the step
+    unions: dict[
+        str, KeyedSpans
+    ]  # by class: merged times in which it or one before it runs, by number
+
+    @property
+    def busy(self) -> KeyedSpans:
+        """Merged times in which any class runs, by number of the step."""
+        return self.unions[CLASSES[-1]]
 
 
 def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
@@ -64,12 +71,13 @@ def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
     windows = _windows(spans)
     inside = inside_windows(windows, busy)
     category = busy["category"]
-    is_of = {name: (category == name).to_numpy().take(inside.interval) for name in _CLASSES}
+    is_of = {name: (category == name).to_numpy().take(inside.interval) for name in CLASSES}
     alone = {
         name: _sums(inside.spans.take(np.flatnonzero(mask)), windows.height)
         for name, mask in is_of.items()
     }
-    merged, union = _unions(inside.spans, is_of, windows.height)
+    unions = _unions(inside.spans, is_of)
+    union = {name: _sums(merged, windows.height) for name, merged in unions.items()}
     table = windows.drop("number", "end_ps").with_columns(
         compute_ps=pl.Series(alone["compute"]),
         collective_ps=pl.Series(alone["collective"]),
@@ -78,28 +86,25 @@ def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
         exposed_copy_ps=pl.Series(union["copy_running"] - union["collective"]),
         sync_wait_ps=pl.Series(union["sync_wait"] - union["copy_running"]),
     )
-    return SplitSteps(table, windows, merged)
+    return SplitSteps(table, windows, unions)
 
 
-def _unions(
-    spans: KeyedSpans, is_of: dict[str, Mask], count: int
-) -> tuple[KeyedSpans, dict[str, Integers]]:
-    """(merged times of all classes; of each class, the time a step in which it or one before it runs).
+def _unions(spans: KeyedSpans, is_of: dict[str, Mask]) -> dict[str, KeyedSpans]:
+    """Of each class, the merged times in which it or one before it runs.
 
     Args:
         spans: of all classes.
         is_of: by class, in order, whether each span is of it.
-        count: how many steps there are.
     """
     reached = np.zeros(len(spans.key), np.bool_)
     merged = spans.take(np.flatnonzero(reached))
-    union = {}
+    unions = {}
     for name, mask in is_of.items():
         if mask.any():
             reached |= mask
             merged = merge_spans(*spans.take(np.flatnonzero(reached)))
-        union[name] = _sums(merged, count)
-    return merged, union
+        unions[name] = merged
+    return unions
 
 
 def _windows(spans: pl.DataFrame) -> pl.DataFrame:

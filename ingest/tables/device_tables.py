@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
@@ -13,8 +14,9 @@ from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
+from xlahouse.ingest.tables.attributed import attributed_times
 from xlahouse.ingest.tables.busy import busy_intervals
-from xlahouse.ingest.tables.device_steps import launch_spans, split_steps
+from xlahouse.ingest.tables.device_steps import SplitSteps, launch_spans, split_steps
 from xlahouse.ingest.tables.host_table import write_host_events
 from xlahouse.ingest.tables.launches import of_devices
 from xlahouse.ingest.tables.op_table import op_pieces
@@ -100,12 +102,16 @@ def finish_planes(
     launches = of_devices(shared.launches, events.events["device_id"].to_numpy())
     ops = finish_ops(events, launches, shared.facts, shared.schedule)
     del events
-    writer.write_pieces("ops", op_pieces(ops, writer.run_id, shared.device_offset), part)
     is_transfer = pl.col("category") == "collective"
-    candidates = ops.rows(ops.of_kinds(is_transfer & ~pl.col("on_async_line")))
+    mask = ops.of_kinds(is_transfer & ~pl.col("on_async_line"))
+    candidates = ops.rows(mask).with_columns(row=pl.Series(np.flatnonzero(mask)))
     transfers, unpaired = find_transfers(candidates, *_working_and_barriers(ops))
     del candidates
-    busy, spans = busy_intervals(ops, transfers), launch_spans(ops)
+    busy = busy_intervals(ops, transfers)
+    split = split_steps(launch_spans(ops), busy)
+    attributed = attributed_times(ops, transfers, split)
+    pieces = op_pieces(ops, attributed, writer.run_id, shared.device_offset)
+    writer.write_pieces("ops", pieces, part)
     finished = FinishedBatch(
         Transfers.of_rows(transfers, unpaired),
         ops.kinds.filter(is_transfer).select("program_id", "op").unique(),
@@ -115,22 +121,21 @@ def finish_planes(
         int(ops.of_kinds(pl.col("inferred_category")).sum()),
         ops.outside,
     )
-    del ops, transfers
-    for name, table in _busy_tables(busy, spans, launches):
+    del ops, transfers, pieces, attributed
+    for name, table in _busy_tables(busy, split, launches):
         moved = table.with_columns(pl.col("device_id") + shared.device_offset)
         writer.write(name, moved, part, in_order=True)
     return finished
 
 
 def _busy_tables(
-    busy: pl.DataFrame, spans: pl.DataFrame, launches: pl.DataFrame
+    busy: pl.DataFrame, split: SplitSteps, launches: pl.DataFrame
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """(name, table) of busy_intervals and the tables made from them, one at a time: they are large."""
-    split, steps, merged = split_steps(spans, busy)
     yield "busy_intervals", busy
     del busy
-    yield "device_steps", split
-    yield "busy_stretches", busy_stretches(steps, merged, launches)
+    yield "device_steps", split.table
+    yield "busy_stretches", busy_stretches(split.windows, split.busy, launches)
 
 
 def _read_whole(plane: PlaneEvents, source: str, issues: list[Issue]) -> Iterator[PlaneEvents]:

@@ -14,17 +14,22 @@ from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.arrow_arrays import constant, gathered
 from xlahouse.ingest.events.spans import filled
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.tables.attributed import OUTSIDE
 from xlahouse.ingest.tables.pieces import ROW_GROUP
 from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps
 
 _ARRAYS = ("device_id", "start_ps", "duration_ps", "self_ps")
+_ATTRIBUTED = "attributed_ps"
 
 
-def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Table]:
+def op_pieces(
+    ops: PlacedOps, attributed: Integers, run_id: str, device_offset: int
+) -> Iterator[pa.Table]:
     """The ops table of some devices, piece by piece.
 
     Args:
         ops: the ops.
+        attributed: time of its step that belongs to each; OUTSIDE for none.
         run_id: the run.
         device_offset: what is added to a device's number.
     """
@@ -46,6 +51,8 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
                 numbers = getattr(ops, field.name)[piece]
                 offset = device_offset if field.name == "device_id" else 0
                 array = pa.array(numbers + offset if offset else numbers)
+            elif field.name == _ATTRIBUTED:
+                array = _known(attributed[piece])
             elif field.name in columns:
                 values, rows = columns[field.name]
                 array = values.at(rows[piece])
@@ -55,6 +62,11 @@ def op_pieces(ops: PlacedOps, run_id: str, device_offset: int) -> Iterator[pa.Ta
                 array = pa.nulls(count, field.type)
             arrays.append(array)
         yield pa.table(arrays, names=schema.names)
+
+
+def _known(attributed: Integers) -> pa.Array:
+    missing = attributed == OUTSIDE
+    return pa.array(attributed, mask=missing if missing.any() else None)
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ def find_transfers(
     """Pair the starts and dones of some devices' collectives, and find when each device arrived.
 
     Args:
-        candidates: finished ops of category collective that are on no async line.
+        candidates: finished ops of category collective that are on no async line, with `row`, their
+            places among all ops.
         working: device_id, launch, start_ps of every op that is on no async line, no wait and no control.
         barriers: the same of every BARRIER.
 
     Returns:
-        one row a transfer, and how many ops are without a partner.
+        one row a transfer, with `done_row` of a pair; and how many ops are without a partner.
     """
     paired, unpaired = _paired(candidates)
     return _with_arrival(paired, working, barriers), unpaired
@@ -44,6 +45,7 @@ def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     dones = counted.filter(pl.col("role") == "done")
     ends = dones.select(
         *_PAIR_KEY,
+        done_row="row",
         wait_ps="duration_ps",
         done_end=pl.col("start_ps") + pl.col("duration_ps"),
     ).drop_nulls(["start_op", "turn"])

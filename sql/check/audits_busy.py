@@ -173,6 +173,35 @@ BUSY_AUDITS = (
         """,
     ),
     Audit(
+        "attributed_times_add_up",
+        "the attributed times of a step's ops do not add up to the parts of the step",
+        """
+        with summed as (
+            select run_id, device_id, request, step, count(attributed_ps) as known,
+                sum(case when category = 'compute' then attributed_ps else 0 end) as compute_ps,
+                sum(case when category = 'collective' then attributed_ps else 0 end) as exposed_ps,
+                sum(case when category in ('copy', 'host_transfer') then attributed_ps else 0 end)
+                    as exposed_copy_ps,
+                sum(case when category in ('wait', 'control') then attributed_ps else 0 end)
+                    as sync_wait_ps,
+                sum(attributed_ps) as whole_ps
+            from ops
+            group by run_id, device_id, request, step
+        )
+        select s.run_id, s.device_id, s.request, s.step, s.compute_ps, o.compute_ps as of_ops_ps,
+            o.whole_ps
+        from device_steps as s
+        inner join summed as o
+            on o.run_id = s.run_id and o.device_id = s.device_id
+            and o.request is not distinct from s.request and o.step is not distinct from s.step
+        where o.known > 0 and (
+            o.compute_ps <> s.compute_ps or o.exposed_ps <> s.collective_ps - s.overlapped_ps
+            or o.exposed_copy_ps <> s.exposed_copy_ps or o.sync_wait_ps <> s.sync_wait_ps
+            or o.whole_ps <> o.compute_ps + o.exposed_ps + o.exposed_copy_ps + o.sync_wait_ps
+        )
+        """,
+    ),
+    Audit(
         "stretches_fill_their_steps",
         "a step is not its busy stretches and the idle times before them, one after the other; where an"
         " older xlahouse ingested the run, ingest it again",

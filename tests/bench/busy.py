@@ -14,7 +14,7 @@ from tests.bench.registry import Benchmark, register
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.tables import device_tables
 
-MAKERS = ("busy_intervals", "launch_spans", "split_steps", "busy_stretches")
+MAKERS = ("busy_intervals", "launch_spans", "split_steps", "attributed_times", "busy_stretches")
 Given = tuple[Path, list[tuple[Any, tuple[Any, ...]]]]
 
 
@@ -28,7 +28,7 @@ def _whole(given: Given) -> None:
 
 
 def _busy_alone(given: Given) -> None:
-    """Make busy_intervals, busy_stretches and device_steps, from the arguments of the ingest."""
+    """Make these tables, and the parts of steps that belong to ops, from the arguments of the ingest."""
     for make, arguments in given[1]:
         make(*arguments)
 

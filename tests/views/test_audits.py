@@ -113,6 +113,11 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
             for s, i in ((0, 0), (8, 2))
         ],
     },
+    # Compute from 0 to 5, of which its op has 4.
+    "attributed_times_add_up": {
+        "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "attributed_ps": 4}],
+        "busy_intervals": [{**STEP, "start_ps": 0, "duration_ps": 5}],
+    },
     "self_time_fits_its_line": {
         "ops": [{**STEP, "line": "XLA Ops", "start_ps": 0, "duration_ps": 5, "self_ps": 6}]
     },

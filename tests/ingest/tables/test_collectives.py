@@ -67,7 +67,7 @@ def find(rows, groups=GROUPS, pairs=NO_PAIRS):
     given = ops(*rows)
     category = pl.col("category")
     transfers = find_transfers(
-        given.filter(category == "collective"),
+        given.with_row_index("row").filter(category == "collective"),
         given.filter(~category.is_in(["wait", "control"])),
         given.filter(pl.col("op") == "barrier-cores").select("device_id", "launch", "start_ps"),
     )

@@ -32,7 +32,7 @@ def split(spans, busy):
         pl.DataFrame(rows, schema=schema, orient="row")
         for rows, schema in ((spans, SPAN), (busy, BUSY))
     )
-    return split_steps(*frames)[0]
+    return split_steps(*frames).table
 
 
 def merged(intervals):
