@@ -120,7 +120,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *replacements(run),
             *others(run),
             *from_dumps,
-            *missing_ranks((file.rank_of for file in files), run.name),
+            *missing_ranks((rank for file in files for rank in file.ranks), run.name),
             *missing_devices(row, run.name),
             *missing_hosts(manifest, built.hosts, run.name),
         ]
