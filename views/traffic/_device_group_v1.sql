@@ -1,6 +1,6 @@
 -- one row per run and device, SparseCores left out
 -- Peers are devices with equal coordinates on the data axes (dp, data, fsdp); stage is the
--- coordinate on the axis named pp. A device whose identity was deduced is alone in its group. In a
+-- coordinate on the axis named pp. A virtual device is alone in its group. In a
 -- run without coordinates all devices are one group, and it is not known which of them are peers.
 with coordinates as (
     select
@@ -26,18 +26,18 @@ select
     d.run_id,
     -- device
     d.device_id,
-    -- the device's identity was deduced
-    coalesce(d.inferred, false) as inferred,
+    -- the device is virtual, or its identity deduced
+    coalesce(d.inferred or coalesce(d.core, '') = 'cpu', false) as inferred,
     -- same number on all peers, and on no other device of the run
     cast(
         case
-            when d.inferred then -2 - d.device_id
+            when d.inferred or coalesce(d.core, '') = 'cpu' then -2 - d.device_id
             when c.run_id is null then -1
             else c.data_place
         end as bigint
     ) as peer_group,
     -- the other devices of the group are known to be peers
-    coalesce(d.inferred or c.run_id is not null, false) as knows_peers,
+    coalesce(d.inferred or coalesce(d.core, '') = 'cpu' or c.run_id is not null, false) as knows_peers,
     -- pipeline stage, 0 without a pipeline; NULL without coordinates
     case when c.run_id is not null then coalesce(c.stage, 0) end as stage,
     -- stages of the pipeline, 1 without one; NULL without coordinates
