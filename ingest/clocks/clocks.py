@@ -47,29 +47,42 @@ class Meeting:
     second_device: int
 
 
-def meetings(groups: pl.DataFrame, ops: pl.DataFrame, file_of: Mapping[int, int]) -> list[Meeting]:
-    """For each two files that share groups, the two devices that share most.
+def meetings(
+    groups: pl.DataFrame,
+    ops: pl.DataFrame,
+    file_of: Mapping[int, int],
+    launches_of: Mapping[int, int],
+) -> list[Meeting]:
+    """For each two files that share groups, the two devices that share most and lost least.
 
     Args:
         groups: program_facts.GROUPS.
         ops: program_facts.FACTS.
         file_of: file of each traced device.
+        launches_of: how many launches of a device the trace holds.
     """
     traced = pl.DataFrame(
-        list(file_of.items()), {"logical_id": pl.Int64, "file": pl.Int64}, orient="row"
+        [(device, file, launches_of.get(device, 0)) for device, file in file_of.items()],
+        {"logical_id": pl.Int64, "file": pl.Int64, "launches": pl.Int64},
+        orient="row",
     )
     meeting = ops.filter(pl.col("kind").is_in(MEETING)).select(_OP).unique()
     key = [*_OP, "group_index"]
     present = (
         groups.join(meeting, on=_OP)
         .join(traced, on="logical_id")
-        .group_by(*key, "file")
-        .agg(device=pl.col("logical_id").min())
+        .sort("launches", "logical_id", descending=[True, False])
+        .group_by(*key, "file", maintain_order=True)
+        .agg(device=pl.col("logical_id").first(), launches=pl.col("launches").first())
     )
-    head = present.sort("file").group_by(key).first().rename({"file": "first", "device": "one"})
+    head = present.sort("file").group_by(key).first()
+    head = head.rename({"file": "first", "device": "one", "launches": "seen"})
     pairs = present.join(head, on=key).filter(pl.col("file") != pl.col("first"))
-    counted = pairs.group_by("first", "file", "one", "device").len()
-    best = counted.sort(["len", "one", "device"], descending=[True, False, False])
+    least = pl.min_horizontal("launches", "seen")
+    counted = pairs.group_by("first", "file", "one", "device").agg(
+        pl.len(), least.min().alias("seen")
+    )
+    best = counted.sort(["len", "seen", "one", "device"], descending=[True, True, False, False])
     chosen = best.group_by("first", "file", maintain_order=True).first()
     rows = chosen.sort("first", "file").select("first", "file", "one", "device").rows()
     return [Meeting(*row) for row in rows]

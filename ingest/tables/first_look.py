@@ -45,8 +45,15 @@ def clocks_of(
         for device in plane.devices
     }
     look = _Look(world, list(zip(file_of_plane, planes, strict=True)), facts)
-    met = meetings(facts.groups, facts.ops, {key: file for key, (file, _) in plane_of.items()})
+    file_of = {key: file for key, (file, _) in plane_of.items()}
+    met = meetings(facts.groups, facts.ops, file_of, _launch_counts(planes))
     return find_clocks(len(world.files), met, look.sides, given)
+
+
+def _launch_counts(planes: Sequence[PlaneEvents]) -> dict[int, int]:
+    """How many launches each device has: one that lost some tells less of its clock."""
+    devices = frames.stack([plane.launches for plane in planes], frames.LAUNCHES)["device_id"]
+    return dict(devices.value_counts().iter_rows())
 
 
 @dataclass(frozen=True)

@@ -158,8 +158,13 @@ def test_moves_join_and_go_back():
     assert np.abs(first.reversed.times(first.times(times)) - times).max() <= 2
 
 
+def _groups(rows: list[tuple[int, str, int, int]]) -> pl.DataFrame:
+    schema = {"program_id": pl.UInt64, "op": pl.String, "group_index": pl.Int64}
+    return pl.DataFrame(rows, {**schema, "logical_id": pl.Int64}, orient="row")
+
+
 def test_two_devices_of_each_pair_of_files_are_compared():
-    groups = pl.DataFrame(
+    groups = _groups(
         [
             (7, "ar", 0, 0),
             (7, "ar", 0, 4),
@@ -169,9 +174,7 @@ def test_two_devices_of_each_pair_of_files_are_compared():
             (7, "ag", 0, 5),
             (7, "cp", 0, 0),
             (7, "cp", 0, 8),
-        ],
-        {"program_id": pl.UInt64, "op": pl.String, "group_index": pl.Int64, "logical_id": pl.Int64},
-        orient="row",
+        ]
     )
     ops = pl.DataFrame(
         [(7, "ar", "all-reduce"), (7, "ag", "all-gather"), (7, "cp", "collective-permute")],
@@ -180,7 +183,22 @@ def test_two_devices_of_each_pair_of_files_are_compared():
     )
     file_of = {0: 0, 1: 0, 4: 1, 5: 1, 8: 2}
     # 1 and 5 share two groups, 0 and 4 one; a permute does not end together, so file 2 meets no other.
-    assert meetings(groups, ops, file_of) == [Meeting(0, 1, 1, 5)]
+    assert meetings(groups, ops, file_of, {}) == [Meeting(0, 1, 1, 5)]
+
+
+def test_devices_that_lost_launches_are_compared_last():
+    members = [(7, "ar", device % 2, device) for device in range(4)]
+    ops = pl.DataFrame({"program_id": [7], "op": ["ar"], "kind": ["all-reduce"]}).cast(
+        {"program_id": pl.UInt64}
+    )
+    file_of = {0: 0, 1: 0, 2: 1, 3: 1}
+    found = {
+        lost: meetings(_groups(members), ops, file_of, {**dict.fromkeys(file_of, 9), lost: 7})
+        for lost in file_of
+    }
+    # 0 and 2 share a group, 1 and 3 another.
+    assert found[0] == found[2] == [Meeting(0, 1, 1, 3)]
+    assert found[1] == found[3] == [Meeting(0, 1, 0, 2)]
 
 
 def test_clocks_are_chained_and_the_rest_stand_alone():
