@@ -29,8 +29,9 @@ def test_latency(ingested):
 @every_run
 def test_comm_compute(ingested):
     names = [*(f"{name}_ps" for name in SUMS), "phase", "device_steps"]
-    names += ["comm_compute_ratio", "exposed_ratio", "idle_ratio"]
-    found = ingested.rows("select * from comm_compute_v1 where phase is not null")
+    names += ["between_steps_ps", "outside_ps"]
+    names += ["comm_compute_ratio", "exposed_ratio", "idle_ratio", "idle_in_step_ratio"]
+    found = ingested.rows("select * from comm_compute_v2 where phase is not null")
     assert_same(found, ingested.expected["comm_compute"], names)
 
 

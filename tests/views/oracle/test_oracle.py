@@ -53,7 +53,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "clock_offset_v1": meetings.clock_offset,
     "straggler_v1": meetings.straggler,
     "device_time_v1": split.device_time,
-    "comm_compute_v1": split.comm_compute,
+    "comm_compute_v2": split.comm_compute,
     "step_time_v1": split.step_time,
     "load_balance_v1": split.load_balance,
     "sync_wait_v1": split.sync_wait,
