@@ -18,6 +18,19 @@ TIME_AUDITS = (
         """,
     ),
     Audit(
+        "periods_add_up",
+        "a device's periods and the time between requests are not its wall time, or one is negative",
+        """
+        select run_id, device_id, sum(period_ps) as period_ps,
+            sum(between_requests_ps) as between_requests_ps,
+            max(start_ps + window_ps) - min(start_ps) as wall_ps
+        from device_time_v1
+        group by run_id, device_id
+        having sum(period_ps + between_requests_ps) <> max(start_ps + window_ps) - min(start_ps)
+            or min(period_ps - window_ps) < 0 or min(between_requests_ps) < 0
+        """,
+    ),
+    Audit(
         "steps_hold_every_window",
         "the windows or busy times of a step's devices do not add up to those of device_time",
         """

@@ -88,6 +88,47 @@ def steps_of(decoded, device):
     return found
 
 
+def periods(decoded):
+    """(device, request, step) -> (period, time before it with no request open), tick by tick of edges.
+
+    A request is open from its first step's marker to its last one's end or its last op's; and while
+    its own marker is.
+    """
+    windows = {
+        (device, *key[1:]): (
+            min(e.start for e in ops),
+            max(e.end for e in ops if what(e) != "control"),
+        )
+        for device in decoded.devices
+        for key, ops in steps_of(decoded, device).items()
+    }
+    marks = [(e, e.stats["request"]) for e in decoded.host if e.name.startswith("xlahouse.")]
+    opened, spans = defaultdict(list), []
+    for event, request in marks:
+        if event.name == "xlahouse.request":
+            spans.append((event.start, event.end))
+        else:
+            number = -1 - request if event.name == "xlahouse.warmup" else request
+            opened[number] += [event.start, event.end]
+    for number, edges in opened.items():
+        ends = [end for (_, request, _), (_, end) in windows.items() if request == number]
+        spans.append((min(edges), max(edges + ends)))
+    found = {}
+    for device in decoded.devices:
+        line = sorted((*span, key) for key, span in windows.items() if key[0] == device)
+        for (start, end, key), before in zip(
+            line, [line[0][0], *(e for _, e, _ in line)], strict=False
+        ):
+            edges = {before, start} | {t for s in spans for t in s if before < t < start}
+            closed = sum(
+                b - a
+                for a, b in pairwise(sorted(edges))
+                if spans and not any(s <= a and b <= e for s, e in spans)
+            )
+            found[key] = end - before - closed, closed
+    return found
+
+
 def within(module, events):
     """Ops of a launch."""
     inside = (e for e in events if module.start <= e.start < module.end)

@@ -10,7 +10,7 @@ import pytest
 from tests.each import check_each
 from tests.synth.answers.all import answers
 from tests.synth.brute_hlo import collective_instructions, components, expand, shape_bytes
-from tests.synth.brute_time import meetings, split, steps_of, what
+from tests.synth.brute_time import meetings, periods, split, steps_of, what
 from tests.synth.cases import CASES
 from tests.synth.clocks import comparable
 from tests.synth.decode import decode
@@ -23,6 +23,7 @@ RUNS = CASES | {run.name: run for run in map(draw_run, range(24))}
 
 
 CHECKS = {}
+PERIOD = ("period_ps", "between_requests_ps")
 
 
 def check(function):
@@ -43,7 +44,17 @@ def time_split_matches_every_elementary_piece(written):
         assert set(steps) == {key[1:] for key in rows if key[0] == device}
         for key, events in steps.items():
             row = rows[(device, *key)]
-            assert split(events) == {k: v for k, v in row.items() if k.endswith("_ps")}
+            of_window = {k: v for k, v in row.items() if k not in PERIOD and k.endswith("_ps")}
+            assert split(events) == of_window
+
+
+@check
+def periods_match_markers_and_ops(written):
+    _run, decoded, expected = written
+    found = periods(decoded)
+    for row in expected["device_time"]:
+        key = row["device_id"], row["request"], row["step"]
+        assert found[key] == tuple(row[name] for name in PERIOD), key
 
 
 @check

@@ -128,6 +128,11 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
             {**STEP, "start_ps": 8, "duration_ps": 5},
         ],
     },
+    # Two rows of one device make each of its periods count twice.
+    "periods_add_up": {
+        "devices": [{"device_id": 0}, {"device_id": 0}],
+        "ops": [{**STEP, "start_ps": 0, "duration_ps": 5}],
+    },
     # Two rows of one device make its ops count twice.
     "roofline_holds_every_op": {
         "devices": [{"device_id": 0, "kind": "TPU v4"}, {"device_id": 0, "kind": "TPU v5e"}],

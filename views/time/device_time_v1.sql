@@ -5,7 +5,10 @@
 -- start to the last op's end (control ops such as while loops aside), and is cut where the device's
 -- next step starts; time past the cut does not count. Ops outside every step have no row, unless
 -- the device has no step at all: then all its ops are one row, step NULL. Ingest makes the split
--- once, from ops and busy intervals; an audit makes it again.
+-- once, from ops and busy intervals; an audit makes it again. A step's period is the time that it
+-- takes of the device: from the end of the device's window before to the end of its own, without the
+-- time in which no request was open (between_requests); the first period is the window. Periods and
+-- between_requests of a device add up to the time from its first window's start to its last's end.
 select
     -- run
     s.run_id,
@@ -45,6 +48,15 @@ select
     cast(
         s.duration_ps - s.compute_ps - (s.collective_ps - s.overlapped_ps) - s.exposed_copy_ps
         - s.sync_wait_ps as bigint
-    ) as idle_ps
+    ) as idle_ps,
+    -- the window, and the time before it since the device's window before, less between_requests;
+    -- NULL where requests are marked and clocks cannot be compared
+    p.period_ps,
+    -- time between the device's window before and this one in which no request was open, from the
+    -- markers of requests; 0 in a run without them, NULL as the period
+    p.between_requests_ps
 from device_steps as s
+inner join _step_period_v1 as p
+    on p.run_id = s.run_id and p.device_id = s.device_id
+    and p.request is not distinct from s.request and p.step is not distinct from s.step
 left join devices as d on d.run_id = s.run_id and d.device_id = s.device_id

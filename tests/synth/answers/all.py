@@ -14,8 +14,9 @@ from tests.synth.answers.sizes import sizes
 from tests.synth.answers.time import times
 from tests.synth.answers.traffic import traffic
 from tests.synth.describe import Run
+from tests.synth.periods import timed
 from tests.synth.summaries import comm_compute, run_summary, step_latency
-from tests.synth.times import device_time, latency, row_counts
+from tests.synth.times import latency, row_counts
 from tests.synth.traffic import (
     ALGORITHMS,
     Row,
@@ -33,7 +34,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "traffic_volume": traffic_volume(run),
         "traffic_matrix": [row for name in ALGORITHMS for row in traffic_matrix(run, name)],
         "collective_bandwidth": collective_bandwidth(run),
-        "device_time": device_time(run),
+        "device_time": timed(run),
         "latency": latency(run),
         "comm_compute": comm_compute(run),
         "step_latency": step_latency(run),

@@ -9,8 +9,8 @@ from functools import lru_cache
 from tests.synth.describe import DATA_AXES, Run
 from tests.synth.lanes import SHORT_PS, Span, gaps, lane
 from tests.synth.mesh import coordinate
-from tests.synth.programs import extra_program
-from tests.synth.timeline import EXTRA_PERIOD, clock, simulate
+from tests.synth.periods import extra_windows
+from tests.synth.timeline import clock
 from tests.synth.times import device_time
 from tests.synth.traffic import Row
 
@@ -46,7 +46,7 @@ def steps(run: Run) -> list[Step]:
     times = clock(run)
     for position in run.positions:
         end: int | None = None
-        for step, window in _extra_windows(run, position):
+        for _, step, window in extra_windows(run, position):
             at = _at(run, position, None, step)
             found.append(Step(at, window, [], 0 if end is None else window[0] - end, 0, 0))
             end = window[1]
@@ -71,18 +71,6 @@ def steps(run: Run) -> list[Step]:
 
 def _at(run: Run, position: int, request: int | None, step: int) -> Row:
     return {"device_id": run.devices[position], "request": request, "step": step}
-
-
-def _extra_windows(run: Run, position: int) -> list[tuple[int, Span]]:
-    """Without markers the extra launches of the first device are steps."""
-    if run.markers or position != run.positions[0]:
-        return []
-    windows = []
-    for step in range(run.extra_launches):
-        (event,) = simulate(run, extra_program(run))[position]
-        start = clock(run).extra_start + step * EXTRA_PERIOD + event.start
-        windows.append((step, (start, start + event.duration)))
-    return windows
 
 
 def _fill_drain(run: Run, phase: str, position: int, seen: tuple[int, ...]) -> int:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("synthetic")
 @every_run
 def test_device_time(ingested):
     parts = ("window", "compute", "collective", "overlapped", "exposed", "copy", "exposed_copy")
-    parts += ("sync_wait", "busy", "idle")
+    parts += ("sync_wait", "busy", "idle", "period", "between_requests")
     columns = ("device_id", "request", "step", "phase", *(f"{part}_ps" for part in parts))
     found = ingested.rows("select * from device_time_v1 where step is not null")
     assert_same(found, ingested.expected["device_time"], columns)

@@ -54,9 +54,38 @@ def running(run: Run, device: int, step: list[Row], start: int, end: int) -> dic
     return {name: inside(spans, start, end) for name, spans in found.items()}
 
 
+def open_requests(run: Run) -> Spans | None:
+    """When any request is open; None in a run without markers of requests."""
+    marks = [row for row in run.rows("phases") if row["source"] == "marker"]
+    marks = [row for row in marks if row["request"] is not None]
+    alone = [span(row) for row in marks if row["phase"] == "request"]
+    spans = []
+    for (request,), rows in grouped(marks, "request").items():
+        ours = [span(row) for row in rows if row["phase"] != "request"]
+        ends = [end for _, step, _, end in windows(run) if step[0]["request"] == request]
+        if ours:
+            last = max([end for _, end in ours] + ends)
+            spans.append((min(start for start, _ in ours), last))
+    return union(spans + alone) if marks else None
+
+
+def periods(run: Run) -> dict[tuple[int, int, int], tuple[int, int]]:
+    """(device, start, end) of a window -> its period, and the time before it with no request open."""
+    found: dict[tuple[int, int, int], tuple[int, int]] = {}
+    opened, ended = open_requests(run), dict[int, int]()
+    for device, _, start, end in windows(run):
+        before = ended.get(device, start)
+        outside = 0 if opened is None else start - before - length(inside(opened, before, start))
+        found[device, start, end] = end - before - outside, outside
+        ended[device] = end
+    return found
+
+
 def device_time(run: Run) -> Iterator[Row]:
     """The split of each window."""
+    of_window = periods(run)
     for device, step, start, end in windows(run):
+        period, outside = of_window[device, start, end]
         spans = running(run, device, step, start, end)
         compute, transfer, copy, wait = (
             spans[name] for name in ("compute", "collective", "copy_running", "sync_wait")
@@ -82,6 +111,8 @@ def device_time(run: Run) -> Iterator[Row]:
             "sync_wait_ps": with_wait - with_copy,
             "busy_ps": with_copy,
             "idle_ps": end - start - with_wait,
+            "period_ps": period,
+            "between_requests_ps": outside,
         }
 
 
