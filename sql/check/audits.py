@@ -100,7 +100,7 @@ AUDITS = (
         ),
         said as (
             select run_id, program_id, sum(executions) as executions, sum(observed_ps) as observed_ps
-            from roofline_v1
+            from roofline_v2
             where category = 'compute' and not regexp_matches(coalesce(opcode, ''), '-start$')
             group by run_id, program_id
         )

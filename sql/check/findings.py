@@ -88,6 +88,21 @@ QUESTIONS = (
         """,
     ),
     Question(
+        "impossible_rate",
+        "the kind of chip, a peak or the places of the chips are wrong, or the kind of the collective"
+        " is: these transfers have no utilization; set the kind with `xlahouse set device-kind`, peaks"
+        " with `xlahouse set peaks`, and see `collective_bandwidth`",
+        """
+        select run_id, concat(count(*) filter (where is_impossible), ' of ', count(is_impossible),
+            ' transfers (', kind, ' over ', axis, ') are more than 2 % shorter than the links of their'
+            ' chips allow together, by a factor of up to ', round(max(ici_ps / transfer_ps)
+            filter (where is_impossible and transfer_ps > 0), 2)) as found
+        from collective_bandwidth_v2
+        group by run_id, kind, axis
+        having count(*) filter (where is_impossible) > 0
+        """,
+    ),
+    Question(
         "files_in_two_runs",
         "sums over runs count these files twice; drop the run that the other one replaces (`xlahouse drop`)",
         """

@@ -68,6 +68,24 @@ SPREAD = [
             "recompiles: 1 compiles after warm-up; ",
         ),
         (
+            {
+                # 2 x 2 chips of two links each; two send 1800 bytes each: 3600 / (4 x 9e10) = 10,000 ps.
+                "devices": [
+                    PLACE | {"device_id": k, "logical_id": k, "kind": "TPU v6e"} for k in range(4)
+                ],
+                "replica_groups": [MEMBER | {"position": k, "device_id": k} for k in range(2)],
+                "collectives": [
+                    MOVED
+                    | {"op": "x", "kind": "all-reduce", "group_index": 0, "payload_bytes": 1800}
+                    | {"instance": k, "start_ps": 10**6 * k, "duration_ps": duration}
+                    | {"is_async": False}
+                    for k, duration in enumerate([5000, 20000])
+                ],
+            },
+            "impossible_rate: 1 of 2 transfers (all-reduce over unclassified) are more than 2 % shorter"
+            " than the links of their chips allow together, by a factor of up to 2.0; ",
+        ),
+        (
             {"devices": HOSTS, "collectives": SPREAD},
             "clocks_spread: the clock of host b is off from that of a by 0 ps, give or take 7,"
             " but skews are only 3; ",

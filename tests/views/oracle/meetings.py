@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.peaks import chips, peaks
 from tests.views.oracle.reading import Run, bucket, grouped, mean, rank, ratio
 
 APART_PS = 10**6
@@ -153,9 +153,8 @@ def collective_bandwidth(run: Run) -> Iterator[Row]:
             "skew_ps": max(arrivals) - min(arrivals) if told else None,
             "transfer_ps": transfer,
             "is_bound": is_async and max(row["wait_ps"] for row in rows) <= APART_PS,
-            "algbw_bytes_per_s": ratio(payload, transfer / 1e12),
-            "busbw_bytes_per_s": busbw,
-            "utilization_ratio": _utilization(run, rows, busbw),
+            "algbw_bytes_per_s": None if wire == 0 else ratio(payload, transfer / 1e12),
+            "busbw_bytes_per_s": busbw or None,
         }
 
 
@@ -165,14 +164,6 @@ def largest(values: Any) -> Any:
     return None if None in listed else max(listed)
 
 
-def _utilization(run: Run, rows: list[Row], busbw: float | None) -> float | None:
-    first = rows[0]
-    members = run.groups[(*run.op_key(first), first["group_index"])]
-    if chips(run, members) != 2 or any(run.devices[r["device_id"]]["inferred"] for r in rows):
-        return None
-    return ratio(busbw, peaks(run, first["device_id"]).ici)
-
-
 def bandwidth_summary(run: Run) -> Iterator[Row]:
     """Bus bandwidths by axis, kind and size."""
     key = ("axis", "kind", "size_bucket_bytes")
@@ -180,16 +171,17 @@ def bandwidth_summary(run: Run) -> Iterator[Row]:
         seen = [row for row in rows if not row["is_bound"]]
         told = [row for row in seen if row["busbw_bytes_per_s"]]
         rates = [row["busbw_bytes_per_s"] for row in told]
-        shares = [row["utilization_ratio"] for row in told if row["utilization_ratio"] is not None]
         yield {
             **dict(zip(key, values, strict=True)),
+            "instances": len(rows),
             "count": len(told),
             "bound_count": len(rows) - len(seen),
             "unknown_count": len(seen) - len(told),
-            "p50_busbw_bytes_per_s": rank(rates, 0.5),
+            "unseen_count": sum(row["participants_seen"] != row["group_size"] for row in rows),
+            "mean_busbw_bytes_per_s": mean(rates),
+            "p50_busbw_bytes_per_s": median(rates) if rates else None,
             "p95_busbw_bytes_per_s": rank(rates, 0.95),
             "max_busbw_bytes_per_s": max(rates, default=None),
-            "max_utilization_ratio": max(shares, default=None),
         }
 
 
