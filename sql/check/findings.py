@@ -48,13 +48,12 @@ QUESTIONS = (
     ),
     Question(
         "clocks_spread",
-        "skews between the two hosts are not known; see `clock_offset`",
+        "skews across the two clocks are not known; see `clock_offset`",
         """
-        select run_id, concat('the clock of host ', host, ' is off from that of ', reference_host,
-            ' by ', offset_ps, ' ps, give or take ', spread_ps, ', but skews are only ',
-            median_skew_ps) as found
-        from clock_offset_v1
-        where not is_usable
+        select run_id, concat('the clock ', clock, ' is known to within ', spread_ps,
+            ' ps of ', reference, ', but skews are only ', median_skew_ps) as found
+        from clock_offset_v2
+        where state = 'aligned' and not is_usable
         """,
     ),
     Question(

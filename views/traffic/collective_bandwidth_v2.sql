@@ -3,8 +3,8 @@
 -- participants_seen with group_size. transfer of a synchronous instance: the shortest duration
 -- among participants (nccl-tests averages over them); of an asynchronous one: latest start to latest end. skew: latest less
 -- earliest arrival among those seen; NULL with one arrival of several known, where the ends of a
--- synchronous instance lie more than 1 us apart, and across hosts where the clock of one is not
--- usable (clock_offset_v1). payload is the largest participant's (a permute's receivers have 0).
+-- synchronous instance lie more than 1 us apart, and across clocks of which one is not usable
+-- (clock_offset_v2). payload is the largest participant's (a permute's receivers have 0).
 -- ici_ps is the least time that any algorithm needs: the wire bytes of all members, seen or not, over
 -- the ICI links that leave their chips; a transfer that is more than 2 % shorter proves a wrong kind
 -- of chip, peak or place. utilization is the load of the busiest link, one way, under the algorithm
@@ -14,8 +14,8 @@
 with unclear as (
     -- Instances whose devices' clocks differ by more than their lateness.
     select m.run_id, m.instance
-    from _meeting_v1 as m
-    inner join clock_offset_v1 as o on o.run_id = m.run_id and o.host = m.host
+    from _meeting_v2 as m
+    inner join clock_offset_v2 as o on o.run_id = m.run_id and o.clock = m.clock
     where not o.is_usable
     group by m.run_id, m.instance
 )

@@ -44,7 +44,7 @@ def test_step_latency(ingested):
 
 @pytest.mark.parametrize(
     "view",
-    ["launch_overhead", "load_balance", "scheduling", "step_time", "straggler", "clock_offset"],
+    ["launch_overhead", "load_balance", "scheduling", "step_time", "straggler"],
 )
 @every_run
 def test_times(ingested, view):
@@ -52,6 +52,12 @@ def test_times(ingested, view):
     expected = ingested.expected[view]
     columns = [name for name in expected[0] if name != "start"]
     assert_same(ingested.rows(f"select * from {view}_v1{where}"), expected, columns)
+
+
+@every_run
+def test_clock_offset(ingested):
+    expected = ingested.expected["clock_offset"]
+    assert_same(ingested.rows("select * from clock_offset_v2"), expected, list(expected[0]))
 
 
 @pytest.mark.parametrize("view", ["bubble", "idle_gap", "sync_wait"])

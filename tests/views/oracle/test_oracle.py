@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from tests.views.oracle import (
+    clocks,
     costs,
     idle,
     links,
@@ -50,7 +51,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "traffic_timeline_v1": sequence.traffic_timeline,
     "collective_bandwidth_v2": meetings.collective_bandwidth,
     "bandwidth_summary_v2": meetings.bandwidth_summary,
-    "clock_offset_v1": meetings.clock_offset,
+    "clock_offset_v2": clocks.clock_offset,
     "straggler_v1": meetings.straggler,
     "device_time_v1": split.device_time,
     "comm_compute_v2": split.comm_compute,
