@@ -18,6 +18,7 @@ from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.group_notations import GroupError
 from xlahouse.ingest.hlo.groups import connected, device_groups, device_pairs
+from xlahouse.ingest.hlo.kernels import communicating
 from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.ops import OpFacts, op_facts
 from xlahouse.ingest.hlo.program import Program, instruction_rows
@@ -35,8 +36,10 @@ FACT_COLUMNS: ColumnTypes = {
     "kind": pl.String,
     "dtype": pl.String,
     "payload_bytes": pl.Int64,
+    "payload_is_bound": pl.Boolean,
     "operand_bytes": pl.Int64,  # of wrappers whose computation is not known (wrapped_text.WrapperFacts)
     "result_bytes": pl.Int64,
+    "communicates": pl.Boolean,  # a kernel that computes and transfers; NULL where it is not known
     "transfer_op": pl.String,  # the instruction that transfers: the op itself, or one that it wraps
     "layer": pl.Int64,
     "component": pl.String,
@@ -117,7 +120,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
 
 def _of_program(program: Program, source: str) -> _Rows:
     rows = _Rows(instructions=instruction_rows(program))
-    begun = begun_before_loops(program)
+    begun, kernels = begun_before_loops(program), communicating(program)
     for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
         if instruction.id in program.opaque:  # its computation is unknown
             rows.ops.append(_opaque_row(program, instruction, row))
@@ -126,7 +129,9 @@ def _of_program(program: Program, source: str) -> _Rows:
         if instruction.id in begun:
             facts = replace(facts, start_op=begun[instruction.id])
         goes_on = instruction.id in program.begun_elsewhere
-        rows.ops.append(_fact_row(facts, row, goes_on))
+        rows.ops.append(
+            _fact_row(facts, row, goes_on) | {"communicates": instruction.id in kernels}
+        )
         if facts.collective is None or goes_on:
             continue
         key = {"program_id": program.program_id, "op": facts.op}

@@ -5,7 +5,16 @@
 -- start to the last op's end (control ops such as while loops aside), and is cut where the device's
 -- next step starts; time past the cut does not count. Ops outside every step have no row, unless
 -- the device has no step at all: then all its ops are one row, step NULL. Ingest makes the split
--- once, from ops and busy intervals; an audit makes it again.
+-- once, from ops and busy intervals; an audit makes it again. In a run with kernels that communicate
+-- while they compute (finding kernel_communicates), compute, collective, overlapped and exposed are
+-- NULL: the trace does not say how these kernels divide their time.
+with kernels as (
+    select run_id
+    from device_steps
+    group by run_id
+    having max(communicating_ps) > 0
+)
+
 select
     -- run
     s.run_id,
@@ -26,13 +35,15 @@ select
     -- length of the window
     s.duration_ps as window_ps,
     -- a compute op runs
-    s.compute_ps,
+    case when k.run_id is null then s.compute_ps end as compute_ps,
     -- a collective is in flight
-    s.collective_ps,
+    case when k.run_id is null then s.collective_ps end as collective_ps,
     -- a collective is in flight while a compute op runs
-    s.overlapped_ps,
+    case when k.run_id is null then s.overlapped_ps end as overlapped_ps,
     -- a collective is in flight and no compute op runs
-    cast(s.collective_ps - s.overlapped_ps as bigint) as exposed_ps,
+    cast(
+        case when k.run_id is null then s.collective_ps - s.overlapped_ps end as bigint
+    ) as exposed_ps,
     -- a copy or host transfer runs
     s.copy_ps,
     -- a copy or host transfer runs, no compute op does and no collective is in flight
@@ -48,3 +59,4 @@ select
     ) as idle_ps
 from device_steps as s
 left join devices as d on d.run_id = s.run_id and d.device_id = s.device_id
+left join kernels as k on k.run_id = s.run_id
