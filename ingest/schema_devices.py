@@ -69,6 +69,7 @@ dtype str element type
 payload_bytes int S: logical bytes of the collective instruction (METRICS, Bytes)
 payload_is_bound bool S is the most that may be sent: a dimension is dynamic; NULL where S is
 {SPAN_COLUMNS}
+over_dcn bool Megascale carries it between slices of TPUs; NULL where nothing says so
 is_async bool a start/done pair
 issue_ps int duration of the start op; NULL on a synchronous collective
 wait_ps int duration of the done op; NULL on a synchronous collective
