@@ -30,9 +30,11 @@ def collective_axis(run: Run) -> Iterator[Row]:
         if own != "unclassified":
             reach = 1 if own == "none" else math.prod(sizes[name] for name in own.split("+"))
             partial = 1 < len(members) < reach
+        slices = {run.devices.get(each, {}).get("slice_index") for each in members}
         yield {
             "world": world, "program_id": program_id, "op": op, "group_index": group,
             "group_size": len(members), "axis": axis, "group_axis": own, "partial": partial,
+            "over_dcn": None if None in slices else len(slices) > 1,
         }  # fmt: skip
 
 
