@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
+import polars as pl
+
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_files import (
@@ -81,12 +83,30 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
             read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
     release(raw)
     _link(read)
+    _give_counters_their_device(read)
     names_of_empty = f"{EMPTY_PLANES.meaning} ({_listed(read.empty_planes)})"
     read.issues += issues_found(path, (EMPTY_PLANES, len(read.empty_planes), names_of_empty))
     named, found = read.op_texts.programs(launched_modules(read.planes), read.programs, path)
     read.programs.update({program.program_id: program for program in named})
     read.issues += found + gpu.assumed_numbers(names, read.programs.values(), path)
     return read
+
+
+def _give_counters_their_device(read: FileEvents) -> None:
+    """Replace the local numbers in a host's counters by those of the file's devices; NULL for no device."""
+    number_of = {
+        device.local_ordinal: device.device_id
+        for plane in read.planes
+        for device in plane.devices
+        if device.local_ordinal is not None and device.core != "sparsecore"
+    }
+    for place, plane in enumerate(read.planes):
+        if not plane.devices and not plane.counters.is_empty():
+            number = pl.col("device_id").replace_strict(
+                number_of, default=None, return_dtype=pl.Int64
+            )
+            counters = plane.counters.with_columns(number)
+            read.planes[place] = replace(plane, counters=counters)
 
 
 def _listed(names: list[str]) -> str:

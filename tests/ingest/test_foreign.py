@@ -118,3 +118,17 @@ def test_a_compiled_program_given_as_a_trace_points_to_the_option(tmp_path):
     (tmp_path / "module_0001.jit_f.hlo_proto.pb").write_bytes(b"\x0a\x02xx")
     with pytest.raises(IngestError, match=r"not a trace; .* --hlo-dump "):
         ingest_paths([str(tmp_path)], str(tmp_path / "w"))
+
+
+def test_allocators_events_are_counters_of_their_device(tmp_path):
+    with ingested("hbm_allocator_events", tmp_path) as warehouse:
+        sql = "select device_id, max(value) from counters where name = 'TPU_0_hbm {}' group by 1"
+        for counter in ("bytes_in_use", "peak_bytes_in_use"):
+            assert warehouse.query(sql.format(counter)).rows == [(0, 12 * 2**30)]
+
+
+def test_annotated_steps_are_phases_and_no_markers_of_requests(tmp_path):
+    with ingested("compile_within_a_step", tmp_path) as warehouse:
+        sql = "select phase, request, step, start_ps from phases where source = 'marker' order by 3"
+        assert warehouse.query(sql).rows == [("step", None, k, 1000 * k * PS) for k in range(6)]
+        assert "marker_incomplete" not in codes(warehouse)
