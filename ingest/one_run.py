@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -14,6 +15,7 @@ from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.discover import identify, read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
+from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.run_files import RunFiles, SourceFile
 from xlahouse.ingest.events.trace_bytes import trace_bytes
 from xlahouse.ingest.formats import XPLANE, read_trace
@@ -105,7 +107,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     try:
         tables = write_tables(built, writer, options.threads or usable_cores())
         check_coverage(tables.coverage)
-        row = run_row(run_id, name, sources, manifest, raw_manifest, tables, damaged=bool(refused))
+        shown = [dataclasses.replace(each, path=run.shown(each.path)) for each in sources]
+        row = run_row(run_id, name, shown, manifest, raw_manifest, tables, damaged=bool(refused))
         row |= {"source": _source_of(files), "options": msgspec.json.encode(shaping).decode()}
         filled, from_card = fill(row, card) if card is not None else ({}, [])
         row |= filled
@@ -117,12 +120,14 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *replacements(run),
             *others(run),
             *from_dumps,
-            *missing_ranks((file.rank_of for file in files), run.name),
+            *missing_ranks((rank for file in files for rank in file.ranks), run.name),
             *missing_devices(row, run.name),
             *missing_hosts(manifest, built.hosts, run.name),
         ]
-        issues = issue_rows([*tables.issues, *found])
-        writer.write("coverage", tables.coverage)
+        issues = issue_rows([_shown(issue, run) for issue in (*tables.issues, *found)])
+        names = pl.col("source").map_elements(run.shown, pl.String)
+        coverage = tables.coverage.with_columns(names) if run.unpacked else tables.coverage
+        writer.write("coverage", coverage)
         writer.write("issues", issues)
         writer.commit(row)
     except BaseException:
@@ -131,6 +136,12 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     _apply_settings(root, run_id, options)
     return IngestResult(
         run_id, name, str(row["status"]), _all_rows(writer.rows()), issues=_severities(issues)
+    )
+
+
+def _shown(issue: Issue, run: RunFiles) -> Issue:
+    return dataclasses.replace(
+        issue, source=run.shown(issue.source), message=run.shown(issue.message)
     )
 
 

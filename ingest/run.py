@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.ingest.archives import Given, unpacked
 from xlahouse.ingest.card import read_given
 from xlahouse.ingest.discover import find_runs
 from xlahouse.ingest.events.cores import usable_cores
@@ -78,8 +79,6 @@ def ingest_paths(
     if card is not None:
         with reaching(card):
             read_given(card)
-    runs, problems = _find_all(paths)
-    runs = _as_one(runs, name, problems)
     options = Options(
         tuple(mesh) if mesh else None,
         name,
@@ -89,16 +88,19 @@ def ingest_paths(
         tuple((clocks or {}).items()),
     )
     results: list[IngestResult] = []
-    if runs:
-        _clear_leftovers(root, on_event)
-        on_progress(0, len(runs))
-    for number, outcome in enumerate((each or _each)(runs, root, options, workers), start=1):
-        if isinstance(outcome, IngestResult):
-            results.append(outcome)
-            on_event(_describe(outcome))
-        else:
-            problems.append(outcome)
-        on_progress(number, len(runs))
+    problems: list[str] = []
+    with unpacked(map(str, paths), problems) as given:
+        runs = _as_one(_find_all(given, problems), name, problems)
+        if runs:
+            _clear_leftovers(root, on_event)
+            on_progress(0, len(runs))
+        for number, outcome in enumerate((each or _each)(runs, root, options, workers), start=1):
+            if isinstance(outcome, IngestResult):
+                results.append(outcome)
+                on_event(_describe(outcome))
+            else:
+                problems.append(outcome)
+            on_progress(number, len(runs))
     if results:
         _write_index(root, on_event)
     if strict:
@@ -129,20 +131,23 @@ def _write_index(root: str, on_event: OnEvent) -> None:
         on_event(f"{root}: the index of runs is not written again: {error.strerror or error}")
 
 
-def _find_all(paths: Sequence[str]) -> tuple[list[RunFiles], list[str]]:
-    """(runs under all paths, each once; a line for each path that cannot be read)."""
+def _find_all(given: list[Given], problems: list[str]) -> list[RunFiles]:
+    """Runs under all paths, each once. problems: receives a line for each path that cannot be read."""
     runs: dict[tuple[str, ...], RunFiles] = {}
-    problems = []
-    for path in paths:
+    without_trace: list[str] = []
+    for each in given:
         try:
-            with reaching(str(path)):
-                found = find_runs(str(path))
+            with reaching(each.path):
+                found = find_runs(each.path)
         except XlahouseError as error:
-            problems.append(str(error))
+            (problems if each.alone else without_trace).append(each.own(str(error)))
             continue
-        runs |= {run.paths: run for run in found.runs}
-        problems += found.problems
-    return list(runs.values()), problems
+        own = map(each.shown, found.runs)
+        runs |= {run.paths: run for run in own}
+        problems += [each.own(problem) for problem in found.problems]
+    if not runs and not problems:
+        problems += without_trace
+    return list(runs.values())
 
 
 def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list[RunFiles]:
@@ -158,7 +163,8 @@ def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list
     paths = tuple(path for run in runs for path in run.paths)
     spares = tuple(spare for run in runs for spare in run.spares)
     others = dict(other for run in runs for other in run.others)
-    return [RunFiles(name, paths, spares=spares, others=tuple(others.items()))]
+    archives = tuple(dict.fromkeys(pair for run in runs for pair in run.unpacked))
+    return [RunFiles(name, paths, spares=spares, others=tuple(others.items()), unpacked=archives)]
 
 
 def _each(
@@ -192,12 +198,15 @@ def ingest_one(run: RunFiles, root: str, options: Options) -> IngestResult | str
     try:
         return ingest_run(run, root, options)
     except XlahouseError as error:
-        return str(error)
+        return run.shown(str(error))
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error  # Arrow adds its own words
         return f"{run.name}: {reason}: {error.filename or root}; {_advice(error)}"
     except Exception as error:  # last resort: one run's damage must not stop other runs
-        return f"{run.name}: {type(error).__name__}: {error}; its files are {', '.join(run.paths)}"
+        return (
+            f"{run.name}: {type(error).__name__}: {error}; its files are "
+            f"{run.shown(', '.join(run.paths))}"
+        )
 
 
 def _advice(error: OSError) -> str:

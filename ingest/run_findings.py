@@ -46,9 +46,9 @@ def others(run: RunFiles) -> list[Issue]:
     ]
 
 
-def missing_ranks(ranks: Iterable[tuple[int, int] | None], source: str) -> list[Issue]:
-    """The finding that a run lacks ranks. ranks: FileEvents.rank_of of each file."""
-    told = [pair for pair in ranks if pair is not None]
+def missing_ranks(ranks: Iterable[tuple[int, int]], source: str) -> list[Issue]:
+    """The finding that a run lacks ranks. ranks: FileEvents.ranks of all files."""
+    told = list(ranks)
     found, count = {rank for rank, _ in told}, max((world for _, world in told), default=0)
     if not told or len(found) >= count:
         return []

@@ -86,7 +86,7 @@ peak_flops float peak FLOP/s
 peak_hbm_bytes_per_s float peak HBM bandwidth
 peak_ici_bytes_per_s float peak bandwidth of one ICI link, one way
 peaks_source str trace or table
-inferred bool identity was deduced, as on CPU
+inferred bool identity was deduced: a virtual CPU device whose ops do not state theirs
 """),
         ("device_id",),
     ),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import polars as pl
 
 from xlahouse.ingest.chrome.columns import Trace
 from xlahouse.ingest.chrome.events import FAILURES, Key
 from xlahouse.ingest.chrome.kineto_collectives import process_groups
-from xlahouse.ingest.chrome.kineto_ops import of_category, read_kernels
+from xlahouse.ingest.chrome.kineto_ops import calls_among, of_category, read_kernels
+from xlahouse.ingest.chrome.kineto_ranks import rank_numbers, with_rank
+from xlahouse.ingest.chrome.kineto_steps import PROFILER_STEP, launches_of, marked_steps, with_steps
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows, integer
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames
@@ -21,8 +21,6 @@ from xlahouse.ingest.hlo.program import Program
 
 HEADER = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")  # older ones are capitalised
-PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)$")
-_ANNOTATION = "user_annotation"
 
 
 def is_kineto(trace: Trace) -> bool:
@@ -44,27 +42,32 @@ def read_kineto(
     """
     rank, ranks, groups = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
     ran = _ran_on_device(rows)
+    rows = with_rank(rows, trace)
     kernels, others = _with_device(rows.filter(ran)), rows.filter(~ran)
-    ordinals = sorted(kernels["ordinal"].unique().to_list())
-    number = {ordinals[0]: rank} if rank is not None and len(ordinals) == 1 else {}
+    gpus = kernels.select("rank", "ordinal").unique().sort("rank", "ordinal").rows()
+    numbers = _numbers(gpus, rank)
     found = read_kernels(kernels, others, groups, ranks, source)
+    stepped = with_steps(found.ops, others, calls_among(others))
     kinds = _device_kinds(trace)
     planes = []
-    for ordinal in ordinals:
-        device_id, name = number.get(ordinal, ordinal), f"GPU {ordinal}"
-        mine = kernels.filter(pl.col("ordinal") == ordinal)
-        ops = found.ops.filter(pl.col("ordinal") == ordinal)
+    for place, (label, ordinal) in enumerate(gpus):
+        device_id = (numbers or {}).get((label, ordinal), place if label else ordinal)
+        name = f"[{label}] GPU {ordinal}" if label else f"GPU {ordinal}"
+        is_mine = (pl.col("rank") == label) & (pl.col("ordinal") == ordinal)
+        mine = kernels.filter(is_mine)
+        ops = stepped.filter(is_mine).with_columns(device_id=pl.lit(device_id, pl.Int64))
         device = Device(device_id, name, kinds.get(ordinal, "GPU"), "gpu", ordinal, host=host)
         planes.append(
             PlaneEvents(
                 devices=[device],
-                ops=frames.conform(ops.with_columns(device_id=pl.lit(device_id)), frames.OPS),
+                ops=frames.conform(ops, frames.OPS),
+                launches=launches_of(ops),
                 coverage=coverage_of(
                     source, name, mine.with_columns(table_name=pl.lit("ops")), refused.clear()
                 ),
             )
         )
-    issues = [*found.issues, *_about_ranks(rank, ordinals, source)]
+    issues = [*found.issues, *_about_ranks(len(gpus) if numbers is None else 0, source)]
     return [*planes, _rest(trace, others, refused, source, host, issues)], found.programs
 
 
@@ -125,17 +128,40 @@ def _device_kinds(trace: Trace) -> dict[int, str]:
     return {number: str(e["name"]) for e in told if (number := integer(e.get("id"))) is not None}
 
 
-def _about_ranks(rank: int | None, ordinals: list[int], source: str) -> list[Issue]:
-    if not ordinals or (rank is not None and len(ordinals) == 1):
-        return []
+def _numbers(gpus: list[tuple[str, int]], rank: int | None) -> dict[tuple[str, int], int] | None:
+    """Rank of each GPU, by label and number; None where the file does not state it.
+
+    A file of several ranks states the rank of the one whose header it kept.
+    """
+    labels = [label for label, _ in gpus]
+    if len(gpus) == 1 and rank is not None:
+        return {gpus[0]: rank}
+    ranks = rank_numbers(labels) if len(set(labels)) == len(labels) else None
+    return None if ranks is None else {gpu: ranks[gpu[0]] for gpu in gpus}
+
+
+def _about_ranks(unknown: int, source: str) -> list[Issue]:
     detail = "the file does not state which rank a GPU is"
-    return [DEVICE_NUMBER_ASSUMED.found(source, len(ordinals), detail)]
+    return [DEVICE_NUMBER_ASSUMED.found(source, unknown, detail)] if unknown else []
 
 
-def rank_of(trace: Trace) -> tuple[int, int] | None:
-    """(rank, number of ranks) of the process that was profiled; None where the file lacks them."""
+def ranks_of(trace: Trace, planes: list[PlaneEvents]) -> tuple[tuple[int, int], ...]:
+    """(rank, number of ranks) of each process that was profiled; none where the file lacks them.
+
+    Args:
+        trace: the file.
+        planes: of it; those of several ranks are devices by rank.
+    """
     rank, world, _ = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
-    return None if rank is None or world is None else (rank, world)
+    if rank is None or world is None:
+        return ()
+    merged = [device for plane in planes for device in plane.devices if "[" in device.plane]
+    labels = {device.plane.partition("]")[0] for device in merged}
+    if len(labels) < 2:
+        return ((rank, world),)
+    if len(labels) < len(merged):  # several GPUs a rank
+        return tuple((number, world) for number in range(len(labels)))
+    return tuple((device.device_id, world) for device in merged)
 
 
 def _rest(
@@ -172,14 +198,15 @@ def _rest(
 
 def _steps(rows: pl.DataFrame, host: str) -> pl.DataFrame:
     """The profiler's own steps, as the host marked them."""
-    marks = rows.filter(
-        (pl.col("cat") == _ANNOTATION) & pl.col("name").str.contains(PROFILER_STEP.pattern)
-    )
+    marks = marked_steps(rows)
     return marks.select(
         host=pl.lit(host),
         phase=pl.lit("step"),
         request=pl.lit(None, pl.Int64),
-        step=pl.col("name").str.extract(PROFILER_STEP.pattern).cast(pl.Int64, strict=False),
+        step=pl.coalesce(
+            pl.col("name").str.extract(PROFILER_STEP).cast(pl.Int64, strict=False),
+            pl.int_range(pl.len()).over("pid"),
+        ),
         start_ps="start_ps",
         duration_ps="duration_ps",
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from xlahouse.ingest.chrome.kineto_collectives import NcclTransfer, annotated, recorded
+from xlahouse.ingest.chrome.kineto_steps import CORRELATION
 from xlahouse.ingest.chrome.rows import arguments
 from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_KIND_UNKNOWN, KIND_INFERRED
 from xlahouse.ingest.events.frames import ColumnTypes
@@ -17,7 +18,6 @@ from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
 
 MODULE = "nccl"
-_CORRELATION = r'"correlation":\s*"?(\d+)'
 _LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime")
 _TRANSFER: ColumnTypes = {
     "event": pl.UInt32,
@@ -99,6 +99,11 @@ def read_kernels(
     return Kernels(ops, programs, [*issues, *_findings(transfers, inferred, source)])
 
 
+def calls_among(others: pl.DataFrame) -> pl.DataFrame:
+    """The calls of the GPU's runtime."""
+    return others.filter(of_category(others, _LAUNCH_CATEGORIES))
+
+
 def of_category(events: pl.DataFrame, wanted: tuple[str, ...]) -> pl.Expr:
     """Whether an event's category is one of these, in whatever case it is written."""
     found = [name for name in events["cat"].unique() if name and name.lower() in wanted]
@@ -145,15 +150,14 @@ def _around(
     kernels: pl.DataFrame, others: pl.DataFrame
 ) -> Iterable[tuple[int, str, str | None, str | None]]:
     """(event, name and arguments of the annotation around the launch, arguments of the c10d call)."""
-    correlation = pl.col("args").str.extract(_CORRELATION).cast(pl.Int64, strict=False)
-    calls = others.filter(of_category(others, _LAUNCH_CATEGORIES)).select(
-        "line", "start_ps", correlation=correlation
-    )
-    first = calls.drop_nulls().sort("start_ps", "line").unique("correlation", keep="first")
+    correlation = pl.col("args").str.extract(CORRELATION).cast(pl.Int64, strict=False)
+    calls = calls_among(others).select("rank", "line", "start_ps", correlation=correlation)
+    key = ["rank", "correlation"]
+    first = calls.drop_nulls().sort("start_ps", "line").unique(key, keep="first")
     launched = (
-        kernels.select("event", correlation=correlation)
+        kernels.select("rank", "event", correlation=correlation)
         .drop_nulls()
-        .join(first, on="correlation")
+        .join(first, on=key)
         .sort("start_ps")
     )
     for prefix, column in (("nccl:", "annotation"), ("c10d::", "call")):

@@ -11,6 +11,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.module_text import program_of_instructions
+from xlahouse.ingest.hlo.names import with_metadata
 from xlahouse.ingest.hlo.program import Program
 
 # Arguments that differ from one execution of an op to the next.
@@ -141,25 +142,8 @@ def programs_of_texts(
     programs, issues = [], []
     for (program_id,), group in texts.group_by(["program_id"], maintain_order=True):
         module = group["module"].drop_nulls().first() or ""
-        lines = [_with_metadata(*row) for row in group.select(_TOLD).iter_rows()]
+        lines = [with_metadata(*row) for row in group.select(_TOLD).iter_rows()]
         read = program_of_instructions(lines, int(str(program_id)), str(module), source)
         programs.append(read.program)
         issues += read.issues(source)
     return programs, issues
-
-
-def _with_metadata(instruction: str, framework_op: str | None, place: str | None) -> str:
-    """The instruction with its metadata, as in a dump: an export keeps the two apart."""
-    if "metadata={" in instruction:
-        return instruction
-    path, _, line = (place or "").rpartition(":")
-    parts = []
-    if framework_op:
-        parts.append(f'op_name="{_escaped(framework_op.removesuffix(":"))}"')
-    if path and line.isdigit():
-        parts.append(f'source_file="{_escaped(path)}" source_line={line}')
-    return f"{instruction}, metadata={{{' '.join(parts)}}}" if parts else instruction
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -53,9 +53,9 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
     trace.events = trace.events.clear()  # a million of them take some hundred megabytes
     del spans
     if is_kineto:
-        read.rank_of = kineto.rank_of(trace)
         planes, programs = kineto.read_kineto(trace, rows, refused, path, read.host)
         read.planes += planes
+        read.ranks = kineto.ranks_of(trace, planes)
         read.programs |= {program.program_id: program for program in programs}
     else:
         _read_processes(trace, rows, refused, read)

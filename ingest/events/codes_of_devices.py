@@ -48,6 +48,12 @@ DEVICE_INFERRED = Code(
     "virtual CPU devices, whose identity is deduced and whose times are not those of an accelerator",
     "utilization, MFU, MBU and stragglers are NULL",
 )
+DEVICE_VIRTUAL = Code(
+    "device_virtual",
+    "info",
+    "virtual CPU devices: threads that share the cores of a host",
+    "their structure is that of an accelerator's run, and their times are not",
+)
 DEVICE_NUMBER_ASSUMED = Code(
     "device_number_assumed",
     "warning",
@@ -81,7 +87,7 @@ LAUNCH_UNKNOWN = Code(
     "launch_unknown",
     "warning",
     "calls that launched GPU kernels lie in no execution that can be identified",
-    "these kernels have no launch and no step",
+    "these kernels or ops have no launch and no step",
 )
 PARTICIPANTS_MISSING = Code(
     "participants_missing",

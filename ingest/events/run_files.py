@@ -21,6 +21,14 @@ class RunFiles:
     card_path: str | None = None  # of the workload card beside the run
     card_problem: str = ""  # why no card is used
     others: tuple[tuple[str, str], ...] = ()  # trace of a kind that is not read -> its type
+    # how the names of files begin while an archive is unpacked -> how they begin for the user
+    unpacked: tuple[tuple[str, str], ...] = ()
+
+    def shown(self, text: str) -> str:
+        """A text with the names that the user knows."""
+        for here, own in self.unpacked:
+            text = text.replace(here, own)
+        return text
 
     def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
         """The run with spares for refused files; None where no refused file has a spare."""

@@ -22,7 +22,8 @@ class FileEvents:
     issues: list[Issue] = field(default_factory=list)
     profile_start_ns: int | None = None  # UNIX time
     format: str = "xplane"  # or "chrome"
-    rank_of: tuple[int, int] | None = None  # rank and number of ranks, of PyTorch's profiler
+    # rank and number of ranks of each process in it, of PyTorch's profiler
+    ranks: tuple[tuple[int, int], ...] = ()
 
     def forget_decoded(self) -> None:
         """Free what was decoded ahead of its use; it is decoded again when needed."""

@@ -89,10 +89,10 @@ def _joined(number: int, programs: list[Program], files: list[FileEvents]) -> Pr
 
 def _of_all_texts(number: int, programs: list[Program], files: list[FileEvents]) -> Program:
     """A program built from the names of its ops in all files."""
-    texts: dict[str, None] = {}
+    texts: dict[str, str] = {}
     for file in files:
         texts |= file.op_texts.by_program.get(number, {})
     if not texts:  # a Chrome trace's
         return max(programs, key=lambda program: len(list(program.instructions())))
     first = programs[0]
-    return program_of_instructions(texts, number, first.module, "").program
+    return program_of_instructions(texts.values(), number, first.module, "").program

@@ -55,7 +55,7 @@ class WorldParts:
     tables: dict[str, pl.DataFrame]  # the small ones, by name
     device_offset: int  # added to a device number to make it the run's
     component_of: dict[int, int]  # of each traced device, the clocks that its own compares with
-    inferred: bool  # whether its devices are inferred
+    inferred: bool  # whether its devices are virtual, or their identity is deduced
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def _shared(
         tables={},
         device_offset=0,
         component_of=component_of,
-        inferred=any(device.inferred for device in devices),
+        inferred=any(device.inferred or device.core == "cpu" for device in devices),
     )
 
 

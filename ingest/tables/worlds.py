@@ -78,7 +78,7 @@ def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
     again = [file for file in later if not first.isdisjoint(_numbers((file,)))]
     if not again:
         return []
-    ranked = [file for file in again if file.rank_of is not None]
+    ranked = [file for file in again if file.ranks]
     same = f"ranks ({_ranks(ranked)})" if ranked else "device numbers"
     paths = ", ".join(file.path for file in again[:_FILES_NAMED])
     more = f" and {len(again) - _FILES_NAMED} more" if len(again) > _FILES_NAMED else ""
@@ -87,7 +87,7 @@ def repeated_devices(worlds: list[World], source: str) -> list[Issue]:
 
 
 def _ranks(files: list[FileEvents]) -> str:
-    return ", ".join(map(str, sorted({file.rank_of[0] for file in files if file.rank_of})))
+    return ", ".join(map(str, sorted({rank for file in files for rank, _ in file.ranks})))
 
 
 def _numbers(files: tuple[FileEvents, ...]) -> list[int]:

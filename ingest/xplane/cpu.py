@@ -1,7 +1,7 @@
 """Reads virtual CPU devices from a `/host:CPU` plane of a file without device planes.
 
-Device identity is deduced (cpu_chain.py, cpu_devices.py) and checked against the rendezvous of the
-collectives, so the devices are marked `inferred`.
+Ops state their execution and device since JAX 0.9. Elsewhere the device is deduced (cpu_chain.py,
+cpu_devices.py) and checked against the rendezvous of the collectives, and is marked `inferred`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from xlahouse.ingest.events.codes_of_devices import (
     DEVICE_INFERRED,
     DEVICE_NUMBER_ASSUMED,
     DEVICE_UNKNOWN,
+    DEVICE_VIRTUAL,
+    LAUNCH_UNKNOWN,
 )
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.xplane.cpu_chain import place_acts
-from xlahouse.ingest.xplane.cpu_devices import Numbered, number_devices
+from xlahouse.ingest.xplane.cpu_devices import Numbered, number_devices, stated_runs
 from xlahouse.ingest.xplane.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines
 from xlahouse.ingest.xplane.host_pieces import HostPieces
@@ -58,8 +60,7 @@ def read_cpu_plane(
     seen()
     if events is None:
         return None
-    placement = place_acts(events)
-    numbered = number_devices(placement.acts, programs)
+    numbered, ambiguous = _numbered(events, programs)
     acts = numbered.acts
     traced = _traced_ops(acts)
     ops = _with_end(traced.drop_nulls("device_id"), acts)
@@ -70,12 +71,8 @@ def read_cpu_plane(
     in_ops = acts.filter(
         pl.col("event").is_in(pl.concat([ops["event"], folded["event"]]).implode())
     )
-    ordinals = sorted(ops["device_id"].unique().to_list())
     return PlaneEvents(
-        devices=[
-            Device(number, plane.name, "cpu", "cpu", local_ordinal=number, host=host, inferred=True)
-            for number in ordinals
-        ],
+        devices=_devices(ops, plane, host, inferred=not numbered.stated),
         ops=ops.pipe(frames.conform, frames.OPS),
         launches=_launches(ops),
         host_pieces=HostPieces(plane, host, elsewhere=_by_line(events, in_ops), decoded=decoded),
@@ -83,9 +80,28 @@ def read_cpu_plane(
         coverage=_coverage(events, in_ops["line"].to_numpy(), source),
         issues=[
             *events.counts.issues(source),
-            *_findings(source, traced.height - ops.height, placement.ambiguous, numbered, ops),
+            *_findings(source, traced.height - ops.height, ambiguous, numbered, ops),
         ],
     )
+
+
+def _numbered(events: CpuEvents, programs: Mapping[int, Program]) -> tuple[Numbered, int]:
+    """The acts with their devices, and how many late starts were ambiguous."""
+    stated = stated_runs(events.acts)
+    if stated is not None:
+        return Numbered(stated, stated=True), 0
+    placement = place_acts(events)
+    return number_devices(placement.acts, programs), placement.ambiguous
+
+
+def _devices(ops: pl.DataFrame, plane: Plane, host: str | None, inferred: bool) -> list[Device]:
+    """The devices that ops ran on."""
+    local = "device_id" if inferred else "device_ordinal"
+    numbers = ops.group_by("device_id").agg(pl.col(local).min().alias("local")).sort("device_id")
+    return [
+        Device(number, plane.name, "cpu", "cpu", local_ordinal=own, host=host, inferred=inferred)
+        for number, own in numbers.rows()
+    ]
 
 
 def _by_line(events: CpuEvents, chosen: pl.DataFrame) -> dict[int, NDArray[np.int64]]:
@@ -165,6 +181,11 @@ def _findings(
     ops: pl.DataFrame,
 ) -> list[Issue]:
     devices = ops["device_id"].n_unique()
+    outside = ops["execution"].null_count()
+    renamed = (
+        "ops of virtual CPU devices lie in no execution: they state no run_id, and no event has the name of "
+        "an execution that is known here, so that the runtime may have renamed it"
+    )
     conflicts = _rendezvous_conflicts(numbered.acts)
     several = "executions whose ops name several devices, though they seem to be of one"
     assumed = (
@@ -174,7 +195,8 @@ def _findings(
     return issues_found(
         source,
         (DEVICE_UNKNOWN, lost),
-        (DEVICE_INFERRED, devices),
+        (DEVICE_VIRTUAL if numbered.stated else DEVICE_INFERRED, devices),
+        (LAUNCH_UNKNOWN, outside if outside == ops.height else 0, renamed),
         (DEVICE_AMBIGUOUS, ambiguous),
         (DEVICE_CONFLICT, conflicts),
         (DEVICE_CONFLICT, numbered.split, several),

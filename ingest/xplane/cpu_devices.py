@@ -1,6 +1,7 @@
-"""Finds the device of each place in an execution's device order: from events, or from the program.
+"""Finds the devices of a CPU run's events: as they state them, or from the program.
 
-An execution's places count from 0, whatever devices its program runs on (ingest/xplane/cpu_chain.py).
+Where events do not state their device, an execution's places count from 0, whatever devices its program
+runs on (ingest/xplane/cpu_chain.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import polars as pl
 
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.xplane.cpu_chain import SLOT
+from xlahouse.ingest.xplane.cpu_events import ON_DEVICE
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,57 @@ class Numbered:
     split: int = 0  # places in executions whose events name several devices
     # devices numbered by their place alone, though their program runs on more devices than there are here
     assumed: int = 0
+    stated: bool = False  # every op states its device and its execution
+
+
+def stated_runs(acts: pl.DataFrame) -> pl.DataFrame | None:
+    """Acts with the execution and the device that they state; None unless every op states both.
+
+    `run_id` counts the executions of a process, and JAX writes it beside `device_ordinal` on every op since
+    0.9. Nothing is then deduced from names of events or from the order of closures.
+
+    Args:
+        acts: of a plane (ingest/xplane/cpu_events.py).
+
+    Returns:
+        Acts with cpu_chain.Placement's columns and `device_id`.
+    """
+    ops = acts.drop_nulls("op")
+    if ops["run_id"].has_nulls() or ops["device_ordinal"].has_nulls():
+        return None
+    runs = (
+        acts.drop_nulls("run_id")
+        .group_by("run_id")
+        .agg(pl.col("start_ps").min().alias("enqueue_ps"), pl.col("event").min().alias("execution"))
+    )
+    ran = pl.col("op").is_not_null()
+    placed = acts.join(runs, on="run_id", how="left", maintain_order="left").join(
+        _global_devices(acts), on="device_ordinal", how="left", maintain_order="left"
+    )
+    return placed.with_columns(
+        ordinal=pl.when(ran).then("device_ordinal"),
+        device_id=pl.coalesce("stated_id", "device_ordinal"),
+    ).drop("stated_id")
+
+
+def _global_devices(acts: pl.DataFrame) -> pl.DataFrame:
+    """device_ordinal, stated_id: the number that groups give to each local device of a process.
+
+    It is that of the executions on this device: their names begin with the local number.
+    """
+    local = pl.col("name").str.extract(ON_DEVICE).cast(pl.Int64, strict=False)
+    return (
+        acts.drop_nulls("global_device_id")
+        .select("global_device_id", device_ordinal=pl.coalesce("device_ordinal", local))
+        .drop_nulls()
+        .group_by("device_ordinal")
+        .agg(
+            stated_id=pl.col("global_device_id").min(),
+            several=pl.col("global_device_id").n_unique() > 1,
+        )
+        .filter(~pl.col("several"))
+        .drop("several")
+    )
 
 
 def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> Numbered:

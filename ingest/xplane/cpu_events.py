@@ -23,8 +23,12 @@ from xlahouse.ingest.xplane.xspace import Plane
 RECORD, START, STOP = (
     f"ThreadpoolListener::{name}" for name in ("Record", "StartRegion", "StopRegion")
 )
-EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute$"
-EXECUTE_HELPER = r"^\w*(?:PjRt|Tfrt)\w*::ExecuteHelper$"
+# Since JAX 0.9 the names end in the program's, and `[k]` before one says on which local device it is.
+EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute(?: \(.*\))?$"
+ON_DEVICE = r"^\[(\d+)\] "
+EXECUTE_HELPER = (
+    rf"^\w*(?:PjRt|Tfrt)\w*::ExecuteHelper(?: \(.*\))?$|{ON_DEVICE}\w*(?:PjRt|Tfrt)\w*::Execute\b"
+)
 # A program's first closure waits here for the rest; nested executors leave no such event.
 PROGRAM_WAIT = "ThunkExecutor::Execute (wait for completion)"
 RENDEZVOUS = "Rendezvous"
@@ -33,7 +37,12 @@ NO_CLOSURE = np.iinfo(np.int64).min
 _OTHER, _RECORD, _START, _STOP, _ACT = range(5)
 # Columns of acts that come from stats: texts whose stat has another name, and numbers.
 _TEXT_STATS = {"module": "hlo_module", "meeting": "name"}
-_NUMBER_STATS = {"program_id": pl.UInt64, "device_ordinal": pl.Int64}
+_NUMBER_STATS = {
+    "program_id": pl.UInt64,
+    "device_ordinal": pl.Int64,  # within the process
+    "global_device_id": pl.Int64,
+    "run_id": pl.Int64,  # of one execution on all devices of a process
+}
 _ACT_STATS: ColumnTypes = {
     "op": pl.String,
     "module": pl.String,
@@ -87,7 +96,8 @@ class CpuEvents:
     records: Marks  # where closures are announced
     edges: Marks  # where regions open and close
     # executions, ops, their ends and other evidence of devices, by start: event, line, thread, name,
-    # start_ps, duration_ps, op, module, program_id, device_ordinal, _p, _c, meeting (name of a rendezvous)
+    # start_ps, duration_ps, op, module, program_id, device_ordinal, global_device_id, run_id, _p, _c,
+    # meeting (name of a rendezvous)
     acts: pl.DataFrame
     markers: pl.DataFrame  # of steps
     counts: LineCounts
@@ -147,6 +157,7 @@ def _look_through(
     announced, opened, ops = chunk.links("_p"), chunk.links("_c"), chunk.texts("hlo_op")
     chosen = kind == _ACT
     chosen[ops[0]] = True
+    chosen[chunk.integers("run_id")[0]] = True
     stats: dict[str, Found] = {"op": ops, "_p": announced, "_c": opened}
     stats |= {column: chunk.texts(stat) for column, stat in _TEXT_STATS.items()}
     stats |= {column: chunk.integers(column, dtype) for column, dtype in _NUMBER_STATS.items()}

@@ -39,9 +39,11 @@ def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
 
 
 def instruction_texts(plane: Plane) -> InstructionTexts:
-    """(program id, text) of the names in a plane's event metadata that are instructions."""
+    """The names in a plane's event metadata that are instructions, with their framework ops."""
     ids = plane.metadata_stats.numbers("program_id", pl.UInt64)
-    named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION)).join(
-        ids, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
-    )
-    return named.select("program_id", "name").rows()
+    named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION))
+    for stat in (ids, plane.metadata_stats.texts("tf_op"), plane.metadata_stats.texts("source")):
+        named = named.join(
+            stat, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
+        )
+    return named.select("program_id", "name", "tf_op", "source").rows()

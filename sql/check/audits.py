@@ -100,7 +100,7 @@ AUDITS = (
         ),
         said as (
             select run_id, program_id, sum(executions) as executions, sum(observed_ps) as observed_ps
-            from roofline_v1
+            from roofline_v2
             where category = 'compute' and not regexp_matches(coalesce(opcode, ''), '-start$')
             group by run_id, program_id
         )
@@ -143,7 +143,7 @@ AUDITS = (
         "the windows of mfu are not those of comm_compute",
         """
         select c.run_id, c.phase, c.window_ps, m.window_ps as in_mfu_ps
-        from comm_compute_v1 as c
+        from comm_compute_v2 as c
         left join mfu_v1 as m on m.run_id = c.run_id and m.phase is not distinct from c.phase
         where m.window_ps is distinct from c.window_ps
         """,

@@ -48,13 +48,12 @@ QUESTIONS = (
     ),
     Question(
         "clocks_spread",
-        "skews between the two hosts are not known; see `clock_offset`",
+        "skews across the two clocks are not known; see `clock_offset`",
         """
-        select run_id, concat('the clock of host ', host, ' is off from that of ', reference_host,
-            ' by ', offset_ps, ' ps, give or take ', spread_ps, ', but skews are only ',
-            median_skew_ps) as found
-        from clock_offset_v1
-        where not is_usable
+        select run_id, concat('the clock ', clock, ' is known to within ', spread_ps,
+            ' ps of ', reference, ', but skews are only ', median_skew_ps) as found
+        from clock_offset_v2
+        where state = 'aligned' and not is_usable
         """,
     ),
     Question(
@@ -85,6 +84,21 @@ QUESTIONS = (
         from placed as p
         inner join moved as m on m.run_id = p.run_id
         where p.topology_problem is not null
+        """,
+    ),
+    Question(
+        "impossible_rate",
+        "the kind of chip, a peak or the places of the chips are wrong, or the kind of the collective"
+        " is: these transfers have no utilization; set the kind with `xlahouse set device-kind`, peaks"
+        " with `xlahouse set peaks`, and see `collective_bandwidth`",
+        """
+        select run_id, concat(count(*) filter (where is_impossible), ' of ', count(is_impossible),
+            ' transfers (', kind, ' over ', axis, ') are more than 2 % shorter than the links of their'
+            ' chips allow together, by a factor of up to ', round(max(ici_ps / transfer_ps)
+            filter (where is_impossible and transfer_ps > 0), 2)) as found
+        from collective_bandwidth_v2
+        group by run_id, kind, axis
+        having count(*) filter (where is_impossible) > 0
         """,
     ),
     Question(

@@ -25,22 +25,26 @@ def instance(number, busbw, share, bound=False):
     row = {"run_id": "r", "instance": number, "axis": "tp", "kind": "all-reduce", "group_size": 4}
     speeds = {"busbw_bytes_per_s": busbw, "algbw_bytes_per_s": busbw / 1.5}
     known = {"utilization_ratio": share, "payload_bytes": 3_000_000, "transfer_ps": 7}
-    return {**row, **speeds, **known, "is_bound": bound}
+    return {**row, **speeds, **known, "is_bound": bound, "ici_link_count": 8 if share else None}
 
 
 def store_of(*rows):
     devices = [{"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}]
     runs = [{"run_id": "r"}]
-    return Store({"runs": runs, "devices": devices, "collective_bandwidth_v1": list(rows)})
+    peaks = [{"run_id": "r", "device_id": 0, "peak_ici_bytes_per_s": 90e9}]
+    tables = {"hardware_peaks_v1": peaks, "collective_bandwidth_v2": list(rows)}
+    return Store({"runs": runs, "devices": devices, **tables})
 
 
 def test_bus_bandwidth_stands_under_the_links_peak():
-    # 45 of 90 GB/s; an instance whose transfer is only bounded is no measurement.
-    store = store_of(*(instance(k, 45e9, 0.5) for k in range(3)), instance(3, 80e9, 80 / 90, True))
+    # Of 30, 40, 50 and 60 GB/s the median is 45; a transfer that is only bounded is no measurement.
+    store = store_of(
+        *(instance(k, (30 + 10 * k) * 1e9, 0.5) for k in range(4)), instance(4, 80e9, 80 / 90, True)
+    )
     section = filled(store, bandwidth.PANEL, "r")
     assert_valid(section)
     bus, algorithm = section.figures
-    assert [(row["p05"], row["p50"], row["p95"]) for row in data(bus.spec)] == [(45, 45, 45)]
+    assert [(row["p05"], row["p50"], row["p95"]) for row in data(bus.spec)] == [(30, 45, 60)]
     assert data(bus.spec, 2) == [{"peak": pytest.approx(90)}]
     assert bus.note.replace("\u00a0", " ").endswith(
         "Dashed: peak of one link in one direction, 90.0 GB/s."
@@ -48,6 +52,14 @@ def test_bus_bandwidth_stands_under_the_links_peak():
     assert [row["p50"] for row in data(algorithm.spec)] == [pytest.approx(30)]
     assert len(layers(algorithm.spec)) == 2
     assert layers(algorithm.spec)[1]["encoding"]["y"]["title"] == "Algorithm bandwidth (GB/s)"
+
+
+def test_transfers_that_no_link_allows_are_told():
+    rows = [{**instance(k, 45e9, None), "is_impossible": k < 2} for k in range(3)]
+    notes = [
+        note.replace("\u00a0", " ") for note in filled(store_of(*rows), bandwidth.PANEL, "r").notes
+    ]
+    assert notes[0].startswith("2 instances faster than all links of their chips together")
 
 
 def test_without_a_peak_there_is_no_rule():

@@ -123,7 +123,7 @@ def test_one_output_token_has_no_tpot():
 def test_virtual_devices_have_no_share_of_a_peak(two_runs):
     notes = filled(two_runs, bandwidth.PANEL, TP4).notes
     assert (
-        "The share of the links' peak is not known: these devices are virtual and have no links."
+        "The share of the busiest link's peak is not known: these devices are virtual and have no links."
         in notes
     )
     assert any("Virtual devices" in note for note in filled(two_runs, time_split.PANEL, TP4).notes)
@@ -144,7 +144,7 @@ def test_bounded_transfers_are_counted_and_left_out():
         }
         for k, bound in enumerate([True, None, False])
     ]
-    store = Store({"runs": [{"run_id": "r"}], "collective_bandwidth_v1": rows})
+    store = Store({"runs": [{"run_id": "r"}], "collective_bandwidth_v2": rows})
     section = filled(store, bandwidth.PANEL, "r")
     assert section.coverage.startswith("Bandwidth is known for 1 of 3 instances;")
     assert section.notes[0].startswith("2 instances left out:")

@@ -95,11 +95,14 @@ def test_no_compile_is_good_news_and_no_host_is_none():
     assert section.cells[0][1].text == "not known"
 
 
-def clock(host, offset, spread=None, skew=None, usable=None, reference="a"):
-    row = {"run_id": "r", "host": host, "devices": 4, "reference_host": reference, "instances": 9}
+def clock(name, offset, spread=None, skew=None, usable=None, state="aligned"):
+    row = {"run_id": "r", "clock": name, "devices": 4, "reference": "a", "instances": 9}
     return {
         **row,
+        "state": state,
+        "evidence": "time" if state == "aligned" else None,
         "offset_ps": offset,
+        "drift_ppm": 0.0,
         "spread_ps": spread,
         "median_skew_ps": skew,
         "is_usable": usable,
@@ -108,38 +111,44 @@ def clock(host, offset, spread=None, skew=None, usable=None, reference="a"):
 
 def test_clocks_are_compared_with_the_reference():
     rows = [
-        clock("a", 0, 0, None, True),
+        clock("a", 0, None, 700, True, "reference"),
         clock("b", 3000, 50, 700, True),
         clock("c", -9000, 800, 700, False),
     ]
-    store = store_of(clock_offset_v1=rows)
+    store = store_of(clock_offset_v2=rows)
     assert rows_of(store, clocks.PANEL, "r")["usable"].to_list() == ["yes", "yes", "no"]
     section = filled(store, clocks.PANEL, "r")
     assert_valid(section)
     offsets, spreads = (data(figure.spec) for figure in section.figures)
-    assert [(row["host"], row["amount"]) for row in offsets] == [("a", 0), ("b", 3), ("c", -9)]
-    assert {(row["host"], row["measure"], row["ps"]) for row in spreads} == {
+    assert [(row["clock"], row["amount"]) for row in offsets] == [("a", 0), ("b", 3), ("c", -9)]
+    assert {(row["clock"], row["measure"], row["ps"]) for row in spreads} == {
         ("b", "spread of the offset", 50),
         ("b", "median skew", 700),
         ("c", "spread of the offset", 800),
         ("c", "median skew", 700),
     }
-    assert section.notes == [
-        "Skews are not usable with c: the clocks' uncertainty exceeds the skews."
-    ]
-    assert section.coverage.startswith("3 hosts with 12 traced devices;")
+    assert section.notes == ["Skews are not usable, since the spread exceeds them: c."]
+    assert section.coverage.startswith("3 clocks of 12 traced devices;")
 
 
 def test_one_clock_needs_no_comparison():
-    section = filled(store_of(clock_offset_v1=[clock("a", 0, 0, None, True)]), clocks.PANEL, "r")
+    rows = [clock("a", 0, None, None, True, "reference")]
+    section = filled(store_of(clock_offset_v2=rows), clocks.PANEL, "r")
     assert section.figures == []
     assert section.notes == [
-        "All traced devices are on one host, which has one clock: there is nothing to compare."
+        "One process wrote the trace, by one clock: there is nothing to compare."
     ]
 
 
-def test_hosts_that_share_nothing_say_so():
-    rows = [clock("a", None, reference=None), clock("b", None, reference=None)]
-    section = filled(store_of(clock_offset_v1=rows), clocks.PANEL, "r")
+def test_clocks_that_could_not_be_aligned_are_named():
+    rows = [
+        clock("a", 0, None, None, True, "reference"),
+        clock("b", None, usable=False, state="ambiguous"),
+        clock("c", None, usable=False, state="unconnected"),
+    ]
+    section = filled(store_of(clock_offset_v2=rows), clocks.PANEL, "r")
     assert section.figures == []
-    assert section.notes[0].startswith("The offset is not known for a, b:")
+    assert section.notes == [
+        "Several offsets fit: b.",
+        "No launch or collective connects these clocks with the reference: c.",
+    ]

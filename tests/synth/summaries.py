@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tests.synth.describe import WARMUP, Run
-from tests.synth.times import device_time, latency, marker_to_marker, step_end
+from tests.synth.periods import timed
+from tests.synth.times import latency, marker_to_marker, step_end
 from tests.synth.traffic import Row, traffic_volume
 
 SUMS = ("window", "compute", "collective", "overlapped", "exposed", "copy", "exposed_copy")
-SUMS += ("sync_wait", "busy", "idle")
+SUMS += ("sync_wait", "busy", "idle", "period", "between_requests")
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -17,9 +18,9 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def comm_compute(run: Run) -> list[Row]:
-    """Rows of comm_compute_v1: by phase, over devices and steps."""
+    """Rows of comm_compute_v2: by phase, over devices and steps; no op runs between steps."""
     by_phase = defaultdict(list)
-    for row in device_time(run):
+    for row in timed(run):
         by_phase[row["phase"]].append(row)
     found = []
     for phase, rows in by_phase.items():
@@ -27,7 +28,10 @@ def comm_compute(run: Run) -> list[Row]:
         total |= {"phase": phase, "device_steps": len(rows)}
         total["comm_compute_ratio"] = _ratio(total["collective_ps"], total["compute_ps"])
         total["exposed_ratio"] = _ratio(total["exposed_ps"], total["collective_ps"])
-        total["idle_ratio"] = _ratio(total["idle_ps"], total["window_ps"])
+        total["between_steps_ps"] = total["period_ps"] - total["window_ps"]
+        idle = total["idle_ps"] + total["between_steps_ps"]
+        total |= {"outside_ps": 0, "idle_ratio": _ratio(idle, total["period_ps"])}
+        total["idle_in_step_ratio"] = _ratio(total["idle_ps"], total["window_ps"])
         found.append(total)
     return found
 

@@ -133,7 +133,7 @@ def _instance(run: Run, visit: Visit, seen: list[int]) -> Row:
 
 
 def collective_bandwidth(run: Run) -> list[Row]:
-    """Rows of collective_bandwidth_v1: an instance that a traced member saw each."""
+    """Rows of collective_bandwidth_v2: an instance that a traced member saw each."""
     rows = []
     for times in schedule(run):
         for _, visits in times.visits(run):
@@ -168,6 +168,8 @@ def _described(run: Run, times: Times, visit: Visit, group: tuple[int, ...], see
         "participants_seen": len(seen),
         "payload_bytes": size,
         "wire_bytes": sent,
-        "algbw_bytes_per_s": row["transfer_ps"] and size * 10**12 / row["transfer_ps"],
-        "busbw_bytes_per_s": row["transfer_ps"] and sent * 10**12 / row["transfer_ps"],
+        "algbw_bytes_per_s": (row["transfer_ps"] and size * 10**12 / row["transfer_ps"])
+        if sent
+        else None,
+        "busbw_bytes_per_s": (row["transfer_ps"] and sent * 10**12 / row["transfer_ps"]) or None,
     }

@@ -89,7 +89,7 @@ with metrics as (
 identified as (
     select
         run_id,
-        max(case when inferred then 1 else 0 end) as inferred,
+        max(case when inferred or core = 'cpu' then 1 else 0 end) as inferred,
         max(case when traced and core is distinct from 'sparsecore' then 1 else 0 end) as traced
     from devices
     group by run_id
@@ -110,7 +110,7 @@ split as (
         sum(collective_ps) as collective_ps,
         sum(overlapped_ps) as overlapped_ps,
         sum(exposed_copy_ps) as exposed_copy_ps
-    from comm_compute_v1
+    from comm_compute_v2
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id
 ),

@@ -25,7 +25,7 @@ split as (
         sum(exposed_ps) as exposed_ps,
         sum(sync_wait_ps) as sync_wait_ps,
         sum(idle_ps) as idle_ps
-    from comm_compute_v1
+    from comm_compute_v2
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id
 ),
@@ -41,7 +41,7 @@ marked as (
 ),
 
 identified as (
-    select run_id, max(case when inferred then 1 else 0 end) as inferred
+    select run_id, max(case when inferred or core = 'cpu' then 1 else 0 end) as inferred
     from devices
     group by run_id
 ),
@@ -96,7 +96,7 @@ select
     r.expected_device_count,
     -- hosts traced
     r.host_count,
-    -- some device's identity was deduced: structure valid, times not those of an accelerator
+    -- some device is virtual, or its identity deduced: structure valid, times not an accelerator's
     coalesce(i.inferred, 0) = 1 as inferred,
     -- from the first to the end of the last event
     r.duration_ps,

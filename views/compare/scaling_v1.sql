@@ -73,7 +73,7 @@ chips as (
         count(*) as devices,
         case when count(p.devices_per_chip) = count(*) then min(p.devices_per_chip) end
             as devices_per_chip,
-        max(case when d.inferred then 1 else 0 end) as inferred
+        max(case when d.inferred or d.core = 'cpu' then 1 else 0 end) as inferred
     from devices as d
     left join hardware_peaks_v1 as p on p.run_id = d.run_id and p.device_id = d.device_id
     where d.core is distinct from 'sparsecore'
@@ -153,7 +153,7 @@ select
     r.output_tokens,
     -- such as TPU v6 Lite or cpu
     r.device_kind,
-    -- some device's identity was deduced: times are not those of an accelerator
+    -- some device is virtual, or its identity deduced: times are not those of an accelerator
     c.inferred = 1 as inferred,
     -- runs of this size
     cast(c.runs as bigint) as runs,

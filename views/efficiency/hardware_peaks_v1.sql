@@ -16,7 +16,7 @@ with named as (
     from devices as d
     left join runs as r on r.run_id = d.run_id
     left join run_settings as s on s.run_id = d.run_id
-    where d.inferred is distinct from true
+    where (d.inferred or coalesce(d.core, '') = 'cpu') is distinct from true
 ),
 
 joined as (

@@ -23,8 +23,8 @@ select
     p.phase,
     -- core of the device: tensorcore, sparsecore, gpu or cpu
     d.core,
-    -- the device's identity was deduced: its times are not an accelerator's
-    d.inferred,
+    -- the device is virtual, or its identity deduced: its times are not an accelerator's
+    d.inferred or coalesce(d.core, '') = 'cpu' as inferred,
     -- key of run and window, by device and time: a device's next window is 2 more
     cast(r.run_key + 2 * p.place as bigint) as window_key,
     -- start of the first op

@@ -22,8 +22,8 @@ select
     s.phase,
     -- core of the device: tensorcore, sparsecore, gpu or cpu
     d.core,
-    -- the device's identity was deduced: its times are not an accelerator's
-    d.inferred,
+    -- the device is virtual, or its identity deduced: its times are not an accelerator's
+    d.inferred or coalesce(d.core, '') = 'cpu' as inferred,
     -- start of the window
     s.start_ps,
     -- length of the window

@@ -7,7 +7,7 @@
 -- shapes cannot be recognized by the numbers, and are taken for plain ones.
 with kinds as (
     select
-        d.run_id, d.device_id, d.world, d.inferred,
+        d.run_id, d.device_id, d.world, (d.inferred or coalesce(d.core, '') = 'cpu') as inferred,
         p.generation,
         coalesce(d.chip_id, d.logical_id // nullif(p.devices_per_chip, 0)) as chip,
         case when array_length(d.coords) >= 2 then d.coords[1] end as x,

@@ -20,7 +20,7 @@ placed as (
     select
         c.*,
         d.world,
-        d.inferred,
+        (d.inferred or coalesce(d.core, '') = 'cpu') as inferred,
         coalesce(
             a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
         ) as axis,
@@ -57,7 +57,7 @@ select
     launch,
     -- processes whose programs share device numbers
     world,
-    -- the device's identity was deduced
+    -- the device is virtual, or its identity deduced
     inferred,
     -- compiled program
     program_id,

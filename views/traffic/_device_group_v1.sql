@@ -1,6 +1,6 @@
 -- one row per run and device, SparseCores left out
 -- Peers are devices with equal coordinates on the data axes (dp, data, fsdp); stage is the
--- coordinate on the axis named pp. A device whose identity was deduced is alone in its group. In a
+-- coordinate on the axis named pp. A virtual device is alone in its group. In a
 -- run without coordinates all devices are one group, and it is not known which of them are peers.
 -- Where the clocks of a group's devices cannot be compared (table clocks), neither its peers nor its
 -- launches explain when a device is idle.
@@ -25,11 +25,12 @@ launched as (
 
 placed as (
     select
-        d.run_id, d.device_id, d.world, d.clock, d.inferred, c.stage, c.stages,
+        d.run_id, d.device_id, d.world, d.clock, c.stage, c.stages,
+        coalesce(d.inferred or coalesce(d.core, '') = 'cpu', false) as inferred,
         c.run_id is not null as has_coordinates,
         cast(
             case
-                when d.inferred then -2 - d.device_id
+                when d.inferred or coalesce(d.core, '') = 'cpu' then -2 - d.device_id
                 when c.run_id is null then -1
                 else c.data_place
             end as bigint
@@ -54,8 +55,8 @@ select
     p.run_id,
     -- device
     p.device_id,
-    -- the device's identity was deduced
-    coalesce(p.inferred, false) as inferred,
+    -- the device is virtual, or its identity deduced
+    p.inferred,
     -- same number on all peers, and on no other device of the run
     p.peer_group,
     -- the other devices of the group are known to be peers, and their times can be compared

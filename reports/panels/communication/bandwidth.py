@@ -27,8 +27,9 @@ from xlahouse.reports.charts.units import (
     suit,
 )
 
-# quantile_disc(x, p) is the value of row ceil(p n): the percentile of every view. An instance whose
-# transfer may have ended earlier than its done op saw bounds a bandwidth and does not measure it.
+# quantile_disc(x, p) is the value of row ceil(p n): the percentile of every view; a median is the mean of
+# the two middle rows. An instance whose transfer may have ended earlier than its done op saw bounds a
+# bandwidth and does not measure it.
 SQL = """
 with instances as (
     select
@@ -37,7 +38,11 @@ with instances as (
         case when not is_bound then busbw_bytes_per_s end as busbw,
         case when not is_bound then algbw_bytes_per_s end as algbw,
         case when not is_bound then utilization_ratio end as utilization
-    from collective_bandwidth_v1
+    from collective_bandwidth_v2
+    where run_id = $run
+), peaks as (
+    select min(peak_ici_bytes_per_s) as peak_bytes_per_s
+    from hardware_peaks_v1
     where run_id = $run
 )
 select
@@ -48,16 +53,18 @@ select
     count(*) as instances,
     count(busbw) as measured,
     count(*) filter (where is_bound is distinct from false) as bounded,
-    quantile_disc(time_ps, 0.5) as p50_transfer_ps,
+    count(*) filter (where is_impossible) as impossible,
+    cast(floor(quantile_cont(time_ps, 0.5)) as bigint) as p50_transfer_ps,
     quantile_disc(busbw, 0.05) as p05_busbw_bytes_per_s,
-    quantile_disc(busbw, 0.5) as p50_busbw_bytes_per_s,
+    quantile_cont(busbw, 0.5) as p50_busbw_bytes_per_s,
     quantile_disc(busbw, 0.95) as p95_busbw_bytes_per_s,
     quantile_disc(algbw, 0.05) as p05_algbw_bytes_per_s,
-    quantile_disc(algbw, 0.5) as p50_algbw_bytes_per_s,
+    quantile_cont(algbw, 0.5) as p50_algbw_bytes_per_s,
     quantile_disc(algbw, 0.95) as p95_algbw_bytes_per_s,
-    quantile_disc(utilization, 0.5) as p50_utilization_ratio,
-    max(busbw / nullif(utilization, 0)) as peak_bytes_per_s
+    quantile_cont(utilization, 0.5) as p50_utilization_ratio,
+    case when count(ici_link_count) > 0 then any_value(peak_bytes_per_s) end as peak_bytes_per_s
 from instances
+cross join peaks
 group by axis, kind, payload_bytes, group_size
 order by axis, kind, payload_bytes, group_size
 """
@@ -74,7 +81,7 @@ COLUMNS = (
     bandwidth_column("p50_busbw_bytes_per_s", "p50"),
     bandwidth_column("p95_busbw_bytes_per_s", "p95"),
     bandwidth_column("p50_algbw_bytes_per_s", "Algorithm bandwidth p50"),
-    ratio_column("p50_utilization_ratio", "Share of peak p50"),
+    ratio_column("p50_utilization_ratio", "Busiest link p50"),
 )
 # What is drawn: the column's stem, and what it is called.
 BANDWIDTH_NAMES = {"busbw": "Bus bandwidth", "algbw": "Algorithm bandwidth"}
@@ -150,12 +157,23 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(
             "No bandwidth is known: no instance has both a known size and a transfer time."
         )
+    impossible = total(rows, "impossible")
+    if impossible:
+        found.append(
+            f"{plural(impossible, 'instance')} faster than all links of their chips together at "
+            "peak: the kind of chip, its peaks or the places of the chips are wrong."
+        )
     if facts.inferred:
         found.append(
             "On virtual devices a transfer is a memory copy: its speed says nothing about links."
         )
     if rows["p50_utilization_ratio"].null_count() == len(rows):
-        found.append(f"The share of the links' peak is not known: {_no_peak(facts)}.")
+        found.append(f"The share of the busiest link's peak is not known: {_no_peak(facts)}.")
+    else:
+        found.append(
+            "The busiest link is known for permutes, which go along their pairs, and for groups of "
+            "two, of which every algorithm is the same exchange."
+        )
     return found
 
 
@@ -168,7 +186,10 @@ why_empty = why_no_rows(
 def _no_peak(facts: PageFacts) -> str:
     if facts.inferred:
         return "these devices are virtual and have no links"
-    return "no peak is known for the links between these devices"
+    return (
+        "the peak of the links, the places of the chips, or the route of groups of more than two is "
+        "not known"
+    )
 
 
 def _tooltip(measure: str) -> list[alt.Tooltip]:
@@ -182,7 +203,9 @@ def _tooltip(measure: str) -> list[alt.Tooltip]:
         alt.Tooltip(f"p50_{measure}_bytes_per_s:Q", title=f"{name} p50, B/s", format=exact),
         alt.Tooltip(f"p05_{measure}_bytes_per_s:Q", title="p5, B/s", format=exact),
         alt.Tooltip(f"p95_{measure}_bytes_per_s:Q", title="p95, B/s", format=exact),
-        alt.Tooltip("p50_utilization_ratio:Q", title="share of a link's peak p50", format=".4~%"),
+        alt.Tooltip(
+            "p50_utilization_ratio:Q", title="busiest link, share of peak p50", format=".4~%"
+        ),
     ]
 
 
@@ -191,7 +214,8 @@ PANEL: Panel[PageFacts] = Panel(
     title="Bandwidth of collectives",
     lede="Bus bandwidth (busbw): bytes that the busiest participant sends, over transfer "
     "time. Algorithm bandwidth (algbw): payload over transfer time. Transfer time "
-    "excludes waiting for late devices.",
+    "excludes waiting for late devices: it is the shortest among participants, where nccl-tests "
+    "averages.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -10,6 +10,7 @@ import polars as pl
 from xlahouse.reports.charts.columns import (
     bytes_column,
     count_column,
+    dashed_column,
     factor_column,
     ps_column,
     ratio_column,
@@ -47,7 +48,7 @@ with peaks as (
         *,
         count(*) over () as all_ops,
         sum(observed_ps) over () as all_ps
-    from roofline_v1
+    from roofline_v2
     where run_id = $run and category = 'compute'
 ), placed as (
     select *, flops > 0 and hbm_bytes > 0 and observed_ps > 0 as is_placed
@@ -65,6 +66,7 @@ select
     flops / (observed_ps / 1e12) as flops_per_s,
     observed_ps,
     predicted_ps,
+    case when is_lower_bound then 'lower bound' end as certainty,
     case bound_by when 'math' then 'FLOPs' when 'hbm' then 'HBM' when 'ici' then 'links' end as bound_by,
     efficiency_ratio,
     peak_flops_per_s,
@@ -91,6 +93,7 @@ COLUMNS = (
     ps_column("predicted_ps", "Predicted"),
     text_column("bound_by", "Bound by"),
     ratio_column("efficiency_ratio", "Efficiency"),
+    dashed_column("certainty", "Predicted is"),
     ratio_column("ratio", "Share of compute time"),
 )
 
@@ -259,7 +262,9 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if "bytes_accessed" in set(rows["hbm_source"]):
         found.append(
             "For ops without a breakdown by memory, all accessed bytes count as HBM bytes: "
-            "an upper bound, so their intensity is a lower bound."
+            "an upper bound, so their intensity is a lower bound. Where that bound is above the "
+            "time of their FLOPs, what bounds them is not known, and predicted time and efficiency "
+            "are lower bounds."
         )
     found.append(
         "Left out: ops whose FLOPs or bytes are unknown or 0 (custom calls, data movement)."

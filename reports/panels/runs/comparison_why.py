@@ -46,7 +46,7 @@ select
     cast(sum(device_steps) as bigint) as steps,
     {SHARE_SUMS},
     sum(window_ps) / nullif(sum(device_steps), 0) as step_ps
-from comm_compute_v1
+from comm_compute_v2
 inner join members using (run_id)
 where phase in ('prefill', 'decode')
 group by subject, label, setup_key, phase
@@ -65,7 +65,7 @@ STEP_TIME_COLUMNS = (
 # Bytes of a setup's runs over their devices' steps: comparable however many requests a run had.
 WIRE_SQL = f"""{MEMBERS_SQL.strip()}, steps as (
     select setup_key, phase, sum(device_steps) as steps
-    from comm_compute_v1
+    from comm_compute_v2
     inner join members using (run_id)
     group by setup_key, phase
 ), sums as (

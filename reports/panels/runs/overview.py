@@ -69,8 +69,8 @@ select
     exposed_copy_ps,
     sync_wait_ps,
     idle_ps
-from comm_compute_v1
-inner join runs on runs.run_id = comm_compute_v1.run_id
+from comm_compute_v2
+inner join runs on runs.run_id = comm_compute_v2.run_id
 where list_contains($runs, runs.run_id) and {MEASURED}
 order by run, runs.run_id, phase
 """

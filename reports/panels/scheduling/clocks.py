@@ -1,4 +1,4 @@
-"""How far the hosts' clocks are apart, and whether skews across hosts are usable."""
+"""How far the clocks of trace files were apart, and whether skews across them are usable."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from xlahouse.reports.charts.units import PICOSECONDS, plural, suit
 
 SQL = """
 select
-    coalesce(host, 'not named') as host,
+    clock,
     devices,
-    reference_host,
+    reference,
+    state,
+    evidence,
     instances,
     offset_ps,
+    drift_ppm,
     spread_ps,
     median_skew_ps,
     case when is_usable then 'yes' when not is_usable then 'no' end as usable
-from clock_offset_v1
+from clock_offset_v2
 where run_id = $run
-order by host
+order by clock
 """
 
 COLUMNS = (
-    text_column("host", "Host"),
+    text_column("clock", "Clock"),
     count_column("devices", "Traced devices"),
+    text_column("state", "State"),
+    text_column("evidence", "Matched by", lambda value: value or ""),
     count_column("instances", "Shared collectives"),
     ps_column("offset_ps", "Offset"),
     ps_column("spread_ps", "Spread, p5 to p95"),
@@ -39,7 +44,7 @@ COLUMNS = (
     text_column("usable", "Skews usable", lambda value: value or "not known"),
 )
 
-MAX_HOSTS = 64
+MAX_CLOCKS = 64
 CLOCK_MEASURE_COLOURS = {
     "spread of the offset": CLOCK_COLOURS["trace"],
     "median skew": CLOCK_COLOURS["host clock, mean"],
@@ -48,24 +53,24 @@ CLOCK_MEASURES = {"spread_ps": "spread of the offset", "median_skew_ps": "median
 
 
 def offset_chart(rows: pl.DataFrame) -> alt.Chart:
-    """How much later each host's clock is than the reference host's.
+    """How much later each clock was than its reference.
 
     Args:
         rows: rows of SQL whose offset is known.
     """
     unit = suit(rows["offset_ps"], PICOSECONDS)
     data = rows.with_columns((pl.col("offset_ps") / unit.factor).alias("amount"))
-    title = f"Offset from the reference host ({unit.symbol})"
+    title = f"Offset from the reference clock ({unit.symbol})"
     chart = (
         alt.Chart(inline(data))
         .mark_bar(cornerRadius=1, color=CLOCK_COLOURS["trace"])
         .encode(
-            y=alt.Y("host:N", title=None, sort=None),
+            y=alt.Y("clock:N", title=None, sort=None),
             x=alt.X("amount:Q", title=title, axis=alt.Axis(tickCount=5)),
             tooltip=_TIPS,
         )
     )
-    return finish(chart, "Offset of each host's clock", bars_height(len(data)))
+    return finish(chart, "Offset of each clock", bars_height(len(data)))
 
 
 def spread_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -80,21 +85,21 @@ def spread_chart(rows: pl.DataFrame) -> alt.Chart:
     shown = present_colours(CLOCK_MEASURE_COLOURS, data["measure"])
     points = alt.Chart(inline(data)).mark_point(filled=True, size=80, opacity=1)
     chart = points.encode(
-        y=alt.Y("host:N", title=None, sort=None),
+        y=alt.Y("clock:N", title=None, sort=None),
         x=amount("amount", f"Time ({unit.symbol})"),
         color=colour("measure", shown, column_width=180),
         tooltip=[
-            alt.Tooltip("host:N", title="host"),
+            alt.Tooltip("clock:N", title="clock"),
             alt.Tooltip("measure:N", title="measure"),
             alt.Tooltip("ps:Q", title="ps", format=","),
         ],
     )
-    height = bars_height(data["host"].n_unique())
+    height = bars_height(data["clock"].n_unique())
     return finish(chart, "Spread of the offset and median skew", height)
 
 
 _TIPS = [
-    alt.Tooltip("host:N", title="host"),
+    alt.Tooltip("clock:N", title="clock"),
     alt.Tooltip("offset_ps:Q", title="offset, ps", format=","),
     alt.Tooltip("spread_ps:Q", title="spread, ps", format=","),
     alt.Tooltip("instances:Q", title="shared collectives", format=","),
@@ -102,61 +107,65 @@ _TIPS = [
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
-    """Offsets and their uncertainty, where hosts can be compared."""
+    """Offsets and their uncertainty, where clocks can be compared."""
     if len(rows) < 2:
         return []
-    known = rows.drop_nulls("offset_ps").head(MAX_HOSTS)
+    known = rows.drop_nulls("offset_ps").head(MAX_CLOCKS)
     if len(known) < 2:
         return []
-    drawn = [Figure("Offset of each host's clock", offset_chart(known))]
-    others = known.filter(pl.col("host") != pl.col("reference_host"))
+    drawn = [Figure("Offset of each clock", offset_chart(known))]
+    others = known.filter(pl.col("clock") != pl.col("reference"))
     if not _long(others).is_empty():
-        note = "Skews across hosts are usable where the spread is smaller than the skew."
+        note = "Skews across clocks are usable where the spread is at most the skew."
         drawn.append(Figure("Uncertainty of the clocks, and skew", spread_chart(others), note))
     return drawn
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
-    """How many hosts share how many collectives."""
+    """How many clocks there are, of how many devices."""
     return (
-        f"{plural(len(rows), 'host')} with {plural(total(rows, 'devices'), 'traced device')}; "
+        f"{plural(len(rows), 'clock')} of {plural(total(rows, 'devices'), 'traced device')}; "
         f"{facts.covered()}"
     )
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Why nothing is compared, and whose skews are not usable."""
+    """Why nothing is compared, and which skews are not usable."""
     if len(rows) == 1:
-        return [
-            "All traced devices are on one host, which has one clock: there is nothing to compare."
-        ]
-    found = []
-    unknown = rows.filter(pl.col("offset_ps").is_null())["host"].to_list()
-    if unknown:
-        found.append(
-            f"The offset is not known for {', '.join(unknown[:16])}: no synchronous "
-            "collective shared with the reference host overlaps in time."
+        return ["One process wrote the trace, by one clock: there is nothing to compare."]
+    found = [
+        f"{reason}: {', '.join(clocks[:16])}."
+        for reason, clocks in (
+            ("Several offsets fit", _clocks(rows, pl.col("state") == "ambiguous")),
+            (
+                "No launch or collective connects these clocks with the reference",
+                _clocks(rows, pl.col("state") == "unconnected"),
+            ),
+            (
+                "Skews are not usable, since the spread exceeds them",
+                _clocks(rows, (pl.col("state") == "aligned") & (pl.col("usable") == "no")),
+            ),
         )
-    unusable = rows.filter(pl.col("usable") == "no")["host"].to_list()
-    if unusable:
-        found.append(
-            f"Skews are not usable with {', '.join(unusable[:16])}: the clocks' uncertainty "
-            "exceeds the skews."
-        )
-    if len(rows) > MAX_HOSTS:
-        found.append(f"The first {MAX_HOSTS} of {len(rows):,} hosts are drawn.")
+        if clocks
+    ]
+    if len(rows) > MAX_CLOCKS:
+        found.append(f"The first {MAX_CLOCKS} of {len(rows):,} clocks are drawn.")
     return found
+
+
+def _clocks(rows: pl.DataFrame, chosen: pl.Expr) -> list[str]:
+    return rows.filter(chosen)["clock"].to_list()
 
 
 def why_empty(facts: PageFacts) -> str:
     """Why no clock is known."""
-    return "The trace has no device events, so the hosts' clocks cannot be compared."
+    return "The trace has no device events, so clocks cannot be compared."
 
 
 def _long(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a host and measure that is known: host, measure, ps."""
+    """One row a clock and measure that is known: clock, measure, ps."""
     return (
-        rows.unpivot(list(CLOCK_MEASURES), index="host", variable_name="measure", value_name="ps")
+        rows.unpivot(list(CLOCK_MEASURES), index="clock", variable_name="measure", value_name="ps")
         .drop_nulls("ps")
         .with_columns(pl.col("measure").replace_strict(CLOCK_MEASURES, return_dtype=pl.String))
     )
@@ -164,10 +173,10 @@ def _long(rows: pl.DataFrame) -> pl.DataFrame:
 
 PANEL: Panel[PageFacts] = Panel(
     key="clocks",
-    title="Host clocks",
+    title="Clocks",
     lede="Devices leave a synchronous collective together, so its end times show the offset "
-    "between two hosts' clocks. The spread of that offset is the uncertainty that "
-    "remains.",
+    "between two clocks. Ingest takes offset and drift off all times; the spread is the "
+    "uncertainty that remains.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -11,9 +11,14 @@ from xlahouse.sql import Warehouse
 from xlahouse.sql.check.check import check_warehouse
 from xlahouse.sql.check.findings import view_findings
 
-HOSTS = [
-    {"device_id": 0, "host": "a", "traced": True},
-    {"device_id": 1, "host": "b", "traced": True},
+CLOCKED = [
+    {"device_id": 0, "clock": "a", "traced": True},
+    {"device_id": 1, "clock": "b", "traced": True},
+]
+CLOCKS = [
+    {"clock": "a", "reference": "a", "state": "reference"},
+    {"clock": "b", "reference": "a", "state": "aligned", "spread_ps": 7},
+    {"clock": "c", "reference": "a", "state": "ambiguous"},
 ]
 MARKER = {"source": "marker", "host": "a", "phase": "decode", "request": 0, "step": 1}
 
@@ -28,7 +33,7 @@ PLACE = {"world": 0}
 MEMBER = {"world": 0, "program_id": 7, "op": "x", "group_index": 0}
 MOVED = {"device_id": 0, "program_id": 7, "kind": "all-gather", "group_size": 2}
 
-# Ends of b less those of a: 0 and 7, median (row 1 of 2) 0, spread 7; skews 3 and 6: median 3.
+# Skews of the two instances: 3 and 6, median 3 + 3 // 2 = 4, and b is known to within 7.
 SPREAD = [
     meeting(1, 0, 10, 70),
     meeting(1, 1, 13, 70),
@@ -68,9 +73,26 @@ SPREAD = [
             "recompiles: 1 compiles after warm-up; ",
         ),
         (
-            {"devices": HOSTS, "collectives": SPREAD},
-            "clocks_spread: the clock of host b is off from that of a by 0 ps, give or take 7,"
-            " but skews are only 3; ",
+            {
+                # 2 x 2 chips of two links each; two send 1800 bytes each: 3600 / (4 x 9e10) = 10,000 ps.
+                "devices": [
+                    PLACE | {"device_id": k, "logical_id": k, "kind": "TPU v6e"} for k in range(4)
+                ],
+                "replica_groups": [MEMBER | {"position": k, "device_id": k} for k in range(2)],
+                "collectives": [
+                    MOVED
+                    | {"op": "x", "kind": "all-reduce", "group_index": 0, "payload_bytes": 1800}
+                    | {"instance": k, "start_ps": 10**6 * k, "duration_ps": duration}
+                    | {"is_async": False}
+                    for k, duration in enumerate([5000, 20000])
+                ],
+            },
+            "impossible_rate: 1 of 2 transfers (all-reduce over unclassified) are more than 2 % shorter"
+            " than the links of their chips allow together, by a factor of up to 2.0; ",
+        ),
+        (
+            {"devices": CLOCKED, "clocks": CLOCKS, "collectives": SPREAD},
+            "clocks_spread: the clock b is known to within 7 ps of a, but skews are only 4; ",
         ),
         (
             {
@@ -133,7 +155,8 @@ def test_virtual_devices_and_groups_of_one_have_no_links_to_know(tmp_path):
 def test_nothing_is_found_where_nothing_is_wrong(tmp_path):
     """A start at its enqueue, a compile before the first step, a spread as large as the skew."""
     tables = {
-        "devices": HOSTS,
+        "devices": CLOCKED,
+        "clocks": [CLOCKS[0], CLOCKS[1] | {"spread_ps": 8}],  # skews 7 and 9: median 8
         "launches": [
             {"device_id": 0, "launch": 0, "enqueue_ps": 5, "start_ps": 5, "duration_ps": 5}
         ],

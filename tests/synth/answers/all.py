@@ -6,6 +6,7 @@ from tests.synth.answers.ccl import ccl_bench
 from tests.synth.answers.efficiency import efficiency
 from tests.synth.answers.expected import expected_traffic
 from tests.synth.answers.idle import idleness
+from tests.synth.answers.link_use import link_use
 from tests.synth.answers.links import link_traffic
 from tests.synth.answers.model import utilization
 from tests.synth.answers.profile import profile
@@ -41,6 +42,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "row_counts": row_counts(run),
         "expected_traffic": expected_traffic(run),
         "link_traffic": link_traffic(run),
+        "link_use": link_use(run),
         "ccl_bench": ccl_bench(run),
         **efficiency(run),
         **times(run),

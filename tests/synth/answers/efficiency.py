@@ -157,7 +157,7 @@ def module_launches(run: Run) -> list[Row]:
 
 
 def roofline(run: Run) -> list[Row]:
-    """Compute ops and synchronous collectives of roofline_v1, of the run's own programs."""
+    """Compute ops and synchronous collectives of roofline_v2, of the run's own programs."""
     sums: dict[tuple, list] = defaultdict(lambda: [0, 0, set(), 0])
     for each in executed(run):
         own = each.times.program.phase is not None and each.times.label != WARMUP

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from tests.synth.clocks import comparable
+from tests.synth.clocks import Clock, clock_of, comparable
 from tests.synth.describe import Run
 from tests.synth.traffic import Row
 from tests.synth.walk import schedule
@@ -64,24 +64,28 @@ def straggler(run: Run) -> list[Row]:
 
 
 def clock_offset(run: Run) -> list[Row]:
-    """Rows of clock_offset_v1 where the hosts' clocks agree: no offset, no spread."""
-    devices = Counter(map(run.host, run.positions))
-    shared = [
-        {run.host(p) for p in meeting.late}
-        for meeting in meetings(run)
-        if meeting.is_sync and meeting.kind != "collective-permute"
+    """Rows of clock_offset_v2, but for what ingest measured: the devices, instances and skews of a clock."""
+    devices = Counter(clock_of(run, p) for p in run.positions)
+    shared: dict[Clock, list[int]] = {clock: [] for clock in devices}
+    for meeting in meetings(run):
+        clocks = {clock_of(run, p) for p in meeting.late}
+        if meeting.is_sync and meeting.kind != "collective-permute" and len(clocks) > 1:
+            skew = max(meeting.late.values()) - min(meeting.late.values())
+            for clock in clocks:
+                shared[clock].append(skew)
+    return [
+        {
+            "devices": count,
+            "instances": len(shared[clock]),
+            "median_skew_ps": _median(shared[clock]),
+        }
+        for clock, count in devices.items()
     ]
-    shared = [hosts for hosts in shared if len(hosts) > 1]
-    reference = min((min(hosts) for hosts in shared), default=None)
-    reference = min(devices) if len(devices) == 1 else reference
-    rows = []
-    for host, count in devices.items():
-        instances = sum({host, reference} <= hosts for hosts in shared)
-        known = host == reference or instances > 0
-        row: Row = {"host": f"host{host}", "devices": count, "instances": instances}
-        row["reference_host"] = None if reference is None else f"host{reference}"
-        row["offset_ps"] = 0 if known else None
-        measured = host == reference or instances > 1
-        row |= {"spread_ps": 0 if measured else None, "is_usable": True if measured else None}
-        rows.append(row)
-    return rows
+
+
+def _median(values: list[int]) -> int | None:
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return lower + (upper - lower) // 2

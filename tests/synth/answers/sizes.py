@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from statistics import fmean, median
 
 from tests.synth.answers.time import ran
 from tests.synth.answers.traffic import percentile, together
@@ -50,7 +51,7 @@ def _step_lengths(run: Run) -> dict[tuple, list[int]]:
 
 
 def bandwidth_summary(run: Run) -> list[Row]:
-    """Rows of bandwidth_summary_v1."""
+    """Rows of bandwidth_summary_v2."""
     names = ("axis", "kind", "size_bucket_bytes")
     found = together(
         collective_bandwidth(run),
@@ -63,8 +64,11 @@ def bandwidth_summary(run: Run) -> list[Row]:
         speeds = [r["busbw_bytes_per_s"] for r in known]
         row = {**dict(zip(names, key, strict=True)), "count": len(known)}
         row |= {"bound_count": len(bound), "unknown_count": len(ours) - len(bound) - len(known)}
-        for p in PERCENTS[:2]:
-            row[f"p{p}_busbw_bytes_per_s"] = percentile(speeds, p) if speeds else None
+        row |= {"instances": len(ours)}
+        row["unseen_count"] = sum(r["participants_seen"] < r["group_size"] for r in ours)
+        row["mean_busbw_bytes_per_s"] = fmean(speeds) if speeds else None
+        row["p50_busbw_bytes_per_s"] = median(speeds) if speeds else None
+        row["p95_busbw_bytes_per_s"] = percentile(speeds, 95) if speeds else None
         rows.append(row | {"max_busbw_bytes_per_s": max(speeds, default=None)})
     return rows
 

@@ -76,7 +76,7 @@ def test_module_breakdown(ingested):
 @every_run
 def test_roofline(ingested):
     found = ingested.rows(
-        "select * from roofline_v1 where category in ('compute', 'collective')"
+        "select * from roofline_v2 where category in ('compute', 'collective')"
         " and module <> 'jit_iota' and opcode not like '%-start'"
     )
     columns = ("program_id", "op", "category", "devices", "executions", "observed_ps")

@@ -29,8 +29,9 @@ def test_latency(ingested):
 @every_run
 def test_comm_compute(ingested):
     names = [*(f"{name}_ps" for name in SUMS), "phase", "device_steps"]
-    names += ["comm_compute_ratio", "exposed_ratio", "idle_ratio"]
-    found = ingested.rows("select * from comm_compute_v1 where phase is not null")
+    names += ["between_steps_ps", "outside_ps"]
+    names += ["comm_compute_ratio", "exposed_ratio", "idle_ratio", "idle_in_step_ratio"]
+    found = ingested.rows("select * from comm_compute_v2 where phase is not null")
     assert_same(found, ingested.expected["comm_compute"], names)
 
 
@@ -43,7 +44,7 @@ def test_step_latency(ingested):
 
 @pytest.mark.parametrize(
     "view",
-    ["launch_overhead", "load_balance", "scheduling", "step_time", "straggler", "clock_offset"],
+    ["launch_overhead", "load_balance", "scheduling", "step_time", "straggler"],
 )
 @every_run
 def test_times(ingested, view):
@@ -51,6 +52,12 @@ def test_times(ingested, view):
     expected = ingested.expected[view]
     columns = [name for name in expected[0] if name != "start"]
     assert_same(ingested.rows(f"select * from {view}_v1{where}"), expected, columns)
+
+
+@every_run
+def test_clock_offset(ingested):
+    expected = ingested.expected["clock_offset"]
+    assert_same(ingested.rows("select * from clock_offset_v2"), expected, list(expected[0]))
 
 
 @pytest.mark.parametrize("view", ["bubble", "idle_gap", "sync_wait"])

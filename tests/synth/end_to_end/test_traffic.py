@@ -29,8 +29,10 @@ def test_collective_bandwidth(ingested):
     columns = ("program_id", "op", "axis", "kind", "phase", "request", "step", "group_size")
     columns += ("participants_seen", "payload_bytes", "wire_bytes", "skew_ps", "transfer_ps")
     columns += ("is_bound", "algbw_bytes_per_s", "busbw_bytes_per_s")
-    found = ingested.rows("select * from collective_bandwidth_v1")
+    found = ingested.rows("select * from collective_bandwidth_v2")
     assert_same(found, ingested.expected["collective_bandwidth"], columns)
+    columns = (*columns[:7], "transfer_ps", "ici_link_count", "ici_ps", "is_impossible")
+    assert_same(found, ingested.expected["link_use"], (*columns, "utilization_ratio"))
 
 
 @every_run
@@ -63,7 +65,7 @@ def test_link_traffic(ingested):
 )
 @every_run
 def test_traffic(ingested, view):
-    found = ingested.rows(f"select * from {view}_v1")
+    found = ingested.rows(f"select * from {view}")
     expected = ingested.expected[view]
     if view == "traffic_burst":  # time zero is not the answers' own
         found = [{**row, "length_ps": row["end_ps"] - row["start_ps"]} for row in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.views.oracle.clocks import draw_clocks
 from tests.views.oracle.drawn import Drawn, Row, factors
 
 AXES = ("dp", "tp", "pp", "fsdp", "data", "sp", "ep")
@@ -53,6 +54,7 @@ def draw_devices(run: Drawn) -> Devices:
                 world=place % worlds,
                 traced=place == 0 or run.chance(0.85),
                 host=hosts[place * len(hosts) // count],
+                clock=hosts[place * len(hosts) // count],
                 kind="cpu" if inferred else kind,
                 core="cpu" if inferred else "tensorcore",
                 chip_id=place // cores if is_square or run.chance(0.9) else None,
@@ -63,8 +65,9 @@ def draw_devices(run: Drawn) -> Devices:
             )
         )
     if run.chance(0.2):
-        run.add("devices", device_id=100, core="sparsecore", traced=True, host="a", kind=kind,
-                inferred=False)  # fmt: skip
+        run.add("devices", device_id=100, core="sparsecore", traced=True, host="a", clock="a",
+                kind=kind, inferred=False)  # fmt: skip
+    draw_clocks(run, [host for host in hosts if host is not None])
     _draw_run(run, ids)
     return Devices(rows)
 

@@ -12,19 +12,12 @@ from typing import Any
 from tests.views.oracle.busy import length, runs_as, span, union
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, ratio
-from tests.views.oracle.split import Spans, inside, one_phase, running, windows
+from tests.views.oracle.split import Spans, one_phase, running, windows, without
 
 SHORT_PS = 100_000
 # Of equals the first is the cause of a gap.
 CAUSES = ("imbalance", "pipeline", "device", "host", "unattributed", "between_steps")
 DATA_AXES = ("dp", "data", "fsdp")
-
-
-def without(spans: Spans, start: int, end: int) -> Spans:
-    """What is left of a time without the spans."""
-    merged = union(inside(spans, start, end))
-    edges = [start, *(edge for piece in merged for edge in piece), end]
-    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
 
 @dataclass(frozen=True)

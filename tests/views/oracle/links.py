@@ -81,3 +81,55 @@ def _time(
         return of_axes[0]
     mine = [spans for (d, p, _), spans in flights.items() if (d, p) == (device, phase)]
     return min(sum(of_axes), length(piece for spans in mine for piece in spans))
+
+
+def all_sent(run: Run, row: Row, payload: int | None) -> tuple[float | None, list[tuple[int, int]]]:
+    """Bytes that all members of a collective's group send, and the pairs of its exchange.
+
+    payload: S of the instruction; None where no sender is seen. No pairs where the route is not known.
+    """
+    n, key = row["group_size"], run.op_key(row)
+    members = run.groups[(*key, row["group_index"])]
+    if row["kind"] in ("collective-permute", "send-recv"):
+        pairs = [p for p in run.pairs[key] if p[0] in members and p[0] != p[1]]
+        return (payload * len(pairs) if payload else None), pairs
+    if payload is None or row["kind"] == "ragged-all-to-all":
+        return None, []
+    share = {"all-reduce": 2 * (n - 1)}.get(row["kind"], n - 1)
+    two = [(members[0], members[1]), (members[1], members[0])] if n == 2 else []
+    return share * payload, two if row["kind"] != "collective-broadcast" else two[:1]
+
+
+def link_use(run: Run) -> Iterator[Row]:
+    """Of 2 x 2 chips: the least time of each instance, and the load of its busiest link."""
+    chip = {device: row["chip_id"] for device, row in run.devices.items()}
+    known = [row for row in run.collectives if row["instance"] is not None]
+    for (number,), rows in grouped(known, "instance").items():
+        first, sizes = rows[0], [row["payload_bytes"] for row in rows]
+        payload = None if None in sizes else max(sizes)
+        members = run.groups[(*run.op_key(first), first["group_index"])]
+        row: Row = {
+            "instance": number,
+            "ici_link_count": None,
+            "ici_ps": None,
+            "utilization_ratio": None,
+        }
+        if all(member in chip and not run.is_sparse(member) for member in members):
+            row["ici_link_count"] = 2 * len(members)  # each chip has two neighbours
+            sent, pairs = all_sent(run, first, payload)
+            peak = peaks(run, first["device_id"]).ici
+            if sent and len(members) > 1:
+                row["ici_ps"] = sent / (2 * len(members) * peak) * 1e12
+                each = sent / len(pairs) if pairs else 0
+                carried: dict[Link, float] = defaultdict(float)
+                for link in (link for a, b in pairs for link in way(chip[a], chip[b])):
+                    carried[link] += each
+                share = ratio(max(carried.values(), default=None), peak * _transfer(rows) / 1e12)
+                row["utilization_ratio"] = share if share and share <= 1.02 else None
+        yield row
+
+
+def _transfer(rows: list[Row]) -> int:
+    if not rows[0]["is_async"]:
+        return min(row["duration_ps"] for row in rows)
+    return max(row["end_ps"] for row in rows) - max(row["start_ps"] for row in rows)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
+from tests.views.oracle.clocks import clocks
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.peaks import chips, peaks
 from tests.views.oracle.reading import Run, bucket, grouped, mean, rank, ratio
 
 APART_PS = 10**6
-TOGETHER = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 def instances(run: Run) -> dict[int, list[Row]]:
@@ -20,104 +19,22 @@ def instances(run: Run) -> dict[int, list[Row]]:
     return {number: rows for (number,), rows in grouped(known, "instance").items()}
 
 
-def hosts_of(run: Run, rows: list[Row]) -> set[str | None]:
-    """Hosts of participants."""
-    return {run.devices[row["device_id"]]["host"] for row in rows}
-
-
 def leave_apart(rows: list[Row]) -> bool:
     """Whether the ends of a synchronous instance are too far apart to be one."""
     ends = [row["end_ps"] for row in rows]
     return not rows[0]["is_async"] and max(ends) - min(ends) > APART_PS
 
 
-@dataclass(frozen=True)
-class Clocks:
-    """Hosts by their clocks: reference, and (offset, spread, median skew, instances) of each host."""
-
-    reference: str | None
-    of: dict[str | None, tuple[int | None, int | None, int | None, int]]
-
-    def usable(self, host: str | None) -> bool | None:
-        """Whether skews between the host and the reference mean something; None where nothing is known."""
-        if host == self.reference:
-            return True
-        _, spread, skew, _ = self.of[host]
-        return None if spread is None or skew is None else spread <= skew
-
-
-def traced_hosts(run: Run) -> dict[str | None, int]:
-    """Host -> its traced devices."""
-    found: dict[str | None, int] = {}
-    for row in run.devices.values():
-        if row["traced"]:
-            found[row["host"]] = found.get(row["host"], 0) + 1
-    return found
-
-
-def clocks(run: Run) -> Clocks | None:
-    """Clocks of a run's hosts; None where they share no instance."""
-    across = [
-        rows
-        for rows in instances(run).values()
-        if rows[0]["kind"] in TOGETHER
-        and not rows[0]["is_async"]
-        and len(hosts_of(run, [r for r in rows if r["arrival_ps"] is not None])) > 1
-    ]
-    hosts = sorted(traced_hosts(run), key=lambda host: (host is None, host or ""))
-    named = [host for host in hosts if host is not None]
-    sharing = [host for host in named if any(host in hosts_of(run, rows) for rows in across)]
-    if not sharing:
-        return None
-    reference, found = sharing[0], {}
-    for host in hosts:
-        both = [rows for rows in across if {host, reference} <= hosts_of(run, rows)]
-        both = both if host is not None else []  # a clock without a name is compared with no other
-        found[host] = _clock(run, host, reference, both)
-    return Clocks(reference, found)
-
-
-def _clock(
-    run: Run, host: str | None, reference: str | None, both: list[list[Row]]
-) -> tuple[int | None, int | None, int | None, int]:
-    of = lambda rows, name: [r for r in rows if run.devices[r["device_id"]]["host"] == name]  # noqa: E731
-    latest = lambda rows, name: max(row["end_ps"] for row in of(rows, name))  # noqa: E731
-    offsets = [latest(rows, host) - latest(rows, reference) for rows in both]
-    offset, skews = rank(offsets, 0.5), []
-    for rows in both:
-        arrivals = [row["arrival_ps"] for row in of(rows, reference)]
-        arrivals += [row["arrival_ps"] - offset for row in of(rows, host)]
-        skews.append(max(arrivals) - min(arrivals))
-    spread = rank(offsets, 0.95) - rank(offsets, 0.05) if len(offsets) > 1 else None
-    return offset, spread, rank(skews, 0.5), len(both)
-
-
-def clock_offset(run: Run) -> Iterator[Row]:
-    """Offsets of hosts' clocks from the reference's."""
-    known, hosts = clocks(run), traced_hosts(run)
-    for host, devices in hosts.items():
-        row: Row = {"host": host, "devices": devices, "reference_host": None, "instances": 0}
-        row |= dict.fromkeys(("offset_ps", "spread_ps", "median_skew_ps", "is_usable"))
-        if known:
-            offset, spread, skew, count = known.of[host]
-            row |= {"reference_host": known.reference, "instances": count, "offset_ps": offset}
-            row |= {"spread_ps": spread, "median_skew_ps": skew, "is_usable": known.usable(host)}
-        elif len(hosts) == 1 and host is not None:
-            row["reference_host"] = host
-        if host is not None and host == row["reference_host"]:
-            row |= {"offset_ps": 0, "spread_ps": 0, "median_skew_ps": None, "is_usable": True}
-        yield row
-
-
-def tells_arrivals(run: Run, rows: list[Row], known: Clocks | None) -> bool:
+def tells_arrivals(run: Run, rows: list[Row], known: dict[str, bool | None]) -> bool:
     """Whether arrivals of an instance's participants can be compared.
 
-    A clock of which nothing is known is compared with no other.
+    They can on one clock, and across clocks unless one is known to be of no use.
     """
-    hosts = hosts_of(run, rows)
+    arrived = [row for row in rows if row["arrival_ps"] is not None]
     if leave_apart(rows) or len(arrivals_of(rows)) < 2:
         return False
-    return len(hosts) == 1 or known is None or all(known.usable(h) is not False for h in hosts)
+    met = {run.devices[row["device_id"]]["clock"] for row in arrived} - {None}
+    return len(met) == 1 or all(known.get(clock) is not False for clock in met)
 
 
 def arrivals_of(rows: list[Row]) -> dict[int, int]:
@@ -153,9 +70,8 @@ def collective_bandwidth(run: Run) -> Iterator[Row]:
             "skew_ps": max(arrivals) - min(arrivals) if told else None,
             "transfer_ps": transfer,
             "is_bound": is_async and max(row["wait_ps"] for row in rows) <= APART_PS,
-            "algbw_bytes_per_s": ratio(payload, transfer / 1e12),
-            "busbw_bytes_per_s": busbw,
-            "utilization_ratio": _utilization(run, rows, busbw),
+            "algbw_bytes_per_s": None if wire == 0 else ratio(payload, transfer / 1e12),
+            "busbw_bytes_per_s": busbw or None,
         }
 
 
@@ -165,14 +81,6 @@ def largest(values: Any) -> Any:
     return None if None in listed else max(listed)
 
 
-def _utilization(run: Run, rows: list[Row], busbw: float | None) -> float | None:
-    first = rows[0]
-    members = run.groups[(*run.op_key(first), first["group_index"])]
-    if chips(run, members) != 2 or any(run.devices[r["device_id"]]["inferred"] for r in rows):
-        return None
-    return ratio(busbw, peaks(run, first["device_id"]).ici)
-
-
 def bandwidth_summary(run: Run) -> Iterator[Row]:
     """Bus bandwidths by axis, kind and size."""
     key = ("axis", "kind", "size_bucket_bytes")
@@ -180,16 +88,17 @@ def bandwidth_summary(run: Run) -> Iterator[Row]:
         seen = [row for row in rows if not row["is_bound"]]
         told = [row for row in seen if row["busbw_bytes_per_s"]]
         rates = [row["busbw_bytes_per_s"] for row in told]
-        shares = [row["utilization_ratio"] for row in told if row["utilization_ratio"] is not None]
         yield {
             **dict(zip(key, values, strict=True)),
+            "instances": len(rows),
             "count": len(told),
             "bound_count": len(rows) - len(seen),
             "unknown_count": len(seen) - len(told),
-            "p50_busbw_bytes_per_s": rank(rates, 0.5),
+            "unseen_count": sum(row["participants_seen"] != row["group_size"] for row in rows),
+            "mean_busbw_bytes_per_s": mean(rates),
+            "p50_busbw_bytes_per_s": median(rates) if rates else None,
             "p95_busbw_bytes_per_s": rank(rates, 0.95),
             "max_busbw_bytes_per_s": max(rates, default=None),
-            "max_utilization_ratio": max(shares, default=None),
         }
 
 

@@ -27,17 +27,6 @@ class Peaks:
     ici: float | None
 
 
-def chips(run: Run, members: list[int | None]) -> int | None:
-    """How many chips a group's members are on, as far as that is known: 1, 2 (or more) or None."""
-    if len(members) == 1:
-        return 1
-    alone = [run.devices[m] for m in members if m is not None and not run.devices[m]["inferred"]]
-    if any(TABLE.get(row["kind"], (0, 0, 0, 2))[3] == 1 for row in alone):
-        return 2
-    found = {run.devices[m]["chip_id"] if m is not None else None for m in members}
-    return 2 if len(found - {None}) > 1 else None if None in found else 1
-
-
 def peaks(run: Run, device: int) -> Peaks:
     """The table's, else the trace's; deduced devices have none, SparseCores a link's alone."""
     row = run.devices[device]

@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.views.oracle.costs import added, profiled
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.peaks import chips, peaks
+from tests.views.oracle.links import all_sent, is_square
+from tests.views.oracle.peaks import peaks
 from tests.views.oracle.reading import UNCOUNTED, Run, grouped, ratio, total
 
 
@@ -28,8 +29,11 @@ def roofline(run: Run) -> Iterator[Row]:
         ]
         sums = {name: total(part[name] for part in parts) for name in parts[0] if name != "source"}
         times = {name: sums[f"{name}_ps"] for name in ("math", "hbm", "ici")}
+        source = None if None in (s := [p["source"] for p in parts]) else max(s, key=len)
         known = None not in times.values()
-        predicted = max(times.values()) if known else None
+        sure = max(times["math"], times["ici"]) if known else None
+        lower = known and source == "bytes_accessed" and times["hbm"] > sure
+        predicted = (sure or None) if lower else max(times.values()) if known else None
         yield {
             "program_id": program,
             "op": op,
@@ -37,12 +41,13 @@ def roofline(run: Run) -> Iterator[Row]:
             "executions": sums["executions"],
             "flops": sums["flops"],
             "hbm_bytes": sums["hbm_bytes"],
-            "hbm_source": None if None in (s := [p["source"] for p in parts]) else max(s, key=len),
+            "hbm_source": source,
             "wire_bytes": sums["wire_bytes"],
             **{f"{name}_ps": took for name, took in times.items()},
             "predicted_ps": predicted,
+            "is_lower_bound": lower if predicted is not None else None,
             "observed_ps": sums["observed_ps"],
-            "bound_by": max(times, key=lambda n: times[n]) if predicted else None,
+            "bound_by": max(times, key=lambda n: times[n]) if predicted and not lower else None,
             "efficiency_ratio": ratio(predicted, sums["observed_ps"]),
         }
 
@@ -88,13 +93,20 @@ def _hbm(rows: list[Row], done: list[Row]) -> tuple[Any, str | None]:
 
 
 def _ici(run: Run, transfers: list[Row], wire: Any) -> Any:
-    """Wire bytes over the peak of one link; None within one chip, or where that is not known."""
-    if wire is None:
-        return None
-    if wire == 0:
-        return 0
+    """Time of all members' bytes on all their links: of 2 x 2 chips alone, elsewhere not known."""
     first = transfers[0]
-    members = run.groups[(*run.op_key(first), first["group_index"])]
-    if chips(run, members) != 2:
+    if first["group_size"] == 1 or (first["group_index"] is None and wire == 0):
+        return 0
+    if not is_square(run) or first["group_index"] is None:
         return None
-    return ratio(wire * 1e12, peaks(run, first["device_id"]).ici)
+    members = run.groups[(*run.op_key(first), first["group_index"])]
+    if any(member is None or run.is_sparse(member) for member in members):
+        return None
+    alike = [row for row in run.collectives if run.op_key(row) == run.op_key(first)]
+    seen = [row["payload_bytes"] for row in alike if row["phase"] not in UNCOUNTED]
+    payload = max((size for size in seen if size is not None), default=None)
+    if first["kind"] not in ("collective-permute", "send-recv"):
+        payload = first["payload_bytes"]
+    sent, _ = all_sent(run, first, payload)
+    links = 2 * len(members) * peaks(run, first["device_id"]).ici
+    return None if sent is None else sent * len(transfers) / links * 1e12

@@ -10,7 +10,8 @@ from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, grouped, mean, ratio
 
 SUMS = ("window_ps", "compute_ps", "collective_ps", "overlapped_ps", "exposed_ps", "copy_ps",
-        "exposed_copy_ps", "sync_wait_ps", "busy_ps", "idle_ps")  # fmt: skip
+        "exposed_copy_ps", "sync_wait_ps", "busy_ps", "idle_ps", "period_ps",
+        "between_requests_ps")  # fmt: skip
 Spans = list[tuple[int, int]]
 
 
@@ -121,10 +122,37 @@ def on_cores(run: Run) -> list[Row]:
     return [row for row in device_time(run) if not run.is_sparse(row["device_id"])]
 
 
+def without(spans: Spans, start: int, end: int) -> Spans:
+    """What is left of a time without the spans."""
+    merged = union(inside(spans, start, end))
+    edges = [start, *(edge for piece in merged for edge in piece), end]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+
+
+def before_steps(run: Run) -> Iterator[tuple[int, list[Row], Spans]]:
+    """(device, ops, idle time before) of each window: since the one before, a request being open."""
+    opened, ended = open_requests(run), dict[int, int]()
+    for device, step, start, end in windows(run):
+        ran = [op for op in run.rows("ops") if op["device_id"] == device and op["step"] is None]
+        spans = [span(op) for op in ran if runs_as(op)]
+        free = without(spans, ended.get(device, start), start)
+        if opened is not None:
+            free = [piece for a, b in free for piece in inside(opened, a, b)]
+        yield device, step, free
+        ended[device] = end
+
+
 def comm_compute(run: Run) -> Iterator[Row]:
     """Sums by phase."""
+    waited: dict[str | None, int] = {}
+    for device, step, free in before_steps(run):
+        if not run.is_sparse(device):
+            phase = one_phase(step)
+            waited[phase] = waited.get(phase, 0) + length(free)
     for (phase,), rows in grouped(on_cores(run), "phase").items():
         sums = {name: sum(row[name] for row in rows) for name in SUMS}
+        sums["between_steps_ps"] = waited[phase]
+        sums["outside_ps"] = sums["period_ps"] - sums["window_ps"] - waited[phase]
         yield {
             "phase": phase,
             "device_steps": len(rows),
@@ -132,7 +160,8 @@ def comm_compute(run: Run) -> Iterator[Row]:
             **sums,
             "comm_compute_ratio": ratio(sums["collective_ps"], sums["compute_ps"]),
             "exposed_ratio": ratio(sums["exposed_ps"], sums["collective_ps"]),
-            "idle_ratio": ratio(sums["idle_ps"], sums["window_ps"]),
+            "idle_ratio": ratio(sums["idle_ps"] + waited[phase], sums["period_ps"]),
+            "idle_in_step_ratio": ratio(sums["idle_ps"], sums["window_ps"]),
         }
 
 

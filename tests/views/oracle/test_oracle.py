@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from tests.views.oracle import (
+    clocks,
     costs,
     idle,
     links,
@@ -48,12 +49,12 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "traffic_window_summary_v1": sequence.traffic_window_summary,
     "reconfiguration_fit_v1": sequence.reconfiguration_fit,
     "traffic_timeline_v1": sequence.traffic_timeline,
-    "collective_bandwidth_v1": meetings.collective_bandwidth,
-    "bandwidth_summary_v1": meetings.bandwidth_summary,
-    "clock_offset_v1": meetings.clock_offset,
+    "collective_bandwidth_v2": meetings.collective_bandwidth,
+    "bandwidth_summary_v2": meetings.bandwidth_summary,
+    "clock_offset_v2": clocks.clock_offset,
     "straggler_v1": meetings.straggler,
     "device_time_v1": split.device_time,
-    "comm_compute_v1": split.comm_compute,
+    "comm_compute_v2": split.comm_compute,
     "step_time_v1": split.step_time,
     "load_balance_v1": split.load_balance,
     "sync_wait_v1": split.sync_wait,
@@ -66,7 +67,6 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,
-    "roofline_v1": roofline.roofline,
     "mfu_v1": costs.mfu,
     "mbu_v1": costs.mbu,
     "run_summary_v1": summary.run_summary,
@@ -164,6 +164,20 @@ def test_view(view, runs, warehouse):
     assert not disagreeing(view, VIEWS[view], runs, rows_of)
 
 
+def test_roofline(runs, warehouse):
+    """Of runs whose links are those of four chips, or not known."""
+    linked = "select distinct run_id from collective_bandwidth_v2 where ici_link_count is not null"
+    others = {run_id for (run_id,) in warehouse.query(linked).rows}
+    told = [run for run in runs if links.is_square(run) or run.run_id not in others]
+    assert len(told) > len(runs) / 2
+
+    def rows_of(run, names, _):
+        sql = f"select {', '.join(names)} from roofline_v2 where run_id = '{run.run_id}'"
+        return warehouse.query(sql).rows
+
+    assert not disagreeing("roofline_v2", roofline.roofline, told, rows_of)
+
+
 def test_links(runs, warehouse):
     """What four chips carry, under each phase and algorithm of which every target is known."""
     square = [run for run in runs if links.is_square(run)]
@@ -179,3 +193,16 @@ def test_links(runs, warehouse):
         ]
 
     assert not disagreeing("link_traffic_v1", links.link_traffic, square, rows_of)
+
+
+def test_link_use(runs, warehouse):
+    """Least times and busiest links of transfers between four chips."""
+    square = [run for run in runs if links.is_square(run) and run.collectives]
+
+    def rows_of(run, names, _):
+        sql = (
+            f"select {', '.join(names)} from collective_bandwidth_v2 where run_id = '{run.run_id}'"
+        )
+        return warehouse.query(sql).rows
+
+    assert not disagreeing("collective_bandwidth_v2", links.link_use, square, rows_of)

@@ -6,7 +6,7 @@
 -- synchronous instance lie more than 1 us apart, and across hosts where the clock of one is not
 -- usable (clock_offset_v1). payload is the largest participant's (a permute's receivers have 0).
 -- utilization is busbw over the peak of one ICI link, one way, so a transfer over several links can
--- exceed 1; NULL within one chip, where that is not known, and on devices whose identity was
+-- exceed 1; NULL within one chip, where that is not known, and on virtual devices and ones whose identity was
 -- deduced.
 with unclear as (
     -- Instances whose devices' clocks differ by more than their lateness.

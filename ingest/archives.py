@@ -1,0 +1,153 @@
+"""Unpacks archives of profile folders (.zip, .tar, .tar.gz, .tgz) for the time of an ingest."""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import IO
+
+from fsspec.implementations.local import LocalFileSystem
+
+from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest.events.files import open_fs
+from xlahouse.ingest.events.run_files import RunFiles
+
+ARCHIVE = re.compile(r"\.(?:zip|tar|tar\.gz|tgz)$")
+LARGEST = 1 << 35  # bytes of all files of an archive
+MOST_FILES = 100_000
+_BLOCK = 1 << 22
+_DAMAGE = (
+    zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError, OSError
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Given:
+    """A path to look for runs in."""
+
+    path: str
+    archive: str = ""  # that was unpacked into `path`
+    # a folder or archive without a trace is an error; not where others of the same argument have one
+    alone: bool = True
+
+    def own(self, text: str) -> str:
+        """A text with the name that the user gave."""
+        return text.replace(self.path, self.archive) if self.archive else text
+
+    def shown(self, run: RunFiles) -> RunFiles:
+        """A run under the path, which knows the names that its files have in the archive."""
+        if not self.archive:
+            return run
+        name = PurePosixPath(self.archive).name
+        own = run.name if run.name != PurePosixPath(self.path).name else ARCHIVE.sub("", name)
+        return replace(run, name=own, unpacked=((f"{self.path}/", f"{self.archive}/"),))
+
+
+@contextmanager
+def unpacked(paths: Iterable[str], problems: list[str]) -> Iterator[list[Given]]:
+    """The paths, with each archive among them or in their folders as the folder that it holds.
+
+    Args:
+        paths: that the user gives.
+        problems: receives a line for each archive that cannot be unpacked.
+    """
+    with TemporaryDirectory(prefix="xlahouse-") as folder:
+        yield [each for path in paths for each in _given(path, folder, problems)]
+
+
+def _given(path: str, folder: str, problems: list[str]) -> Iterator[Given]:
+    fs, root = open_fs(path) if path else (None, "")
+    if fs is None or not isinstance(fs, LocalFileSystem):
+        yield Given(path)
+        return
+    if os.path.isfile(root) and ARCHIVE.search(root):
+        yield from _unpacked(root, folder, problems, alone=True)
+        return
+    archives = [*_archives_under(root)]
+    yield Given(path, alone=not archives)
+    for archive in archives:
+        yield from _unpacked(archive, folder, problems, alone=False)
+
+
+def _archives_under(root: str) -> Iterator[str]:
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        yield from (
+            f"{folder}/{name}"
+            for name in sorted(names)
+            if ARCHIVE.search(name)
+            and not name.startswith(".")
+            and os.path.isfile(f"{folder}/{name}")
+        )
+
+
+def _unpacked(archive: str, folder: str, problems: list[str], alone: bool) -> Iterator[Given]:
+    into = f"{folder}/{len(os.listdir(folder))}"
+    os.mkdir(into)
+    try:
+        _unpack(archive, into)
+    except XlahouseError as error:
+        problems.append(str(error))
+    except _DAMAGE as error:
+        problems.append(
+            f"{archive}: this archive is damaged, or cannot be unpacked here: "
+            f"{str(error) or type(error).__name__}; unpack it and give the folder"
+        )
+    else:
+        yield Given(into, archive, alone)
+
+
+def _unpack(archive: str, into: str) -> None:
+    """Write the regular files of an archive.
+
+    Raises:
+        XlahouseError: it holds more than an ingest takes, or a file that would lie outside its folder.
+        Exception: one of _DAMAGE.
+    """
+    left = LARGEST
+    for files, (name, file) in enumerate(_members(archive), start=1):
+        target = PurePosixPath(name)
+        if target.is_absolute() or ".." in target.parts or "\\" in name or "\0" in name:
+            raise XlahouseError(
+                f"{archive}: {name!r} would lie outside its folder; unpack it yourself"
+            )
+        os.makedirs(f"{into}/{target.parent}", exist_ok=True)
+        with file, open(f"{into}/{target}", "wb") as out:
+            while block := file.read(min(_BLOCK, left + 1)):
+                left -= len(block)
+                if left < 0:
+                    break
+                out.write(block)
+        if left < 0 or files > MOST_FILES:
+            raise XlahouseError(
+                f"{archive}: it holds more than {LARGEST >> 30} GiB or {MOST_FILES:,} files; unpack it "
+                "and give the folder"
+            )
+
+
+def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """(name, contents) of the regular files, without hidden ones."""
+    if archive.endswith(".zip"):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                if not info.is_dir() and not _hidden(info.filename):
+                    yield info.filename, packed.open(info)
+        return
+    with tarfile.open(archive, "r:*") as tar:
+        for member in tar:
+            if member.isreg() and not _hidden(member.name):
+                file = tar.extractfile(member)
+                if file is not None:
+                    yield member.name.removeprefix("./"), file
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.removeprefix("./").split("/") if part != "..")
