@@ -2,6 +2,8 @@
 -- Peers are devices with equal coordinates on the data axes (dp, data, fsdp); stage is the
 -- coordinate on the axis named pp. A virtual device is alone in its group. In a
 -- run without coordinates all devices are one group, and it is not known which of them are peers.
+-- Where the clocks of a group's devices cannot be compared (table clocks), neither its peers nor its
+-- launches explain when a device is idle.
 with coordinates as (
     select
         m.run_id, m.device_id,
@@ -19,32 +21,52 @@ launched as (
     select run_id, device_id, count(*) as launches
     from launches
     group by run_id, device_id
+),
+
+placed as (
+    select
+        d.run_id, d.device_id, d.world, d.clock, c.stage, c.stages,
+        coalesce(d.inferred or coalesce(d.core, '') = 'cpu', false) as inferred,
+        c.run_id is not null as has_coordinates,
+        cast(
+            case
+                when d.inferred or coalesce(d.core, '') = 'cpu' then -2 - d.device_id
+                when c.run_id is null then -1
+                else c.data_place
+            end as bigint
+        ) as peer_group
+    from devices as d
+    left join coordinates as c on c.run_id = d.run_id and c.device_id = d.device_id
+    where d.core is distinct from 'sparsecore'
+),
+
+-- clocks that can be compared have one reference
+apart as (
+    select p.run_id, p.peer_group
+    from placed as p
+    inner join clocks as k
+        on k.run_id = p.run_id and k.world is not distinct from p.world and k.clock = p.clock
+    group by p.run_id, p.peer_group
+    having min(k.reference) <> max(k.reference)
 )
 
 select
     -- run
-    d.run_id,
+    p.run_id,
     -- device
-    d.device_id,
+    p.device_id,
     -- the device is virtual, or its identity deduced
-    coalesce(d.inferred or coalesce(d.core, '') = 'cpu', false) as inferred,
+    p.inferred,
     -- same number on all peers, and on no other device of the run
-    cast(
-        case
-            when d.inferred or coalesce(d.core, '') = 'cpu' then -2 - d.device_id
-            when c.run_id is null then -1
-            else c.data_place
-        end as bigint
-    ) as peer_group,
-    -- the other devices of the group are known to be peers
-    coalesce(d.inferred or coalesce(d.core, '') = 'cpu' or c.run_id is not null, false) as knows_peers,
+    p.peer_group,
+    -- the other devices of the group are known to be peers, and their times can be compared
+    coalesce(p.inferred or (p.has_coordinates and a.run_id is null), false) as knows_peers,
     -- pipeline stage, 0 without a pipeline; NULL without coordinates
-    case when c.run_id is not null then coalesce(c.stage, 0) end as stage,
+    case when p.has_coordinates then coalesce(p.stage, 0) end as stage,
     -- stages of the pipeline, 1 without one; NULL without coordinates
-    case when c.run_id is not null then coalesce(c.stages, 1) end as stages,
-    -- the trace holds launches of the device
-    l.run_id is not null as has_launches
-from devices as d
-left join coordinates as c on c.run_id = d.run_id and c.device_id = d.device_id
-left join launched as l on l.run_id = d.run_id and l.device_id = d.device_id
-where d.core is distinct from 'sparsecore'
+    case when p.has_coordinates then coalesce(p.stages, 1) end as stages,
+    -- the trace holds launches of the device, and its times can be compared with those of its group
+    l.run_id is not null and a.run_id is null as has_launches
+from placed as p
+left join apart as a on a.run_id = p.run_id and a.peer_group = p.peer_group
+left join launched as l on l.run_id = p.run_id and l.device_id = p.device_id

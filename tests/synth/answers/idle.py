@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tests.synth.clocks import comparable
 from tests.synth.describe import DATA_AXES, Run
 from tests.synth.lanes import SHORT_PS, Span, gaps, lane
 from tests.synth.mesh import coordinate
@@ -25,7 +26,14 @@ def _data_place(run: Run, position: int) -> tuple[int, ...]:
 def _step_gaps(run: Run, phase: str, position: int, seen: tuple[int, ...]) -> list[Counter]:
     place = _data_place(run, position)
     peers = tuple(p for p in seen if _data_place(run, p) == place)
-    return gaps(run, phase, position, peers)
+    found = gaps(run, phase, position, peers)
+    if comparable(run, [p for p in run.positions if _data_place(run, p) == place]):
+        return found
+    short = [causes.total() < SHORT_PS for causes in found]
+    return [
+        causes if is_short else Counter(unattributed=causes.total())
+        for causes, is_short in zip(found, short, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
