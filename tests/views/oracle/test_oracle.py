@@ -16,6 +16,7 @@ from tests.views.oracle import (
     idle,
     links,
     meetings,
+    pairs,
     peaks,
     requests,
     roofline,
@@ -162,6 +163,31 @@ def test_view(view, runs, warehouse):
         return [tuple(row[place] for place in places) for row in found.get(run.run_id, ())]
 
     assert not disagreeing(view, VIEWS[view], runs, rows_of)
+
+
+def test_op_diff(runs, warehouse):
+    """Every pair of some runs: one run's rows are of no other's."""
+    some = {run.run_id: pairs.phases(run) for run in runs[:8]}
+    expected = {
+        (base, other): list(pairs.op_diff(some[base], some[other]))
+        for base in some
+        for other in some
+        if base != other
+    }
+    names = list(next(rows[0] for rows in expected.values() if rows))
+    listed = ", ".join(f"'{run}'" for run in some)
+    sql = f"""
+        select run_id, other_run_id, {", ".join(names)} from op_diff_v1
+        where run_id in ({listed}) and other_run_id in ({listed})
+    """
+    found: dict[tuple, list] = {pair: [] for pair in expected}
+    for base, other, *row in warehouse.query(sql).rows:
+        found[base, other].append(tuple(row))
+    types = CONTRACT["op_diff_v1"]
+    for pair, rows in expected.items():
+        wanted = [tuple(asked(row[n], types[n]) for n in names) for row in rows]
+        missing, left = differences(found[pair], wanted, 1e-3)
+        assert not (missing or left), f"{pair}: {names} {missing[:3]} {left[:3]}"
 
 
 def test_links(runs, warehouse):
