@@ -33,7 +33,14 @@ from xlahouse.reports.panels.intervals import (
     window_spread,
     windows,
 )
-from xlahouse.reports.panels.runs import comparison, comparison_why, overview, scaling, study
+from xlahouse.reports.panels.runs import (
+    comparison,
+    comparison_why,
+    op_changes,
+    overview,
+    scaling,
+    study,
+)
 from xlahouse.reports.panels.scheduling import clocks, launches
 from xlahouse.reports.panels.time import (
     bubbles,
@@ -93,7 +100,12 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
 # Pages over all runs of a site.
 SITE_PAGES: dict[str, tuple[Panel[Sequence[PageFacts]], ...]] = {
     INDEX: (overview.TRAFFIC, overview.TIME),
-    "comparison": (comparison.PANEL, comparison_why.TIME, comparison_why.WIRE),
+    "comparison": (
+        comparison.PANEL,
+        comparison_why.TIME,
+        op_changes.PANEL,
+        comparison_why.WIRE,
+    ),
     "scaling": (scaling.PANEL,),
     "study": (study.RANKING, study.PAIRS),
 }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xlahouse.sql.library import Library
 
 # Views that compare runs: rows of one run need rows of other runs.
-ACROSS_RUNS = frozenset({"run_comparison_v1", "scaling_v1", "setup_summary_v1"})
+ACROSS_RUNS = frozenset({"op_diff_v1", "run_comparison_v1", "scaling_v1", "setup_summary_v1"})
 NAMED = frozenset({"runs", "run_summary", "run_summary_v1"})  # their `name` is the run's
 JOINS = {"INNER", "LEFT"}
 

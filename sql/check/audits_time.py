@@ -99,4 +99,29 @@ TIME_AUDITS = (
         where said.launches is distinct from seen.launches or seen.wrong > 0
         """,
     ),
+    Audit(
+        "parts_of_periods_add_up",
+        "the times that op_diff compares do not add up to the periods of a phase's steps; where an older"
+        " xlahouse ingested the run, ingest it again",
+        """
+        with said as (
+            select run_id, phase, count(*) - count(attributed_ps) as unknown,
+                sum(attributed_ps) as parts_ps
+            from _op_place_v1 group by run_id, phase
+        ),
+        seen as (
+            select run_id, phase, count(*) - count(period_ps) as unknown, sum(period_ps) as period_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, phase
+        )
+        select seen.run_id, seen.phase, seen.period_ps, said.parts_ps
+        from seen
+        left join said on said.run_id = seen.run_id and said.phase is not distinct from seen.phase
+        where seen.unknown = 0 and said.unknown is distinct from 0
+            and exists (select 1 from ops where ops.run_id = seen.run_id and attributed_ps is not null)
+            or seen.unknown = 0 and said.unknown = 0 and said.parts_ps <> seen.period_ps
+            or said.run_id is null
+        """,
+    ),
 )

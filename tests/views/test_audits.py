@@ -118,6 +118,11 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
         "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "attributed_ps": 4}],
         "busy_intervals": [{**STEP, "start_ps": 0, "duration_ps": 5}],
     },
+    # One op in a step of 5, of which it has 4.
+    "parts_of_periods_add_up": {
+        "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "attributed_ps": 4}],
+        "busy_intervals": [{**STEP, "start_ps": 0, "duration_ps": 5}],
+    },
     "self_time_fits_its_line": {
         "ops": [{**STEP, "line": "XLA Ops", "start_ps": 0, "duration_ps": 5, "self_ps": 6}]
     },

@@ -63,6 +63,7 @@ def op_profile(run: Run) -> list[Row]:
             "phase": phase,
             "program_id": program,
             "op": op,
+            "kernel": op.rstrip(".0123456789"),
             "category": category,
             "devices": len(total.devices),
             "executions": total.executions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -51,6 +52,7 @@ def op_profile(run: Run) -> Iterator[Row]:
                 "phase": phase,
                 "program_id": program,
                 "op": op,
+                "kernel": re.sub(r"(?<=.)([._][0-9]+)+$", "", op),
                 "devices": len({row["device_id"] for row in each}),
                 "executions": len(each),
                 "duration_ps": sum(row["duration_ps"] for row in each),

@@ -17,6 +17,7 @@ from tests.views.oracle import (
     idle,
     links,
     meetings,
+    pairs,
     peaks,
     requests,
     roofline,
@@ -176,6 +177,31 @@ def test_roofline(runs, warehouse):
         return warehouse.query(sql).rows
 
     assert not disagreeing("roofline_v2", roofline.roofline, told, rows_of)
+
+
+def test_op_diff(runs, warehouse):
+    """Every pair of some runs: one run's rows are of no other's."""
+    some = {run.run_id: pairs.phases(run) for run in runs[:8]}
+    expected = {
+        (base, other): list(pairs.op_diff(some[base], some[other]))
+        for base in some
+        for other in some
+        if base != other
+    }
+    names = list(next(rows[0] for rows in expected.values() if rows))
+    listed = ", ".join(f"'{run}'" for run in some)
+    sql = f"""
+        select run_id, other_run_id, {", ".join(names)} from op_diff_v1
+        where run_id in ({listed}) and other_run_id in ({listed})
+    """
+    found: dict[tuple, list] = {pair: [] for pair in expected}
+    for base, other, *row in warehouse.query(sql).rows:
+        found[base, other].append(tuple(row))
+    types = CONTRACT["op_diff_v1"]
+    for pair, rows in expected.items():
+        wanted = [tuple(asked(row[n], types[n]) for n in names) for row in rows]
+        wrong = differences(found[pair], wanted, 1e-3)
+        assert wrong == ([], []), f"{pair}: {names}"
 
 
 def test_links(runs, warehouse):
