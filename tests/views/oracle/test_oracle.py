@@ -13,6 +13,7 @@ import pytest
 
 from tests.views.oracle import (
     costs,
+    exposed,
     idle,
     links,
     meetings,
@@ -53,6 +54,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "clock_offset_v1": meetings.clock_offset,
     "straggler_v1": meetings.straggler,
     "device_time_v1": split.device_time,
+    "exposed_collective_v1": exposed.exposed_collective,
     "comm_compute_v1": split.comm_compute,
     "step_time_v1": split.step_time,
     "load_balance_v1": split.load_balance,
@@ -71,8 +73,8 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "mbu_v1": costs.mbu,
     "run_summary_v1": summary.run_summary,
 }
-# Running sums over transfers of gigabytes lose bytes' last digits.
-LEEWAY = {"traffic_timeline_v1": 1e-3}
+# Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
+LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3}
 
 
 @pytest.fixture(scope="module")
