@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 KEPT_VIEWS = (
-    "_burst_v1",
+    "_burst_v2",
     "_collective_wire_v1",
     "_idle_cause_v1",
     "_idle_split_v1",
@@ -13,6 +13,6 @@ KEPT_VIEWS = (
     "_op_total_v1",
     "bubble_v1",
     "step_latency_v1",
-    "traffic_burst_v1",
+    "traffic_burst_v2",
     "traffic_matrix_v1",
 )

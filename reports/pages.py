@@ -11,6 +11,7 @@ from xlahouse.reports.panels.communication import (
     bandwidth,
     durations,
     expectation,
+    exposed,
     links,
     matrix,
     volume,
@@ -58,6 +59,7 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
     OVERVIEW: (peak_use.PANEL, quality.ISSUES),
     "communication": (
         volume.PANEL,
+        exposed.PANEL,
         expectation.PANEL,
         durations.PANEL,
         bandwidth.PANEL,

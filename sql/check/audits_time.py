@@ -124,4 +124,27 @@ TIME_AUDITS = (
             or said.run_id is null
         """,
     ),
+    Audit(
+        "exposed_time_has_owners",
+        "the exposed time of a phase's collectives does not add up to that of its steps, or one is"
+        " exposed for longer than it is in flight",
+        """
+        with owned as (
+            select run_id, phase, sum(exposed_ps) as exposed_ps,
+                sum(case when op is not null and exposed_ps > in_flight_ps + 1 then 1 else 0 end)
+                    as longer
+            from exposed_collective_v1 group by run_id, phase
+        ),
+        steps as (
+            select run_id, phase, sum(exposed_ps) as exposed_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, phase
+        )
+        select s.run_id, s.phase, s.exposed_ps, o.exposed_ps as of_collectives_ps, o.longer
+        from steps as s
+        left join owned as o on o.run_id = s.run_id and o.phase is not distinct from s.phase
+        where abs(coalesce(o.exposed_ps, 0) - s.exposed_ps) > 1 + 1e-9 * s.exposed_ps or o.longer > 0
+        """,
+    ),
 )

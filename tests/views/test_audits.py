@@ -72,6 +72,24 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
             {**STEP, "category": "collective", "start_ps": 20, "duration_ps": 8},
         ],
     },
+    # A collective from 0 to 10 alone, of which the step says that compute hides 4.
+    "exposed_time_has_owners": {
+        "devices": [{"device_id": 0, "world": 0}],
+        "busy_intervals": [{**STEP, "category": "collective", "start_ps": 0, "duration_ps": 10}],
+        "collectives": [{**COLLECTIVE, "request": 0, "step": 0, "start_ps": 0, "duration_ps": 10}],
+        "device_steps": [
+            {
+                "device_id": 0,
+                "request": 0,
+                "step": 0,
+                "start_ps": 0,
+                "duration_ps": 10,
+                "compute_ps": 4,
+                "collective_ps": 10,
+                "overlapped_ps": 4,
+            }
+        ],
+    },
     # Compute from 0 to 6, a collective from 4 to 9: 2 of its 5 overlap, and all is said to be exposed.
     "device_steps_hold_intervals": {
         "ops": [

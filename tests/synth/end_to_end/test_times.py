@@ -20,6 +20,17 @@ def test_device_time(ingested):
 
 
 @every_run
+def test_exposed_collective(ingested):
+    sums = ("count", "in_flight_ps", "exposed_ps", "exposed_ratio")
+    summed = ", ".join(f"sum({name}) as {name}" for name in sums)
+    keys = ("phase", "axis", "kind", "op")
+    by = ", ".join(("run_id", *keys))
+    sql = f"select {by}, {summed} from exposed_collective_v1 where phase is not null group by {by}"
+    found = ingested.rows(sql)
+    assert_same(found, ingested.expected["exposed_collective"], (*keys, *sums))
+
+
+@every_run
 def test_latency(ingested):
     columns = ("request", "source", "ttft_s", "tpot_s", "e2e_s", "output_tokens_per_s")
     found = ingested.rows("select * from latency_v1")

@@ -55,6 +55,7 @@ def draw_devices(run: Drawn) -> Devices:
                 traced=place == 0 or run.chance(0.85),
                 host=hosts[place * len(hosts) // count],
                 clock=hosts[place * len(hosts) // count],
+                local_ordinal=place // len(hosts) if device % 5 else None,
                 kind="cpu" if inferred else kind,
                 core="cpu" if inferred else "tensorcore",
                 chip_id=place // cores if is_square or run.chance(0.9) else None,

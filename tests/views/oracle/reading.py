@@ -21,6 +21,13 @@ def rank(values: Iterable[Any], share: float) -> Any:
     return ordered[max(1, math.ceil(share * len(ordered) - 1e-9)) - 1] if ordered else None
 
 
+def middle(values: Iterable[int]) -> int | None:
+    """The median: the mean of the two middle values, rounded down, where their number is even."""
+    ordered = sorted(values)
+    n = len(ordered)
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) // 2 if ordered else None
+
+
 def mean(values: Sequence[Any]) -> Any:
     """The mean; None without values."""
     return sum(values) / len(values) if values else None

@@ -14,6 +14,7 @@ import pytest
 from tests.views.oracle import (
     clocks,
     costs,
+    exposed,
     idle,
     links,
     meetings,
@@ -41,14 +42,14 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "hardware_peaks_v1": peaks.hardware_peaks,
     "collective_axis_v1": traffic.collective_axis,
     "traffic_volume_v1": traffic.traffic_volume,
-    "collective_latency_summary_v1": traffic.collective_latency_summary,
+    "collective_latency_summary_v2": traffic.collective_latency_summary,
     "traffic_matrix_v1": traffic.traffic_matrix,
     "traffic_interval_v1": sequence.traffic_interval,
-    "traffic_interval_summary_v1": sequence.traffic_interval_summary,
-    "traffic_burst_v1": sequence.traffic_burst,
-    "traffic_window_v1": sequence.traffic_window,
-    "traffic_window_summary_v1": sequence.traffic_window_summary,
-    "reconfiguration_fit_v1": sequence.reconfiguration_fit,
+    "traffic_interval_summary_v2": sequence.traffic_interval_summary,
+    "traffic_burst_v2": sequence.traffic_burst,
+    "traffic_window_v2": sequence.traffic_window,
+    "traffic_window_summary_v2": sequence.traffic_window_summary,
+    "reconfiguration_fit_v2": sequence.reconfiguration_fit,
     "traffic_timeline_v1": sequence.traffic_timeline,
     "collective_bandwidth_v2": meetings.collective_bandwidth,
     "bandwidth_summary_v2": meetings.bandwidth_summary,
@@ -56,6 +57,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "straggler_v1": meetings.straggler,
     "device_time_v1": split.device_time,
     "comm_compute_v2": split.comm_compute,
+    "exposed_collective_v1": exposed.exposed_collective,
     "step_time_v1": split.step_time,
     "load_balance_v1": split.load_balance,
     "sync_wait_v1": split.sync_wait,
@@ -72,8 +74,8 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "mbu_v1": costs.mbu,
     "run_summary_v1": summary.run_summary,
 }
-# Running sums over transfers of gigabytes lose bytes' last digits.
-LEEWAY = {"traffic_timeline_v1": 1e-3}
+# Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
+LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3}
 
 
 @pytest.fixture(scope="module")

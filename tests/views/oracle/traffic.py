@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.reading import Run, grouped, rank, ratio, total
+from tests.views.oracle.reading import Run, grouped, middle, rank, ratio, total
 
 
 def run_mesh(run: Run) -> Iterator[Row]:
@@ -75,7 +75,7 @@ def collective_latency_summary(run: Run) -> Iterator[Row]:
             "step_count": len(here) or None,
             "collectives_per_step": ratio(len(rows), len(here)),
             "collectives_per_s": ratio(len(rows), seconds),
-            "p50_ps": rank(lengths, 0.5),
+            "p50_ps": middle(lengths),
             "p95_ps": rank(lengths, 0.95),
             "p99_ps": rank(lengths, 0.99),
         }  # fmt: skip

@@ -1,8 +1,12 @@
 import os
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-import jax, jax.numpy as jnp, numpy as np, functools
-from jax.sharding import Mesh, PartitionSpec as P, NamedSharding
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 try:
     from jax import shard_map
