@@ -9,7 +9,7 @@ KEPT_VIEWS = (
     "_idle_split_v1",
     "_idle_total_v1",
     "_interval_v1",
-    "_meeting_v1",
+    "_meeting_v2",
     "_op_total_v1",
     "bubble_v1",
     "step_latency_v1",

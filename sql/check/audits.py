@@ -150,12 +150,13 @@ AUDITS = (
     ),
     Audit(
         "setups_hold_every_run",
-        "runs are lost or doubled in setup_summary",
+        "measured runs are lost or doubled in setup_summary",
         """
         with counted as (
             select count(*) as runs, 0 as in_setups from runs
+            where source is null or source not in ('compiled', 'predicted')
             union all
-            select 0, coalesce(sum(runs), 0) from setup_summary_v1
+            select 0, coalesce(sum(runs), 0) from setup_summary_v2
         ),
         summed as (select sum(runs) as runs, sum(in_setups) as in_setups from counted)
         select runs, in_setups from summed where in_setups <> runs

@@ -85,7 +85,7 @@ TIME_AUDITS = (
         "launches are lost or doubled in scheduling, or wait longer for a free device than in all",
         """
         with said as (
-            select run_id, sum(launches) as launches from scheduling_v1 group by run_id
+            select run_id, sum(launches) as launches from scheduling_v2 group by run_id
         ),
         seen as (
             select run_id, count(*) as launches,

@@ -32,8 +32,9 @@ def test_exposed_collective(ingested):
 
 @every_run
 def test_latency(ingested):
-    columns = ("request", "source", "ttft_s", "tpot_s", "e2e_s", "output_tokens_per_s")
-    found = ingested.rows("select * from latency_v1")
+    columns = ("request", "source", "queue_s", "ttft_s", "request_ttft_s", "tpot_s", "e2e_s")
+    columns += ("output_tokens_per_s", "launch_period_s")
+    found = ingested.rows("select * from latency_v2")
     assert_same(found, ingested.expected["latency"], columns)
 
 
@@ -62,7 +63,7 @@ def test_times(ingested, view):
     where = " where step is not null" if view in ("load_balance", "step_time") else ""
     expected = ingested.expected[view]
     columns = [name for name in expected[0] if name != "start"]
-    assert_same(ingested.rows(f"select * from {view}_v1{where}"), expected, columns)
+    assert_same(ingested.rows(f"select * from {view}{where}"), expected, columns)
 
 
 @every_run

@@ -54,7 +54,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "collective_bandwidth_v2": meetings.collective_bandwidth,
     "bandwidth_summary_v2": meetings.bandwidth_summary,
     "clock_offset_v2": clocks.clock_offset,
-    "straggler_v1": meetings.straggler,
+    "straggler_v2": meetings.straggler,
     "device_time_v1": split.device_time,
     "comm_compute_v2": split.comm_compute,
     "exposed_collective_v1": exposed.exposed_collective,
@@ -64,15 +64,15 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "idle_gap_v1": idle.idle_gap,
     "bubble_v1": idle.bubble,
     "step_latency_v1": requests.step_latency,
-    "latency_v1": requests.latency,
+    "latency_v2": requests.latency,
     "launch_overhead_v1": requests.launch_overhead,
-    "scheduling_v1": requests.scheduling,
+    "scheduling_v2": requests.scheduling,
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,
     "mfu_v1": costs.mfu,
     "mbu_v1": costs.mbu,
-    "run_summary_v1": summary.run_summary,
+    "run_summary_v2": summary.run_summary,
 }
 # Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
 LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3}
