@@ -144,8 +144,17 @@ AUDITS = (
         """
         select c.run_id, c.phase, c.window_ps, m.window_ps as in_mfu_ps
         from comm_compute_v2 as c
-        left join mfu_v1 as m on m.run_id = c.run_id and m.phase is not distinct from c.phase
+        left join mfu_v2 as m on m.run_id = c.run_id and m.phase is not distinct from c.phase
         where m.window_ps is distinct from c.window_ps
+        """,
+    ),
+    Audit(
+        "mfu_is_a_share",
+        "mfu is not in 0 to 1",
+        """
+        select run_id, phase, model_flops, available_flops, mfu_ratio
+        from mfu_v2
+        where not mfu_ratio between 0 and 1
         """,
     ),
     Audit(

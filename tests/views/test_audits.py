@@ -171,6 +171,17 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
         "devices": [{"device_id": 0}, {"device_id": 0}],
         "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "self_ps": 5}],
     },
+    # A decode step of 2 x (20 + 5) + 2 FLOPs in one ps of a device that does one.
+    "mfu_is_a_share": {
+        "runs": [
+            {"run_id": "r", "expected_device_count": 1, "batch_size": 1, "prompt_tokens": 1}
+            | {"attention_pair_flops": 1, "whole_weights": 10, "tensor_weights": 20}
+            | {"expert_weights": 0, "head_weights": 5}
+        ],
+        "run_settings": [{"peaks": {"bf16_flops": 1e12}}],
+        "devices": [{"device_id": 0, "kind": "X"}],
+        "ops": [{**STEP, "step": 1, "phase": "decode", "start_ps": 0, "duration_ps": 1}],
+    },
     "instances_fit_their_group": {"collectives": [COLLECTIVE, COLLECTIVE]},
     "times_run_forward": {"launches": [{"device_id": 0, "start_ps": 5, "duration_ps": -1}]},
 }

@@ -21,8 +21,8 @@ with metrics as (
             'end of the prefill to the end of the last decode step, by decode steps, median over requests'
         ),
         (
-            'mfu', '%', true, 'FLOPs of more than 5 % of the busy time are unknown, or the peak is',
-            'model FLOPs over peak x windows of all devices, idle time included'
+            'mfu', '%', true, 'the FLOPs of a phase are not known, or a peak is: mfu_problem of mfu says which',
+            'FLOPs that the model needs over peak x wall time of all devices, gaps between steps included'
         ),
         (
             'communication_fraction', '%', true, 'no step in the trace',
@@ -121,7 +121,7 @@ efficiency as (
         run_id,
         case when count(mfu_ratio) = count(*) then sum(model_flops) end as model_flops,
         sum(available_flops) as available_flops
-    from mfu_v1
+    from mfu_v2
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id
 ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import fmean, median
 
-from tests.synth.answers.efficiency import executed, mfu
+from tests.synth.answers.efficiency import executed
 from tests.synth.answers.links import union
 from tests.synth.answers.profile import self_ps
 from tests.synth.answers.time import ran, step_time
@@ -49,17 +49,14 @@ def _latencies(run: Run) -> dict[str, float | None]:
 
 
 def _shares(run: Run) -> dict[str, float | None]:
-    phases, efficiencies = _measured(comm_compute(run)), _measured(mfu(run))
+    phases = _measured(comm_compute(run))
 
     def total(name: str) -> int:
         return sum(row[f"{name}_ps"] for row in phases)
 
-    flops = sum(row["model_flops"] for row in efficiencies)
-    known = all(row["mfu_ratio"] is not None for row in efficiencies)
-    available = sum(row["available_flops"] for row in efficiencies)
     moving, steps = total("collective"), sum(row["device_steps"] for row in phases)
     return {
-        "mfu": 100 * flops / available if known else None,
+        "mfu": None,  # of an architecture without a name
         "communication_fraction": 100 * moving / total("window"),
         "compute_comm_overlap": 100 * total("overlapped") / moving if moving else None,
         "memory_transfer_overhead": 100 * total("exposed_copy") / total("window"),

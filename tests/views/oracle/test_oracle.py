@@ -70,8 +70,8 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,
-    "mfu_v1": costs.mfu,
-    "mbu_v1": costs.mbu,
+    "mfu_v2": costs.mfu,
+    "mbu_v2": costs.mbu,
     "run_summary_v2": summary.run_summary,
 }
 # Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
