@@ -6,8 +6,8 @@
 -- next step starts; time past the cut does not count. Ops outside every step have no row, unless
 -- the device has no step at all: then all its ops are one row, step NULL. Ingest makes the split
 -- once, from ops and busy intervals; an audit makes it again. In a run with kernels that communicate
--- while they compute (finding kernel_communicates), compute, collective, overlapped and exposed are
--- NULL: the trace does not say how these kernels divide their time.
+-- while they compute, or with sends that may (finding kernel_communicates), compute, collective,
+-- overlapped and exposed are NULL: the trace does not say how these ops divide their time.
 with kernels as (
     select run_id
     from device_steps
