@@ -87,7 +87,7 @@ run_id str run
 device_id int device
 request int number of the request; NULL without a marker
 step int forward pass within the request; in a run without markers the launch instance
-category str compute, collective, copy_running, sync_wait; in compute too: masked (empty ticks), communicating
+category str compute, collective, copy_running, sync_wait; also masked (compute of empty ticks), communicating
 start_ps int start
 duration_ps int duration
 """),
@@ -129,7 +129,7 @@ overlapped_ps int a collective is in flight while a compute op runs
 copy_ps int a copy or host transfer runs
 exposed_copy_ps int a copy or host transfer runs, no compute op does and no collective is in flight
 sync_wait_ps int only a barrier wait
-communicating_ps int part of compute_ps in which kernels run that communicate, too, for how long is not known
+communicating_ps int of compute_ps and copy_ps, ops run that communicate or may: how long is unknown
 pass_start_ps int start of the first op under a marker of prefill, decode or mixed; NULL without one
 pass_end_ps int end of the last such op, whether the window cuts it or not; NULL without one
 """),

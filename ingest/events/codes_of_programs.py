@@ -86,7 +86,7 @@ HLO_DUMP_UNUSED = Code(
 KERNEL_COMMUNICATES = Code(
     "kernel_communicates",
     "warning",
-    "custom calls that communicate by themselves, while they compute",
+    "kernels that communicate by themselves while they compute, or sends and recvs without HLO and text",
     "times of compute and communication, and their ratio, are NULL in the run; their bytes are in no traffic",
 )
 KERNEL_WITHOUT_OP = Code(

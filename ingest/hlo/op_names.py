@@ -70,6 +70,7 @@ def start_of(name: pl.Expr) -> pl.Expr:
     return name.str.replace(_AT_END, "-start${2}")
 
 
-def communicates(name: pl.Expr, traced: pl.Expr) -> pl.Expr:
-    """Whether a custom call is named after a collective."""
-    return (traced == "custom-call") & name.str.contains(COLLECTIVE_NAME)
+def may_communicate(name: pl.Expr, traced: pl.Expr) -> pl.Expr:
+    """Whether an op is a custom call named after a collective, or a send or recv, maybe between slices."""
+    kernel = (traced == "custom-call").fill_null(False) & name.str.contains(COLLECTIVE_NAME)
+    return kernel | name.str.contains(rf"^(?:send|recv)(?:-done)?{_NUMBER}$")

@@ -12,6 +12,7 @@ from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.transfer_pairs import BARRIER
 
 _CATEGORY = pl.col("category")
+COMMUNICATING = pl.col("communicates") & _CATEGORY.is_in(["compute", "host_transfer"])
 # Ops in each category of intervals.
 RULES = {
     "compute": _CATEGORY == "compute",
@@ -20,7 +21,7 @@ RULES = {
     "sync_wait": (pl.col("op") == BARRIER)
     & ~_CATEGORY.is_in(["compute", "collective", "copy", "host_transfer"]),
     "masked": pl.col("masked") & (_CATEGORY == "compute"),
-    "communicating": pl.col("communicates") & (_CATEGORY == "compute"),
+    "communicating": COMMUNICATING,
 }
 _CATEGORIES = pl.Enum(list(RULES))
 
@@ -33,7 +34,8 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     copy_running: running copy and host-transfer ops; a prefetch in flight does not count.
     sync_wait: barriers.
     masked: compute ops of pipeline ticks in which the stage holds no microbatch; they are compute too.
-    communicating: kernels that compute and transfer by themselves; they are compute too.
+    communicating: kernels that compute and transfer by themselves, which are compute too, and sends and recvs
+    that may be transfers between devices, which are copy_running too.
 
     Args:
         ops: of some devices.

@@ -16,7 +16,7 @@ from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
 from xlahouse.ingest.tables.attributed import attributed_times
-from xlahouse.ingest.tables.busy import busy_intervals
+from xlahouse.ingest.tables.busy import COMMUNICATING, busy_intervals
 from xlahouse.ingest.tables.device_steps import SplitSteps, launch_spans, split_steps
 from xlahouse.ingest.tables.host_table import write_host_events
 from xlahouse.ingest.tables.launches import of_devices
@@ -180,8 +180,8 @@ def _working_and_barriers(ops: PlacedOps) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _communicating(ops: PlacedOps) -> Counter[str]:
-    """How often each kernel ran that communicates, by its name without numbers."""
-    kind = ops.kind.take(np.flatnonzero(ops.of_kinds(pl.col("communicates"))))
+    """How often each op ran that communicates beside its category, by its name without numbers."""
+    kind = ops.kind.take(np.flatnonzero(ops.of_kinds(COMMUNICATING)))
     counts = np.bincount(kind, minlength=ops.kinds.height)
     names = ops.kinds["op"].str.replace(r"(?:\.\d+)+$", "")
     ran: Counter[str] = Counter()

@@ -141,7 +141,10 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         payload_is_bound=pl.col("traced_bytes").is_null() & pl.col("payload_is_bound"),
         role=pl.when(pl.col("kernel").is_null()).then("role"),
         communicates=pl.coalesce(
-            "communicates", op_names.communicates(pl.col("op"), pl.col("hlo_category"))
+            "communicates",
+            pl.when(pl.col("opcode_text").is_null() & pl.col("kernel").is_null()).then(
+                op_names.may_communicate(pl.col("op"), pl.col("hlo_category"))
+            ),
         ),
         **{name: _unknown_on_custom_call(name) for name in _ESTIMATES},
     )

@@ -9,9 +9,9 @@
 -- takes of the device: from the end of the device's window before to the end of its own, without the
 -- time in which no request was open (between_requests); the first period is the window. Periods and
 -- between_requests of a device add up to the time from its first window's start to its last's end.
--- In a run with kernels that communicate
--- while they compute (finding kernel_communicates), compute, collective, overlapped and exposed are
--- NULL: the trace does not say how these kernels divide their time.
+-- In a run with kernels that communicate while they compute, or with sends that may (finding
+-- kernel_communicates), compute, collective, overlapped and exposed are NULL: the trace does not say
+-- how these ops divide their time.
 with kernels as (
     select run_id
     from device_steps

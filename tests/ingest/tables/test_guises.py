@@ -181,3 +181,22 @@ def test_a_dynamic_dimension_makes_the_payload_a_bound(tmp_path):
             ("all-reduce.1", 131072, False),
         ]
         assert "size_bound" in codes(warehouse)
+
+
+def test_a_send_of_which_only_the_name_is_known_leaves_the_split_open(tmp_path):
+    """It may be of a collective between slices, as Megascale carries them, or of a transfer to the host."""
+    events = [
+        *named(3, "/device:TPU:0", t2="XLA Modules", t3="XLA Ops"),
+        event("jit_f(77)", 0, 300, 3, 2, args={"run_id": "5"}),
+        event("fusion.1", 0, 100, 3, 3, args={}),
+        event("send.1", 100, 20, 3, 3, args={}),
+    ]
+    path = write(tmp_path / "h.trace.json.gz", gzip.compress(document(*events)))
+    ingest_paths([path], str(tmp_path / "w"), name="x")
+    with Warehouse(str(tmp_path / "w")) as warehouse:
+        sql = "select compute_ps, collective_ps, exposed_ps, busy_ps, idle_ps from device_time"
+        assert warehouse.query(sql).rows == [(None, None, None, 120 * PS, 0)]
+        ((message,),) = warehouse.query(
+            "select message from issues where code = 'kernel_communicates'"
+        ).rows
+        assert ": send;" in message
