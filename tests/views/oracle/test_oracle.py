@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from tests.views.oracle import (
+    compiles,
     costs,
     idle,
     links,
@@ -63,6 +64,8 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "latency_v1": requests.latency,
     "launch_overhead_v1": requests.launch_overhead,
     "scheduling_v1": requests.scheduling,
+    "compile_v1": compiles.waited_for,
+    "memory_timeline_v1": compiles.memory,
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,

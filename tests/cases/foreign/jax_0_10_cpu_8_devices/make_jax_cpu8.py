@@ -1,8 +1,13 @@
 import os
+import pathlib
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-import jax, jax.numpy as jnp, numpy as np, functools
-from jax.sharding import Mesh, PartitionSpec as P, NamedSharding
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 try:
     from jax import shard_map
@@ -47,8 +52,8 @@ w = jnp.ones((256, 256), jnp.float32)
 x = jax.device_put(x, NamedSharding(mesh, P("dp", "tp")))
 w = jax.device_put(w, NamedSharding(mesh, P("tp", None)))
 F(x, w).block_until_ready()
-open("raw/jaxcpu/hlo.txt", "w").write(F.lower(x, w).compile().as_text())
+pathlib.Path("raw/jaxcpu/hlo.txt").write_text(F.lower(x, w).compile().as_text())
 with jax.profiler.trace("raw/jaxcpu/log"):
-    for i in range(6):
+    for _ in range(6):
         F(x, w).block_until_ready()
 print(jax.__version__)
