@@ -38,12 +38,12 @@ QUESTIONS = (
     ),
     Question(
         "recompiles",
-        "the steps that they fall in count compile time; see `scheduling`",
+        "the steps that waited count compile time; see `compile`",
         """
-        select run_id, concat(sum(recompiles), ' compiles after warm-up') as found
-        from scheduling_v2
+        select run_id, concat(count(*), ' compiles after warm-up') as found
+        from compile_v1
+        where is_recompile
         group by run_id
-        having sum(recompiles) > 0
         """,
     ),
     Question(

@@ -10,6 +10,7 @@ import pytest
 
 from tests.ingest.build import PlaneBuilder, space
 from xlahouse.ingest.run import IngestError, ingest_paths
+from xlahouse.sql.check.findings import view_findings
 from xlahouse.sql.warehouse import Warehouse
 
 CASES = Path(__file__).parents[1] / "cases" / "foreign"
@@ -132,3 +133,17 @@ def test_annotated_steps_are_phases_and_no_markers_of_requests(tmp_path):
         sql = "select phase, request, step, start_ps from phases where source = 'marker' order by 3"
         assert warehouse.query(sql).rows == [("step", None, k, 1000 * k * PS) for k in range(6)]
         assert "marker_incomplete" not in codes(warehouse)
+
+
+def test_a_compile_is_on_the_step_that_waited(tmp_path):
+    """The union of both events is [3040, 3710]; the launch at 3720 waited for it."""
+    with ingested("compile_within_a_step", tmp_path) as warehouse:
+        sql = "select start_ps, compile_ps, step, is_recompile from compile"
+        assert warehouse.query(sql).rows == [(3040 * PS, 670 * PS, 3, True)]
+        assert any("1 compiles after warm-up" in line for line in view_findings(warehouse))
+
+
+def test_peak_memory_is_in_the_memory_view(tmp_path):
+    with ingested("hbm_allocator_events", tmp_path) as warehouse:
+        sql = "select device_id, max(peak_bytes), max(in_use_bytes) from memory_timeline group by 1"
+        assert warehouse.query(sql).rows == [(0, 12 * 2**30, 12 * 2**30)]

@@ -42,6 +42,8 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "step_latency": step_latency(run),
         "run_summary": run_summary(run),
         "row_counts": row_counts(run),
+        "compile": [],  # nothing is compiled while the profiler runs
+        "memory_timeline": [],  # no allocator writes
         "expected_traffic": expected_traffic(run),
         "link_traffic": link_traffic(run),
         "link_use": link_use(run),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from tests.views.oracle.devices import Devices
@@ -28,3 +29,13 @@ def add_host_events(run: Drawn, until: int) -> None:
         run.add("host_events", host=run.rng.choice(("a", "b")), thread="t",
                 name=run.rng.choice(("backend_compile", "XlaCompile", "x::Compile", "sleep")),
                 start_ps=run.rng.randint(0, max(until, 1)), duration_ps=run.ticks(40))  # fmt: skip
+    add_counters(run, until)
+
+
+def add_counters(run: Drawn, until: int) -> None:
+    """What allocators state now and then, and a counter of something else."""
+    rng = Random(until)  # so that other draws stay as they are
+    for _ in range(rng.choice((0, 3, 8))):
+        name = rng.choice(("a bytes_in_use", "a peak_bytes_in_use", "b bytes_in_use", "power"))
+        run.add("counters", device_id=rng.choice((None, 0, 1)), name=name,
+                start_ps=rng.randint(0, 3), value=float(rng.randint(0, 9)))  # fmt: skip

@@ -238,7 +238,18 @@ def _compiles(run: Run, steps: list[Row]) -> Iterator[Row]:
             last = max(before, key=lambda s: (s["start_ps"], -s["duration_ps"]), default=None)
             phase = last["phase"] if last and start < span(last)[1] else None
             late = opened is not None and start >= opened and phase != "warmup"
-            yield {"phase": phase, "length": end - start, "late": late}
+            yield {
+                "phase": phase,
+                "length": end - start,
+                "late": late,
+                "host": host,
+                "start": start,
+            }
+
+
+def late_compiles(run: Run, steps: list[Row]) -> dict[tuple[Any, int], bool]:
+    """(host, start) of each compile -> whether it comes after warm-up, by markers of measured steps."""
+    return {(each["host"], each["start"]): each["late"] for each in _compiles(run, steps)}
 
 
 def _blocked(run: Run, steps: list[Row], phase: Any) -> list[int]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.views.oracle import (
     clocks,
+    compiles,
     costs,
     exposed,
     idle,
@@ -67,6 +68,8 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "latency_v2": requests.latency,
     "launch_overhead_v1": requests.launch_overhead,
     "scheduling_v2": requests.scheduling,
+    "compile_v1": compiles.waited_for,
+    "memory_timeline_v1": compiles.memory,
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,
