@@ -212,9 +212,10 @@ class TimeAnswers(Answers):
             row: dict[str, float | None] = {"ttft_s": None, "tpot_s": None, "e2e_s": None}
             if 0 in own:
                 row["ttft_s"] = (own[0] - min(begins)) / 1e12
-            decodes = max(own)
-            row["e2e_s"] = (own[decodes] - min(begins)) / 1e12
-            if 0 in own and decodes and len(own) == decodes + 1:
+            decodes = self.truth.steps - 1  # its marker is there where its ops were lost
+            if decodes in own:
+                row["e2e_s"] = (own[decodes] - min(begins)) / 1e12
+            if 0 in own and decodes in own and decodes:
                 row["tpot_s"] = (own[decodes] - own[0]) / decodes / 1e12
             rows[request,] = row
         return rows
