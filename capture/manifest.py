@@ -81,6 +81,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int | None = None  # of the whole model
     weight_bytes: int | None = None  # of all parameters, over all devices, each counted once
     kv_bytes_per_token: int | None = None  # keys and values of one token of one sequence
+    head_weights: int | None = (
+        None  # of the output head; a head tied to the embedding has its weights
+    )
+    logit_positions: int | None = None  # of a sequence, whose logits a prefill computes
     stage_layers: list[list[Count]] = []  # of a pipeline: [stage] -> its layers
     tick_microbatch: list[list[Count | None]] = []  # [tick][stage] -> microbatch; None: masked
     plan_entry: dict[str, Any] = {}  # the experiment of the plan, with defaults

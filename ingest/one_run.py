@@ -121,7 +121,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *others(run),
             *from_dumps,
             *missing_ranks((rank for file in files for rank in file.ranks), run.name),
-            *missing_devices(row, run.name),
+            *missing_devices(row, files, run.name),
             *missing_hosts(manifest, built.hosts, run.name),
         ]
         issues = issue_rows([_shown(issue, run) for issue in (*tables.issues, *found)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from xlahouse.capture.errors import XlahouseError
 
 # File types that only other profilers write, by the end of the name; then ambiguous types.
@@ -15,6 +17,8 @@ _PERHAPS = {
     (".sqlite", ".sqlite3", ".db"): "an SQLite database, as Nsight Systems and rocprof export",
     (".tfrecord",): "a TFRecord file",
 }
+
+_HLO = (".hlo_proto.pb", ".hlo.pb", ".hlo", ".hlo.txt", "after_optimizations.txt")
 
 
 def other_container(path: str, perhaps: bool = False) -> str | None:
@@ -37,6 +41,12 @@ def not_read(path: str, what: str) -> str:
 def refuse_others(files: list[str]) -> None:
     """Raise the error for the first trace that is not read, where no other trace was found."""
     for file in files:
+        if file.endswith(_HLO):
+            folder = file.rpartition("/")[0] or "."
+            raise XlahouseError(
+                f"{file}: a compiled program, not a trace; ingest the trace that it belongs to, with "
+                f"--hlo-dump {shlex.quote(folder)}"
+            )
         what = other_container(file, perhaps=True)
         if what is not None:
             raise XlahouseError(not_read(file, what))

@@ -11,12 +11,14 @@ from xlahouse.ingest.events.codes_of_files import (
     CARD_UNREADABLE,
     DUPLICATE_FILE,
     HOSTS_MISSING,
+    NO_DEVICE_EVENTS,
     OTHER_CONTAINER,
     UNREADABLE_FILE,
     XPLANE_REPLACED,
 )
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.run_files import RunFiles, SourceFile
+from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.table import RunRow
 
 
@@ -56,13 +58,34 @@ def missing_ranks(ranks: Iterable[tuple[int, int]], source: str) -> list[Issue]:
     return [ONE_RANK.found(source, count - len(found), detail)]
 
 
-def missing_devices(row: RunRow, source: str) -> list[Issue]:
+def missing_devices(row: RunRow, files: list[FileEvents], source: str) -> list[Issue]:
     """Devices that take part but have no events: their side of each transfer is unknown."""
     traced, expected = row["device_count"], row["expected_device_count"] or 0
-    if not traced or traced >= expected:
+    if not traced:
+        return [NO_DEVICE_EVENTS.found(source, detail=_why_no_device(files))]
+    empty = sum(len(file.empty_planes) for file in files)
+    elsewhere = expected - traced - empty  # an empty plane is a finding of its own
+    if elsewhere <= 0:
         return []
     detail = f"{traced} of {expected} devices are traced"
-    return [DEVICES_MISSING.found(source, expected - traced, detail)]
+    return [DEVICES_MISSING.found(source, elsewhere, detail)]
+
+
+def _why_no_device(files: list[FileEvents]) -> str:
+    """What the files have in place of a device's events."""
+    empty = [name for file in files for name in file.empty_planes]
+    unknown = list(dict.fromkeys(kind for file in files for kind in file.unknown_kinds))
+    if empty:
+        return f"{len(empty)} planes of devices are empty ({', '.join(sorted(empty)[:3])})"
+    if unknown:
+        return f"events of no device that is known here: {', '.join(unknown[:3])}"
+    launching = [file for file in files if file.launches_seen]
+    if launching:
+        return (
+            "hosts launched programs, but there is no plane of a device: the profiler lost it, or did not "
+            "record it"
+        )
+    return "there is no plane of a device, and no sign that a host launched a program"
 
 
 def missing_hosts(manifest: Manifest | None, found: list[str], source: str) -> list[Issue]:

@@ -68,7 +68,9 @@ group_size int members of that group, traced or not
 sequence int number of the transfer in its process group, where the trace states it
 dtype str element type
 payload_bytes int S: logical bytes of the collective instruction (METRICS, Bytes)
+payload_is_bound bool S is the most that may be sent: a dimension is dynamic; NULL where S is
 {SPAN_COLUMNS}
+over_dcn bool Megascale carries it between slices of TPUs; NULL where nothing says so
 is_async bool a start/done pair
 issue_ps int duration of the start op; NULL on a synchronous collective
 wait_ps int duration of the done op; NULL on a synchronous collective
@@ -85,7 +87,7 @@ run_id str run
 device_id int device
 request int number of the request; NULL without a marker
 step int forward pass within the request; in a run without markers the launch instance
-category str compute, collective, copy_running, sync_wait; masked: compute of empty ticks, also in compute
+category str compute, collective, copy_running, sync_wait; in compute too: masked (empty ticks), communicating
 start_ps int start
 duration_ps int duration
 """),
@@ -127,6 +129,7 @@ overlapped_ps int a collective is in flight while a compute op runs
 copy_ps int a copy or host transfer runs
 exposed_copy_ps int a copy or host transfer runs, no compute op does and no collective is in flight
 sync_wait_ps int only a barrier wait
+communicating_ps int part of compute_ps in which kernels run that communicate, too, for how long is not known
 pass_start_ps int start of the first op under a marker of prefill, decode or mixed; NULL without one
 pass_end_ps int end of the last such op, whether the window cuts it or not; NULL without one
 """),

@@ -58,6 +58,9 @@ stage_layers int layers that a stage of a stacked pipeline holds; NULL without o
 tensor_weights int weights of matrices that a tensor axis splits, but the experts'; a tied head counts again
 whole_weights int weights of matrices that no tensor axis splits; vectors and routers left out
 expert_weights int weights of experts
+head_weights int weights of the output head, and as many of the embedding; NULL where not known
+lookup_weights int weights of an embedding that is only looked up; 0 where the head is tied to it
+logit_positions int positions of a sequence whose logits a prefill computes; NULL where not stated
 weight_matrices int matrices of these weights; all experts' gate and up are one, their down is one
 workload str training, inference or serving: as the workload card says; a capture's is inference
 iterations int forward passes that were profiled, or a workload card's iterations
@@ -81,6 +84,7 @@ local_ordinal int number within the host
 kind str such as TPU v6 Lite or cpu
 core str tensorcore, sparsecore, gpu or cpu
 chip_id int global number of its chip
+slice_index int slice of TPUs that it is in, from 0; NULL where no transfer between slices tells it
 coords ints coordinates of its chip, from the manifest: traces lack them
 peak_flops float peak FLOP/s
 peak_hbm_bytes_per_s float peak HBM bandwidth

@@ -30,19 +30,34 @@ select
     ttft_s,
     tpot_s,
     output_tokens_per_s,
+    system_tokens_per_s,
+    system_tokens_per_s_per_chip,
     wire_bytes,
     comm_compute_ratio,
     exposed_ratio,
     idle_ratio
-from run_summary_v1
+from run_summary_v2
 order by run_id
 """
 
 # The values behind each headline: n values and their 5th and 95th percentile (least and most below n = 20).
 SPREAD_SQL = f"""
-with steps as (
-    select *
-    from device_time_v1
+with between as (
+    select
+        w.run_id,
+        w.device_id,
+        w.request,
+        w.step,
+        sum(b.end_ps - b.start_ps) as between_steps_ps
+    from _between_steps_v2 as b
+    inner join _step_window_v1 as w on w.window_key = b.window_key
+    group by w.run_id, w.device_id, w.request, w.step
+), steps as (
+    select t.*, coalesce(b.between_steps_ps, 0) as between_steps_ps
+    from device_time_v1 as t
+    left join between as b
+        on b.run_id = t.run_id and b.device_id = t.device_id
+        and b.request is not distinct from t.request and b.step is not distinct from t.step
     where core is distinct from 'sparsecore' and {MEASURED}
 ), sums as (
     select
@@ -61,13 +76,13 @@ with steps as (
     where traced and (core is distinct from 'sparsecore' or sums.device_id is not null)
 ), measured as (
     select run_id, 'ttft_s' as metric, ttft_s as value, 1 as weight
-    from latency_v1
+    from latency_v2
     union all
     select run_id, 'tpot_s', tpot_s, decode_steps
-    from latency_v1
+    from latency_v2
     union all
     select run_id, 'output_tokens_per_s', output_tokens_per_s, 1
-    from latency_v1
+    from latency_v2
     union all
     select run_id, 'wire_bytes', wire_bytes, 1
     from sent
@@ -78,7 +93,7 @@ with steps as (
     select run_id, 'exposed_ratio', exposed_ps / nullif(collective_ps, 0), 1
     from steps
     union all
-    select run_id, 'idle_ratio', idle_ps / nullif(window_ps, 0), 1
+    select run_id, 'idle_ratio', (idle_ps + between_steps_ps) / nullif(period_ps, 0), 1
     from steps
 )
 select

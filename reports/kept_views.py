@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 KEPT_VIEWS = (
-    "_burst_v1",
+    "_burst_v2",
     "_collective_wire_v1",
     "_idle_cause_v1",
     "_idle_split_v1",
     "_idle_total_v1",
     "_interval_v1",
-    "_meeting_v1",
+    "_meeting_v2",
     "_op_total_v1",
     "bubble_v1",
     "step_latency_v1",
-    "traffic_burst_v1",
+    "traffic_burst_v2",
     "traffic_matrix_v1",
 )

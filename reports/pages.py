@@ -11,6 +11,7 @@ from xlahouse.reports.panels.communication import (
     bandwidth,
     durations,
     expectation,
+    exposed,
     links,
     matrix,
     volume,
@@ -33,7 +34,14 @@ from xlahouse.reports.panels.intervals import (
     window_spread,
     windows,
 )
-from xlahouse.reports.panels.runs import comparison, comparison_why, overview, scaling, study
+from xlahouse.reports.panels.runs import (
+    comparison,
+    comparison_why,
+    op_changes,
+    overview,
+    scaling,
+    study,
+)
 from xlahouse.reports.panels.scheduling import clocks, launches
 from xlahouse.reports.panels.time import (
     bubbles,
@@ -51,6 +59,7 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
     OVERVIEW: (peak_use.PANEL, quality.ISSUES),
     "communication": (
         volume.PANEL,
+        exposed.PANEL,
         expectation.PANEL,
         durations.PANEL,
         bandwidth.PANEL,
@@ -93,7 +102,12 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
 # Pages over all runs of a site.
 SITE_PAGES: dict[str, tuple[Panel[Sequence[PageFacts]], ...]] = {
     INDEX: (overview.TRAFFIC, overview.TIME),
-    "comparison": (comparison.PANEL, comparison_why.TIME, comparison_why.WIRE),
+    "comparison": (
+        comparison.PANEL,
+        comparison_why.TIME,
+        op_changes.PANEL,
+        comparison_why.WIRE,
+    ),
     "scaling": (scaling.PANEL,),
     "study": (study.RANKING, study.PAIRS),
 }

@@ -17,7 +17,7 @@ select
     metric, median, other_median as other,
     100 * (other_median / nullif(median, 0) - 1) as change_percent,
     spread, runs, other_runs, verdict, differing_count, differing, name, other_name
-from run_comparison_v1
+from run_comparison_v2
 where run_id = $base and other_run_id = $other
 order by metric
 """

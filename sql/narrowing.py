@@ -16,8 +16,14 @@ if TYPE_CHECKING:
     from xlahouse.sql.library import Library
 
 # Views that compare runs: rows of one run need rows of other runs.
-ACROSS_RUNS = frozenset({"run_comparison_v1", "scaling_v1", "setup_summary_v1"})
-NAMED = frozenset({"runs", "run_summary", "run_summary_v1"})  # their `name` is the run's
+ACROSS_RUNS = frozenset(
+    f"{view}_v{version}"
+    for view in ("run_comparison", "scaling", "setup_summary")
+    for version in (1, 2)
+) | {"op_diff_v1"}
+NAMED = frozenset(
+    {"runs", "run_summary", "run_summary_v1", "run_summary_v2"}
+)  # their `name` is the run's
 JOINS = {"INNER", "LEFT"}
 
 

@@ -39,8 +39,11 @@ HEADLINE = (
     "requests",
     "excluded_requests",
     "ttft_s",
+    "request_ttft_s",
     "tpot_s",
     "output_tokens_per_s",
+    "system_tokens_per_s",
+    "launch_period_s",
     "measured_ttft_s",
     "measured_tpot_s",
     "window_ps",
@@ -49,6 +52,7 @@ HEADLINE = (
     "overlapped_ratio",
     "sync_wait_ratio",
     "idle_ratio",
+    "idle_in_step_ratio",
 )
 
 
@@ -218,7 +222,7 @@ class Warehouse:
         Raises:
             WarehouseError: `run` is no run's id, prefix or name.
         """
-        sql = f"select {', '.join(HEADLINE)} from run_summary_v1 where run_id = $run"
+        sql = f"select {', '.join(HEADLINE)} from run_summary_v2 where run_id = $run"
         return self.query(sql, {"run": self.resolve_run(run)}).dicts()[0]
 
     def files(self, table: str) -> list[str]:

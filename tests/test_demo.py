@@ -99,7 +99,7 @@ def test_every_instance_has_all_its_participants(warehouse, parallelism):
     found = warehouse.query(
         """
         select distinct participants_seen, group_size
-        from collective_bandwidth_v1 join runs using (run_id) where parallelism = $parallelism
+        from collective_bandwidth_v2 join runs using (run_id) where parallelism = $parallelism
         """,
         {"parallelism": parallelism},
     ).rows
@@ -114,7 +114,7 @@ def test_latency_agrees_with_the_host_clock(warehouse, parallelism):
         """
         select count(*), avg(ttft_s), avg(tpot_s), min(l.measured_ttft_s), min(l.measured_tpot_s),
             min(l.source)
-        from latency_v1 l join runs using (run_id) where parallelism = $parallelism
+        from latency_v2 l join runs using (run_id) where parallelism = $parallelism
         """,
         {"parallelism": parallelism},
     ).rows

@@ -17,7 +17,7 @@ from xlahouse.sql.library import shipped
 GPU_RUNS = ("mi300_jax_gemm", "sampled_rank1", "large_integer", "amd_minitoy")
 SOURCES = ("gpu/mi300_jax_gemm.xplane.pb", *(f"kineto/{name}.json.gz" for name in GPU_RUNS[1:]))
 pytestmark = pytest.mark.xdist_group("gpu_beside_tpu")
-PAIRS = ("run_comparison_v1",)  # of two runs, so that others bring rows
+PAIRS = ("op_diff_v1", "run_comparison_v2")  # of two runs, so that others bring rows
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_what_a_gpu_lacks_is_null_and_says_why(run, beside):
     assert ask(
         beside, "distinct peak_flops_per_s, peak_ici_bytes_per_s", "hardware_peaks", run
     ) == [(None, None)]
-    assert ask(beside, "distinct mfu_ratio, mfu_analytic_ratio", "mfu", run) == [(None, None)]
+    assert ask(beside, "distinct mfu_ratio, hfu_ratio", "mfu", run) == [(None, None)]
     assert set(ask(beside, "utilization_ratio, bytes", "link_traffic", run)) <= {(None, None)}
     assert all(problem for (problem,) in ask(beside, "topology_problem", "link_traffic", run))
     assert set(ask(beside, "axis", "collective_axis", run)) <= {("unclassified",)}

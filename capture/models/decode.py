@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.sharded import ShardedModel
 
 ELSEWHERE = -(2**20)  # marks tokens and logits that only another host's devices have
+LOGIT_POSITIONS = 1  # of a sequence, whose logits a step computes: the last
 TOKENS = ("pp", "batch", None)  # [stages, batch, tokens]; a pipeline's tokens are stage 0's
 
 
@@ -104,7 +105,7 @@ class Generator:
                 position_ids=positions[None],
                 cache=cache,
                 use_cache=True,
-                logits_to_keep=1,
+                logits_to_keep=LOGIT_POSITIONS,
                 query_positions=positions,
             ).logits
 

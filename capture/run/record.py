@@ -13,7 +13,7 @@ import msgspec
 
 from xlahouse.capture.manifest import Manifest, RequestTiming
 from xlahouse.capture.models.cache import bytes_per_token
-from xlahouse.capture.models.decode import ELSEWHERE
+from xlahouse.capture.models.decode import ELSEWHERE, LOGIT_POSITIONS
 from xlahouse.capture.models.pipeline import masked_note, schedule
 from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.run.overhead import Cost
@@ -149,6 +149,8 @@ def describe(
         parameters=placed.parameters,
         weight_bytes=placed.weight_bytes,
         kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
+        head_weights=size_of(sizes, "vocab_size") * size_of(sizes, "hidden_size"),
+        logit_positions=LOGIT_POSITIONS,
         stage_layers=experiment.stages.layers,
         tick_microbatch=schedule(experiment.mesh["pp"], experiment.microbatches) if piped else [],
         plan_entry=msgspec.to_builtins(experiment),

@@ -20,6 +20,11 @@ from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.program import Program
 
 HEADER = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds")
+_ON_HOST = (
+    "cpu_op", "user_annotation", "gpu_user_annotation", "cuda_runtime", "cuda_driver", "runtime", "driver",
+    "ac2g", "async_cpu_to_gpu", "fwdbwd", "python_function", "cpu_instant_event", "overhead", "trace",
+    "operator", "cuda_sync",
+)  # fmt: skip
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")  # older ones are capitalised
 
 
@@ -69,6 +74,13 @@ def read_kineto(
         )
     issues = [*found.issues, *_about_ranks(len(gpus) if numbers is None else 0, source)]
     return [*planes, _rest(trace, others, refused, source, host, issues)], found.programs
+
+
+def unknown_categories(rows: pl.DataFrame) -> list[str]:
+    """Categories of events that take time and that no reader knows: another device's, perhaps."""
+    words = rows.filter(pl.col("ph") == COMPLETE)["cat"].unique().drop_nulls().sort().to_list()
+    known = {*ON_DEVICE, *_ON_HOST}
+    return [f"category {word}" for word in words if word and word.lower() not in known]
 
 
 def _ran_on_device(events: pl.DataFrame) -> pl.Series:

@@ -188,12 +188,10 @@ def _programs(texts: dict[str, NcclTransfer], source: str) -> tuple[list[Program
 
 
 def _findings(transfers: dict[int, NcclTransfer], inferred: set[int], source: str) -> list[Issue]:
-    kinds = [transfers[event].kind for event in inferred]
+    known = sum(transfers[event].kind is not None for event in inferred)
     unknown = sum(each.kind is None for each in transfers.values())
     detail = (
         "collectives that the trace does not describe: their kind is taken from the kernel's name, which "
         "NCCL may share between kinds"
     )
-    return issues_found(
-        source, (KIND_INFERRED, len(kinds), detail), (COLLECTIVE_KIND_UNKNOWN, unknown)
-    )
+    return issues_found(source, (KIND_INFERRED, known, detail), (COLLECTIVE_KIND_UNKNOWN, unknown))

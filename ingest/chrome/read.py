@@ -10,6 +10,7 @@ from xlahouse.ingest.chrome import gpu, host, kineto, links, ops, tpu
 from xlahouse.ingest.chrome.columns import Trace, read_columns
 from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.files import host_of
+from xlahouse.ingest.chrome.kineto_ops import calls_among
 from xlahouse.ingest.chrome.rows import integer
 from xlahouse.ingest.chrome.spans import find_spans
 from xlahouse.ingest.events import frames
@@ -55,6 +56,8 @@ def read_chrome(raw: bytes, path: str) -> FileEvents:
     if is_kineto:
         planes, programs = kineto.read_kineto(trace, rows, refused, path, read.host)
         read.planes += planes
+        read.unknown_kinds = kineto.unknown_categories(rows)
+        read.launches_seen = not calls_among(rows).is_empty()
         read.ranks = kineto.ranks_of(trace, planes)
         read.programs |= {program.program_id: program for program in programs}
     else:

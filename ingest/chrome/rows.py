@@ -48,9 +48,11 @@ def host_rows(rows: pl.DataFrame, host: str, prefix: str = "") -> pl.DataFrame:
 
 
 def marker_rows(rows: pl.DataFrame, host: str) -> pl.DataFrame:
-    """Step traces named by the marker grammar, with their request and step."""
+    """Step traces with their request and step; those outside the marker grammar are of phase `step`."""
     found = []
-    marks = rows.filter(pl.col("name").str.starts_with(MARKER_PREFIX))
+    by_name = pl.col("name").str.starts_with(MARKER_PREFIX)
+    numbered = pl.col("args").str.contains('"step_num"', literal=True).fill_null(False)
+    marks = rows.filter(by_name | (numbered & (pl.col("ph") == "X")))
     for name, args, start, duration in marks.select(
         "name", "args", "start_ps", "duration_ps"
     ).iter_rows():
@@ -58,7 +60,8 @@ def marker_rows(rows: pl.DataFrame, host: str) -> pl.DataFrame:
         request, step = integer(told.get("request")), integer(told.get("step_num"))
         if name == WARMUP and request is not None:
             request = -1 - request  # captures number warm-ups from 0 too
-        found.append((host, name.removeprefix(MARKER_PREFIX), request, step, start, duration))
+        phase = name.removeprefix(MARKER_PREFIX) if name.startswith(MARKER_PREFIX) else "step"
+        found.append((host, phase, request, step, start, duration))
     return pl.DataFrame(found, schema=frames.MARKERS, orient="row")
 
 

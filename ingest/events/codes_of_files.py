@@ -74,6 +74,12 @@ DUPLICATE_FILE = Code(
     "a file with the same bytes as another file of the run",
     "nothing: the bytes are read once",
 )
+EMPTY_PLANES = Code(
+    "empty_planes",
+    "info",
+    "planes of devices without an event",
+    "these devices are not among the traced ones: they ran nothing, or the profiler lost their events",
+)
 END_UNSEEN = Code(
     "end_unseen",
     "info",
@@ -101,6 +107,14 @@ MENDED_EVENT = Code(
     "Chrome events with a damaged name or argument, whose times can be trusted",
     "they are kept, and the damaged text may be wrong",
     _CAPTURE_AGAIN,
+)
+NO_DEVICE_EVENTS = Code(
+    "no_device_events",
+    "warning",
+    "no file has events of a device",
+    "host_events is all that there is: no ops, no launches, no collectives",
+    "start the profile after warm-up, stop it once the device is idle (block_until_ready), profile for less "
+    "time, and capture on every host",
 )
 OTHER_CONTAINER = Code(
     "other_container",

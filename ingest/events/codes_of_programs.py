@@ -83,6 +83,12 @@ HLO_DUMP_UNUSED = Code(
     "none of the dumps is used",
     "name the folder that the compiler dumped this run's programs into",
 )
+KERNEL_COMMUNICATES = Code(
+    "kernel_communicates",
+    "warning",
+    "custom calls that communicate by themselves, while they compute",
+    "times of compute and communication, and their ratio, are NULL in the run; their bytes are in no traffic",
+)
 KERNEL_WITHOUT_OP = Code(
     "kernel_without_op",
     "info",
@@ -103,6 +109,12 @@ NO_HLO = Code(
     "programs whose HLO neither the trace nor a dump holds",
     "kinds, sizes and groups are those in the names of their ops, and fusions are opaque",
     "give the compiler's dump with --hlo-dump",
+)
+SIZE_BOUND = Code(
+    "size_bound",
+    "info",
+    "collectives of arrays whose size is decided as the program runs, at most that in their shape",
+    "their bytes are bounds (payload_is_bound), and so is what follows from them",
 )
 SIZE_UNKNOWN = Code(
     "size_unknown",

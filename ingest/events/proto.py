@@ -170,6 +170,7 @@ MESSAGES = {
         35 id int64
         36 operand_ids int64*
         38 called_computation_ids int64*
+        43 backend_config bytes
         47 is_host_transfer bool
         49 replica_groups ReplicaGroup*
         52 source_target_pairs SourceTarget*

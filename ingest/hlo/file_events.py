@@ -25,6 +25,15 @@ class FileEvents:
     # rank and number of ranks of each process in it, of PyTorch's profiler
     ranks: tuple[tuple[int, int], ...] = ()
 
+    # planes of devices that hold no event, by name
+    empty_planes: list[str] = field(default_factory=list)
+    # kinds of events that no reader knows and that may be a device's: names of planes, or categories
+    unknown_kinds: list[str] = field(default_factory=list)
+
+    launches_seen: bool = (
+        False  # whether a host launched programs or kernels, by names of its events
+    )
+
     def forget_decoded(self) -> None:
         """Free what was decoded ahead of its use; it is decoded again when needed."""
         for plane in self.planes:

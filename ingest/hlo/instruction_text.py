@@ -39,7 +39,7 @@ _CALLING_ATTRIBUTES = (
     "false_computation",
     "called_computations",
 )
-_BACKEND = ", backend_config="  # the last attribute: long and unused here
+_BACKEND = ", backend_config="  # the last attribute, and a long one
 _NO_OPERANDS = ("parameter", "constant", "iota")
 # Attributes that state which devices take part; without one of them the others mislead.
 _PARTICIPANT_ATTRIBUTES = (
@@ -136,7 +136,9 @@ def _attributes(text: str, into: HloInstruction, line: InstructionLine) -> Instr
     called: list[str] = []
     problems = list(line.problems)
     lost: list[str] = []
-    text = _without_backend(text)
+    text, backend = _split_backend(text)
+    if backend:
+        into.backend_config = unquoted(backend).encode()
     pairs = _pairs(text)
     for key, value in pairs:
         if key in _CALLING_ATTRIBUTES:
@@ -172,9 +174,12 @@ def _forget(into: HloInstruction, key: str) -> None:
         into.tuple_index = _UNKNOWN
 
 
-def _without_backend(text: str) -> str:
+def _split_backend(text: str) -> tuple[str, str]:
+    """(attributes, backend_config)."""
     cut = text.find(_BACKEND)
-    return text[:cut] if cut >= 0 and text.count('"', 0, cut) % 2 == 0 else text
+    if cut < 0 or text.count('"', 0, cut) % 2:
+        return text, ""
+    return text[:cut], text[cut + len(_BACKEND) :].strip()
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

@@ -178,6 +178,7 @@ class HloInstruction(Message, Protocol):
     custom_call_target: bytes
     operand_ids: ScalarList[int]
     called_computation_ids: ScalarList[int]
+    backend_config: bytes  # JSON text
     is_host_transfer: bool
     replica_groups: MessageList[ReplicaGroup]
     source_target_pairs: MessageList[SourceTarget]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from xlahouse.ingest.hlo.kernels import COLLECTIVE_NAME
 from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS
 
 # JAX names an instruction after its primitive.
@@ -67,3 +68,8 @@ def role_of(name: pl.Expr) -> pl.Expr:
 def start_of(name: pl.Expr) -> pl.Expr:
     """`all-gather-done.3` -> `all-gather-start.3`: the two have one number."""
     return name.str.replace(_AT_END, "-start${2}")
+
+
+def communicates(name: pl.Expr, traced: pl.Expr) -> pl.Expr:
+    """Whether a custom call is named after a collective."""
+    return (traced == "custom-call") & name.str.contains(COLLECTIVE_NAME)

@@ -40,6 +40,9 @@ class OpFacts:
     kind: str | None = None  # of the transfer
     dtype: str | None = None  # of the transfer
     payload_bytes: int | None = None  # of the transfer (METRICS, Bytes)
+    payload_is_bound: bool | None = (
+        None  # a dimension is dynamic, so that it may be less; NULL if unknown
+    )
 
 
 def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:
@@ -57,7 +60,7 @@ def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:
     if transfer is None:
         return OpFacts(name, opcode, _category(program, start, base), role, start_op)
     kind = kind_of(program, transfer)
-    dtype, payload = _payload(program, transfer, kind)
+    dtype, payload, is_bound = _payload(program, transfer, kind)
     return OpFacts(
         op=name,
         opcode=opcode,
@@ -68,19 +71,23 @@ def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:
         kind=kind,
         dtype=dtype,
         payload_bytes=payload,
+        payload_is_bound=is_bound,
     )
 
 
-def _payload(program: Program, transfer: HloTransfer, kind: str) -> tuple[str | None, int | None]:
-    """(element type, bytes) over all instructions of a transfer; None where unknown."""
+def _payload(
+    program: Program, transfer: HloTransfer, kind: str
+) -> tuple[str | None, int | None, bool | None]:
+    """(element type, bytes, whether these are a bound) of a transfer's instructions; None where unknown."""
     if not transfer.instructions:
-        return None, None
+        return None, None, None
     leaves = [
         leaf for each in transfer.instructions for leaf in payload_leaves(program, each, kind)
     ]
     sizes = [shapes.logical_bytes(leaf) for leaf in leaves]
     known = None if None in sizes else sum(size for size in sizes if size is not None)
-    return shapes.dtype(leaves[0]) if leaves else None, known
+    is_bound = None if known is None else any(shapes.is_bound(leaf) for leaf in leaves)
+    return shapes.dtype(leaves[0]) if leaves else None, known, is_bound
 
 
 def _category(program: Program, instruction: HloInstruction | None, base: str) -> str:

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from xlahouse.ingest.hlo import shapes
 from xlahouse.ingest.hlo.fused_async import AsyncPart, async_parts
 from xlahouse.ingest.hlo.groups import Assignment
+from xlahouse.ingest.hlo.megascale import DcnPart, dcn_parts
 from xlahouse.ingest.hlo.messages import HloComputation, HloInstruction, HloModule, Shape, module_of
 from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
 from xlahouse.ingest.hlo.stack_frames import source_of
@@ -67,6 +68,11 @@ class Program:
     def async_parts(self) -> dict[int, AsyncPart]:
         """By the id of a fusion, its part in a transfer that is spread over several fusions."""
         return async_parts(self.proto.computations)
+
+    @cached_property
+    def dcn_parts(self) -> dict[int, DcnPart]:
+        """By the id of a send, a recv or a done, its part in a transfer between slices."""
+        return dcn_parts(self.proto.computations)
 
     @cached_property
     def passing(self) -> frozenset[int]:

@@ -18,6 +18,8 @@ from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.group_notations import GroupError
 from xlahouse.ingest.hlo.groups import connected, device_groups, device_pairs
+from xlahouse.ingest.hlo.kernels import communicating
+from xlahouse.ingest.hlo.megascale import slices_of
 from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.ops import OpFacts, op_facts
 from xlahouse.ingest.hlo.program import Program, instruction_rows
@@ -35,8 +37,11 @@ FACT_COLUMNS: ColumnTypes = {
     "kind": pl.String,
     "dtype": pl.String,
     "payload_bytes": pl.Int64,
+    "payload_is_bound": pl.Boolean,
     "operand_bytes": pl.Int64,  # of wrappers whose computation is not known (wrapped_text.WrapperFacts)
     "result_bytes": pl.Int64,
+    "over_dcn": pl.Boolean,  # a transfer that goes between slices; NULL on other ops
+    "communicates": pl.Boolean,  # a kernel that computes and transfers; NULL where it is not known
     "transfer_op": pl.String,  # the instruction that transfers: the op itself, or one that it wraps
     "layer": pl.Int64,
     "component": pl.String,
@@ -68,6 +73,7 @@ class ProgramFacts:
     instructions: list[dict[str, object]]  # rows of the instructions table, without run_id
     logical_ids: set[int]  # all devices that the programs name
     issues: list[Issue]
+    slices: dict[int, int] = field(default_factory=dict)  # of a device, where the programs tell it
 
 
 @dataclass
@@ -89,6 +95,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
     """Facts of the programs; damage to an op or a program loses only that op or program."""
     rows = _Rows()
     logical_ids: set[int] = set()
+    slices: dict[int, int] = {}
     for program in programs:
         try:
             found = _of_program(program, source)
@@ -100,9 +107,8 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         rows.issues += _assignment_issues(program, found, source)
         rows.issues += _wrapper_issues(program, found, source)
         rows.issues += _size_issues(program, found, source)
-        for place in program.assignments:
-            if place is not None:
-                logical_ids.update(device for row in place.devices for device in row)
+        slices |= _slices(program)
+        logical_ids.update(device for devices in _devices_of(program) for device in devices)
     groups = pl.DataFrame(rows.groups, schema=GROUP_COLUMNS)
     logical_ids.update(groups["logical_id"])
     return ProgramFacts(
@@ -112,12 +118,13 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         instructions=rows.instructions,
         logical_ids=logical_ids,
         issues=rows.issues,
+        slices=slices,
     )
 
 
 def _of_program(program: Program, source: str) -> _Rows:
     rows = _Rows(instructions=instruction_rows(program))
-    begun = begun_before_loops(program)
+    begun, kernels = begun_before_loops(program), communicating(program)
     for row, (_, instruction) in zip(rows.instructions, program.instructions(), strict=True):
         if instruction.id in program.opaque:  # its computation is unknown
             rows.ops.append(_opaque_row(program, instruction, row))
@@ -126,7 +133,11 @@ def _of_program(program: Program, source: str) -> _Rows:
         if instruction.id in begun:
             facts = replace(facts, start_op=begun[instruction.id])
         goes_on = instruction.id in program.begun_elsewhere
-        rows.ops.append(_fact_row(facts, row, goes_on))
+        told = {
+            "communicates": instruction.id in kernels,
+            "over_dcn": True if instruction.id in program.dcn_parts else None,
+        }
+        rows.ops.append(_fact_row(facts, row, goes_on) | told)
         if facts.collective is None or goes_on:
             continue
         key = {"program_id": program.program_id, "op": facts.op}
@@ -192,6 +203,10 @@ def _participants(
     pairs only of a permute."""
     if collective.id in program.unread:
         raise GroupError("the text of its groups or pairs cannot be read")
+    if collective.id in program.dcn_parts:
+        target = program.dcn_parts[collective.id].target
+        slices = (slices_of(target, devices) for devices in _devices_of(program))
+        return [list(peers) for of_place in slices for peers in zip(*of_place, strict=True)], []
     if kind in ("collective-permute", "send-recv"):
         found = [device_pairs(collective, place) for place in program.assignments]
         exchanged = list(dict.fromkeys(pair for pairs in found for pair in pairs))
@@ -201,6 +216,19 @@ def _participants(
     if len({member for group in distinct for member in group}) < sum(map(len, distinct)):
         raise GroupError("processes that share devices give them different groups")
     return [list(group) for group in distinct], []
+
+
+def _devices_of(program: Program) -> list[list[int]]:
+    """All devices of each of its assignments that are known."""
+    places = (place for place in program.assignments if place is not None)
+    return [[device for row in place.devices for device in row] for place in places]
+
+
+def _slices(program: Program) -> dict[int, int]:
+    """The slice of each device of a program with transfers between slices."""
+    targets = {part.target for part in program.dcn_parts.values()}
+    found = [slices_of(t, devices) for t in targets for devices in _devices_of(program)]
+    return {device: n for of_place in found for n, one in enumerate(of_place) for device in one}
 
 
 def _group_rows(key: dict[str, object], groups: list[list[int]]) -> list[dict[str, object]]:

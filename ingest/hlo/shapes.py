@@ -67,6 +67,11 @@ def is_known(leaf: Shape) -> bool:
     return leaf.element_type in ELEMENT_TYPES and min(leaf.dimensions, default=0) >= 0
 
 
+def is_bound(leaf: Shape) -> bool:
+    """Whether a dimension of an array is dynamic: its size is then the most it may be."""
+    return any(leaf.is_dynamic_dimension)
+
+
 def dims(shape: Shape) -> list[int | None]:
     """Dimensions of an array; None for one that has no size."""
     return [None if size < 0 else size for size in shape.dimensions]

@@ -56,6 +56,10 @@ def find_transfer(
     if base in COLLECTIVE_KINDS:
         return HloTransfer(role, base, (instruction,) if role in ("sync", "start") else ())
     if base in ("send", "recv"):
+        between = program.dcn_parts.get(instruction.id)
+        if between is not None:
+            held = (instruction,) if between.role == "start" else ()
+            return HloTransfer(between.role, between.kind, held)
         if instruction.is_host_transfer:
             return None
         return HloTransfer(role, "send-recv", (instruction,) if role == "start" else ())
@@ -101,6 +105,8 @@ def start_of(program: Program, done: HloInstruction) -> HloInstruction | None:
     part = program.async_parts.get(done.id)
     if part is not None and part.start is not None:
         return part.start
+    if done.id in program.dcn_parts:
+        return program.dcn_parts[done.id].start
     operands = program.operands(done)
     return start_behind(program, operands[0]) if operands else None
 
@@ -220,6 +226,8 @@ def _only_sliced(program: Program, reduced: HloInstruction, members: int | None)
 
 def payload_leaves(program: Program, inner: HloInstruction, kind: str) -> list[Shape]:
     """The arrays whose bytes are the payload S of one collective instruction (METRICS, Bytes)."""
+    if inner.id in program.dcn_parts:
+        return shapes.leaves(program.dcn_parts[inner.id].data)
     if inner.opcode == b"recv":
         return []
     operands = [operand.shape for operand in program.operands(inner)]

@@ -112,7 +112,9 @@ def assemble(
         process, places = _by_device(world, number_of), coords if first else ()
         devices = [device for plane in planes for device in plane.devices]
         clock = _by_device(world, names)
-        tables["devices"] = device_rows(devices, logical_ids, world.number, process, places, clock)
+        tables["devices"] = device_rows(
+            devices, logical_ids, world.number, process, places, clock, shared.facts.slices
+        )
         tables["clocks"] = typed("clocks", clock_rows(world, each.clocks, names))
         worlds.append(
             replace(

@@ -20,6 +20,7 @@ RULES = {
     "sync_wait": (pl.col("op") == BARRIER)
     & ~_CATEGORY.is_in(["compute", "collective", "copy", "host_transfer"]),
     "masked": pl.col("masked") & (_CATEGORY == "compute"),
+    "communicating": pl.col("communicates") & (_CATEGORY == "compute"),
 }
 _CATEGORIES = pl.Enum(list(RULES))
 
@@ -32,6 +33,7 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     copy_running: running copy and host-transfer ops; a prefetch in flight does not count.
     sync_wait: barriers.
     masked: compute ops of pipeline ticks in which the stage holds no microbatch; they are compute too.
+    communicating: kernels that compute and transfer by themselves; they are compute too.
 
     Args:
         ops: of some devices.

@@ -16,6 +16,7 @@ from xlahouse.ingest.events.codes_of_programs import (
     ASYNC_UNPAIRED,
     COLLECTIVE_WITHOUT_GROUP,
     COLLECTIVE_WITHOUT_PAYLOAD,
+    SIZE_BOUND,
 )
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.packing import Packing
@@ -184,8 +185,10 @@ def _issues(
     outside = events["group_index"].is_null() & ~paired
     unsized = kinds["payload_bytes"].is_null().gather(events["of_kind"]) & ~events["silent"]
     nameless = (kinds["kind"].is_null() & kinds["is_async"]).gather(events["of_kind"])
+    bound = kinds["payload_is_bound"].fill_null(False).gather(events["of_kind"])
     return issues_found(
         source,
+        (SIZE_BOUND, int(bound.sum())),
         (ASYNC_KIND_UNKNOWN, int(nameless.sum())),
         (ASYNC_UNPAIRED, unpaired),
         (COLLECTIVE_WITHOUT_GROUP, int(outside.sum())),

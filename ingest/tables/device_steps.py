@@ -72,6 +72,7 @@ def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
     inside = inside_windows(windows, busy)
     category = busy["category"]
     is_of = {name: (category == name).to_numpy().take(inside.interval) for name in CLASSES}
+    kernels = np.flatnonzero((category == "communicating").to_numpy().take(inside.interval))
     alone = {
         name: _sums(inside.spans.take(np.flatnonzero(mask)), windows.height)
         for name, mask in is_of.items()
@@ -85,6 +86,7 @@ def split_steps(spans: pl.DataFrame, busy: pl.DataFrame) -> SplitSteps:
         copy_ps=pl.Series(alone["copy_running"]),
         exposed_copy_ps=pl.Series(union["copy_running"] - union["collective"]),
         sync_wait_ps=pl.Series(union["sync_wait"] - union["copy_running"]),
+        communicating_ps=pl.Series(_sums(inside.spans.take(kernels), windows.height)),
     )
     return SplitSteps(table, windows, unions)
 

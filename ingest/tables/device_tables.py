@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -54,6 +55,9 @@ class FinishedBatch:
     span: tuple[int, int] | None = None  # from the first event's start to the last one's end, ps
     inferred: int = 0  # ops without HLO
     outside: int = 0  # ops outside every launch
+    kernels: Counter[str] = field(
+        default_factory=Counter
+    )  # those that communicate, and how many ran
 
 
 def batches(planes: Sequence[PlaneEvents]) -> Iterator[list[PlaneEvents]]:
@@ -120,6 +124,7 @@ def finish_planes(
         joined_span([span, _span_of_ops(ops)]),
         int(ops.of_kinds(pl.col("inferred_category")).sum()),
         ops.outside,
+        _communicating(ops),
     )
     del ops, transfers, pieces, attributed
     for name, table in _busy_tables(busy, split, launches):
@@ -172,6 +177,17 @@ def _working_and_barriers(ops: PlacedOps) -> tuple[pl.DataFrame, pl.DataFrame]:
     if not barriers.any():
         working &= False
     return ops.places(working), ops.places(barriers)
+
+
+def _communicating(ops: PlacedOps) -> Counter[str]:
+    """How often each kernel ran that communicates, by its name without numbers."""
+    kind = ops.kind.take(np.flatnonzero(ops.of_kinds(pl.col("communicates"))))
+    counts = np.bincount(kind, minlength=ops.kinds.height)
+    names = ops.kinds["op"].str.replace(r"(?:\.\d+)+$", "")
+    ran: Counter[str] = Counter()
+    for place in np.flatnonzero(counts):
+        ran[names[int(place)]] += int(counts[place])
+    return ran
 
 
 def _span_of_ops(ops: PlacedOps) -> tuple[int, int] | None:

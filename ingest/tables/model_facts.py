@@ -33,6 +33,7 @@ def model_facts(manifest: Manifest) -> dict[str, object]:
         "capacity_factor": _capacity_factor(manifest),
         "stage_layers": _stage_layers(manifest),
         **_matrices(weights),
+        **_vocabulary(manifest, weights),
     }
 
 
@@ -68,6 +69,20 @@ def _matrices(weights: Weights | None) -> dict[str, int | None]:
         "whole_weights": weights.whole if weights else None,
         "expert_weights": weights.experts if weights else None,
         "weight_matrices": weights.matrices if weights else None,
+    }
+
+
+def _vocabulary(manifest: Manifest, weights: Weights | None) -> dict[str, int | None]:
+    """Weights of head and embedding, as `matrix_weights` counts them, where the manifest has none."""
+    vocabulary = _first(manifest.model_config, ("vocab_size",))
+    derived = vocabulary * manifest.hidden_size if vocabulary and weights else None
+    head = derived if manifest.head_weights is None else manifest.head_weights
+    tied = manifest.model_config.get("tie_word_embeddings")
+    looked_up = {True: 0, False: head} if isinstance(tied, bool) else {}
+    return {
+        "head_weights": head,
+        "lookup_weights": looked_up.get(tied),
+        "logit_positions": manifest.logit_positions,
     }
 
 

@@ -34,7 +34,7 @@ def finish_ops(
 
     Returns:
         ops whose kinds have the ops table's columns, plus on_async_line, kind, role, start_op, dtype,
-        payload_bytes, masked, and `inferred_category` (true where no HLO decided).
+        payload_bytes, masked, communicates, and `inferred_category` (true where no HLO decided).
     """
     ops = _in_order(ops)
     device_id, start, duration = (
@@ -138,7 +138,11 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         module=pl.coalesce("module", "module_hlo"),
         category=pl.coalesce("traced_category", "category"),
         payload_bytes=pl.coalesce("traced_bytes", "payload_bytes"),
+        payload_is_bound=pl.col("traced_bytes").is_null() & pl.col("payload_is_bound"),
         role=pl.when(pl.col("kernel").is_null()).then("role"),
+        communicates=pl.coalesce(
+            "communicates", op_names.communicates(pl.col("op"), pl.col("hlo_category"))
+        ),
         **{name: _unknown_on_custom_call(name) for name in _ESTIMATES},
     )
     inferred = _infer_category(decided)

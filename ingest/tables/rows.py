@@ -22,6 +22,7 @@ _OF_DEVICE = (
 )
 
 NO_CLOCKS: dict[int, str] = {}
+NO_SLICES: dict[int, int] = {}
 
 
 def typed(table: str, rows: list[dict[str, object]]) -> pl.DataFrame:
@@ -39,6 +40,7 @@ def device_rows(
     processes: dict[int, int],
     coords: Sequence[list[int]] = (),
     clocks: Mapping[int, str] = NO_CLOCKS,
+    slices: Mapping[int, int] = NO_SLICES,
 ) -> pl.DataFrame:
     """Devices of a world, by logical id: traced ones with their plane's facts, and ones that are only named.
 
@@ -49,6 +51,7 @@ def device_rows(
         processes: process of each traced device.
         coords: of each device's chip, by logical id, where the manifest states them: no trace does.
         clocks: name of each traced device's clock.
+        slices: slice of each device, by logical id, where programs tell it.
     """
     traced = {device.device_id: device for device in devices}
     all_inferred = bool(devices) and all(device.inferred for device in devices)
@@ -61,6 +64,7 @@ def device_rows(
             "device_id": number,
             "world": world,
             "logical_id": logical_id,
+            "slice_index": None if logical_id is None else slices.get(logical_id),
             "coords": None if logical_id is None else place_of.get(logical_id),
             "traced": device is not None,
             "process": processes.get(number),

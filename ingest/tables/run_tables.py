@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from xlahouse.ingest.events.codes_of_devices import OP_OUTSIDE_LAUNCH, UNEVEN_ENDS
-from xlahouse.ingest.events.codes_of_programs import CATEGORY_INFERRED
+from xlahouse.ingest.events.codes_of_programs import CATEGORY_INFERRED, KERNEL_COMMUNICATES
 from xlahouse.ingest.events.cores import threads_for
 from xlahouse.ingest.events.frames import Device
 from xlahouse.ingest.events.issues import Issue, issues_found
@@ -125,8 +126,11 @@ def _collective_pieces(
 
 
 def _op_issues(finished: list[FinishedBatch], source: str) -> list[Issue]:
+    kernels = sum((batch.kernels for batch in finished), Counter[str]())
+    names = ", ".join(sorted(kernels))
     return issues_found(
         source,
+        (KERNEL_COMMUNICATES, kernels.total(), f"{KERNEL_COMMUNICATES.meaning}: {names}"),
         (CATEGORY_INFERRED, sum(batch.inferred for batch in finished)),
         (OP_OUTSIDE_LAUNCH, sum(batch.outside for batch in finished)),
     )

@@ -21,6 +21,8 @@ TRANSFER_KINDS: frames.ColumnTypes = {
     "kind": pl.String,
     "dtype": pl.String,
     "payload_bytes": pl.Int64,
+    "payload_is_bound": pl.Boolean,
+    "over_dcn": pl.Boolean,
     "is_async": pl.Boolean,
     "sequence": pl.Int64,
     "layer": pl.Int64,

@@ -15,20 +15,28 @@ from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
 HOST_PLANE = "/host:CPU"
+ALLOCATION = pl.col("name").is_in(["MemoryAllocation", "MemoryDeallocation"])
+# Stat of an allocator's event -> the counter's name, after the allocator's.
+ALLOCATED = {"bytes_allocated": "bytes_in_use", "peak_bytes_in_use": "peak_bytes_in_use"}
 MARKER = pl.col("name").str.starts_with(MARKER_PREFIX)
 
 
 def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
     """Threads of a host: markers and enqueues, and how to read every event to host_events."""
     counts, is_marker = LineCounts.of(plane), kinds_where(plane, MARKER)
-    markers, producers = [], []
+    is_allocation = kinds_where(plane, ALLOCATION)
+    markers, producers, counters = [], [], []
     for chunk in chunks(plane):
         counts.add(chunk)
         markers.append(marker_rows(chunk, is_marker, host))
         producers.append(_producers(chunk))
+        counters.append(allocations(chunk, is_allocation))
     return PlaneEvents(
         markers=frames.stack(markers, frames.MARKERS),
         producers=frames.stack(producers, frames.PRODUCERS),
+        counters=_by_local_device(pl.concat(counters))
+        if counters
+        else frames.empty(frames.COUNTERS),
         host_pieces=HostPieces(plane, host),
         coverage=counts.coverage(source, {"host_events": counts.kept}),
         issues=counts.issues(source),
@@ -53,14 +61,16 @@ def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEven
 
 
 def marker_rows(chunk: EventChunk, is_marker: Mask, host: str | None) -> pl.DataFrame:
-    """Step traces named by the marker grammar, with their request and step.
+    """Step traces with their request and step: those named by the marker grammar by their phase, and
+    other ones (StepTraceAnnotation of JAX, TensorFlow or torch_xla) as `step`.
 
     Args:
         chunk: events.
         is_marker: kinds of events that are markers.
         host: their host.
     """
-    rows = np.flatnonzero(chunk.of_kinds(is_marker))
+    marker = chunk.of_kinds(is_marker)
+    rows = np.flatnonzero(marker | _is_annotated_step(chunk))
     if not len(rows):
         return frames.empty(frames.MARKERS)
     marks = chunk.frame(rows)
@@ -68,14 +78,50 @@ def marker_rows(chunk: EventChunk, is_marker: Mask, host: str | None) -> pl.Data
         owners, values = chunk.integers(stat)
         numbers = pl.DataFrame({"owner": owners, column: values})
         marks = marks.join(numbers, on="owner", how="left", maintain_order="left")
+    by_name = pl.col("name").str.strip_prefix(MARKER_PREFIX)
     marked = marks.with_columns(
-        host=pl.lit(host, pl.String), phase=pl.col("name").str.strip_prefix(MARKER_PREFIX)
+        host=pl.lit(host, pl.String),
+        phase=pl.when(pl.Series(marker[rows])).then(by_name).otherwise(pl.lit("step")),
     ).pipe(frames.conform, frames.MARKERS)
     # Captures number warm-ups from 0 too; their steps must not have the keys of measured requests.
     warmup = MARKER_PREFIX + pl.col("phase") == WARMUP
     return marked.with_columns(
         request=pl.when(warmup).then(-1 - pl.col("request")).otherwise("request")
     )
+
+
+def _by_local_device(counters: pl.DataFrame) -> pl.DataFrame:
+    """frames.COUNTERS with the number within the host that an allocator's name states (`TPU_0_hbm`)."""
+    local = pl.col("allocator").str.extract(r"^(?:TPU|GPU)_(\d{1,9})_").cast(pl.Int64)
+    return frames.conform(counters.with_columns(device_id=local), frames.COUNTERS)
+
+
+def _is_annotated_step(chunk: EventChunk) -> Mask:
+    """Events that a profiler's user marked as steps: they are roots (`_r`) with a number."""
+    (of_root, roots), (of_step, _) = chunk.integers("_r"), chunk.integers("step_num")
+    is_step = np.zeros(len(chunk.core.start_ps), bool)
+    is_step[np.intersect1d(of_root[roots == 1], of_step)] = True
+    return is_step & chunk.in_time
+
+
+def allocations(chunk: EventChunk, is_allocation: Mask) -> pl.DataFrame:
+    """frames.COUNTERS of what allocators of devices state at each (de)allocation: bytes in use, and the
+    most so far; with `allocator` in place of the device."""
+    rows = np.flatnonzero(chunk.of_kinds(is_allocation))
+    if not len(rows):
+        return pl.DataFrame(schema=frames.COUNTERS | {"allocator": pl.String})
+    owners, allocators = chunk.texts("allocator_name")
+    named = chunk.frame(rows).select("owner", "start_ps")
+    named = named.join(pl.DataFrame({"owner": owners, "allocator": allocators}), on="owner")
+    found = []
+    for stat, counter in ALLOCATED.items():
+        of_event, values = chunk.integers(stat)
+        numbers = pl.DataFrame({"owner": of_event, "value": values})
+        sampled = named.join(numbers, on="owner", maintain_order="left").with_columns(
+            name=pl.col("allocator") + f" {counter}"
+        )
+        found.append(frames.conform(sampled, frames.COUNTERS | {"allocator": pl.String}))
+    return pl.concat(found)
 
 
 def _producers(chunk: EventChunk) -> pl.DataFrame:

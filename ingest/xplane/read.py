@@ -8,10 +8,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
+import polars as pl
+
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_files import (
     DAMAGED_PLANE,
+    EMPTY_PLANES,
     END_UNSEEN,
     TRUNCATED,
     UNKNOWN_FIELDS,
@@ -35,6 +38,8 @@ from xlahouse.ingest.xplane.xspace import Plane
 
 METADATA_PLANE = "/host:metadata"
 ENVIRONMENT = "Task Environment"
+# Names of the host's events around the launch of a program or kernel, of all runtimes so far.
+_LAUNCHING = r"(?i)execut\w*::\w*execute|::execute\b|launch(?:Cooperative)?Kernel|GraphLaunch"
 _DEVICE_PLANE = re.compile(r"^/device:(?!CUSTOM)")
 
 
@@ -78,10 +83,34 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
             read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
     release(raw)
     _link(read)
+    _give_counters_their_device(read)
+    names_of_empty = f"{EMPTY_PLANES.meaning} ({_listed(read.empty_planes)})"
+    read.issues += issues_found(path, (EMPTY_PLANES, len(read.empty_planes), names_of_empty))
     named, found = read.op_texts.programs(launched_modules(read.planes), read.programs, path)
     read.programs.update({program.program_id: program for program in named})
     read.issues += found + gpu.assumed_numbers(names, read.programs.values(), path)
     return read
+
+
+def _give_counters_their_device(read: FileEvents) -> None:
+    """Replace the local numbers in a host's counters by those of the file's devices; NULL for no device."""
+    number_of = {
+        device.local_ordinal: device.device_id
+        for plane in read.planes
+        for device in plane.devices
+        if device.local_ordinal is not None and device.core != "sparsecore"
+    }
+    for place, plane in enumerate(read.planes):
+        if not plane.devices and not plane.counters.is_empty():
+            number = pl.col("device_id").replace_strict(
+                number_of, default=None, return_dtype=pl.Int64
+            )
+            counters = plane.counters.with_columns(number)
+            read.planes[place] = replace(plane, counters=counters)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(sorted(names)[:3]) + ", …" * (len(names) > 3)
 
 
 def _turn(plane: memoryview) -> int:
@@ -189,6 +218,8 @@ def _read_plane(
             else:
                 read.programs[program.program_id] = program
     if plane.is_empty:
+        if _DEVICE_PLANE.match(plane.name):
+            read.empty_planes.append(plane.name)
         return None
     if isinstance(opened.tpu, Exception):
         raise opened.tpu
@@ -201,7 +232,11 @@ def _read_plane(
     if gpu.GPU_PLANE.match(plane.name):
         return gpu.read_gpu_plane(plane, read.path, read.host, calls)
     if plane.name != host.HOST_PLANE:
+        if _DEVICE_PLANE.match(plane.name):
+            read.unknown_kinds.append(f"plane {plane.name}")
         return host.read_unknown_plane(plane, read.path, read.host)
+    launching = plane.metadata["name"].str.contains(_LAUNCHING).any()
+    read.launches_seen = read.launches_seen or launching
     told = read.programs
     ran = cpu.read_cpu_plane(plane, read.path, read.host, told, seen) if virtual else None
     return ran or host.read_host_plane(plane, read.path, read.host)

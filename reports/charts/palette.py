@@ -77,6 +77,13 @@ COMPONENT_COLOURS = {
     "norm": "#3fa9dd",
     "no component": "#8f95a0",
 }
+# Why the time of an op's steps differs between two runs.
+CHANGE_COLOURS = {
+    "takes longer or shorter": "#0072b2",
+    "runs more or less often": "#d98c00",
+    "new": "#7b5cd6",
+    "gone": "#8f95a0",
+}
 CLOCK_COLOURS = {"trace": "#0072b2", "host clock, mean": "#d98c00"}
 # Of charts with one series.
 SERIES_COLOUR = KIND_COLOURS["all-reduce"]

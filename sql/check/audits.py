@@ -144,18 +144,28 @@ AUDITS = (
         """
         select c.run_id, c.phase, c.window_ps, m.window_ps as in_mfu_ps
         from comm_compute_v2 as c
-        left join mfu_v1 as m on m.run_id = c.run_id and m.phase is not distinct from c.phase
+        left join mfu_v2 as m on m.run_id = c.run_id and m.phase is not distinct from c.phase
         where m.window_ps is distinct from c.window_ps
         """,
     ),
     Audit(
+        "mfu_is_a_share",
+        "mfu is not in 0 to 1",
+        """
+        select run_id, phase, model_flops, available_flops, mfu_ratio
+        from mfu_v2
+        where not mfu_ratio between 0 and 1
+        """,
+    ),
+    Audit(
         "setups_hold_every_run",
-        "runs are lost or doubled in setup_summary",
+        "measured runs are lost or doubled in setup_summary",
         """
         with counted as (
             select count(*) as runs, 0 as in_setups from runs
+            where source is null or source not in ('compiled', 'predicted')
             union all
-            select 0, coalesce(sum(runs), 0) from setup_summary_v1
+            select 0, coalesce(sum(runs), 0) from setup_summary_v2
         ),
         summed as (select sum(runs) as runs, sum(in_setups) as in_setups from counted)
         select runs, in_setups from summed where in_setups <> runs

@@ -85,7 +85,7 @@ TIME_AUDITS = (
         "launches are lost or doubled in scheduling, or wait longer for a free device than in all",
         """
         with said as (
-            select run_id, sum(launches) as launches from scheduling_v1 group by run_id
+            select run_id, sum(launches) as launches from scheduling_v2 group by run_id
         ),
         seen as (
             select run_id, count(*) as launches,
@@ -97,6 +97,54 @@ TIME_AUDITS = (
         from seen
         left join said on said.run_id = seen.run_id
         where said.launches is distinct from seen.launches or seen.wrong > 0
+        """,
+    ),
+    Audit(
+        "parts_of_periods_add_up",
+        "the times that op_diff compares do not add up to the periods of a phase's steps; where an older"
+        " xlahouse ingested the run, ingest it again",
+        """
+        with said as (
+            select run_id, phase, count(*) - count(attributed_ps) as unknown,
+                sum(attributed_ps) as parts_ps
+            from _op_place_v1 group by run_id, phase
+        ),
+        seen as (
+            select run_id, phase, count(*) - count(period_ps) as unknown, sum(period_ps) as period_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, phase
+        )
+        select seen.run_id, seen.phase, seen.period_ps, said.parts_ps
+        from seen
+        left join said on said.run_id = seen.run_id and said.phase is not distinct from seen.phase
+        where seen.unknown = 0 and said.unknown is distinct from 0
+            and exists (select 1 from ops where ops.run_id = seen.run_id and attributed_ps is not null)
+            or seen.unknown = 0 and said.unknown = 0 and said.parts_ps <> seen.period_ps
+            or said.run_id is null
+        """,
+    ),
+    Audit(
+        "exposed_time_has_owners",
+        "the exposed time of a phase's collectives does not add up to that of its steps, or one is"
+        " exposed for longer than it is in flight",
+        """
+        with owned as (
+            select run_id, phase, sum(exposed_ps) as exposed_ps,
+                sum(case when op is not null and exposed_ps > in_flight_ps + 1 then 1 else 0 end)
+                    as longer
+            from exposed_collective_v1 group by run_id, phase
+        ),
+        steps as (
+            select run_id, phase, sum(exposed_ps) as exposed_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, phase
+        )
+        select s.run_id, s.phase, s.exposed_ps, o.exposed_ps as of_collectives_ps, o.longer
+        from steps as s
+        left join owned as o on o.run_id = s.run_id and o.phase is not distinct from s.phase
+        where abs(coalesce(o.exposed_ps, 0) - s.exposed_ps) > 1 + 1e-9 * s.exposed_ps or o.longer > 0
         """,
     ),
 )

@@ -55,7 +55,7 @@ TRAFFIC_AUDITS = (
         """
         with said as (
             select run_id, scope, axis, sum(bytes) as bytes
-            from traffic_burst_v1 group by run_id, scope, axis
+            from traffic_burst_v2 where scope in ('device', 'run') group by run_id, scope, axis
         ),
         seen as (
             select run_id, axis, sum(wire_bytes) as wire_bytes
@@ -75,7 +75,7 @@ TRAFFIC_AUDITS = (
         "collectives or instances are lost or doubled in a summary of latency or bandwidth",
         """
         with slow as (
-            select run_id, sum(count) as said from collective_latency_summary_v1 group by run_id
+            select run_id, sum(count) as said from collective_latency_summary_v2 group by run_id
         ),
         fast as (
             select run_id, sum(count + bound_count + unknown_count) as said

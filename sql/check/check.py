@@ -47,7 +47,7 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
     meshes = warehouse.query(
         """
         select coalesce(name, run_id) as name, mesh_source, mesh_problem
-        from run_summary_v1
+        from run_summary_v2
         where mesh_problem is not null and (mesh_source is not null or collectives > 0)
         order by name
         """

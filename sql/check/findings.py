@@ -31,7 +31,7 @@ QUESTIONS = (
         """
         select run_id, concat(sum(early_launches), ' of ', sum(linked_launches),
             ' linked launches start before the host enqueues them') as found
-        from scheduling_v1
+        from scheduling_v2
         group by run_id
         having sum(early_launches) > 0
         """,
@@ -41,7 +41,7 @@ QUESTIONS = (
         "the steps that they fall in count compile time; see `scheduling`",
         """
         select run_id, concat(sum(recompiles), ' compiles after warm-up') as found
-        from scheduling_v1
+        from scheduling_v2
         group by run_id
         having sum(recompiles) > 0
         """,
@@ -62,7 +62,7 @@ QUESTIONS = (
         """
         select run_id, concat(round(100 * unclassified_ratio, 1),
             ' % of the known payload has no known axis') as found
-        from run_summary_v1
+        from run_summary_v2
         where mesh_problem is null and unclassified_ratio > 0
         """,
     ),

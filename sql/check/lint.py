@@ -12,7 +12,7 @@ from xlahouse.sql.portable import portability
 
 KEYS = "_run_key_v1"  # states the scheme of the keys that internal views pack, and its units
 SMALLEST_UNIT = 1 << 10  # smaller powers of two count something
-UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio", "_ppm")
+UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio", "_ppm", "_per_chip")
 # Numbers without a unit: identities, places in an order, counts.
 PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_errors", "_warnings")
 PLAIN_NAMES = {
@@ -39,8 +39,10 @@ PLAIN_NAMES = {
     "logical_id",
     "microbatches",
     "other_runs",
+    "other_steps",
     "participants_seen",
     "passes",
+    "rank",
     "recompiles",
     "request",
     "requests",
@@ -50,6 +52,7 @@ PLAIN_NAMES = {
     "source_line",
     "sources_seen",
     "step",
+    "steps",
     "target_chip",
     "world",
 }
@@ -57,8 +60,10 @@ PLAIN_DOUBLES = {
     "bytes",
     "collectives_per_step",
     "difference",
+    "executions_per_step",
     "flops",
     "median",
+    "other_executions_per_step",
     "other_median",
     "other_value",
     "ratio",

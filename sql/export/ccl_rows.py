@@ -177,7 +177,7 @@ def _entry(warehouse: Warehouse, row: NamedRow, name: str, card: WorkloadCard) -
     given = {"run": row["run_id"]}
     columns = "metric, value, note from {} where run_id = $run order by metric"
     theirs = warehouse.query("select " + columns.format("ccl_legacy_v1"), given).rows
-    ours = warehouse.query("select " + columns.format("ccl_bench_v1"), given).rows
+    ours = warehouse.query("select " + columns.format("ccl_bench_v2"), given).rows
     metrics = {metric: value for metric, value, _ in theirs}
     metrics |= {f"xlahouse_{metric}": value for metric, value, _ in ours}
     notes = {metric: note for metric, _, note in theirs}
@@ -191,7 +191,7 @@ def _entry(warehouse: Warehouse, row: NamedRow, name: str, card: WorkloadCard) -
             "ingest_version": row["ingest_version"],
             "source": row["source"],
             "status": row["status"],
-            "views": ["ccl_legacy_v1", "ccl_bench_v1"],
+            "views": ["ccl_legacy_v1", "ccl_bench_v2"],
             "tools_revision": TOOLS_REVISION,
             "source_files": row["source_files"],
             "notes": notes,

@@ -177,7 +177,8 @@ def _ops(collectives: dict[str, Any], drawn: np.random.Generator) -> dict[str, A
         "opcode": np.where(compute, "fusion", collectives["kind"][:, None]).ravel(),
         "category": np.tile(np.where(compute, "compute", "collective"), count),
         "line": "XLA Ops", "is_async": False, "start_ps": starts.ravel(),
-        "duration_ps": lengths.ravel(), "self_ps": lengths.ravel(), "component": "mlp",
+        "duration_ps": lengths.ravel(), "self_ps": lengths.ravel(),
+        "attributed_ps": lengths.ravel(), "component": "mlp",
         "layer": np.repeat(np.arange(count) % A_STEP, OPS), "flops": 1e9, "bytes_accessed": 1e6,
     }  # fmt: skip
 

@@ -30,7 +30,7 @@ ROW_LEVEL = {
     "traffic_interval",
     "traffic_window",
 }
-OVER_INTERVALS = {"bubble", "sync_wait"}
+OVER_INTERVALS = {"bubble", "exposed_collective", "sync_wait"}
 SUMMARIES = ("run_summary", "traffic_volume", "comm_compute", "latency")
 # Views that take more than half of their target.
 SLOWEST = (
@@ -39,6 +39,7 @@ SLOWEST = (
     "ccl_bench",
     "ccl_legacy",
     "collective_latency_summary",
+    "exposed_collective",
     "idle_gap",
     "layer_breakdown",
     "link_traffic",

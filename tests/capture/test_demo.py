@@ -56,6 +56,8 @@ def test_manifest_tells_what_the_trace_does_not(cell):
     assert manifest.parameters == 4 * layer + 2 * 4096 * 512 + 512
     assert manifest.weight_bytes == 4 * manifest.parameters
     assert manifest.kv_bytes_per_token == 2 * 4 * 4 * 64 * 4
+    vocabulary, width = (manifest.model_config[name] for name in ("vocab_size", "hidden_size"))
+    assert (manifest.head_weights, manifest.logit_positions) == (vocabulary * width, 1)
 
 
 def test_tokens_equal_the_unsharded_models(cell):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
-from xlahouse.ingest.run import ingest_paths
+from tests.ingest.build import PlaneBuilder, space
+from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
 CASES = Path(__file__).parents[1] / "cases" / "foreign"
@@ -73,3 +75,60 @@ def test_ranks_that_number_their_gpus_alike_stay_apart(tmp_path):
         sql = "select device_id, count(*) from ops group by 1 order by 1"
         assert warehouse.query(sql).rows == [(0, 2), (1, 2)]
         assert "one_rank" not in codes(warehouse)
+
+
+def finding(warehouse, code):
+    sql = f"select severity, message from issues where code = '{code}'"
+    (row,) = warehouse.query(sql).rows
+    return row
+
+
+def test_a_run_whose_device_events_are_lost_says_why_and_what_to_try(tmp_path):
+    with ingested("tpu_run_without_device_events", tmp_path) as warehouse:
+        severity, message = finding(warehouse, "no_device_events")
+        assert severity == "warning"
+        assert "hosts launched programs, but there is no plane of a device" in message
+        assert "profile for less time" in message
+        assert warehouse.query("select status from runs").rows == [("no_device_events",)]
+
+
+def test_empty_planes_are_counted_and_no_host_is_blamed_for_them(tmp_path):
+    planes = [PlaneBuilder(f"/device:TPU:{number}").plane for number in range(2)]
+    host = PlaneBuilder("/host:CPU")
+    host.event(host.line("python"), "work", 0, 10)
+    (tmp_path / "h.xplane.pb").write_bytes(space(*planes, host.plane))
+    with ingested(tmp_path / "h.xplane.pb", tmp_path / "w") as warehouse:
+        assert "2 planes of devices are empty" in finding(warehouse, "no_device_events")[1]
+        sql = "select severity, count from issues where code = 'empty_planes'"
+        assert warehouse.query(sql).rows == [("info", 2)]
+        assert "devices_missing" not in codes(warehouse)
+
+
+def test_a_category_that_no_reader_knows_is_named(tmp_path):
+    events = [
+        {"ph": "X", "cat": "mtia_ccp_events", "name": "k", "pid": 0, "tid": 1, "ts": 0, "dur": 5}
+    ]
+    trace = {"schemaVersion": 1, "traceEvents": events}
+    (tmp_path / "t.trace.json").write_text(json.dumps(trace))
+    with ingested(tmp_path / "t.trace.json", tmp_path / "w") as warehouse:
+        assert "category mtia_ccp_events" in finding(warehouse, "no_device_events")[1]
+
+
+def test_a_compiled_program_given_as_a_trace_points_to_the_option(tmp_path):
+    (tmp_path / "module_0001.jit_f.hlo_proto.pb").write_bytes(b"\x0a\x02xx")
+    with pytest.raises(IngestError, match=r"not a trace; .* --hlo-dump "):
+        ingest_paths([str(tmp_path)], str(tmp_path / "w"))
+
+
+def test_allocators_events_are_counters_of_their_device(tmp_path):
+    with ingested("hbm_allocator_events", tmp_path) as warehouse:
+        sql = "select device_id, max(value) from counters where name = 'TPU_0_hbm {}' group by 1"
+        for counter in ("bytes_in_use", "peak_bytes_in_use"):
+            assert warehouse.query(sql.format(counter)).rows == [(0, 12 * 2**30)]
+
+
+def test_annotated_steps_are_phases_and_no_markers_of_requests(tmp_path):
+    with ingested("compile_within_a_step", tmp_path) as warehouse:
+        sql = "select phase, request, step, start_ps from phases where source = 'marker' order by 3"
+        assert warehouse.query(sql).rows == [("step", None, k, 1000 * k * PS) for k in range(6)]
+        assert "marker_incomplete" not in codes(warehouse)

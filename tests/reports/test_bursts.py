@@ -27,7 +27,7 @@ def burst(axis, size, length_us, transfers=1, scope="device", phase="decode"):
 def store_of(*rows):
     devices = [{"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}]
     runs = [{"run_id": "r"}]
-    return Store({"runs": runs, "devices": devices, "traffic_burst_v1": list(rows)})
+    return Store({"runs": runs, "devices": devices, "traffic_burst_v2": list(rows)})
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ SPEEDS = {"a1": (0.010, 100.0), "a2": (0.014, 80.0), "b1": (0.020, 50.0), "c1": 
 
 def summary(run_id: str) -> dict[str, Any]:
     ttft, rate = SPEEDS[run_id]
-    return {"run_id": run_id, "ttft_s": ttft, "tpot_s": None, "output_tokens_per_s": rate}
+    rates = {"output_tokens_per_s": rate, "output_tokens_per_s_per_chip": rate / 4}
+    return {"run_id": run_id, "ttft_s": ttft, "tpot_s": None, **rates}
 
 
 def latency(run_id: str, times: float) -> dict[str, Any]:
@@ -32,8 +33,8 @@ def latency(run_id: str, times: float) -> dict[str, Any]:
 def store() -> Store:
     tables: Tables = {
         "runs": RUNS,
-        "run_summary_v1": [summary(row["run_id"]) for row in RUNS],
-        "latency_v1": [latency(row["run_id"], times) for row in RUNS for times in (1.0, 2.0)],
+        "run_summary_v2": [summary(row["run_id"]) for row in RUNS],
+        "latency_v2": [latency(row["run_id"], times) for row in RUNS for times in (1.0, 2.0)],
         "comm_compute_v2": [
             split("a1", "prefill", 4, 40, 24, 8),
             split("a2", "prefill", 4, 56, 24, 24),
@@ -65,16 +66,17 @@ def sent(run_id: str, phase: str, axis: str, wire: float | None) -> Any:
 
 def test_repeats_are_one_setup_with_the_range_of_its_requests(store: Store) -> None:
     rows = rows_of(store, comparison.PANEL)
-    # The median of two is the row ceil(2 / 2) = the first, the smaller; requests are 1x and 2x.
+    # Medians of two runs, 10 and 14 ms, 100 and 80 tokens/s on 4 chips; requests are 1x and 2x.
     wanted = ["subject", "label", "runs", "requests", "ttft_s", "output_tokens_per_s"]
+    wanted += ["chip_tokens_per_s", "per"]
     four, eight = (f"qwen, batch {n}, 16 + 8 tokens, bf16, TPU v6 Lite" for n in (4, 8))
     assert rows.select(wanted).rows() == [
-        (four, "tp4", 2, 4, 0.010, 80.0),
-        (four, "pp4 m2", 1, 2, 0.020, 50.0),
-        (eight, "tp4", 1, 2, 0.016, 150.0),
+        (four, "tp4", 2, 4, pytest.approx(0.012), 90.0, 22.5, "chip"),
+        (four, "pp4 m2", 1, 2, 0.020, 50.0, 12.5, "chip"),
+        (eight, "tp4", 1, 2, 0.016, 150.0, 37.5, "chip"),
     ]
-    spread = rows.select("min_ttft_s", "max_ttft_s", "min_output_tokens_per_s").row(0)
-    assert spread == (0.010, 0.028, 40.0)
+    spread = rows.select("min_ttft_s", "max_ttft_s", "min_chip_tokens_per_s").row(0)
+    assert spread == (0.010, 0.028, 10.0)
     assert rows["tpot_s"].is_null().all()
 
 
@@ -88,7 +90,7 @@ def test_runs_that_are_not_asked_for_do_not_count(store: Store) -> None:
 
 def test_settings_without_a_column_tell_setups_of_one_mesh_apart() -> None:
     runs = [run("a1", "tp4"), run("a2", "tp4", setup="other")]
-    twins = Store({"runs": runs, "run_summary_v1": [{"run_id": "a1"}, {"run_id": "a2"}]})
+    twins = Store({"runs": runs, "run_summary_v2": [{"run_id": "a1"}, {"run_id": "a2"}]})
     rows = rows_of(twins, comparison.PANEL, ("a1", "a2"))
     assert sorted(rows["label"]) == ["tp4 (name a1)", "tp4 (name a2)"]
     assert rows["output_tokens_per_s"].is_null().all()
@@ -103,33 +105,33 @@ def test_charts_and_the_verdict_of_the_comparison(store: Store, facts_over_runs:
     titles = [figure.title.partition(",")[0] for figure in section.figures]
     assert titles == [
         "Rate by batch: qwen",
-        "Output tokens/s: qwen",
+        "Output tokens/s per chip: qwen",
         "TTFT: qwen",
-        "Output tokens/s: qwen",
+        "Output tokens/s per chip: qwen",
         "TTFT: qwen",
     ]  # no TPOT is known
     batches, rates, ttft = (figure.spec for figure in section.figures[:3])
     assert {(r["label"], r["batch_size"], r["output_tokens_per_s"]) for r in data(batches)} == {
-        ("tp4", 4, 80.0),
+        ("tp4", 4, 90.0),
         ("pp4 m2", 4, 50.0),
         ("tp4", 8, 150.0),
     }
     assert [(r["shown"], r["median"]) for r in data(rates)] == [
-        ("tp4", 80),
-        ("pp4 m2", 50),
+        ("tp4", 22.5),
+        ("pp4 m2", 12.5),
     ]
-    assert [r["median"] for r in data(ttft)] == pytest.approx([10, 20])
+    assert [r["median"] for r in data(ttft)] == pytest.approx([12, 20])
     assert layers(ttft)[0]["encoding"]["x"]["title"] == "TTFT (ms)"
     [verdict] = [note for note in section.notes if "most output tokens/s" in note]
-    assert "tp4 gives the most output tokens/s, 80.0; next is pp4 m2 with 50.0" in verdict
+    assert "tp4 gives the most output tokens/s per chip, 22.5; next is pp4 m2 with 12.5" in verdict
     assert "Inconclusive: a setup has one run" in verdict
 
 
 @pytest.mark.parametrize(("least", "told"), [(40.0, "overlap."), (60.0, "do not overlap.")])
 def test_repeated_setups_are_judged_by_their_ranges(least: float, told: str) -> None:
-    first = {"label": "tp4", "output_tokens_per_s": 80.0, "runs": 2}
-    second = {"label": "pp4", "output_tokens_per_s": 50.0, "runs": 3}
-    first["min_output_tokens_per_s"], second["max_output_tokens_per_s"] = least, 55.0
+    first = {"label": "tp4", "chip_tokens_per_s": 80.0, "per": "chip", "runs": 2}
+    second = {"label": "pp4", "chip_tokens_per_s": 50.0, "per": "chip", "runs": 3}
+    first["min_chip_tokens_per_s"], second["max_chip_tokens_per_s"] = least, 55.0
     assert comparison._leader("s", first, second).endswith(told)
 
 

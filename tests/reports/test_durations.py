@@ -50,7 +50,7 @@ def store():
     odd = [size(0, 0, 3, 3, count=2), size(0, None, 3, 3, count=1)]
     devices = [{"run_id": "r", "device_id": d, "traced": True} for d in range(3)]
     runs = [{"run_id": "r"}]
-    return Store({"runs": runs, "devices": devices, "collective_latency_summary_v1": views + odd})
+    return Store({"runs": runs, "devices": devices, "collective_latency_summary_v2": views + odd})
 
 
 def test_the_median_device_and_the_slowest(store):

@@ -24,7 +24,7 @@ def test_gaps_count_to_the_phase_of_the_later_transfer(two_runs):
     # A device: prefill 3 short, 2 long (the first has none before it); decode 9 of each.
     assert picked.rows() == [
         ("prefill", "tp", 20, 0, SHORT, SHORT, LONG),
-        ("decode", "tp", 72, 0, SHORT, SHORT, LONG),
+        ("decode", "tp", 72, 0, SHORT, (SHORT + LONG) // 2, LONG),
     ]
     assert rows["mean_ps"].to_list() == [(12 * SHORT + 8 * LONG) / 20, (SHORT + LONG) / 2]
 

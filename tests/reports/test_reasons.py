@@ -30,7 +30,8 @@ def plain(text: str) -> str:
 def test_headlines_carry_n_spread_and_coverage(two_runs):
     cards = cards_of(two_runs, TP4)
     shown = {name: [plain(t) for t in (c.text, c.spread, c.coverage)] for name, c in cards.items()}
-    # 513 MiB = 537,919,488 bytes, of which each device sends a quarter.
+    # 513 MiB = 537,919,488 bytes, of which each device sends a quarter. Periods: 100 us, 120 at a
+    # request's start, 200 between steps: 9 x 200 + 2 x 120 + 100 = 2,140, and 12 windows of 100.
     assert shown == {
         "ttft_s": ["105 µs", "all 105 µs", "n = 3 of 3 requests"],
         "tpot_s": ["200 µs", "all 200 µs", "n = 3 of 3 requests, 9 steps"],
@@ -38,19 +39,20 @@ def test_headlines_carry_n_spread_and_coverage(two_runs):
         "wire_bytes": ["538 MB", "all 134 MB each", "n = 4 of 4 devices"],
         "comm_compute_ratio": ["0.625", "p5 and p95: 0.625", "n = 48 of 48 device steps"],
         "exposed_ratio": ["40.0 %", "p5 and p95: 40.0 %", "n = 48 of 48 device steps"],
-        "idle_ratio": ["0 %", "p5 and p95: 0 %", "n = 48 of 48 device steps"],
+        "idle_ratio": ["43.9 %", "p5-p95: 0 to 50.0 %", "n = 48 of 48 device steps"],
     }
     assert cards["wire_bytes"].exact == "537,919,488"
 
 
 def test_a_spread_names_its_ends():
     windows = [
-        {"run_id": "r", "device_id": 0, "request": 0, "step": k, "window_ps": 100, "idle_ps": k}
+        {"run_id": "r", "device_id": 0, "request": 0, "step": k, "idle_ps": k}
+        | {"window_ps": 100, "period_ps": 100}
         for k in range(1, 101)
     ]
     summary = [{"run_id": "r", "idle_ratio": 0.505}]
     devices = [{"run_id": "r", "device_id": 0, "traced": True}]
-    tables = {"runs": [{"run_id": "r"}], "devices": devices, "run_summary_v1": summary}
+    tables = {"runs": [{"run_id": "r"}], "devices": devices, "run_summary_v2": summary}
     store = Store({**tables, "device_time_v1": windows})
     # Rows ceil(0.05 x 100) = 5 and ceil(0.95 x 100) = 95.
     assert plain(cards_of(store, "r")["idle_ratio"].spread) == "p5-p95: 5.00 % to 95.0 %".replace(
@@ -94,18 +96,20 @@ def test_strange_versions_are_left_out(versions):
     assert dict(setup_rows(facts_of(store, "r")))["Framework"] == "jax"
 
 
-def test_a_run_without_markers_has_no_ttft():
-    row = {"run_id": "r", "source": "module", "tpot_s": 0.78, "decode_steps": 99}
-    summary = {"run_id": "r", "tpot_s": 0.78}
+def test_a_run_without_markers_has_a_launch_period_and_no_tpot():
+    row = {"run_id": "r", "source": "module", "launch_period_s": 0.78, "launch_period_count": 99}
+    summary = {"run_id": "r", "launch_period_s": 0.78}
     devices = [{"run_id": "r", "device_id": 0, "traced": True}]
     tables = {"runs": [{"run_id": "r"}], "devices": devices}
-    store = Store({**tables, "latency_v1": [row], "run_summary_v1": [summary]})
+    store = Store({**tables, "latency_v2": [row], "run_summary_v2": [summary]})
     cards = cards_of(store, "r")
     assert cards["ttft_s"].why == "no markers of requests in the trace"
-    assert cards["tpot_s"].spread == "a mean: spread not known"
-    assert cards["tpot_s"].coverage == "n = 99 periods of one program"
+    assert cards["tpot_s"].why == "no markers of requests in the trace"
     section = filled(store, latency.PANEL, "r")
-    assert [figure.title for figure in section.figures] == ["TPOT by request"]
+    assert section.figures == []
+    assert section.coverage.startswith("99 periods of one program")
+    assert any("starts anew every 780 ms" in plain(note) for note in section.notes)
+    assert not any("TPOT is the" in note for note in section.notes)
     assert "TTFT is not known: no markers of requests in the trace." in section.notes
     assert section.cells[0][0].text == "not known"
 
@@ -246,8 +250,8 @@ def test_a_partial_run_says_so():
 
 
 def test_infinite_values_are_not_known():
-    row = {"run_id": "r", "source": "module", "tpot_s": float("inf"), "decode_steps": 1}
-    store = Store({"runs": [{"run_id": "r"}], "latency_v1": [row]})
+    row = {"run_id": "r", "source": "marker", "tpot_s": float("inf"), "decode_steps": 1}
+    store = Store({"runs": [{"run_id": "r"}], "latency_v2": [row]})
     section = filled(store, latency.PANEL, "r")
     assert section.figures == []
-    assert section.cells[0][3].text == "not known"
+    assert section.cells[0][5].text == "not known"

@@ -101,39 +101,42 @@ def use(phase, **values):
 
 
 def test_uses_of_the_peaks_stand_by_phase():
-    decode = {"model_flops": 5.0, "flops_known_ratio": 0.9}
-    prefill = {"model_flops": 50.0, "flops_known_ratio": 1.0, "mfu_ratio": 0.5}
-    mfu = [
-        use("decode", **decode, analytic_flops=4.0, mfu_analytic_ratio=0.04),
-        use("prefill", **prefill, analytic_flops=45.0, mfu_analytic_ratio=0.45),
-        use("warmup", **prefill),
-    ]
+    decode = {
+        "model_flops": 4.0,
+        "mfu_ratio": 0.04,
+        "compiled_flops": 5.0,
+        "flops_known_ratio": 0.9,
+    }
+    prefill = {"compiled_flops": 50.0, "hfu_ratio": 0.5, "flops_known_ratio": 1.0}
+    prefill |= {"mfu_problem": "the cost of its attention is not known"}
+    mfu = [use("decode", **decode), use("prefill", **prefill), use("warmup", **prefill)]
     mbu = {"run_id": "r", "phase": "decode", "tpot_count": 3, "tpot_s": 0.5, "mbu_ratio": 0.3}
     mbu |= {"weight_bytes": 100.0, "kv_bytes": 20.0, "peak_hbm_bytes_per_s": 800.0}
-    store = store_of(mfu_v1=mfu, mbu_v1=[mbu])
+    store = store_of(mfu_v2=mfu, mbu_v2=[mbu])
     rows = rows_of(store, peak_use.PANEL, "r")
     assert rows.select("phase", "metric", "ratio", "n", "used", "available").rows() == [
-        ("prefill", "MFU, compiled ops", 0.5, 8, 50, 100),
-        ("prefill", "MFU, from the model", 0.45, 8, 45, 100),
-        ("decode", "MFU, compiled ops", None, 8, 5, 100),
-        ("decode", "MFU, from the model", 0.04, 8, 4, 100),
+        ("prefill", "MFU", None, 8, None, 100),
+        ("prefill", "HFU", 0.5, 8, 50, 100),
+        ("decode", "MFU", 0.04, 8, 4, 100),
+        ("decode", "HFU", None, 8, 5, 100),
         ("decode", "MBU", 0.3, 3, 120, 400),
     ]
     section = filled(store, peak_use.PANEL, "r")
     assert_valid(section)
     (figure,) = section.figures
-    assert [row["ratio"] for row in data(figure.spec)] == [0.5, 0.45, 0.04, 0.3]
+    assert [row["ratio"] for row in data(figure.spec)] == [0.5, 0.04, 0.3]
     notes = [note.replace("\u00a0", " ") for note in section.notes]
-    assert notes[0] == (
-        "MFU, compiled ops is not known (decode): ops of unknown FLOPs, such as custom calls, take more than "
-        "5 % of the busy time (FLOPs known for 90.0 %)."
-    )
-    assert section.coverage.startswith("4 of 5 values known;")
+    assert notes[:2] == [
+        "MFU is not known (prefill): the cost of its attention is not known.",
+        "HFU is not known (decode): ops of unknown FLOPs, such as custom calls, take more than "
+        "5 % of the busy time (FLOPs known for 90.0 %).",
+    ]
+    assert section.coverage.startswith("3 of 5 values known;")
 
 
 def test_virtual_devices_use_no_peaks():
     devices = [{**DEVICE, "inferred": True}]
-    section = filled(store_of(mfu_v1=[use("decode")], devices=devices), peak_use.PANEL, "r")
+    section = filled(store_of(mfu_v2=[use("decode")], devices=devices), peak_use.PANEL, "r")
     assert section.figures == []
     assert section.notes == [
         "MFU and MBU are not known: virtual devices have no peaks to compare with."

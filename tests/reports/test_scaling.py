@@ -41,7 +41,7 @@ def test_scaling_is_drawn_beside_the_ideal(facts_over_runs: Any) -> None:
         grown("dp", 2, None),
     ]
     store = Store(
-        {"runs": RUNS, "scaling_v1": [*rows, grown("tp", 2, 120.0, "pp2") | {"run_id": "z"}]}
+        {"runs": RUNS, "scaling_v2": [*rows, grown("tp", 2, 120.0, "pp2") | {"run_id": "z"}]}
     )
     found = rows_of(store, scaling.PANEL)
     assert found.select("axis", "size", "times_devices").rows() == [

@@ -28,7 +28,7 @@ def test_launches_are_drawn_by_phase():
     }
     gap = {"mean_launch_gap_ps": 2.0, "p50_launch_gap_ps": -3, "p95_launch_gap_ps": 8}
     store = store_of(
-        scheduling_v1=[
+        scheduling_v2=[
             phase("decode", **queue, **gap),
             phase("prefill", 4, 2, **queue),
             phase("compile", 0, 0),
@@ -51,7 +51,7 @@ def test_launches_are_drawn_by_phase():
 
 
 def test_launches_that_nothing_links_say_why():
-    section = filled(store_of(scheduling_v1=[phase("step", 5, 0)]), launches.LAUNCHES, "r")
+    section = filled(store_of(scheduling_v2=[phase("step", 5, 0)]), launches.LAUNCHES, "r")
     assert section.figures == []
     assert section.notes[0].startswith(
         "Queue and dispatch are not known: the trace links no launch"
@@ -61,7 +61,7 @@ def test_launches_that_nothing_links_say_why():
 
 def test_early_launches_are_told():
     rows = [phase("decode", 5, 5, early_launches=2, mean_host_blocked_ps=1.0)]
-    notes = filled(store_of(scheduling_v1=rows), launches.LAUNCHES, "r").notes
+    notes = filled(store_of(scheduling_v2=rows), launches.LAUNCHES, "r").notes
     assert notes[0].startswith("2 launches seem to start before their enqueue")
 
 
@@ -71,7 +71,7 @@ def test_compiles_are_drawn_by_phase():
         phase("decode", compiles=1, compile_ps=500_000_000_000, recompiles=1),
         phase("prefill"),
     ]
-    section = filled(store_of(scheduling_v1=rows), launches.COMPILES, "r")
+    section = filled(store_of(scheduling_v2=rows), launches.COMPILES, "r")
     assert_valid(section)
     (figure,) = section.figures
     assert [(row["phase"], row["amount"]) for row in data(figure.spec)] == [
@@ -86,11 +86,11 @@ def test_compiles_are_drawn_by_phase():
 
 
 def test_no_compile_is_good_news_and_no_host_is_none():
-    nothing = filled(store_of(scheduling_v1=[phase("decode")]), launches.COMPILES, "r")
+    nothing = filled(store_of(scheduling_v2=[phase("decode")]), launches.COMPILES, "r")
     assert nothing.figures == []
     assert nothing.notes == ["Nothing was compiled while the profiler ran."]
     unknown = phase("decode", compiles=None, compile_ps=None, recompiles=None)
-    section = filled(store_of(scheduling_v1=[unknown]), launches.COMPILES, "r")
+    section = filled(store_of(scheduling_v2=[unknown]), launches.COMPILES, "r")
     assert section.notes == ["Compiles are not known: the trace has no events of a host."]
     assert section.cells[0][1].text == "not known"
 

@@ -12,11 +12,11 @@ from xlahouse.reports.panels.intervals import reconfiguration, window_spread, wi
 from xlahouse.reports.panels.intervals.transitions import MAX_TRANSITIONS
 
 # us; on the device tp is followed by pp soon, and pp by tp at once or long after.
-TP_PP, PP_TP = (1, 2, 5, 20), (-1, 0, 3, 300)
+TP_PP, PP_TP = (1, 2, 5, 20), (-2, -1, 1, 300)
 
 
 AXES = ("dp", "ep", "pp", "sp", "tp")
-LINES = {"device": 2, "run": 3}  # of one run: even for its devices, odd for itself
+LINES = {"device": 2, "run": 3, "group": 4, "rail": 5}
 
 
 def window(before, after, us, scope="device", **more):
@@ -25,7 +25,7 @@ def window(before, after, us, scope="device", **more):
     times = {"from_end_ps": 0, "start_ps": us * US}
     return {
         "line_key": LINES[scope],
-        "device_id": 0,
+        "member_id": 0,
         "phase": "decode",
         "bytes": 10.0,
         **axes,
@@ -37,14 +37,15 @@ def window(before, after, us, scope="device", **more):
 def store_of(*bursts, **tables):
     devices = [{"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}]
     axes = [{"run_id": "r", "axis": axis, "axis_key": key} for key, axis in enumerate(AXES)]
-    views = {"_burst_v1": list(bursts), "_axis_key_v1": axes}
+    lines = [{"run_id": "r", "scope": scope, "line_key": key} for scope, key in LINES.items()]
+    views = {"_burst_v2": list(bursts), "_axis_key_v1": axes, "_line_v1": lines}
     return Store({"runs": [{"run_id": "r"}], "devices": devices, **views, **tables})
 
 
 @pytest.fixture(scope="module")
 def store():
     rows = [window("tp", "pp", us) for us in TP_PP] + [window("pp", "tp", us) for us in PP_TP]
-    return store_of(*rows, window("tp", "pp", 7, scope="run", device_id=None))
+    return store_of(*rows, window("tp", "pp", 7, scope="run", member_id=None))
 
 
 def test_a_cell_is_the_median_with_its_number(store):
@@ -56,12 +57,12 @@ def test_a_cell_is_the_median_with_its_number(store):
         "Decode: windows between axes, over all devices",
     )
     cells = {(row["from_axis"], row["to_axis"]): row for row in data(device.spec)}
-    # Row ceil(4 / 2) of the windows in order.
+    # Between the second and the third window: 2 and 5, -1 and 1 us.
     assert {key: row["p50_ps"] for key, row in cells.items()} == {
-        ("tp", "pp"): 2 * US,
+        ("tp", "pp"): 3_500_000,
         ("pp", "tp"): 0,
     }
-    assert (cells["tp", "pp"]["p50_s"], cells["pp", "tp"]["p50_s"]) == (pytest.approx(2e-6), None)
+    assert (cells["tp", "pp"]["p50_s"], cells["pp", "tp"]["p50_s"]) == (pytest.approx(3.5e-6), None)
     assert cells["tp", "pp"]["next_bytes"] == 40
     assert section.coverage.startswith("8 windows on each device and 1 window over all devices;")
 
@@ -69,7 +70,7 @@ def test_a_cell_is_the_median_with_its_number(store):
 def test_a_cell_without_a_window_is_drawn_grey(store):
     device, run = filled(store, windows.PANEL, "r").figures
     shown = texts(device.spec)
-    assert {"2.00 µs", "0 ps", "n = 4"} <= set(shown)
+    assert {"3.50 µs", "0 ps", "n = 4"} <= set(shown)
     assert drawn(device.spec).count(f'fill="{OVERLAP_COLOUR}"') == 1
     assert OVERLAP_COLOUR not in drawn(run.spec)
     assert filled(store, windows.PANEL, "r").notes == [
@@ -83,7 +84,7 @@ def test_all_matrices_share_one_colour_scale(store):
         layers(figure.spec)[0]["encoding"]["color"]["scale"]["domain"]
         for figure in filled(store, windows.PANEL, "r").figures
     ]
-    # Medians of 2 and 7 us.
+    # Medians of 3.5 and 7 us.
     assert domains == [[1e-6, 1e-5], [1e-6, 1e-5]]
 
 
@@ -179,3 +180,27 @@ def test_bytes_that_are_not_known_stay_unknown():
     store = store_of(window("tp", "pp", 2, bytes=None), window("tp", "pp", 2))
     assert rows_of(store, windows.PANEL, "r")["next_bytes"].to_list() == [None]
     assert rows_of(store, reconfiguration.PANEL, "r")["fitting_bytes"].to_list()[0] is None
+
+
+def test_sets_of_peers_and_rails_stand_after_the_run():
+    scopes = {"rail": 5, "group": 4, "run": 3, "device": 2}
+    store = store_of(*(window("tp", "pp", us, scope=scope) for scope, us in scopes.items()))
+    for panel in (windows.PANEL, reconfiguration.PANEL):
+        section = filled(store, panel, "r")
+        assert_valid(section)
+        ends = [
+            "on each device",
+            "over all devices",
+            "over each set of peers",
+            "on each rail between hosts",
+        ]
+        assert [figure.title.rpartition(", ")[2] for figure in section.figures] == ends
+        assert section.coverage.startswith(
+            "1 window on each device and 1 window over all devices and 1 window over each set of peers"
+        )
+    assert rows_of(store, windows.PANEL, "r")["scope"].to_list() == [
+        "device",
+        "run",
+        "group",
+        "rail",
+    ]

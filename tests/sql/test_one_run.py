@@ -39,8 +39,8 @@ def test_panels_of_a_run_have_the_same_rows(root):
 
 
 def test_other_runs_are_not_there(root):
-    with Warehouse(root) as whole, whole.of_run(ONE, ["traffic_burst_v1"]) as one:
-        for name in ("runs", "collectives", "traffic_burst", "traffic_burst_v1", "issues"):
+    with Warehouse(root) as whole, whole.of_run(ONE, ["traffic_burst_v2"]) as one:
+        for name in ("runs", "collectives", "traffic_burst", "traffic_burst_v2", "issues"):
             assert one.query(f"select distinct run_id from {name}").dicts() == [{"run_id": ONE}]
         assert [row["run_id"] for row in one.runs()] == [ONE]
         assert len(whole.runs()) == 2

@@ -225,6 +225,7 @@ ELSEWHERE = {
     "layer_breakdown": "layer_time and category_time",
     "module_breakdown": "module_launches",
     "ccl_legacy": "their definitions over the exported JSON: tests/sql/export/ccl_naive.py",
+    "op_diff": "two runs: tests/views/test_op_diff.py",
     **dict.fromkeys(("setup_summary", "run_comparison", "scaling"), "several runs: answers_runs"),
 }
 

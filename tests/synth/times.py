@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.synth.describe import DECODE, PREFILL, STEP, Run
+from tests.synth.host import REQUEST_LEAD_PS
 from tests.synth.mesh import coordinate
 from tests.synth.programs import Program, extra_program, programs
 from tests.synth.traffic import Row
@@ -145,7 +146,7 @@ def marker_to_marker(run: Run, index: int) -> int:
 
 
 def latency(run: Run) -> list[Row]:
-    """Rows of latency_v1, in seconds."""
+    """Rows of latency_v2, in seconds."""
     if not run.markers:
         return [_unmarked_latency(run)]
     rows, decodes = [], run.steps - 1
@@ -165,22 +166,26 @@ def latency(run: Run) -> list[Row]:
             {
                 "request": request,
                 "source": "marker",
+                "queue_s": REQUEST_LEAD_PS / 1e12,
                 "ttft_s": ttft / 1e12,
+                "request_ttft_s": (REQUEST_LEAD_PS + ttft) / 1e12,
                 "tpot_s": decode / decodes / 1e12 if decodes else None,
                 "e2e_s": e2e,
                 "output_tokens_per_s": run.batch * run.output_tokens / e2e,
+                "launch_period_s": None,
             }
         )
     return rows
 
 
 def _unmarked_latency(run: Run) -> Row:
-    """TPOT from the most-launched program, decode: mean distance of its launches' ends."""
+    """The period of the most-launched program, decode: mean distance of its launches' ends."""
     decodes = [each.index for each in run.passes if each.phase == DECODE]
     between = sum(marker_to_marker(run, k) for k in range(decodes[0], decodes[-1]))
-    unknown = dict.fromkeys(("request", "ttft_s", "e2e_s", "output_tokens_per_s"))
-    tpot = between / (len(decodes) - 1) / 1e12
-    return {**unknown, "source": "module", "tpot_s": tpot}
+    names = ("request", "queue_s", "ttft_s", "request_ttft_s", "tpot_s", "e2e_s")
+    unknown = dict.fromkeys((*names, "output_tokens_per_s"))
+    period = between / (len(decodes) - 1) / 1e12
+    return {**unknown, "source": "module", "launch_period_s": period}
 
 
 def row_counts(run: Run) -> list[Row]:

@@ -72,6 +72,24 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
             {**STEP, "category": "collective", "start_ps": 20, "duration_ps": 8},
         ],
     },
+    # A collective from 0 to 10 alone, of which the step says that compute hides 4.
+    "exposed_time_has_owners": {
+        "devices": [{"device_id": 0, "world": 0}],
+        "busy_intervals": [{**STEP, "category": "collective", "start_ps": 0, "duration_ps": 10}],
+        "collectives": [{**COLLECTIVE, "request": 0, "step": 0, "start_ps": 0, "duration_ps": 10}],
+        "device_steps": [
+            {
+                "device_id": 0,
+                "request": 0,
+                "step": 0,
+                "start_ps": 0,
+                "duration_ps": 10,
+                "compute_ps": 4,
+                "collective_ps": 10,
+                "overlapped_ps": 4,
+            }
+        ],
+    },
     # Compute from 0 to 6, a collective from 4 to 9: 2 of its 5 overlap, and all is said to be exposed.
     "device_steps_hold_intervals": {
         "ops": [
@@ -118,6 +136,11 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
         "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "attributed_ps": 4}],
         "busy_intervals": [{**STEP, "start_ps": 0, "duration_ps": 5}],
     },
+    # One op in a step of 5, of which it has 4.
+    "parts_of_periods_add_up": {
+        "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "attributed_ps": 4}],
+        "busy_intervals": [{**STEP, "start_ps": 0, "duration_ps": 5}],
+    },
     "self_time_fits_its_line": {
         "ops": [{**STEP, "line": "XLA Ops", "start_ps": 0, "duration_ps": 5, "self_ps": 6}]
     },
@@ -147,6 +170,17 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
     "mfu_takes_every_window": {
         "devices": [{"device_id": 0}, {"device_id": 0}],
         "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "self_ps": 5}],
+    },
+    # A decode step of 2 x (20 + 5) + 2 FLOPs in one ps of a device that does one.
+    "mfu_is_a_share": {
+        "runs": [
+            {"run_id": "r", "expected_device_count": 1, "batch_size": 1, "prompt_tokens": 1}
+            | {"attention_pair_flops": 1, "whole_weights": 10, "tensor_weights": 20}
+            | {"expert_weights": 0, "head_weights": 5}
+        ],
+        "run_settings": [{"peaks": {"bf16_flops": 1e12}}],
+        "devices": [{"device_id": 0, "kind": "X"}],
+        "ops": [{**STEP, "step": 1, "phase": "decode", "start_ps": 0, "duration_ps": 1}],
     },
     "instances_fit_their_group": {"collectives": [COLLECTIVE, COLLECTIVE]},
     "times_run_forward": {"launches": [{"device_id": 0, "start_ps": 5, "duration_ps": -1}]},

@@ -18,8 +18,8 @@ COLUMNS = {
     " wire_bytes double",
     "expected_traffic_v1": "run_id text, measured_count bigint, measured_payload_bytes bigint",
     "traffic_timeline_v1": "run_id text, axis text, bytes double",
-    "traffic_burst_v1": "run_id text, scope text, axis text, bytes double",
-    "collective_latency_summary_v1": "run_id text, count bigint",
+    "traffic_burst_v2": "run_id text, scope text, axis text, bytes double",
+    "collective_latency_summary_v2": "run_id text, count bigint",
     "bandwidth_summary_v2": "run_id text, count bigint, bound_count bigint, unknown_count bigint",
     "collective_bandwidth_v2": "run_id text, instance bigint, utilization_ratio double",
     "link_traffic_v1": "run_id text, phase text, algorithm text, source_chip bigint,"
@@ -35,14 +35,14 @@ SOUND: dict[str, list[tuple[Any, ...]]] = {
     "traffic_volume_v1": [("r", "tp", 2, 20, 10.0), ("r", "tp", 1, 2, 2.0), ("r", "pp", 1, 5, 5.0)],
     "expected_traffic_v1": [("r", 3, 22), ("r", 1, 5)],
     "traffic_timeline_v1": [("r", "tp", 4.0), ("r", "tp", 8.0), ("r", "pp", 5.0), ("r", "pp", 0.0)],
-    "traffic_burst_v1": [
+    "traffic_burst_v2": [
         ("r", "device", "tp", 12.0),
         ("r", "device", "pp", 5.0),
         ("r", "run", "tp", 10.0),
         ("r", "run", "tp", 2.0),
         ("r", "run", "pp", 5.0),
     ],
-    "collective_latency_summary_v1": [("r", 3), ("r", 1)],
+    "collective_latency_summary_v2": [("r", 3), ("r", 1)],
     "bandwidth_summary_v2": [("r", 1, 1, 0), ("r", 0, 0, 1)],
     "collective_bandwidth_v2": [("r", 0, 0.0), ("r", 1, None), ("r", 2, 1.02)],
     "link_traffic_v1": [("r", None, "ring", 0, 1, 12.0), ("r", None, "ring", 1, 3, 12.0)],
@@ -64,12 +64,12 @@ FAULTS: dict[str, list[tuple[str, int, tuple[Any, ...]]]] = {
         ("traffic_timeline_v1", 3, ("r", "pp", None)),
     ],
     "bursts_hold_every_byte": [
-        ("traffic_burst_v1", 1, ("r", "device", "pp", 4.0)),
-        ("traffic_burst_v1", 2, ("r", "run", "tp", 12.0)),
-        ("traffic_burst_v1", 4, ("r", "run", "pp", None)),
+        ("traffic_burst_v2", 1, ("r", "device", "pp", 4.0)),
+        ("traffic_burst_v2", 2, ("r", "run", "tp", 12.0)),
+        ("traffic_burst_v2", 4, ("r", "run", "pp", None)),
     ],
     "summaries_hold_every_transfer": [
-        ("collective_latency_summary_v1", 0, ("r", 4)),
+        ("collective_latency_summary_v2", 0, ("r", 4)),
         ("bandwidth_summary_v2", 0, ("r", 2, 1, 0)),
         ("bandwidth_summary_v2", 1, ("r", 0, 0, 0)),
     ],
@@ -116,9 +116,9 @@ def test_what_is_not_known_is_no_fault() -> None:
     volume = [("r", "tp", 2, None, None), *SOUND["traffic_volume_v1"][1:]]
     timeline = [("r", "tp", None), *SOUND["traffic_timeline_v1"][2:]]
     bursts = [("r", "device", "tp", None), ("r", "run", "tp", None)]
-    bursts += [row for row in SOUND["traffic_burst_v1"] if row[2] == "pp"]
+    bursts += [row for row in SOUND["traffic_burst_v2"] if row[2] == "pp"]
     tables = SOUND | {"traffic_volume_v1": volume, "traffic_timeline_v1": timeline}
-    tables |= {"traffic_burst_v1": bursts, "expected_traffic_v1": [("r", 4, None)]}
+    tables |= {"traffic_burst_v2": bursts, "expected_traffic_v1": [("r", 4, None)]}
     for name in (
         "expectation_measures_volume",
         "timeline_holds_every_byte",

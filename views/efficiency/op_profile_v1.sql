@@ -3,7 +3,7 @@
 -- the innermost op on it, so self times of a line's ops never overlap. Halves of an async pair are
 -- rows of their own, with the time that each of them ran. Step lines, and the line that shows async
 -- copies in flight a second time, are left out. Sums with an unknown part are NULL. Group by
--- source_line, layer or component as needed.
+-- kernel, source_line, layer or component as needed.
 with sources as (
     select
         run_id, program_id, op,
@@ -54,6 +54,8 @@ select
     s.module,
     -- name of the HLO instruction, or of a wait
     s.op,
+    -- its name without trailing numbers: instances of one kernel have one, such as `fusion`
+    regexp_extract(s.op, '^(.+?)([._][0-9]+)*$', 1) as kernel,
     -- HLO opcode; NULL without HLO
     s.opcode,
     -- compute, collective, copy, host_transfer, wait or control

@@ -6,7 +6,7 @@
 --   run_key      _run_key_v1       run                               2^40   from 1
 --   axis_key     _axis_key_v1      run_key + axis x axis_unit        2^20   below 2^20
 --   summary_key  _interval_v1      axis_key + phase                  1      below 2^20
---   line_key     _transfer_v1      run_key + scope                   1      0 (device), 1 (run)
+--   line_key     _line_v1          run_key + scope                   1      0 to 3, as _line_v1 lists
 --   window_key   _step_window_v1   run_key + 2 x window              2      below 2^39
 --   row_key      _idle_total_v1    window_key + level                1      0, 1
 -- 2^23 runs are an error on both engines: the BIGINT overflows. A part never fills its bits: a run has

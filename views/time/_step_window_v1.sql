@@ -30,7 +30,9 @@ select
     -- start of the first op
     p.start_ps,
     -- end of the last op, or the start of the device's next step where that is earlier
-    p.start_ps + p.duration_ps as end_ps
+    p.start_ps + p.duration_ps as end_ps,
+    -- a collective is in flight while a compute op runs
+    p.overlapped_ps
 from placed as p
 inner join _run_key_v1 as r on r.run_id = p.run_id
 left join devices as d on d.run_id = p.run_id and d.device_id = p.device_id

@@ -9,6 +9,16 @@
 -- takes of the device: from the end of the device's window before to the end of its own, without the
 -- time in which no request was open (between_requests); the first period is the window. Periods and
 -- between_requests of a device add up to the time from its first window's start to its last's end.
+-- In a run with kernels that communicate
+-- while they compute (finding kernel_communicates), compute, collective, overlapped and exposed are
+-- NULL: the trace does not say how these kernels divide their time.
+with kernels as (
+    select run_id
+    from device_steps
+    group by run_id
+    having max(communicating_ps) > 0
+)
+
 select
     -- run
     s.run_id,
@@ -29,13 +39,15 @@ select
     -- length of the window
     s.duration_ps as window_ps,
     -- a compute op runs
-    s.compute_ps,
+    case when k.run_id is null then s.compute_ps end as compute_ps,
     -- a collective is in flight
-    s.collective_ps,
+    case when k.run_id is null then s.collective_ps end as collective_ps,
     -- a collective is in flight while a compute op runs
-    s.overlapped_ps,
+    case when k.run_id is null then s.overlapped_ps end as overlapped_ps,
     -- a collective is in flight and no compute op runs
-    cast(s.collective_ps - s.overlapped_ps as bigint) as exposed_ps,
+    cast(
+        case when k.run_id is null then s.collective_ps - s.overlapped_ps end as bigint
+    ) as exposed_ps,
     -- a copy or host transfer runs
     s.copy_ps,
     -- a copy or host transfer runs, no compute op does and no collective is in flight
@@ -60,3 +72,4 @@ inner join _step_period_v1 as p
     on p.run_id = s.run_id and p.device_id = s.device_id
     and p.request is not distinct from s.request and p.step is not distinct from s.step
 left join devices as d on d.run_id = s.run_id and d.device_id = s.device_id
+left join kernels as k on k.run_id = s.run_id

@@ -118,5 +118,9 @@ select
     -- request; NULL without a marker
     request,
     -- forward pass within the request
-    step
+    step,
+    -- layer of the model
+    layer,
+    -- part of the layer
+    component
 from placed

@@ -5,7 +5,8 @@
 -- axis is mixed; one unclassified group makes the whole instruction unclassified. A
 -- collective-permute has one axis, the union over all its pairs of different devices. Its groups of
 -- one (devices that send to themselves) share that axis, but are not partial: they could not reach
--- further. group_axis is the group's own; for a permute it is the instruction's.
+-- further. group_axis is the group's own; for a permute it is the instruction's. A group whose
+-- members are in several slices of TPUs goes over the data center's network (DCN), others over ICI.
 with permutes as (
     select
         run_id, world, program_id, op,
@@ -38,9 +39,14 @@ permute_spans as (
 ),
 
 group_sizes as (
-    select run_id, world, program_id, op, group_index, count(*) as group_size
-    from replica_groups
-    group by run_id, world, program_id, op, group_index
+    select
+        g.run_id, g.world, g.program_id, g.op, g.group_index,
+        count(*) as group_size,
+        case when count(d.slice_index) = count(*) then min(d.slice_index) < max(d.slice_index) end
+            as over_dcn
+    from replica_groups as g
+    left join devices as d on d.run_id = g.run_id and d.device_id = g.device_id
+    group by g.run_id, g.world, g.program_id, g.op, g.group_index
 ),
 
 group_axes as (
@@ -65,7 +71,7 @@ group_spans as (
 
 judged as (
     select
-        g.run_id, g.world, g.program_id, g.op, g.group_index, g.group_size,
+        g.run_id, g.world, g.program_id, g.op, g.group_index, g.group_size, g.over_dcn,
         case
             when p.moves = 0 or (p.moves is null and g.group_size = 1) then 'none'
             when p.moves > 0 and p.moves = ps.moves_in_mesh
@@ -124,7 +130,9 @@ select
         when j.group_axis = 'unclassified' then null
         when j.group_size = 1 then false
         else j.group_size < j.extent
-    end as partial
+    end as partial,
+    -- the group's members are in several slices; NULL where the slice of one of them is not known
+    j.over_dcn
 from judged as j
 inner join agreed as a
     on a.run_id = j.run_id and a.world = j.world

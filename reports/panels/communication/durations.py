@@ -30,7 +30,7 @@ from xlahouse.reports.charts.units import (
 SQL = f"""
 with sizes as (
     select * replace ({PHASE} as phase)
-    from collective_latency_summary_v1
+    from collective_latency_summary_v2
     where run_id = $run
 )
 select
@@ -43,7 +43,7 @@ select
     avg(collectives_per_step) as collectives_per_step,
     avg(collectives_per_s) as collectives_per_s,
     min(p50_ps) as fastest_p50_ps,
-    quantile_disc(p50_ps, 0.5) as p50_ps,
+    cast(floor(quantile_cont(p50_ps, 0.5)) as bigint) as p50_ps,
     max(p50_ps) as slowest_p50_ps,
     max(p95_ps) as p95_ps,
     max(p99_ps) as p99_ps

@@ -17,6 +17,7 @@ from xlahouse.reports.charts.units import (
     Unit,
     plural,
     show_ratio,
+    show_s,
     suit,
 )
 
@@ -26,15 +27,20 @@ select
     source,
     ttft_s,
     measured_ttft_s,
+    queue_s,
+    request_ttft_s,
     tpot_s,
     measured_tpot_s,
     decode_steps,
     p50_step_s,
-    p95_step_s,
+    p90_step_s,
     p99_step_s,
     e2e_s,
-    output_tokens_per_s
-from latency_v1
+    output_tokens_per_s,
+    launch_period_s,
+    launch_period_count,
+    reason
+from latency_v2
 where run_id = $run
 order by request
 """
@@ -43,14 +49,18 @@ COLUMNS = (
     count_column("request", "Request"),
     s_column("ttft_s", "TTFT"),
     s_column("measured_ttft_s", "Host clock, mean"),
+    s_column("queue_s", "In queue"),
+    s_column("request_ttft_s", "TTFT with queue"),
     s_column("tpot_s", "TPOT"),
     s_column("measured_tpot_s", "Host clock, mean"),
     count_column("decode_steps", "Decode steps"),
     s_column("p50_step_s", "Step p50"),
-    s_column("p95_step_s", "p95"),
+    s_column("p90_step_s", "p90"),
     s_column("p99_step_s", "p99"),
     s_column("e2e_s", "End to end"),
     factor_column("output_tokens_per_s", "Output tokens/s"),
+    s_column("launch_period_s", "Launch period"),
+    text_column("reason", "Not known because"),
     text_column("source", "Source of steps"),
 )
 
@@ -130,7 +140,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have each metric, and how many were left out."""
     if not facts.marked:
-        return f"{plural(total(rows, 'decode_steps'), 'period')} of one program; {facts.covered()}"
+        count = plural(total(rows, "launch_period_count"), "period")
+        return f"{count} of one program; {facts.covered()}"
     ttft, tpot = (len(rows) - rows[metric].null_count() for metric in ("ttft_s", "tpot_s"))
     left_out = f"{facts.row['excluded_requests']:,} left out (warm-up or compiling)"
     requests = plural(len(rows), "request")
@@ -156,7 +167,7 @@ def why_no_tpot(facts: PageFacts) -> str:
     if not facts.traced:
         return "no device events in the trace"
     if not facts.marked:
-        return "no program ran twice"
+        return "no markers of requests in the trace"
     if facts.row["output_tokens"] == 1:
         return "one output token: no time between tokens"
     if not facts.row["requests"]:
@@ -171,8 +182,12 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(f"TTFT is not known: {why_no_ttft(facts)}.")
     if rows["tpot_s"].has_nulls():
         found.append(f"TPOT is not known: {why_no_tpot(facts)}.")
-    if "module" in set(rows["source"]):
-        found.append("Without markers TPOT is the mean period of the program that ran most often.")
+    if rows["launch_period_s"].is_not_null().any():
+        period = show_s(rows["launch_period_s"].drop_nulls()[0])
+        found.append(
+            f"The program that ran most often starts anew every {period} on average. Whether one of its "
+            "executions makes a token is not known, so this is no time per token, and no run is ranked by it."
+        )
     if rows["measured_ttft_s"].is_null().all() and rows["measured_tpot_s"].is_null().all():
         found.append(
             "No host clock to compare with: the trace has no manifest with measured times."
@@ -207,7 +222,8 @@ PANEL: Panel[PageFacts] = Panel(
     key="latency",
     title="Latency",
     lede="TTFT: from the start of the prefill on the host to the end of its last op on any "
-    "device. TPOT: from there to the end of the last decode step, over the number of "
+    "device; with queue: from the start of the request's own marker. TPOT: from the end of the "
+    "prefill to the end of the last decode step, over the number of "
     "decode steps.",
     sql=SQL,
     columns=COLUMNS,

@@ -1,4 +1,4 @@
-"""How much of the devices' peaks a run uses: MFU by the compiler's count and by the model's, and MBU."""
+"""How much of the devices' peaks a run uses: MFU by the model's FLOPs, HFU by the compiler's, and MBU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import percent
-from xlahouse.reports.charts.columns import PHASE_COLUMN, count_column, ratio_column, text_column
+from xlahouse.reports.charts.columns import (
+    PHASE_COLUMN,
+    count_column,
+    dashed_column,
+    ratio_column,
+    text_column,
+)
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import KIND_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
@@ -17,24 +23,25 @@ from xlahouse.reports.charts.units import plural, show_exact, show_ratio
 SQL = f"""
 with uses as (
     select
-        {PHASE} as phase, 1 as place, 'MFU, compiled ops' as metric, mfu_ratio as ratio,
-        device_steps as n, model_flops as used, available_flops as available, flops_known_ratio
-    from mfu_v1
+        {PHASE} as phase, 1 as place, 'MFU' as metric, mfu_ratio as ratio,
+        device_steps as n, model_flops as used, available_flops as available, null as flops_known_ratio,
+        mfu_problem as problem
+    from mfu_v2
     where run_id = $run and {MEASURED}
     union all
     select
-        {PHASE}, 2, 'MFU, from the model', mfu_analytic_ratio,
-        device_steps, analytic_flops, available_flops, null
-    from mfu_v1
+        {PHASE}, 2, 'HFU', hfu_ratio,
+        device_steps, compiled_flops, available_flops, flops_known_ratio, null
+    from mfu_v2
     where run_id = $run and {MEASURED}
     union all
     select
         phase, 3, 'MBU', mbu_ratio,
-        tpot_count, weight_bytes + kv_bytes, tpot_s * peak_hbm_bytes_per_s, null
-    from mbu_v1
+        tpot_count, weight_bytes + kv_bytes, tpot_s * peak_hbm_bytes_per_s, null, mbu_problem
+    from mbu_v2
     where run_id = $run
 )
-select phase, metric, ratio, n, used, available, flops_known_ratio
+select phase, metric, ratio, n, used, available, flops_known_ratio, problem
 from uses
 order by {phase_order()}, place
 """
@@ -47,11 +54,13 @@ COLUMNS = (
     TableColumn("used", "FLOPs (MBU: bytes per step)", show_exact),
     TableColumn("available", "Available at peak", show_exact),
     ratio_column("flops_known_ratio", "FLOPs known"),
+    dashed_column("problem", "Not known because"),
 )
 
+KNOWN = 0.95  # of the busy time must have known FLOPs
 METRIC_COLOURS = {
-    "MFU, compiled ops": KIND_COLOURS["all-reduce"],
-    "MFU, from the model": KIND_COLOURS["all-gather"],
+    "MFU": KIND_COLOURS["all-reduce"],
+    "HFU": KIND_COLOURS["all-gather"],
     "MBU": KIND_COLOURS["reduce-scatter"],
 }
 
@@ -90,7 +99,10 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     known = rows.drop_nulls("ratio")
     if known.is_empty():
         return []
-    note = "MFU includes idle time: the devices could have computed in it."
+    note = (
+        "MFU: FLOPs that the model needs; HFU: FLOPs of the compiled ops, padding and masked work "
+        "included. Both are over wall time, gaps between steps included."
+    )
     return [Figure("Share of the peaks by phase", use_chart(known), note, shape="wide")]
 
 
@@ -101,41 +113,41 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Why a value is not known."""
+    """Why a value is not known, and what MFU and MBU count."""
     if facts.inferred:
         return ["MFU and MBU are not known: virtual devices have no peaks to compare with."]
-    missing = rows.filter(pl.col("ratio").is_null())
-    found = []
-    for metric, why in _WHY.items():
-        part = missing.filter(pl.col("metric") == metric)
-        if not part.is_empty():
-            phases = ", ".join(part["phase"].unique(maintain_order=True))
-            found.append(f"{metric} is not known ({phases}): {_reason(part, why)}.")
+    found = [
+        f"{metric} is not known ({', '.join(phases)}): {why}."
+        for (metric, why), phases in _unknown(rows).items()
+    ]
     if "MBU" in set(rows.drop_nulls("ratio")["metric"]):
         found.append(
-            "MBU assumes that every step reads every weight; for a mixture of experts that "
-            "is an upper bound."
+            "MBU counts the rows of an embedding that are looked up, and of experts as many as the "
+            "tokens of a step can reach: an upper bound where tokens share experts."
+        )
+    if "MFU" in set(rows.drop_nulls("ratio")["metric"]):
+        found.append(
+            "MFU counts causal attention; PaLM's definition counts full attention, twice that term."
         )
     return found
 
 
-_WHY = {
-    "MFU, compiled ops": "the peak FLOP/s of a device, or the FLOPs of its ops, are not known",
-    "MFU, from the model": "it needs the model's sizes from a manifest, every device traced "
-    "in every pass, and known peaks",
-    "MBU": "it needs the model's sizes from a manifest, TPOT, and the peak HBM bandwidth",
-}
+def _unknown(rows: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
+    """(metric, why it is not known) -> its phases."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows.filter(pl.col("ratio").is_null()).iter_rows(named=True):
+        why = row["problem"] or _compiled(row["flops_known_ratio"])
+        found.setdefault((row["metric"], why), []).append(row["phase"])
+    return found
 
 
-def _reason(part: pl.DataFrame, why: str) -> str:
-    shares = part["flops_known_ratio"].drop_nulls()
-    if len(shares) == len(part) and all(share < 0.95 for share in shares):
-        least = show_ratio(min(shares))
+def _compiled(known: float | None) -> str:
+    if known is not None and known < KNOWN:
         return (
             "ops of unknown FLOPs, such as custom calls, take more than 5 % of the busy time "
-            f"(FLOPs known for {least})"
+            f"(FLOPs known for {show_ratio(known)})"
         )
-    return why
+    return "the peak FLOP/s of a device, the wall time, or the FLOPs of the ops are not known"
 
 
 why_empty = why_no_rows(
@@ -147,9 +159,9 @@ why_empty = why_no_rows(
 PANEL: Panel[PageFacts] = Panel(
     key="peaks",
     title="MFU and MBU",
-    lede="MFU: FLOPs of a phase over the FLOPs that the devices could do in its windows at "
-    "peak rate. MBU: bytes of weights and KV cache that a decode step reads, over the "
-    "bytes that HBM could move in one TPOT.",
+    lede="MFU: FLOPs that the model needs in a phase over the FLOPs that the devices could do in its "
+    "wall time at peak rate. HFU: the same of the compiled ops' FLOPs. MBU: bytes of weights and "
+    "KV cache that a decode step reads, over the bytes that HBM could move in one TPOT.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -46,7 +46,7 @@ select
     count(*) as steps,
     count(latency_s) as measured,
     quantile_disc(latency_s, 0.05) as p05_s,
-    quantile_disc(latency_s, 0.5) as p50_s,
+    median(latency_s) as p50_s,
     quantile_disc(latency_s, 0.95) as p95_s,
     max(latency_s) as max_s
 from binned

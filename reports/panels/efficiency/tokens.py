@@ -11,7 +11,7 @@ from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import KIND_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.theme import colour, finish
-from xlahouse.reports.charts.units import plural
+from xlahouse.reports.charts.units import plural, show_factor
 from xlahouse.reports.panels.efficiency.latency import (
     first_requests,
     requests_height,
@@ -26,7 +26,7 @@ select
     decode_tokens_per_s,
     output_tokens_per_s / nullif(device_count, 0) as output_tokens_per_s_per_device,
     e2e_s
-from latency_v1
+from latency_v2
 inner join runs using (run_id)
 where run_id = $run
 order by request
@@ -106,7 +106,19 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(
             "Virtual devices share the cores of one machine: an accelerator is far faster."
         )
-    return found
+    return _of_all_requests(facts) + found
+
+
+def _of_all_requests(facts: PageFacts) -> list[str]:
+    """The rate of all requests together, where it is known."""
+    rate, chip_rate = (facts.row.get(f"system_tokens_per_s{per}") for per in ("", "_per_chip"))
+    if rate is None:
+        return []
+    each = "" if chip_rate is None else f" ({show_factor(chip_rate)} per chip)"
+    return [
+        f"All requests together: {show_factor(rate)} output tokens/s{each}, from the start of the first "
+        "to the last token."
+    ]
 
 
 def why_empty(facts: PageFacts) -> str:

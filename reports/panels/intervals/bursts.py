@@ -22,7 +22,7 @@ from xlahouse.reports.charts.theme import colour, finish, legend_columns
 from xlahouse.reports.charts.units import plural
 
 # A size holds the bytes from a power of two up to the next; 0 for none, NULL where they are not known.
-# quantile_disc(x, p) is the value of row ceil(p n).
+# quantile_disc(x, p) is the value of row ceil(p n); a median is between the two middle rows.
 SQL = f"""
 with bursts as (
     select
@@ -32,7 +32,7 @@ with bursts as (
         bytes,
         end_ps - start_ps as length_ps,
         case when bytes >= 1 then pow(2, floor(log2(bytes))) when bytes is not null then 0 end as bucket
-    from traffic_burst_v1
+    from traffic_burst_v2
     where run_id = $run and scope = 'device'
 )
 select
@@ -40,11 +40,11 @@ select
     axis,
     bucket as size_bytes,
     count(*) as bursts,
-    quantile_disc(transfers, 0.5) as p50_transfers,
+    cast(floor(quantile_cont(transfers, 0.5)) as bigint) as p50_transfers,
     max(transfers) as max_transfers,
     cast(case when count(bytes) = count(*) then sum(bytes) end as double) as bytes,
     quantile_disc(length_ps, 0.05) as p05_ps,
-    quantile_disc(length_ps, 0.5) as p50_ps,
+    cast(floor(quantile_cont(length_ps, 0.5)) as bigint) as p50_ps,
     quantile_disc(length_ps, 0.95) as p95_ps,
     max(length_ps) as max_ps
 from bursts

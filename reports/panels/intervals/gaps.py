@@ -32,7 +32,7 @@ select
     p95_ps,
     p99_ps,
     max_ps
-from traffic_interval_summary_v1
+from traffic_interval_summary_v2
 where run_id = $run
 order by {phase_order()}, axis
 """

@@ -18,10 +18,8 @@ from xlahouse.reports.charts.distribution import styles
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.log_axes import time_log
 from xlahouse.reports.charts.panel import Figure, Panel, inline
-from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import finish
 from xlahouse.reports.charts.units import (
-    plural,
     show_ps,
 )
 from xlahouse.reports.panels.intervals.transitions import (
@@ -30,13 +28,13 @@ from xlahouse.reports.panels.intervals.transitions import (
     transition_looks,
     transition_notes,
 )
-from xlahouse.reports.panels.intervals.windows import SCOPES, why_empty
+from xlahouse.reports.panels.intervals.windows import SCOPE_ORDER, SCOPES, counted, why_empty
 
-SQL = """
+SQL = f"""
 select scope, from_axis, to_axis, delay_ps, count, fitting_count, fit_ratio, fitting_bytes, next_bytes
-from reconfiguration_fit_v1
+from reconfiguration_fit_v2
 where run_id = $run
-order by scope, from_axis, to_axis, delay_ps
+order by {SCOPE_ORDER}, from_axis, to_axis, delay_ps
 """
 
 COLUMNS = (
@@ -88,11 +86,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows of each scope are judged."""
     once = rows.unique(["scope", "from_axis", "to_axis"], maintain_order=True)
-    counts = [
-        f"{plural(total(once.filter(pl.col('scope') == scope), 'count'), 'window')} {where}"
-        for scope, where in SCOPES.items()
-    ]
-    return f"{' and '.join(counts)}, of all phases; {facts.covered()}"
+    return f"{counted(once)}, of all phases; {facts.covered()}"
 
 
 def _tooltip() -> list[alt.Tooltip]:

@@ -25,7 +25,7 @@ from xlahouse.reports.panels.intervals.transitions import (
 )
 from xlahouse.reports.panels.intervals.windows import why_empty
 
-SQL = bins_sql("traffic_window_v1", "window_ps", "from_axis, to_axis", "scope = 'device'")
+SQL = bins_sql("traffic_window_v2", "window_ps", "from_axis, to_axis", "scope = 'device'")
 
 COLUMNS = (
     PHASE_COLUMN,

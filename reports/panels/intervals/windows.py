@@ -26,6 +26,15 @@ from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import finish, rows_height
 from xlahouse.reports.charts.units import plural, show_count, show_ps
 
+# In the order of charts. A set of peers holds the devices with equal coordinates on the data axes.
+SCOPES = {
+    "device": "on each device",
+    "run": "over all devices",
+    "group": "over each set of peers",
+    "rail": "on each rail between hosts",
+}
+SCOPE_ORDER = "case scope when 'device' then 0 when 'run' then 1 when 'group' then 2 else 3 end"
+
 SQL = f"""
 select
     scope,
@@ -40,16 +49,15 @@ select
     p99_ps,
     max_ps,
     next_bytes
-from traffic_window_summary_v1
+from traffic_window_summary_v2
 where run_id = $run
 order by
-    scope,
+    {SCOPE_ORDER},
     {phase_order()},
     from_axis,
     to_axis
 """
 
-SCOPES = {"device": "on each device", "run": "over all devices"}
 COLUMNS = (
     text_column("scope", "Scope", lambda scope: SCOPES[scope]),
     PHASE_COLUMN,
@@ -109,11 +117,17 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows of each scope."""
-    counts = [
+    return f"{counted(rows)}; {facts.covered()}"
+
+
+def counted(rows: pl.DataFrame) -> str:
+    """How many windows each scope has; those of no set or rail are not named."""
+    found = set(rows["scope"])
+    return " and ".join(
         f"{plural(total(rows.filter(pl.col('scope') == scope), 'count'), 'window')} {where}"
         for scope, where in SCOPES.items()
-    ]
-    return f"{' and '.join(counts)}; {facts.covered()}"
+        if scope in found
+    )
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -32,7 +32,7 @@ SQL = f"""{MEMBERS_SQL.strip()}, measured as (
         max(tpot_s) as max_tpot_s,
         min(output_tokens_per_s) as min_output_tokens_per_s,
         max(output_tokens_per_s) as max_output_tokens_per_s
-    from latency_v1
+    from latency_v2
     inner join members using (run_id)
     group by setup_key
 ), medians as (
@@ -43,10 +43,17 @@ SQL = f"""{MEMBERS_SQL.strip()}, measured as (
         min(members.model) as model,
         min(members.batch_size) as batch_size,
         count(*) as runs,
-        cast(quantile_disc(ttft_s, 0.5) as double) as ttft_s,
-        cast(quantile_disc(tpot_s, 0.5) as double) as tpot_s,
-        cast(quantile_disc(output_tokens_per_s, 0.5) as double) as output_tokens_per_s
-    from run_summary_v1
+        median(ttft_s) as ttft_s,
+        median(tpot_s) as tpot_s,
+        median(output_tokens_per_s) as output_tokens_per_s,
+        median(
+            coalesce(
+                output_tokens_per_s_per_chip, output_tokens_per_s / nullif(device_count, 0)
+            )
+        ) as chip_tokens_per_s,
+        case when count(output_tokens_per_s_per_chip) = count(output_tokens_per_s) then 'chip'
+            else 'device' end as per
+    from run_summary_v2
     inner join members using (run_id)
     group by subject, label, setup_key
 )
@@ -57,11 +64,13 @@ select
     max_ttft_s,
     min_tpot_s,
     max_tpot_s,
-    min_output_tokens_per_s,
-    max_output_tokens_per_s
+    min_output_tokens_per_s * chip_tokens_per_s / nullif(output_tokens_per_s, 0)
+        as min_chip_tokens_per_s,
+    max_output_tokens_per_s * chip_tokens_per_s / nullif(output_tokens_per_s, 0)
+        as max_chip_tokens_per_s
 from medians
 left join measured using (setup_key)
-order by subject, output_tokens_per_s desc nulls last, ttft_s nulls last, label, setup_key
+order by subject, chip_tokens_per_s desc nulls last, ttft_s nulls last, label, setup_key
 """
 
 COLUMNS = (
@@ -69,6 +78,8 @@ COLUMNS = (
     text_column("label", "Parallelism"),
     count_column("runs", "Runs"),
     count_column("requests", "Requests"),
+    factor_column("chip_tokens_per_s", "Output tokens/s per chip"),
+    text_column("per", "Per"),
     factor_column("output_tokens_per_s", "Output tokens/s"),
     s_column("ttft_s", "TTFT"),
     s_column("min_ttft_s", "least"),
@@ -78,8 +89,12 @@ COLUMNS = (
     s_column("max_tpot_s", "most"),
 )
 
-# Metric -> its name.
-RATE_METRICS = {"output_tokens_per_s": "Output tokens/s", "ttft_s": "TTFT", "tpot_s": "TPOT"}
+# Metric -> its name. Setups may differ in their number of devices, so rates are ranked by chip.
+RATE_METRICS = {
+    "chip_tokens_per_s": "Output tokens/s per chip",
+    "ttft_s": "TTFT",
+    "tpot_s": "TPOT",
+}
 _RATE = "Output (tokens/s)"
 
 
@@ -100,7 +115,11 @@ def metric_chart(rows: pl.DataFrame, metric: str) -> alt.Chart:
         (pl.col(f"min_{metric}") / unit.factor).alias("least"),
         (pl.col(f"max_{metric}") / unit.factor).alias("most"),
     )
-    title = f"{RATE_METRICS[metric]} ({unit.symbol})" if is_time else _RATE
+    title = (
+        f"{RATE_METRICS[metric]} ({unit.symbol})"
+        if is_time
+        else f"Output per {known['per'][0]} (tokens/s)"
+    )
     base = alt.Chart(inline(data)).encode(
         y=alt.Y("shown:N", sort=None, title=None),
         tooltip=_tooltip("s" if is_time else unit.symbol, unit.symbol),
@@ -180,8 +199,8 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """Which setup is ahead in each workload, and how certain that is."""
     found = virtual_note(runs)
     for subject, part in subjects(rows):
-        ranked = part.drop_nulls("output_tokens_per_s").sort(
-            "output_tokens_per_s", descending=True, maintain_order=True
+        ranked = part.drop_nulls("chip_tokens_per_s").sort(
+            "chip_tokens_per_s", descending=True, maintain_order=True
         )
         if len(ranked) > 1:
             found.append(_leader(subject, *ranked.head(2).to_dicts()))
@@ -191,14 +210,15 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
 
 
 def _leader(subject: str, first: dict[str, float], second: dict[str, float]) -> str:
-    rate, next_rate = first["output_tokens_per_s"], second["output_tokens_per_s"]
+    rate, next_rate = first["chip_tokens_per_s"], second["chip_tokens_per_s"]
     lead = (
-        f"{subject}: {first['label']} gives the most output tokens/s, {show_factor(rate)}; next is "
+        f"{subject}: {first['label']} gives the most output tokens/s per {first['per']}, "
+        f"{show_factor(rate)}; next is "
         f"{second['label']} with {show_factor(next_rate)}"
     )
     if min(first["runs"], second["runs"]) == 1:
         return f"{lead}. Inconclusive: a setup has one run, so its spread over runs is not known."
-    if first["min_output_tokens_per_s"] <= second["max_output_tokens_per_s"]:
+    if first["min_chip_tokens_per_s"] <= second["max_chip_tokens_per_s"]:
         return f"{lead}. Inconclusive: the ranges over their requests overlap."
     return f"{lead}; the ranges over their requests do not overlap."
 
@@ -207,7 +227,8 @@ PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="rates",
     title="Which parallelism is faster",
     lede="Setups of one workload (model, batch, lengths, element type, device kind) side by "
-    "side, the best first; repeats of a setup are one row. m2: two microbatches.",
+    "side, the best first; repeats of a setup are one row. Rates are per chip, or per device "
+    "where the devices of a chip are not known. m2: two microbatches.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

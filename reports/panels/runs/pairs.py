@@ -12,6 +12,7 @@ FACTORS = {
 }
 STUDY_METRICS = {
     "output_tokens_per_s": "Output tokens/s",
+    "output_tokens_per_s_per_chip": "Output tokens/s per chip",
     "ttft_s": "TTFT",
     "tpot_s": "TPOT",
     "wire_bytes": "Wire bytes",
@@ -39,13 +40,15 @@ with compared as (
         c.other_runs,
         c.spread,
         c.verdict
-    from run_comparison_v1 as c
+    from run_comparison_v2 as c
     inner join runs as b on b.run_id = c.run_id
     inner join runs as o on o.run_id = c.other_run_id
     where
         list_contains($runs, c.run_id)
         and list_contains($runs, c.other_run_id)
-        and c.metric in ('output_tokens_per_s', 'ttft_s', 'tpot_s', 'wire_bytes')
+        and c.metric in (
+            'output_tokens_per_s', 'output_tokens_per_s_per_chip', 'ttft_s', 'tpot_s', 'wire_bytes'
+        )
         and b.options is not distinct from o.options
 ), ordered as (
     select
@@ -126,7 +129,7 @@ select
     count(*) as pairs,
     count(times) as known,
     count(*) filter (where verdict <> 'inconclusive') as conclusive,
-    cast(quantile_disc(times, 0.5) as double) as median_times,
+    median(times) as median_times,
     min(times) as least_times,
     max(times) as most_times,
     count(*) filter (where effect_ratio > 1) as greater

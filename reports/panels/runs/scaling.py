@@ -45,7 +45,7 @@ select
     chip_tokens_per_s,
     speedup_ratio,
     efficiency_ratio
-from scaling_v1
+from scaling_v2
 where list_contains($runs, run_id)
 order by subject, axis, other_axes, size
 """
@@ -190,7 +190,7 @@ PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="scaling",
     title="Speed-up and efficiency",
     lede="One mesh axis grows and all else stays the same, the batch too (strong scaling). "
-    "Speed-up: output tokens/s relative to the smallest size with a known rate. "
+    "Speed-up: output tokens/s relative to the smallest of two sizes or more with a known rate. "
     "Efficiency: speed-up over the growth in devices. Rates are medians over the runs "
     "of a size. m4: 4 microbatches; a run without a pipeline is size 1 of each number "
     "of them.",

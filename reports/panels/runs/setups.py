@@ -10,7 +10,7 @@ from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.labels import NAME_BESIDE, clipped
 from xlahouse.reports.charts.units import plural
 
-# What a setup does, for people: columns of `runs`, which scaling_v1 has too.
+# What a setup does, for people: columns of `runs`, which scaling_v2 has too.
 WORKLOAD = """concat_ws(
             ', ',
             coalesce(model, 'unknown model'),

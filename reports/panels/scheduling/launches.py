@@ -18,7 +18,7 @@ from xlahouse.reports.charts.units import PICOSECONDS, plural, suit
 LAUNCHES_SQL = f"""
 with phases_of_run as (
     select *, {PHASE} as phase_name
-    from scheduling_v1
+    from scheduling_v2
     where run_id = $run and launches > 0
 )
 select
@@ -56,7 +56,7 @@ LAUNCHES_COLUMNS = (
 COMPILES_SQL = f"""
 with phases_of_run as (
     select *, {PHASE} as phase_name
-    from scheduling_v1
+    from scheduling_v2
     where run_id = $run
 )
 select phase_name as phase, compiles, compile_ps, recompiles

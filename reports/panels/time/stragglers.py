@@ -27,18 +27,17 @@ from xlahouse.reports.charts.units import (
     suit,
 )
 
-# Deduced devices may have traded places: which of them comes last is not known.
 STRAGGLER_SQL = """
 select
     device_id,
     host,
     instances,
-    case when not inferred then last_count end as last_count,
-    case when not inferred then last_ratio end as last_ratio,
-    case when not inferred then mean_lag_ps end as mean_lag_ps,
-    case when not inferred then max_lag_ps end as max_lag_ps,
-    case when not inferred then mean_wait_ps end as mean_wait_ps
-from straggler_v1
+    last_count,
+    last_ratio,
+    mean_lag_ps,
+    max_lag_ps,
+    mean_wait_ps
+from straggler_v2
 where run_id = $run
 order by last_ratio desc nulls last, device_id
 """
@@ -54,7 +53,7 @@ STRAGGLER_COLUMNS = (
     ps_column("mean_wait_ps", "Mean wait"),
 )
 
-# Percentile p is the value of row ceil(p n), as in the views.
+# The median of an even number is the mean of two, percentile p the value of row ceil(p n), as in the views.
 BALANCE_SQL = f"""
 with steps as (
     select {PHASE} as phase, 'busy time' as measure, imbalance_ratio as ratio, devices
@@ -71,7 +70,7 @@ select
     count(*) as steps,
     count(ratio) as measured,
     max(devices) as devices,
-    quantile_disc(ratio, 0.5) as p50_ratio,
+    median(ratio) as p50_ratio,
     quantile_disc(ratio, 0.95) as p95_ratio,
     max(ratio) as max_ratio
 from steps

@@ -22,7 +22,11 @@ BUSY = dict.fromkeys(("device_id", "request", "step"), pl.Int64) | {
 }
 CLASSES = ("compute", "collective", "copy_running", "sync_wait")
 INTERVALS = st.lists(
-    st.tuples(st.sampled_from((*CLASSES, "masked")), st.integers(0, 40), st.integers(1, 15)),
+    st.tuples(
+        st.sampled_from((*CLASSES, "masked", "communicating")),
+        st.integers(0, 40),
+        st.integers(1, 15),
+    ),
     max_size=12,
 )
 
@@ -48,9 +52,10 @@ def merged(intervals):
 
 def test_a_step_by_hand():
     # Window [0, 100). compute [0, 30); collective [20, 50): 10 overlap, 20 are exposed; copy [45, 60):
-    # 5 in the collective, 10 exposed; a barrier [55, 70): 5 in the copy, 10 alone. Masked is compute again.
+    # 5 in the collective, 10 exposed; a barrier [55, 70): 5 in the copy, 10 alone. Masked is compute again,
+    # and so is a kernel that communicates, [25, 30).
     busy = [("compute", 0, 30), ("masked", 0, 30), ("collective", 20, 30)]
-    busy += [("copy_running", 45, 15), ("sync_wait", 55, 15)]
+    busy += [("copy_running", 45, 15), ("sync_wait", 55, 15), ("communicating", 25, 5)]
     (row,) = split(
         [(3, 7, 0, "prefill", 0, 100)], [(3, 7, 0, *interval) for interval in busy]
     ).to_dicts()
@@ -58,7 +63,7 @@ def test_a_step_by_hand():
         "device_id": 3, "request": 7, "step": 0, "phase": "prefill",
         "start_ps": 0, "duration_ps": 100, "pass_start_ps": 0, "pass_end_ps": 100,
         "compute_ps": 30, "collective_ps": 30, "overlapped_ps": 10,
-        "copy_ps": 15, "exposed_copy_ps": 10, "sync_wait_ps": 10,
+        "copy_ps": 15, "exposed_copy_ps": 10, "sync_wait_ps": 10, "communicating_ps": 5,
     }  # fmt: skip
 
 

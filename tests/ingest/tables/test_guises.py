@@ -153,3 +153,31 @@ def test_a_dump_that_lacks_an_op_of_the_module_is_not_used(tmp_path):
     found, issues = jax_collectives(tmp_path, hlo_dump=dumped(tmp_path, "ynn_fusion"))
     assert len(found) == 5
     assert {"no_hlo", "hlo_dump_ambiguous"} <= issues
+
+
+def test_a_pallas_kernel_that_communicates_leaves_the_split_open(tmp_path):
+    with ingested("pallas_kernel_with_ici", tmp_path) as warehouse:
+        sql = "select distinct window_ps, compute_ps, collective_ps, exposed_ps, idle_ps from device_time"
+        # fusion.1 for 100 and the kernel for 400: busy throughout.
+        assert warehouse.query(sql).rows == [(500 * PS, None, None, None, 0)]
+        sql = "select comm_compute_ratio, exposed_ratio from comm_compute"
+        assert warehouse.query(sql).rows == [(None, None)]
+        sql = "select comm_compute_ratio, exposed_ratio from run_summary"
+        assert warehouse.query(sql).rows == [(None, None)]
+        sql = "select distinct communicating_ps from device_steps"
+        assert warehouse.query(sql).rows == [(400 * PS,)]
+        sql = "select count, message from issues where code = 'kernel_communicates'"
+        ((count, message),) = warehouse.query(sql).rows
+        assert count == 6  # three launches on two devices
+        assert "fused_ep_moe" in message
+
+
+def test_a_dynamic_dimension_makes_the_payload_a_bound(tmp_path):
+    with ingested("bounded_dynamic_shape", tmp_path) as warehouse:
+        sql = "select distinct op, payload_bytes, payload_is_bound from collectives order by op"
+        # bf16[<=128,1024] and bf16[64,1024]
+        assert warehouse.query(sql).rows == [
+            ("all-gather.7", 262144, True),
+            ("all-reduce.1", 131072, False),
+        ]
+        assert "size_bound" in codes(warehouse)

@@ -107,3 +107,35 @@ def test_a_window_that_is_not_used_changes_nothing() -> None:
     full = facts(num_attention_heads=2, layer_types=["full_attention"] * 3)
     assert full["attention_pair_flops"] == 96
     assert facts()["attention_pair_flops"] is None
+
+
+QWEN3 = {
+    "vocab_size": 100,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 4,
+    "intermediate_size": 16,
+}
+
+
+def vocabulary(**given: Any) -> list[object]:
+    config = QWEN3 | given.pop("config", {})
+    manifest = replace(MANIFEST, model_family="qwen3", model_config=config, hidden_size=8, **given)
+    found = model_facts(manifest)
+    return [found[name] for name in ("head_weights", "lookup_weights", "logit_positions")]
+
+
+def test_head_and_embedding_of_an_older_manifest_follow_from_its_sizes() -> None:
+    # 100 tokens of 8 wide. Whose logits a prefill computes, no size tells.
+    assert vocabulary() == [800, None, None]
+    assert vocabulary(config={"tie_word_embeddings": False}) == [800, 800, None]
+    assert vocabulary(config={"tie_word_embeddings": True}) == [800, 0, None]
+
+
+def test_the_manifest_states_the_head() -> None:
+    tied = {"tie_word_embeddings": True}
+    assert vocabulary(head_weights=900, logit_positions=1, config=tied) == [900, 0, 1]
+
+
+def test_of_an_unknown_architecture_no_head_is_guessed() -> None:
+    assert facts(vocab_size=100)["head_weights"] is None

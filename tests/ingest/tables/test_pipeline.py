@@ -59,6 +59,7 @@ def test_masked_compute_is_an_interval_of_its_own_beside_compute():
             "op": ["fusion.1", "fusion.2", "all-reduce.1"],
             "category": ["compute", "compute", "collective"],
             "masked": [True, False, True],
+            "communicates": [None, False, None],
         }
     ).with_columns(on_async_line=False)
     launches = pl.DataFrame({"launch": [0, None], "request": [0, None], "step": [0, None]})

@@ -160,7 +160,7 @@ def test_the_warehouse_comes_from_the_environment(
         (["runs", "-w", "foo://x/y"], 1, "foo:// is not a known kind of URL"),
         (["views", "ops"], 1, "ops is a table; see `xlahouse tables ops`"),
         (["tables", "latency"], 1, "latency is a view; see `xlahouse views latency`"),
-        (["tables", "latency_v1"], 1, "latency_v1 is a view; see `xlahouse views latency_v1`"),
+        (["tables", "latency_v2"], 1, "latency_v2 is a view; see `xlahouse views latency_v2`"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

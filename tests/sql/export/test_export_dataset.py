@@ -31,7 +31,7 @@ GIVEN = {
     "issues": [{"run_id": "b", "severity": "info", "code": "x", "message": 'say "no",\nthen'}],
     "run_settings": [{"run_id": "a", "mesh": [{"axis": "tp", "size": 2}]}],
 }
-VIEWS = ["run_mesh", "setup_summary_v1"]
+VIEWS = ["run_mesh", "setup_summary_v2"]
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +51,14 @@ def test_every_public_view_is_there(root: Path, tmp_path: Path) -> None:
     with Warehouse(root) as warehouse:
         write_dataset(warehouse, ["a", "b"], tmp_path / "d")
         names = {*RUN_TABLES, *(view.name for view in warehouse.library.public)}
-        rows = warehouse.query("select count(*) from run_comparison_v1").rows[0][0]
+        rows = warehouse.query("select count(*) from run_comparison_v2").rows[0][0]
     for kind in ("parquet", "csv"):
         found = {path.name for path in (tmp_path / "d" / kind).iterdir()}
         assert found == {f"{name}.{kind}" for name in names}
     files = json.loads((tmp_path / "d" / "dictionary.json").read_bytes())["files"]
     assert {file["name"] for file in files} == names
     assert all(column["meaning"] for file in files for column in file["columns"])
-    [compared] = [file for file in files if file["name"] == "run_comparison_v1"]
+    [compared] = [file for file in files if file["name"] == "run_comparison_v2"]
     assert compared["rows"] == rows == len(pl.read_parquet(tmp_path / "d" / compared["files"][0]))
 
 
@@ -83,7 +83,7 @@ def test_the_dictionary(root: Path, tmp_path: Path) -> None:
     told = json.loads(files["dictionary.json"])
     assert told["runs"] == [{"run_id": "a", "name": HOSTILE}, {"run_id": "b", "name": "plain"}]
     by_name = {file["name"]: file for file in told["files"]}
-    assert list(by_name) == [*RUN_TABLES, "run_mesh_v1", "setup_summary_v1"]
+    assert list(by_name) == [*RUN_TABLES, "run_mesh_v1", "setup_summary_v2"]
     mesh = by_name["run_mesh_v1"]
     assert (mesh["kind"], mesh["version"], mesh["rows"], mesh["runs"]) == ("view", 1, 2, ["a"])
     assert mesh["files"] == ["parquet/run_mesh_v1.parquet", "csv/run_mesh_v1.csv"]
@@ -107,7 +107,7 @@ def test_views_over_runs_see_only_those_that_are_named(root: Path, tmp_path: Pat
     export(root, tmp_path / "one", "b")
     export(root, tmp_path / "both")
     counts = [
-        pl.read_parquet(tmp_path / name / "parquet" / "setup_summary_v1.parquet")["runs"].to_list()
+        pl.read_parquet(tmp_path / name / "parquet" / "setup_summary_v2.parquet")["runs"].to_list()
         for name in ("one", "both")
     ]
     assert counts == [[1], [2]]  # both runs are of one setup
@@ -172,7 +172,7 @@ def test_the_verb(
     assert run_command(monkeypatch, *words, "--views", "run_mesh, latency") == 0
     assert capsys.readouterr().out == f"{tmp_path / 'd'}\n"
     found = {path.stem for path in (tmp_path / "d" / "parquet").iterdir()}
-    assert found == {*RUN_TABLES, "run_mesh_v1", "latency_v1"}
+    assert found == {*RUN_TABLES, "run_mesh_v1", "latency_v2"}
     assert not (tmp_path / "d" / "csv").exists()
     assert run_command(monkeypatch, *words, "--views", ",") == 2
 

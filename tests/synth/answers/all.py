@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.synth.answers.ccl import ccl_bench
 from tests.synth.answers.efficiency import efficiency
 from tests.synth.answers.expected import expected_traffic
+from tests.synth.answers.exposed import exposed_collective
 from tests.synth.answers.idle import idleness
 from tests.synth.answers.link_use import link_use
 from tests.synth.answers.links import link_traffic
@@ -35,6 +36,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "traffic_matrix": [row for name in ALGORITHMS for row in traffic_matrix(run, name)],
         "collective_bandwidth": collective_bandwidth(run),
         "device_time": timed(run),
+        "exposed_collective": exposed_collective(run),
         "latency": latency(run),
         "comm_compute": comm_compute(run),
         "step_latency": step_latency(run),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import fmean
+from statistics import fmean, median
 
-from tests.synth.answers.efficiency import executed, mfu
+from tests.synth.answers.efficiency import executed
 from tests.synth.answers.links import union
 from tests.synth.answers.profile import self_ps
 from tests.synth.answers.time import ran, step_time
-from tests.synth.answers.traffic import percentile, together
+from tests.synth.answers.traffic import together
 from tests.synth.describe import WARMUP, Run
 from tests.synth.device import HLO_CATEGORIES
 from tests.synth.lower import lower
 from tests.synth.programs import extra_program
-from tests.synth.summaries import comm_compute
+from tests.synth.summaries import comm_compute, middle
 from tests.synth.timeline import ASYNC, TRACE_ME, simulate
 from tests.synth.times import latency
 from tests.synth.traffic import Row, collective_bandwidth, traffic_volume
@@ -32,39 +32,31 @@ def _measured(rows: list[Row]) -> list[Row]:
 
 
 def ccl_bench(run: Run) -> list[Row]:
-    """Rows of ccl_bench_v1."""
+    """Rows of ccl_bench_v2."""
     values = {**_latencies(run), **_shares(run), **_volumes(run), **_bandwidths(run)}
     values["average_memory_bandwidth"] = _copied(run)
     values["dominant_kernel_concentration"] = _dominant(run)
     return [{"metric": metric, "value": value} for metric, value in values.items()]
 
 
-def _median(rows: list[Row], name: str) -> float | None:
-    known = [row[name] for row in rows if row[name] is not None]
-    return percentile(known, 50) if known else None
-
-
 def _latencies(run: Run) -> dict[str, float | None]:
     windows = [row["longest_window_ps"] for row in _measured(step_time(run))]
     return {
         "avg_step_time": fmean(windows) / 1e12,
-        "ttft": _median(latency(run), "ttft_s"),
-        "tpot": _median(latency(run), "tpot_s"),
+        "ttft": middle(row["ttft_s"] for row in latency(run)),
+        "tpot": middle(row["tpot_s"] for row in latency(run)),
     }
 
 
 def _shares(run: Run) -> dict[str, float | None]:
-    phases, efficiencies = _measured(comm_compute(run)), _measured(mfu(run))
+    phases = _measured(comm_compute(run))
 
     def total(name: str) -> int:
         return sum(row[f"{name}_ps"] for row in phases)
 
-    flops = sum(row["model_flops"] for row in efficiencies)
-    known = all(row["mfu_ratio"] is not None for row in efficiencies)
-    available = sum(row["available_flops"] for row in efficiencies)
     moving, steps = total("collective"), sum(row["device_steps"] for row in phases)
     return {
-        "mfu": 100 * flops / available if known else None,
+        "mfu": None,  # of an architecture without a name
         "communication_fraction": 100 * moving / total("window"),
         "compute_comm_overlap": 100 * total("overlapped") / moving if moving else None,
         "memory_transfer_overhead": 100 * total("exposed_copy") / total("window"),
@@ -93,7 +85,7 @@ def _bandwidths(run: Run) -> dict[str, float | None]:
     for kind, short in NAMES.items():
         speeds = [row["busbw_bytes_per_s"] for row in rates[kind]]
         name = f"bandwidth_utilization_{short}_group_6"
-        found[name] = percentile(speeds, 50) / 1e9 if speeds else None
+        found[name] = median(speeds) / 1e9 if speeds else None
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tests.synth.describe import STEP, WARMUP, Run
+from tests.synth.periods import timed
 from tests.synth.programs import extra_program
 from tests.synth.segments import Segment
 from tests.synth.summaries import comm_compute
@@ -73,8 +74,13 @@ def flops(run: Run, each: Executed) -> int | None:
 
 
 def mfu(run: Run) -> list[Row]:
-    """Rows of mfu_v1 of the marked phases (or of the steps without markers)."""
-    found = []
+    """Rows of mfu_v2 of the marked phases (or of the steps without markers).
+
+    The model's FLOPs are not known: its architecture has no name.
+    """
+    found, periods = [], defaultdict(int)
+    for row in timed(run):
+        periods[row["phase"]] += row["period_ps"]
     for phase in comm_compute(run):
         ours = [
             each
@@ -86,18 +92,21 @@ def mfu(run: Run) -> list[Row]:
         unknown_ps = sum(
             e.event.duration * e.count for e, f in zip(ours, known, strict=True) if f is None
         )
-        available = PEAK_FLOPS * phase["window_ps"] / 1e12
+        available = PEAK_FLOPS * periods[phase["phase"]] / 1e12
         share = 1 - unknown_ps / phase["busy_ps"]
         found.append(
             {
                 "phase": phase["phase"],
                 "device_steps": phase["device_steps"],
+                "period_ps": periods[phase["phase"]],
                 "window_ps": phase["window_ps"],
                 "busy_ps": phase["busy_ps"],
-                "model_flops": float(total),
+                "model_flops": None,
+                "mfu_ratio": None,
+                "compiled_flops": float(total),
                 "available_flops": available,
                 "flops_known_ratio": share,
-                "mfu_ratio": total / available if share >= 0.95 else None,
+                "hfu_ratio": total / available if share >= 0.95 else None,
             }
         )
     return found

@@ -39,7 +39,7 @@ def meetings(run: Run) -> Iterator[Meeting]:
 
 
 def straggler(run: Run) -> list[Row]:
-    """Rows of straggler_v1: every meeting counts whose clocks can be compared."""
+    """Rows of straggler_v2: every meeting counts whose clocks can be compared."""
     lags: dict[int, list[int]] = {p: [] for p in run.positions}
     waits: dict[int, list[int]] = {p: [] for p in run.positions}
     last: Counter[int] = Counter()

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.synth.answers.efficiency import Executed, executed, flops
-from tests.synth.answers.model import PEAK_FLOPS, PEAK_HBM
+from tests.synth.answers.efficiency import PEAK_FLOPS, Executed, executed, flops
+from tests.synth.answers.model import PEAK_HBM
 from tests.synth.describe import Run
 from tests.synth.hlo import Shape
 from tests.synth.lower import lower
@@ -63,6 +63,7 @@ def op_profile(run: Run) -> list[Row]:
             "phase": phase,
             "program_id": program,
             "op": op,
+            "kernel": op.rstrip(".0123456789"),
             "category": category,
             "devices": len(total.devices),
             "executions": total.executions,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import permutations
+from statistics import median
 
-from tests.synth.answers.traffic import percentile, together
+from tests.synth.answers.traffic import together
 from tests.synth.describe import Run
-from tests.synth.summaries import run_summary
+from tests.synth.summaries import middle, run_summary
 from tests.synth.times import latency
 from tests.synth.traffic import Row
 
@@ -15,12 +16,19 @@ LESS_IS_BETTER = {
     "ttft_s": True,
     "tpot_s": True,
     "output_tokens_per_s": False,
+    "output_tokens_per_s_per_chip": False,
+    "system_tokens_per_s": False,
+    "system_tokens_per_s_per_chip": False,
     "comm_compute_ratio": True,
     "exposed_ratio": True,
     "sync_wait_ratio": True,
     "idle_ratio": True,
+    "idle_in_step_ratio": True,
+    "collectives": True,
+    "payload_bytes": True,
     "wire_bytes": True,
 }
+EXACT = ("collectives", "payload_bytes", "wire_bytes")  # one run of each decides
 # What a description chooses, under the names of run_comparison.
 CHOICES = {
     "layers": lambda run: run.layers,
@@ -56,25 +64,27 @@ def _spread(values: list[float]) -> float | None:
 
 
 def setup_summary(runs: Runs) -> list[Row]:
-    """Rows of setup_summary_v1, without what only names a setup."""
+    """Rows of setup_summary_v2, without what only names a setup."""
     values, rows = _values(runs), []
     by_metric = {metric: _of_setups(runs, values, metric) for metric in LESS_IS_BETTER}
     for setup, ours in together(runs.items(), lambda item: item[1][1]).items():
         last = max(run_id for run_id, _ in ours)  # all were captured at the same time
         found = {metric: sets.get(setup, []) for metric, sets in by_metric.items()}
         row: Row = {"setup": setup, "run_id": last, "runs": len(ours)}
-        row |= {m: percentile(v, 50) if v else None for m, v in found.items()}
+        kept = {m: v for m, v in found.items() if m not in EXACT[:2]}
+        row |= {"source": "measured", **{m: middle(v) for m, v in kept.items()}}
         for metric in ("ttft", "tpot"):
             row[f"{metric}_count"] = len(found[f"{metric}_s"])
             row[f"{metric}_spread_s"] = _spread(found[f"{metric}_s"])
-        row["output_tokens_spread_per_s"] = _spread(found["output_tokens_per_s"])
+        for rate in ("output_tokens", "system_tokens"):
+            row[f"{rate}_spread_per_s"] = _spread(found[f"{rate}_per_s"])
         row["exposed_spread_ratio"] = _spread(found["exposed_ratio"])
         rows.append(row | {"idle_spread_ratio": _spread(found["idle_ratio"])})
     return rows
 
 
 def run_comparison(runs: Runs) -> Iterable[Row]:
-    """Rows of run_comparison_v1."""
+    """Rows of run_comparison_v2."""
     values = _values(runs)
     for metric, less in LESS_IS_BETTER.items():
         setups = _of_setups(runs, values, metric)
@@ -85,14 +95,17 @@ def run_comparison(runs: Runs) -> Iterable[Row]:
             row: Row = {"run_id": base, "other_run_id": other, "metric": metric}
             row |= {"value": values[base][metric], "other_value": values[other][metric]}
             row |= {"runs": len(ours), "other_runs": len(theirs)}
-            row |= {"median": percentile(ours, 50), "other_median": percentile(theirs, 50)}
+            row |= {"median": median(ours), "other_median": median(theirs)}
             row["difference"] = row["other_median"] - row["median"]
             spreads = [s for s in (_spread(ours), _spread(theirs)) if s is not None]
             row["spread"] = max(spreads, default=None)
             repeated = len(ours) > 1 and len(theirs) > 1 and setup != other_setup
-            far = repeated and abs(row["difference"]) > row["spread"]
+            judged = repeated or metric in EXACT
+            far = judged and abs(row["difference"]) > (row["spread"] or 0)
             better = (row["difference"] < 0) == less
             row["verdict"] = ("better" if better else "worse") if far else "inconclusive"
+            if metric in EXACT and not row["difference"] and not row["spread"]:
+                row["verdict"] = "equal"
             differing = [name for name, choice in CHOICES.items() if choice(run) != choice(held)]
             if not differing and setup != other_setup:
                 differing = ["settings"]
@@ -101,7 +114,7 @@ def run_comparison(runs: Runs) -> Iterable[Row]:
 
 
 def scaling(runs: Runs) -> list[Row]:
-    """Rows of scaling_v1: runs of one workload along each axis that some of them have."""
+    """Rows of scaling_v2: runs of one workload along each axis that some of them have."""
     rows = []
     for ours in together(runs.items(), lambda item: _workload(item[1][0])).values():
         wide = {axis for _, (run, _) in ours for axis, size in run.mesh if size > 1}
@@ -141,8 +154,7 @@ def _others(run: Run, axis: str) -> str:
 
 def _rate(run: Run) -> float | None:
     rates = [row["output_tokens_per_s"] for row in latency(run)]
-    known = [rate for rate in rates if rate is not None]
-    return percentile(known, 50) if known else None
+    return middle(rates)
 
 
 def _line(axis: str, others: str, microbatches: int, line: list[One]) -> list[Row]:
@@ -152,14 +164,15 @@ def _line(axis: str, others: str, microbatches: int, line: list[One]) -> list[Ro
         return []
     rates, rows = {}, []
     for size, ours in sizes.items():
-        known = [rate for rate in (_rate(run) for _, (run, _) in ours) if rate is not None]
-        rates[size] = percentile(known, 50) if known else None
-    base = min((size for size, rate in rates.items() if rate is not None), default=None)
+        rates[size] = middle(_rate(run) for _, (run, _) in ours)
+    rated = [size for size, rate in rates.items() if rate is not None]
+    base = min(rated) if len(rated) > 1 else None  # one size shows no growth
     for size, ours in sizes.items():
         devices = max(len(run.devices) for _, (run, _) in ours)
         speedup = rates[size] / rates[base] if rates[size] and base else None
         rows.append(
             {
+                "source": "measured",
                 "axis": axis,
                 "other_axes": others,
                 "size": size,

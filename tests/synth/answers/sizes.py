@@ -6,7 +6,7 @@ from collections import defaultdict
 from statistics import fmean, median
 
 from tests.synth.answers.time import ran
-from tests.synth.answers.traffic import percentile, together
+from tests.synth.answers.traffic import middle, percentile, together
 from tests.synth.describe import Run
 from tests.synth.traffic import Row, collective_bandwidth
 from tests.synth.transfers import moved
@@ -20,7 +20,7 @@ def size_bucket(size: int) -> int:
 
 
 def collective_latency_summary(run: Run) -> list[Row]:
-    """Rows of collective_latency_summary_v1."""
+    """Rows of collective_latency_summary_v2."""
     steps = _step_lengths(run)
     names = ("device_id", "phase", "axis", "kind", "size_bucket_bytes")
     found = together(
@@ -33,7 +33,8 @@ def collective_latency_summary(run: Run) -> list[Row]:
         row["step_count"] = len(lengths) if lengths else None
         row["collectives_per_step"] = len(ours) / len(lengths) if lengths else None
         row["collectives_per_s"] = len(ours) * 1e12 / sum(lengths) if lengths else None
-        rows.append(row | {f"p{p}_ps": percentile(times, p) for p in PERCENTS})
+        row["p50_ps"] = middle(times)
+        rows.append(row | {f"p{p}_ps": percentile(times, p) for p in PERCENTS[1:]})
     return rows
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import fmean
+from math import floor
+from statistics import fmean, median
 
 from tests.synth.answers.meetings import clock_offset, straggler
 from tests.synth.describe import STEP, Run
@@ -133,7 +134,7 @@ def launch_overhead(run: Run) -> list[Row]:
 
 
 def scheduling(run: Run) -> list[Row]:
-    """Rows of scheduling_v1; nothing is compiled while the profiler runs."""
+    """Rows of scheduling_v2; nothing is compiled while the profiler runs."""
     rows, launches = [], launch_overhead(run)
     for phase in {each["phase"] for each in launches}:
         ours = [each for each in launches if each["phase"] == phase]
@@ -144,7 +145,7 @@ def scheduling(run: Run) -> list[Row]:
                 each[f"{measure}_ps"] for each in ours if each[f"{measure}_ps"] is not None
             )
             row[f"mean_{measure}_ps"] = fmean(values) if values else None
-            row[f"p50_{measure}_ps"] = values[(len(values) + 1) // 2 - 1] if values else None
+            row[f"p50_{measure}_ps"] = floor(median(values)) if values else None
             row[f"p95_{measure}_ps"] = values[-(-19 * len(values) // 20) - 1] if values else None
         row["mean_host_blocked_ps"] = _blocked(run, phase)
         row |= {"compiles": 0, "compile_ps": 0, "recompiles": 0 if run.markers else None}

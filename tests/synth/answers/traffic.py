@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, groupby, pairwise
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from tests.synth.describe import Run
+from tests.synth.mesh import coordinate
 from tests.synth.traffic import Row
 from tests.synth.transfers import Moved, moved
 
+LINE = ("scope", "device_id", "group_id", "rail_id")
 DELAYS_PS = tuple(10**power for power in range(6, 11))
 
 
@@ -28,10 +30,16 @@ def percentile(values: list, percent: int) -> float:
     return sorted(values)[-(-percent * len(values) // 100) - 1]
 
 
+def middle(values: list[int]) -> int:
+    """The median, rounded down."""
+    return int(median(values) // 1)
+
+
 def _spread(values: list[int]) -> Row:
     row: Row = {"count": len(values), "mean_ps": fmean(values)}
     row |= {"min_ps": min(values), "max_ps": max(values)}
-    return row | {f"p{p}_ps": percentile(values, p) for p in (50, 95, 99)}
+    row["p50_ps"] = middle(values)
+    return row | {f"p{p}_ps": percentile(values, p) for p in (95, 99)}
 
 
 def traffic_interval(run: Run) -> list[Row]:
@@ -53,7 +61,7 @@ def traffic_interval(run: Run) -> list[Row]:
 
 
 def traffic_interval_summary(run: Run) -> list[Row]:
-    """Rows of traffic_interval_summary_v1."""
+    """Rows of traffic_interval_summary_v2."""
     gaps = [row for row in traffic_interval(run) if row["gap_ps"] is not None]
     rows = []
     for (axis, phase), ours in together(gaps, lambda r: (r["axis"], r["phase"])).items():
@@ -81,24 +89,47 @@ def _instance(members: list[Moved]) -> Moved:
     )
 
 
-def _sweeps(run: Run) -> Iterator[tuple[str, int | None, list[Moved]]]:
-    """(scope, device, its transfers in order)."""
-    everything = moved(run)
-    lists: list[tuple] = [
-        ("device", device, ours)
-        for device, ours in together(everything, lambda m: m.device).items()
-    ]
-    instances = [_instance(m) for m in together(everything, lambda m: m.instance).values()]
-    for scope, device, ours in [*lists, ("run", None, instances)]:
-        yield scope, device, sorted(ours, key=lambda m: (m.start, m.end, m.op, m.axis))
+def _sweeps(run: Run) -> Iterator[tuple[Row, list[Moved]]]:
+    """(scope and its member, transfers in order)."""
+    lines: dict[tuple[str, int | None], list[Moved]] = defaultdict(list)
+    place = {device: position for position, device in enumerate(run.devices)}
+    for each in moved(run):
+        lines["device", each.device].append(each)
+    for members in together(moved(run), lambda m: m.instance).values():
+        whole = _instance(members)
+        lines["run", None].append(whole)
+        positions = [place[m.device] for m in members]
+        for first in {_first_peer(run, position) for position in positions}:
+            lines["group", first].append(whole)
+        if len({run.host(position) for position in positions}) > 1:
+            share = len(run.devices) // run.hosts
+            for rail in {run.devices[position] % share for position in positions}:
+                lines["rail", rail].append(whole)
+    for (scope, member), ours in lines.items():
+        row: Row = {"scope": scope}
+        for own in ("device", "group", "rail"):
+            row[f"{own}_id"] = member if scope == own else None
+        yield row, sorted(ours, key=lambda m: (m.start, m.end, m.op, m.axis))
+
+
+def _first_peer(run: Run, position: int) -> int:
+    """The first mesh position with the same coordinates on the data axes."""
+    data = [axis for axis, _ in run.mesh if axis in ("dp", "data", "fsdp")]
+    return min(
+        other
+        for other in range(len(run.devices))
+        if all(
+            coordinate(run.mesh, other, axis) == coordinate(run.mesh, position, axis)
+            for axis in data
+        )
+    )
 
 
 def traffic_burst(run: Run) -> list[Row]:
-    """Rows of traffic_burst_v1; start and end are ps after the first host's profile start."""
+    """Rows of traffic_burst_v2; start and end are ps after the first host's profile start."""
     return [
         {
-            "scope": scope,
-            "device_id": device,
+            **line,
             "burst_index": number,
             "axis": axis,
             "phase": burst[0].phase,
@@ -109,7 +140,7 @@ def traffic_burst(run: Run) -> list[Row]:
             "payload_bytes": sum(m.payload for m in burst),
             "bytes": sum(m.wire for m in burst),
         }
-        for scope, device, ours in _sweeps(run)
+        for line, ours in _sweeps(run)
         for number, (axis, burst) in enumerate(
             (axis, list(burst)) for axis, burst in groupby(ours, lambda m: m.axis)
         )
@@ -117,12 +148,11 @@ def traffic_burst(run: Run) -> list[Row]:
 
 
 def traffic_window(run: Run) -> list[Row]:
-    """Rows of traffic_window_v1."""
-    bursts = together(traffic_burst(run), lambda r: (r["scope"], r["device_id"]))
+    """Rows of traffic_window_v2."""
+    bursts = together(traffic_burst(run), lambda r: tuple(r[name] for name in LINE))
     return [
         {
-            "scope": after["scope"],
-            "device_id": after["device_id"],
+            **{name: after[name] for name in LINE},
             "burst_index": after["burst_index"],
             "from_axis": before["axis"],
             "to_axis": after["axis"],
@@ -138,7 +168,7 @@ def traffic_window(run: Run) -> list[Row]:
 
 
 def traffic_window_summary(run: Run) -> list[Row]:
-    """Rows of traffic_window_summary_v1."""
+    """Rows of traffic_window_summary_v2."""
     names = ("scope", "from_axis", "to_axis", "phase")
     found = together(traffic_window(run), lambda r: tuple(r[name] for name in names))
     return [
@@ -152,7 +182,7 @@ def traffic_window_summary(run: Run) -> list[Row]:
 
 
 def reconfiguration_fit(run: Run) -> list[Row]:
-    """Rows of reconfiguration_fit_v1."""
+    """Rows of reconfiguration_fit_v2."""
     names = ("scope", "from_axis", "to_axis")
     rows = []
     for key, ours in together(

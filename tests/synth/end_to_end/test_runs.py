@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("synthetic")
 @every_run
 def test_run_summary(ingested):
     expected = ingested.expected["run_summary"]
-    assert_same(ingested.rows("select * from run_summary_v1"), expected, list(expected[0]))
+    assert_same(ingested.rows("select * from run_summary_v2"), expected, list(expected[0]))
 
 
 @every_run
@@ -25,7 +25,7 @@ def test_layout(ingested):
 @every_run
 def test_ccl_bench(ingested):
     expected = ingested.expected["ccl_bench"]
-    assert_same(ingested.rows("select * from ccl_bench_v1"), expected, ["metric", "value"])
+    assert_same(ingested.rows("select * from ccl_bench_v2"), expected, ["metric", "value"])
 
 
 @pytest.mark.parametrize("view", [setup_summary, run_comparison, scaling])
@@ -36,6 +36,6 @@ def test_runs_side_by_side(everything, view):
     some_repeat = len(set(setups.values())) < len(setups)
     assert some_repeat or len(everything) < len(RUNS)
     expected = list(view(runs))
-    found = warehouse.query(f"select * from {view.__name__}_v1").dicts()
+    found = warehouse.query(f"select * from {view.__name__}_v2").dicts()
     columns = list(expected[0]) if expected else []  # one run alone has no pair
     assert_same(found, expected, columns)

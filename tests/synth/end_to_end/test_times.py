@@ -20,9 +20,21 @@ def test_device_time(ingested):
 
 
 @every_run
+def test_exposed_collective(ingested):
+    sums = ("count", "in_flight_ps", "exposed_ps", "exposed_ratio")
+    summed = ", ".join(f"sum({name}) as {name}" for name in sums)
+    keys = ("phase", "axis", "kind", "op")
+    by = ", ".join(("run_id", *keys))
+    sql = f"select {by}, {summed} from exposed_collective_v1 where phase is not null group by {by}"
+    found = ingested.rows(sql)
+    assert_same(found, ingested.expected["exposed_collective"], (*keys, *sums))
+
+
+@every_run
 def test_latency(ingested):
-    columns = ("request", "source", "ttft_s", "tpot_s", "e2e_s", "output_tokens_per_s")
-    found = ingested.rows("select * from latency_v1")
+    columns = ("request", "source", "queue_s", "ttft_s", "request_ttft_s", "tpot_s", "e2e_s")
+    columns += ("output_tokens_per_s", "launch_period_s")
+    found = ingested.rows("select * from latency_v2")
     assert_same(found, ingested.expected["latency"], columns)
 
 
@@ -51,7 +63,7 @@ def test_times(ingested, view):
     where = " where step is not null" if view in ("load_balance", "step_time") else ""
     expected = ingested.expected[view]
     columns = [name for name in expected[0] if name != "start"]
-    assert_same(ingested.rows(f"select * from {view}_v1{where}"), expected, columns)
+    assert_same(ingested.rows(f"select * from {view}{where}"), expected, columns)
 
 
 @every_run

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.peaks import peaks
-from tests.views.oracle.reading import Run, grouped, ratio, total
+from tests.views.oracle.reading import Run, grouped, mean, ratio, total
 from tests.views.oracle.requests import latency
 from tests.views.oracle.split import on_cores
 
@@ -51,6 +51,7 @@ def op_profile(run: Run) -> Iterator[Row]:
                 "phase": phase,
                 "program_id": program,
                 "op": op,
+                "kernel": re.sub(r"(?<=.)([._][0-9]+)+$", "", op),
                 "devices": len({row["device_id"] for row in each}),
                 "executions": len(each),
                 "duration_ps": sum(row["duration_ps"] for row in each),
@@ -101,7 +102,7 @@ def module_breakdown(run: Run) -> Iterator[Row]:
 
 
 def mfu(run: Run) -> Iterator[Row]:
-    """Model FLOPs over what the devices could have done in the windows."""
+    """FLOPs of the model, and of the compiled ops, over what the devices could have done meanwhile."""
     working = [op for op in run.rows("ops") if op["category"] == "compute"]
     keyed = grouped(
         [o for o in working if o["line"] != "Async XLA Ops"], "device_id", "request", "step"
@@ -110,64 +111,74 @@ def mfu(run: Run) -> Iterator[Row]:
         ops = [
             op for w in windows for op in keyed.get((w["device_id"], w["request"], w["step"]), [])
         ]
-        counted = [(op.get("model_flops"), op.get("flops"), op["self_ps"]) for op in ops]
-        unknown = sum(took for model, flops, took in counted if model is None and flops is None)
-        told = [m if m is not None else f for m, f, _ in counted if (m, f) != (None, None)]
-        flops = sum(told) if told else None
-        busy = sum(w["busy_ps"] for w in windows)
+        counted = [(op.get("flops"), op.get("model_flops"), op["self_ps"]) for op in ops]
+        unknown = sum(took for flops, model, took in counted if flops is None and model is None)
+        told = [f if f is not None else m for f, m, _ in counted if (m, f) != (None, None)]
+        compiled = sum(told) if told else None
+        busy, wall = sum(w["busy_ps"] for w in windows), total(w["period_ps"] for w in windows)
         known = None if not busy else max(0, 1 - unknown / busy)
-        could = [(peaks(run, w["device_id"]).flops, w["window_ps"] / 1e12) for w in windows]
-        available = None if any(p is None for p, _ in could) else sum(p * s for p, s in could)
+        could = [(peaks(run, w["device_id"]).flops, w["period_ps"]) for w in windows]
+        gone = any(None in pair for pair in could)
+        available = None if gone else sum(p * took / 1e12 for p, took in could)
         steps = {(w["request"], w["step"]) for w in windows}
-        analytic = _analytic(run, phase, windows, steps)
+        needed = _needed(run, phase, windows, steps)
         yield {
             "phase": phase,
             "passes": len(steps),
             "device_steps": len(windows),
+            "period_ps": wall,
             "window_ps": sum(w["window_ps"] for w in windows),
             "busy_ps": busy,
+            "model_flops": needed,
+            "compiled_flops": compiled,
             "available_flops": available,
+            "mfu_ratio": ratio(needed, available),
+            "hfu_ratio": ratio(compiled, available) if (known or 0) >= 0.95 else None,
             "flops_known_ratio": known,
-            "mfu_ratio": ratio(flops, available) if (known or 0) >= 0.95 else None,
-            "analytic_flops": analytic,
-            "mfu_analytic_ratio": ratio(analytic, available),
         }
 
 
-def _analytic(run: Run, phase: Any, windows: list[Row], steps: set[Any]) -> Any:
-    """2 x active weights x tokens, and attention for each token and token of its context."""
-    needed = ("active_parameters", "attention_pair_flops", "batch_size", "prompt_tokens")
-    weights, pair, batch, prompt = (run.facts[name] for name in needed)
+def _needed(run: Run, phase: Any, windows: list[Row], steps: set[Any]) -> Any:
+    """Token by token: its weights, the head where its logits are computed, each token of its context."""
+    names = ("attention_pair_flops", "batch_size", "prompt_tokens", "head_weights")
+    pair, batch, prompt, head = (run.facts[name] for name in names)
+    names = ("whole_weights", "tensor_weights", "expert_weights")
+    weights = [run.facts[name] for name in names]
+    logits = run.facts["logit_positions"] if phase == "prefill" else 1
+    chosen = 0
+    if weights[2]:
+        chosen = ratio(run.facts["experts_per_token"], run.facts["experts"])
     cores = [d for d in run.devices if not run.is_sparse(d)]
     whole = len(windows) == len(steps) * len(cores)
-    if phase not in ("prefill", "decode") or None in (weights, pair, batch, prompt) or not whole:
+    facts = (pair, batch, prompt, head, logits, chosen, *weights)
+    if phase not in ("prefill", "decode") or None in facts or not whole:
         return None
+    body = weights[0] + weights[1] + weights[2] * chosen - 2 * head
     flops = 0.0
     for _, step in steps:
-        tokens = prompt if phase == "prefill" else 1
-        pairs = prompt * (prompt + 1) / 2 if phase == "prefill" else prompt + step
-        flops += batch * (2 * weights * tokens + pair * pairs)
+        contexts = range(1, prompt + 1) if phase == "prefill" else [prompt + step]
+        flops += batch * (sum(2 * body + pair * seen for seen in contexts) + 2 * head * logits)
     return flops
 
 
 def mbu(run: Run) -> Iterator[Row]:
-    """Weight and KV bytes of a decode step over TPOT and the HBM bandwidth of all devices."""
+    """Weights, keys and values that a decode step reads, over TPOT and the HBM bandwidth of all devices."""
     requests = list(latency(run))
     if not requests:
         return
-    rows = [row for row in requests if row["tpot_s"] is not None]
+    rows = [row for row in requests if row["tpot_s"] is not None and row["source"] == "marker"]
     rows.sort(key=lambda row: (row["tpot_s"], row["request"]))
-    chosen = rows[(len(rows) + 1) // 2 - 1] if rows else None
-    names = ("weight_bytes", "kv_bytes_per_token", "batch_size", "prompt_tokens")
-    weight, kv, batch, prompt = (run.facts[name] for name in names)
+    middle = rows[(len(rows) - 1) // 2 : len(rows) // 2 + 1]
+    tpot, steps = (mean([row[name] for row in middle]) for name in ("tpot_s", "decode_steps"))
+    kv, batch, prompt = (
+        run.facts[name] for name in ("kv_bytes_per_token", "batch_size", "prompt_tokens")
+    )
     rates = [peaks(run, d).hbm for d in run.devices if not run.is_sparse(d)]
     hbm = None if None in rates else sum(rates)
-    copies = math.prod(size for axis, size in run.axes if axis in ("dp", "fsdp"))
-    weights = None if weight is None or not run.axes else float(weight * copies)
+    weights = _read(run) if run.axes else None
     keys = None
-    if chosen and None not in (kv, batch, prompt):
-        keys = kv * batch * (prompt + (chosen["decode_steps"] + 1) / 2)
-    tpot = chosen and chosen["tpot_s"]
+    if middle and None not in (kv, batch, prompt):
+        keys = kv * batch * (prompt + (steps + 1) / 2)
     moved = None if None in (weights, keys, tpot, hbm) else weights + keys
     yield {
         "phase": "decode",
@@ -178,3 +189,27 @@ def mbu(run: Run) -> Iterator[Row]:
         "peak_hbm_bytes_per_s": hbm,
         "mbu_ratio": moved and ratio(moved, tpot * hbm),
     }
+
+
+def _read(run: Run) -> float | None:
+    """Bytes of weights: the body by every part of the batch, rows of tokens, experts that are reached."""
+    facts = run.facts
+    width = {"float32": 4, "bfloat16": 2}.get(facts["dtype"])
+    names = ("weight_bytes", "lookup_weights", "expert_weights")
+    size, looked_up, experts = (facts[name] for name in names)
+    if None in (width, size, looked_up, experts):
+        return None
+    sizes = dict(run.axes)
+    copies = sizes.get("dp", 1) * sizes.get("fsdp", 1)
+    read = (size - width * (looked_up + experts)) * copies * sizes.get("ep", 1)
+    if looked_up:
+        if None in (facts["batch_size"], facts["hidden_size"]):
+            return None
+        read += width * facts["batch_size"] * facts["hidden_size"]
+    if experts:
+        chosen = (facts["batch_size"], facts["experts_per_token"], facts["experts"])
+        if None in chosen:
+            return None
+        reached = min(chosen[2], chosen[0] / copies * chosen[1])
+        read += width * experts * reached / chosen[2] * copies
+    return float(read)

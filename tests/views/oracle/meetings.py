@@ -105,7 +105,11 @@ def bandwidth_summary(run: Run) -> Iterator[Row]:
 def straggler(run: Run) -> Iterator[Row]:
     """How often and how far a device enters an instance after its peers."""
     known = clocks(run)
-    told = [[r for r in rows if r["arrival_ps"] is not None] for rows in instances(run).values()]
+    virtual = {d for d, row in run.devices.items() if row["inferred"] or row["core"] == "cpu"}
+    told = [
+        [r for r in rows if r["arrival_ps"] is not None and r["device_id"] not in virtual]
+        for rows in instances(run).values()
+    ]
     met = [rows for rows in told if len(rows) > 1 and tells_arrivals(run, rows, known)]
     for device, row in run.devices.items():
         if not row["traced"] or run.is_sparse(device):
@@ -117,12 +121,13 @@ def straggler(run: Run) -> Iterator[Row]:
                 lags.append(arrivals[device] - min(arrivals.values()))
                 waits.append(max(arrivals.values()) - arrivals[device])
         last = sum(wait == 0 < lag for lag, wait in zip(lags, waits, strict=True))
+        real = device not in virtual
         yield {
             "device_id": device,
             "host": row["host"],
             "inferred": row["inferred"],
-            "instances": len(lags),
-            "last_count": last,
+            "instances": len(lags) if real else None,
+            "last_count": last if real else None,
             "last_ratio": ratio(last, len(lags)),
             "mean_lag_ps": mean(lags),
             "max_lag_ps": max(lags, default=None),

@@ -76,8 +76,24 @@ def _collective(run: Drawn, devices: Devices, program_id: int, op: str) -> Colle
     is_async = run.chance(0.4)
     for world in groups if is_async else ():
         key = {"world": world, "program_id": program_id}
-        run.add("instructions", **key, op=op, opcode=f"{kind}-start", operands="p")
-        run.add("instructions", **key, op=f"{op}-done", opcode=f"{kind}-done", operands=op)
+        run.add(
+            "instructions",
+            **key,
+            op=op,
+            opcode=f"{kind}-start",
+            operands="p",
+            framework_op=f"m/{op[0]}",
+            shape="bf16[4]{0}",
+        )
+        run.add(
+            "instructions",
+            **key,
+            op=f"{op}-done",
+            opcode=f"{kind}-done",
+            operands=op,
+            source_file="m.py",
+            source_line=len(op),
+        )
     return Collective(op, kind, is_async, payload, groups, known, is_grouped)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,19 @@ def rank(values: Iterable[Any], share: float) -> Any:
     """The value of row ceil(p n) in order; None without values."""
     ordered = sorted(values)
     return ordered[max(1, math.ceil(share * len(ordered) - 1e-9)) - 1] if ordered else None
+
+
+def middle(values: Iterable[int]) -> int | None:
+    """The median: the mean of the two middle values, rounded down, where their number is even."""
+    ordered = sorted(values)
+    n = len(ordered)
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) // 2 if ordered else None
+
+
+def median(values: Iterable[Any]) -> Any:
+    """The middle value, of an even number half way between the two; None without values."""
+    ordered = sorted(values)
+    return statistics.median(ordered) if ordered else None
 
 
 def mean(values: Sequence[Any]) -> Any:

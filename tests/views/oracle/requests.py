@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from tests.views.oracle.busy import span
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.reading import MARKED, Run, grouped, mean, rank, ratio
+from tests.views.oracle.reading import MARKED, Run, grouped, mean, median, rank, ratio
 
 SECOND = 1e12
 
@@ -90,7 +91,7 @@ def one(rows: list[Row]) -> Any:
 
 
 def latency(run: Run) -> Iterator[Row]:
-    """TTFT, TPOT and rates of each request; of a run without markers by its most-launched program."""
+    """TTFT, TPOT and rates of each request; of a run without markers the period of a program."""
     facts = {name: run.facts[name] for name in ("measured_ttft_s", "measured_tpot_s")}
     if not any(row["source"] == "marker" for row in run.rows("phases")):
         yield from _by_module(run, facts)
@@ -101,6 +102,7 @@ def latency(run: Run) -> Iterator[Row]:
         times = [s["latency_s"] for s in decodes if s["latency_s"] is not None]
         first = prefill and prefill["end_ps"]
         last = steps[-1]["end_ps"]
+        begun = prefill and _begun(run, request, prefill["start_ps"])
         ttft = e2e = tpot = None
         if prefill and first is not None:
             ttft = (first - prefill["start_ps"]) / SECOND
@@ -108,7 +110,26 @@ def latency(run: Run) -> Iterator[Row]:
             e2e = (last - prefill["start_ps"]) / SECOND
         if decodes and first is not None and last is not None:
             tpot = (last - first) / len(decodes) / SECOND
-        yield _row(run, facts, request, "marker", ttft, tpot, e2e, len(decodes), times)
+        queued = {
+            "start_ps": begun if begun is not None else prefill and prefill["start_ps"],
+            "end_ps": last,
+            "queue_s": None if begun is None else (prefill["start_ps"] - begun) / SECOND,
+            "request_ttft_s": None if None in (begun, first) else (first - begun) / SECOND,
+            "launch_period_s": None,
+            "launch_period_count": None,
+        }
+        row = _row(run, facts, request, "marker", ttft, tpot, e2e, len(decodes), times)
+        yield row | queued
+
+
+def _begun(run: Run, request: Any, prefill: int) -> int | None:
+    """Start of the markers of a request that hold the start of its prefill."""
+    own = [
+        span(row)
+        for row in run.rows("phases")
+        if (row["source"], row["phase"], row["request"]) == ("marker", "request", request)
+    ]
+    return min((start for start, end in own if start <= prefill <= end), default=None)
 
 
 def _row(
@@ -126,7 +147,8 @@ def _row(
         "decode_steps": decodes,
         "output_tokens_per_s": ratio(known, e2e),
         "decode_tokens_per_s": ratio(batch, tpot),
-        "p50_step_s": rank(times, 0.5),
+        "p50_step_s": median(times),
+        "p90_step_s": rank(times, 0.9),
         "p95_step_s": rank(times, 0.95),
         "p99_step_s": rank(times, 0.99),
         **facts,
@@ -149,8 +171,10 @@ def _by_module(run: Run, facts: Row) -> Iterator[Row]:
     if not found:
         return
     count, _, _, ends = max(found)
-    tpot = (ends[-1] - ends[0]) / (count - 1) / SECOND if count > 1 else None
-    yield _row(run, facts, None, "module", None, tpot, None, count - 1, [])
+    period = (ends[-1] - ends[0]) / (count - 1) / SECOND if count > 1 else None
+    unknown = dict.fromkeys(("start_ps", "end_ps", "queue_s", "request_ttft_s"))
+    row = _row(run, facts, None, "module", None, None, None, None, [])
+    yield row | unknown | {"launch_period_s": period, "launch_period_count": count - 1}
 
 
 def launch_overhead(run: Run) -> Iterator[Row]:
@@ -199,7 +223,7 @@ def scheduling(run: Run) -> Iterator[Row]:
             values = [row[f"{name}_ps"] for row in rows if row[f"{name}_ps"] is not None]
             found |= {
                 f"mean_{name}_ps": mean(values),
-                f"p50_{name}_ps": rank(values, 0.5),
+                f"p50_{name}_ps": None if not values else math.floor(median(values)),
                 f"p95_{name}_ps": rank(values, 0.95),
             }
         yield found

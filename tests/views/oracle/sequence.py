@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.reading import Run, grouped, mean, rank, ratio, total
+from tests.views.oracle.reading import Run, grouped, mean, middle, rank, ratio, total
 
 DELAYS = (10**6, 10**7, 10**8, 10**9, 10**10)
 
@@ -49,8 +50,7 @@ def traffic_interval_summary(run: Run) -> Iterator[Row]:
 
 def spread(values: list[int]) -> Row:
     """Mean, percentiles and extremes."""
-    shares = {"p50_ps": 0.5, "p95_ps": 0.95, "p99_ps": 0.99}
-    found = {name: rank(values, share) for name, share in shares.items()}
+    found = {"p50_ps": middle(values), "p95_ps": rank(values, 0.95), "p99_ps": rank(values, 0.99)}
     return {"mean_ps": mean(values), **found, "min_ps": min(values), "max_ps": max(values)}
 
 
@@ -64,13 +64,39 @@ def moving(run: Run) -> list[Row]:
 
 
 def _lines(run: Run) -> Iterator[tuple[str, int | None, list[Row]]]:
-    """(scope, device, transfers in their order)."""
+    """(scope, device or set of peers or rail, transfers in their order)."""
     found = moving(run)
-    for (device,), rows in grouped(found, "device_id").items():
-        yield "device", device, sorted(rows, key=_order)
-    instances = [_instance(rows) for rows in _instances(found)]
-    if instances:
-        yield "run", None, sorted(instances, key=_order)
+    lines: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
+    for row in found:
+        lines["device", row["device_id"]].append(row)
+    for rows in _instances(found):
+        whole = _instance(rows)
+        lines["run", None].append(whole)
+        devices = [run.devices[row["device_id"]] for row in rows]
+        for place in {peers(run, device["device_id"]) for device in devices} - {None}:
+            lines["group", place].append(whole)
+        if len({device["host"] for device in devices} - {None}) > 1:
+            for rail in {device["local_ordinal"] for device in devices} - {None}:
+                lines["rail", rail].append(whole)
+    for (scope, member), rows in lines.items():
+        yield scope, member, sorted(rows, key=_order)
+
+
+def peers(run: Run, device: int) -> int | None:
+    """Place in the mesh of the first device with the same coordinates on the data axes."""
+    if run.devices[device]["inferred"] or device not in run.places:
+        return None
+    found, stride = 0, 1
+    for axis, size in reversed(run.axes):
+        found += run.places[device][axis] * stride if axis in ("dp", "data", "fsdp") else 0
+        stride *= size
+    return found
+
+
+def member_of(scope: str, member: int | None) -> Row:
+    """The columns that name a scope and its member."""
+    names = {"device_id": "device", "group_id": "group", "rail_id": "rail"}
+    return {"scope": scope} | {k: member if scope == own else None for k, own in names.items()}
 
 
 def _instances(rows: list[Row]) -> Iterator[list[Row]]:
@@ -94,8 +120,8 @@ def _instance(rows: list[Row]) -> Row:
 
 
 def bursts(run: Run) -> Iterator[tuple[str, int | None, list[Row]]]:
-    """(scope, device, bursts) of each line of transfers."""
-    for scope, device, rows in _lines(run):
+    """(scope, member, bursts) of each line of transfers."""
+    for scope, member, rows in _lines(run):
         merged: list[list[Row]] = []
         for row in rows:
             if merged and merged[-1][0]["axis"] == row["axis"]:
@@ -104,8 +130,7 @@ def bursts(run: Run) -> Iterator[tuple[str, int | None, list[Row]]]:
                 merged.append([row])
         found = [
             {
-                "scope": scope,
-                "device_id": device,
+                **member_of(scope, member),
                 "burst_index": index,
                 "axis": part[0]["axis"],
                 "phase": part[0]["phase"],
@@ -117,7 +142,7 @@ def bursts(run: Run) -> Iterator[tuple[str, int | None, list[Row]]]:
             }
             for index, part in enumerate(merged)
         ]
-        yield scope, device, found
+        yield scope, member, found
 
 
 def traffic_burst(run: Run) -> Iterator[Row]:
@@ -128,11 +153,10 @@ def traffic_burst(run: Run) -> Iterator[Row]:
 
 def traffic_window(run: Run) -> Iterator[Row]:
     """From the end of a burst to the start of the next."""
-    for scope, device, found in bursts(run):
+    for scope, member, found in bursts(run):
         for before, after in pairwise(found):
             yield {
-                "scope": scope,
-                "device_id": device,
+                **member_of(scope, member),
                 "burst_index": after["burst_index"],
                 "from_axis": before["axis"],
                 "to_axis": after["axis"],

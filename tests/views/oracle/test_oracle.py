@@ -14,9 +14,11 @@ import pytest
 from tests.views.oracle import (
     clocks,
     costs,
+    exposed,
     idle,
     links,
     meetings,
+    pairs,
     peaks,
     requests,
     roofline,
@@ -40,39 +42,40 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "hardware_peaks_v1": peaks.hardware_peaks,
     "collective_axis_v1": traffic.collective_axis,
     "traffic_volume_v1": traffic.traffic_volume,
-    "collective_latency_summary_v1": traffic.collective_latency_summary,
+    "collective_latency_summary_v2": traffic.collective_latency_summary,
     "traffic_matrix_v1": traffic.traffic_matrix,
     "traffic_interval_v1": sequence.traffic_interval,
-    "traffic_interval_summary_v1": sequence.traffic_interval_summary,
-    "traffic_burst_v1": sequence.traffic_burst,
-    "traffic_window_v1": sequence.traffic_window,
-    "traffic_window_summary_v1": sequence.traffic_window_summary,
-    "reconfiguration_fit_v1": sequence.reconfiguration_fit,
+    "traffic_interval_summary_v2": sequence.traffic_interval_summary,
+    "traffic_burst_v2": sequence.traffic_burst,
+    "traffic_window_v2": sequence.traffic_window,
+    "traffic_window_summary_v2": sequence.traffic_window_summary,
+    "reconfiguration_fit_v2": sequence.reconfiguration_fit,
     "traffic_timeline_v1": sequence.traffic_timeline,
     "collective_bandwidth_v2": meetings.collective_bandwidth,
     "bandwidth_summary_v2": meetings.bandwidth_summary,
     "clock_offset_v2": clocks.clock_offset,
-    "straggler_v1": meetings.straggler,
+    "straggler_v2": meetings.straggler,
     "device_time_v1": split.device_time,
     "comm_compute_v2": split.comm_compute,
+    "exposed_collective_v1": exposed.exposed_collective,
     "step_time_v1": split.step_time,
     "load_balance_v1": split.load_balance,
     "sync_wait_v1": split.sync_wait,
     "idle_gap_v1": idle.idle_gap,
     "bubble_v1": idle.bubble,
     "step_latency_v1": requests.step_latency,
-    "latency_v1": requests.latency,
+    "latency_v2": requests.latency,
     "launch_overhead_v1": requests.launch_overhead,
-    "scheduling_v1": requests.scheduling,
+    "scheduling_v2": requests.scheduling,
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,
-    "mfu_v1": costs.mfu,
-    "mbu_v1": costs.mbu,
-    "run_summary_v1": summary.run_summary,
+    "mfu_v2": costs.mfu,
+    "mbu_v2": costs.mbu,
+    "run_summary_v2": summary.run_summary,
 }
-# Running sums over transfers of gigabytes lose bytes' last digits.
-LEEWAY = {"traffic_timeline_v1": 1e-3}
+# Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
+LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3}
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +179,31 @@ def test_roofline(runs, warehouse):
         return warehouse.query(sql).rows
 
     assert not disagreeing("roofline_v2", roofline.roofline, told, rows_of)
+
+
+def test_op_diff(runs, warehouse):
+    """Every pair of some runs: one run's rows are of no other's."""
+    some = {run.run_id: pairs.phases(run) for run in runs[:8]}
+    expected = {
+        (base, other): list(pairs.op_diff(some[base], some[other]))
+        for base in some
+        for other in some
+        if base != other
+    }
+    names = list(next(rows[0] for rows in expected.values() if rows))
+    listed = ", ".join(f"'{run}'" for run in some)
+    sql = f"""
+        select run_id, other_run_id, {", ".join(names)} from op_diff_v1
+        where run_id in ({listed}) and other_run_id in ({listed})
+    """
+    found: dict[tuple, list] = {pair: [] for pair in expected}
+    for base, other, *row in warehouse.query(sql).rows:
+        found[base, other].append(tuple(row))
+    types = CONTRACT["op_diff_v1"]
+    for pair, rows in expected.items():
+        wanted = [tuple(asked(row[n], types[n]) for n in names) for row in rows]
+        wrong = differences(found[pair], wanted, 1e-3)
+        assert wrong == ([], []), f"{pair}: {names}"
 
 
 def test_links(runs, warehouse):

@@ -150,6 +150,7 @@ class _Launch:
             "program_id": self.program.program_id, "module": self.program.module, "op": name,
             "category": category, "opcode": op.split(".")[0], "line": "XLA Ops", "is_async": False,
             "start_ps": start, "duration_ps": duration, "self_ps": run.rng.randint(0, duration),
+            "attributed_ps": None if duration % 17 == 1 else duration // 3,
             "flops": flops, "model_flops": flops if run.chance(0.8) else None,
             "bytes_accessed": float(run.rng.randint(0, 10**6)) if run.chance(0.95) else None,
             "hbm_bytes": float(run.rng.randint(0, 10**6)) if run.chance(0.5) else None,

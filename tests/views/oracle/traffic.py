@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.reading import Run, grouped, rank, ratio, total
+from tests.views.oracle.reading import Run, grouped, middle, rank, ratio, total
 
 
 def run_mesh(run: Run) -> Iterator[Row]:
@@ -30,9 +30,11 @@ def collective_axis(run: Run) -> Iterator[Row]:
         if own != "unclassified":
             reach = 1 if own == "none" else math.prod(sizes[name] for name in own.split("+"))
             partial = 1 < len(members) < reach
+        slices = {run.devices.get(each, {}).get("slice_index") for each in members}
         yield {
             "world": world, "program_id": program_id, "op": op, "group_index": group,
             "group_size": len(members), "axis": axis, "group_axis": own, "partial": partial,
+            "over_dcn": None if None in slices else len(slices) > 1,
         }  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def collective_latency_summary(run: Run) -> Iterator[Row]:
             "step_count": len(here) or None,
             "collectives_per_step": ratio(len(rows), len(here)),
             "collectives_per_s": ratio(len(rows), seconds),
-            "p50_ps": rank(lengths, 0.5),
+            "p50_ps": middle(lengths),
             "p95_ps": rank(lengths, 0.95),
             "p99_ps": rank(lengths, 0.99),
         }  # fmt: skip

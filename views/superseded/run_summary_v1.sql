@@ -25,7 +25,7 @@ split as (
         sum(exposed_ps) as exposed_ps,
         sum(sync_wait_ps) as sync_wait_ps,
         sum(idle_ps) as idle_ps
-    from comm_compute_v2
+    from comm_compute_v1
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id
 ),

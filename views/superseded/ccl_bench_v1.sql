@@ -110,7 +110,7 @@ split as (
         sum(collective_ps) as collective_ps,
         sum(overlapped_ps) as overlapped_ps,
         sum(exposed_copy_ps) as exposed_copy_ps
-    from comm_compute_v2
+    from comm_compute_v1
     where coalesce(phase, 'none') not in ('warmup', 'compile')
     group by run_id
 ),
