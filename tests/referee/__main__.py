@@ -24,6 +24,8 @@ def main(texts: list[str]) -> int:
             with tempfile.TemporaryDirectory() as folder:
                 found = differences(truth, Path(folder))
             count += 1
+            if count % 20 == 0:
+                print(f"… {count} runs, up to seed {seed}", file=sys.stderr, flush=True)
             departures.update({each.departure for each in found} - {""})
             found = unknown(found)
             if found:

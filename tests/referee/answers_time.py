@@ -91,6 +91,23 @@ class TimeAnswers(Answers):
                 row[name] += self.device_time[device, *step][name]
         return rows
 
+    def exposed(self) -> Rows:
+        """exposed_collective: an exposed instant is shared by the collectives then in flight."""
+        rows: Rows = {}
+        for t in self.placed:
+            device, step = t.launch.device, self.step(t.launch)
+            key = (self.phase(t.launch), t.instr.axis, t.instr.kind, t.name)
+            row = rows.setdefault(key, {"count": 0, "in_flight_ps": 0, "exposed_ps": 0.0})
+            row["count"] += 1
+            row["in_flight_ps"] += t.end - t.start
+            local = self.activity[device, step]
+            compute = near(local["compute"], t.start, t.end)
+            flights = near(local["collective"], t.start, t.end)
+            for a, b in pieces(t.start, t.end, compute, flights):
+                if not covered(compute, a, b):
+                    row["exposed_ps"] += (b - a) / sum(covered([f], a, b) for f in flights)
+        return rows
+
     def gaps(self, device: int, step: Key) -> list[Span]:
         """Idle stretches within a window."""
         start, end = self.spans[device, step]

@@ -52,9 +52,7 @@ class Referee:
 
     def rows(self, relation: str) -> Product:
         """All rows of a table or view."""
-        result = self.house.query(f"SELECT * FROM {relation}")
-        table = result.arrow()
-        return table.to_pylist() if hasattr(table, "to_pylist") else table.read_all().to_pylist()
+        return self.house.query(f"SELECT * FROM {relation}").dicts()
 
     def differ(self, text: str, departure: str = "") -> None:
         """Note a difference."""
@@ -173,6 +171,7 @@ class Referee:
             ("traffic_volume", right.volume(), _of("device_id", "phase", "axis", "kind")),
             ("device_time", right.device_time, time),
             ("comm_compute", right.comm_compute(), _of("phase")),
+            ("exposed_collective", right.exposed(), _of("phase", "axis", "kind", "op")),
             ("launch_overhead", right.overhead(), self.launch_place),
             ("traffic_interval", right.intervals(), self.interval_key),
         ]
