@@ -1,0 +1,1 @@
+"""A second oracle: the truth of random runs, against what xlahouse makes of their trace files."""

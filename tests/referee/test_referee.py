@@ -1,0 +1,37 @@
+"""Random runs of several hosts against their truth, from trace files to the newest views."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.layers import seeds
+from tests.referee.compare import differences, lines, unknown
+from tests.referee.draw import draw
+from tests.referee.spans import pieces
+
+FEW, MANY = 8, 24
+
+
+@pytest.mark.parametrize("seed", seeds(FEW, MANY))
+def test_a_run_is_what_happened(seed: int, tmp_path: Path):
+    truth = draw(seed)
+    found = unknown(differences(truth, tmp_path))
+    assert not found, "\n".join(lines(seed, truth, found))
+
+
+def test_seeds_draw_what_the_measure_asks_for():
+    drawn = [draw(seed) for seed in range(120)]
+    offsets = {run.notes.split("offset=")[1].split()[0] for run in drawn if run.hosts > 1}
+    assert offsets == {"none", "30us", "third", "period", "period+1us"}
+    assert {clock.drift for run in drawn for clock in run.clocks} == {0, 50, -50}
+    assert {len(run.marked) for run in drawn if run.hosts > 1} == {0, 1, 2}
+    assert any(run.stacked for run in drawn)
+    assert any(run.staged for run in drawn)
+    assert any(run.overlapping for run in drawn)
+    assert any(run.lost for run in drawn)
+
+
+def test_time_is_cut_at_every_end():
+    assert pieces(0, 10, [(2, 5)], [(4, 12)]) == [(0, 2), (2, 4), (4, 5), (5, 10)]
