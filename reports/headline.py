@@ -53,12 +53,16 @@ with between as (
     inner join _step_window_v1 as w on w.window_key = b.window_key
     group by w.run_id, w.device_id, w.request, w.step
 ), steps as (
-    select t.*, coalesce(b.between_steps_ps, 0) as between_steps_ps
+    select
+        t.*,
+        coalesce(b.between_steps_ps, 0) as between_steps_ps,
+        max(t.step) over (partition by t.run_id) as last_step
     from device_time_v1 as t
     left join between as b
         on b.run_id = t.run_id and b.device_id = t.device_id
         and b.request is not distinct from t.request and b.step is not distinct from t.step
     where core is distinct from 'sparsecore' and {MEASURED}
+    qualify t.step is not null or last_step is null
 ), sums as (
     select
         run_id,
