@@ -53,12 +53,16 @@ with between as (
     inner join _step_window_v1 as w on w.window_key = b.window_key
     group by w.run_id, w.device_id, w.request, w.step
 ), steps as (
-    select t.*, coalesce(b.between_steps_ps, 0) as between_steps_ps
+    select
+        t.*,
+        coalesce(b.between_steps_ps, 0) as between_steps_ps,
+        max(t.step) over (partition by t.run_id) as last_step
     from device_time_v1 as t
     left join between as b
         on b.run_id = t.run_id and b.device_id = t.device_id
         and b.request is not distinct from t.request and b.step is not distinct from t.step
     where core is distinct from 'sparsecore' and {MEASURED}
+    qualify t.step is not null or last_step is null
 ), sums as (
     select
         run_id,
@@ -184,16 +188,14 @@ def _card(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> He
     coverage = _coverage(metric, facts, row)
     if value is None:
         return HeadlineCard(metric.name, metric.label, "", "", "", coverage, metric.why(facts))
-    spread = _spread(metric, facts, row)
+    spread = _spread(metric, row)
     return HeadlineCard(
         metric.name, metric.label, metric.show(value), show_exact(value), spread, coverage, ""
     )
 
 
-def _spread(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> str:
+def _spread(metric: _Metric, row: dict[str, float] | None) -> str:
     """The 5th to the 95th percentile; below n = 20 these are the minimum and the maximum."""
-    if metric.over == "request" and not facts.marked:
-        return "a mean: spread not known"
     if row is None or row["p05"] is None or row["p95"] is None:
         return "spread not known"
     first, last = metric.show(row["p05"]), metric.show(row["p95"])
@@ -210,7 +212,7 @@ def _spread(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> 
 def _coverage(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> str:
     n, total, steps = (int(row[key] or 0) for key in ("n", "total", "steps")) if row else (0, 0, 0)
     if metric.over == "request" and not facts.marked:
-        return f"n = {plural(steps, 'period')} of one program" if n else "n = 0"
+        return "n = 0"
     if metric.over == "request":
         out = facts.row["excluded_requests"]
         left_out = f", {out:,} left out" if out else ""

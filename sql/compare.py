@@ -33,7 +33,7 @@ class MetricChange(NamedTuple):
     spread: float | None  # the larger of the repeats' spreads; None where a setup has one run
     runs: int  # repeats of the base's setup
     other_runs: int
-    verdict: str  # on the other run: better, worse or inconclusive
+    verdict: str  # on the other run: better, worse, equal (bytes and counts) or inconclusive
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def judge(
     """Judge whether the other run is worse than the base by more than a percentage.
 
     A metric is a regression where it is worse by more than that and by more than the spread of the
-    repeats. It is inconclusive where a setup has one run, or where the repeats spread by more than the
+    repeats. It is inconclusive where a time's setup has one run, or where the repeats spread by more than the
     percentage and the difference lies within their spread.
 
     Returns:
@@ -82,7 +82,11 @@ def judge(
         return REGRESSION, f"worse by more than {fail_over_percent:g} %: {changes}"
     if not judged:
         return INCONCLUSIVE, f"the runs share none of {', '.join(metrics)}"
-    single = [row.metric for row in judged if min(row.runs, row.other_runs) < 2]
+    single = [
+        row.metric
+        for row in judged
+        if row.verdict == "inconclusive" and min(row.runs, row.other_runs) < 2
+    ]
     if single:
         return INCONCLUSIVE, f"{', '.join(single)}: one run of a setup shows no spread; repeat it"
     noisy = [

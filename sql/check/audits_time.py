@@ -34,11 +34,16 @@ TIME_AUDITS = (
         "steps_hold_every_window",
         "the windows or busy times of a step's devices do not add up to those of device_time",
         """
-        with seen as (
-            select run_id, request, step, count(*) as devices,
-                sum(window_ps) as window_ps, sum(busy_ps) as busy_ps
+        with placed as (
+            select *, max(step) over (partition by run_id) as last_step
             from device_time_v1
             where core is distinct from 'sparsecore'
+        ),
+        seen as (
+            select run_id, request, step, count(*) as devices,
+                sum(window_ps) as window_ps, sum(busy_ps) as busy_ps
+            from placed
+            where step is not null or last_step is null
             group by run_id, request, step
         )
         select s.run_id, s.request, s.step, s.devices, t.devices as in_step_time
@@ -78,6 +83,57 @@ TIME_AUDITS = (
             on t.run_id = s.run_id and t.device_id = s.device_id
             and t.request is not distinct from s.request and t.step is not distinct from s.step
         where t.idle_ps is distinct from s.idle_ps or t.least_ps < 0 or t.least_masked_ps < 0
+        """,
+    ),
+    Audit(
+        "latency_adds_up",
+        "TTFT and the tokens after it do not add up to end to end, or the queue and TTFT to TTFT with queue",
+        """
+        select run_id, request, ttft_s, tpot_s, decode_steps, e2e_s, queue_s, request_ttft_s
+        from latency_v2
+        where abs(ttft_s + decode_steps * coalesce(tpot_s, 0) - e2e_s) > 1e-9 * e2e_s
+            or abs(queue_s + ttft_s - request_ttft_s) > 1e-9 * request_ttft_s
+            or queue_s < 0
+        """,
+    ),
+    Audit(
+        "percentiles_are_ordered",
+        "a percentile is less than a smaller one, or a median outside least and most",
+        """
+        select 'latency' as view, run_id, request, cast(null as varchar) as phase
+        from latency_v2
+        where p50_step_s > p90_step_s * (1 + 1e-12) or p90_step_s > p95_step_s
+            or p95_step_s > p99_step_s
+        union all
+        select 'run_summary', run_id, null, null
+        from run_summary_v2
+        where ttft_s > p90_ttft_s * (1 + 1e-12) or p90_ttft_s > p99_ttft_s
+            or p99_ttft_s > max_ttft_s or min_ttft_s > ttft_s * (1 + 1e-12)
+            or request_ttft_s > p90_request_ttft_s * (1 + 1e-12)
+            or p90_request_ttft_s > p99_request_ttft_s
+            or tpot_s > p90_tpot_s * (1 + 1e-12) or p90_tpot_s > p99_tpot_s
+            or p99_tpot_s > max_tpot_s or min_tpot_s > tpot_s * (1 + 1e-12)
+        union all
+        select 'scheduling', run_id, null, phase
+        from scheduling_v2
+        where p50_queue_ps > p95_queue_ps or p50_dispatch_ps > p95_dispatch_ps
+            or p50_launch_gap_ps > p95_launch_gap_ps
+        """,
+    ),
+    Audit(
+        "shares_are_parts",
+        "a share is below 0 or above 1",
+        """
+        select 'run_summary' as view, run_id
+        from run_summary_v2
+        where least(unclassified_ratio, exposed_ratio, overlapped_ratio, sync_wait_ratio,
+                idle_ratio, idle_in_step_ratio) < 0
+            or greatest(unclassified_ratio, exposed_ratio, overlapped_ratio, sync_wait_ratio,
+                idle_ratio, idle_in_step_ratio) > 1
+        union all
+        select 'straggler', run_id
+        from straggler_v2
+        where last_ratio < 0 or last_ratio > 1
         """,
     ),
     Audit(

@@ -45,7 +45,8 @@ def compare(
     """Print the headline metrics of two runs side by side.
 
     Values are medians over the repeats of each run's setup. The verdict is on the second run: better,
-    worse, or inconclusive while the difference is within the repeats' spread or a setup has one run.
+    worse, or inconclusive while the difference is within the repeats' spread or a setup has one run. Bytes
+    and counts need no repeats: better, worse or equal.
 
     \b
     Examples:

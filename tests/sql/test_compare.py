@@ -56,6 +56,13 @@ def test_codes(rows, percent, code, why):
     assert re.search(why, line)
 
 
+def test_bytes_need_no_repeats():
+    worse = RunComparison([row("wire_bytes", 100, 120, None, 1, "worse")], "", 0)
+    equal = RunComparison([row("wire_bytes", 100, 100, None, 1, "equal")], "", 0)
+    assert judge(worse, 5, ["wire_bytes"])[0] == 1
+    assert judge(equal, 5, ["wire_bytes"])[0] == 0
+
+
 def test_other_metrics_can_be_judged():
     found = RunComparison([row("idle_ratio", 100, 200, 1, 3, "worse")], "", 0)
     assert judge(found, 5, ["idle_ratio"])[0] == 1

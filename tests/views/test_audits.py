@@ -194,6 +194,20 @@ def test_fault_is_found(name: str, tmp_path: Path) -> None:
     assert name in [finding.audit.name for finding in found]
 
 
+def test_a_device_without_steps_beside_one_with_steps_is_sound(tmp_path: Path) -> None:
+    """Kernels outside every step: no row of step_time, load_balance or comm_compute is theirs."""
+    told = {"category": "compute", "start_ps": 0, "duration_ps": 10, "self_ps": 10}
+    ops = [{"device_id": 0, "step": 0, **told}, {"device_id": 1, **told}]
+    tables = {
+        "devices": [{"device_id": d, "core": "gpu", "traced": True} for d in (0, 1)],
+        "ops": ops,
+        "busy_intervals": [{k: v for k, v in op.items() if k != "self_ps"} for op in ops],
+    }
+    with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
+        found = {finding.audit.name for finding in run_audits(warehouse)}
+    assert found <= {"mfu_takes_every_window"}  # mfu_v1 keeps such devices
+
+
 # device_time takes idle as the remainder; the others sum one relation in several ways. Rows cannot break
 # these, a change to the views can.
 BY_CONSTRUCTION = {
@@ -201,6 +215,9 @@ BY_CONSTRUCTION = {
     "breakdowns_hold_self_time",
     "setups_hold_every_run",
     "steps_hold_every_window",
+    "latency_adds_up",
+    "percentiles_are_ordered",
+    "shares_are_parts",
     "scheduling_holds_every_launch",
     *(audit.name for audit in TRAFFIC_AUDITS),  # tests/views/test_audits_traffic.py
 }

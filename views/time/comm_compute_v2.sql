@@ -5,7 +5,14 @@
 -- the devices, less the time with no request open. Each instant of it is in one part: period =
 -- compute + exposed + exposed_copy + sync_wait + idle + between_steps + outside. So idle_ratio, the
 -- share of idle and between_steps, and the share of all else, ops outside steps included, add up to 1.
-with summed as (
+-- A device that has no step is left out, unless the run has no step at all.
+with counted as (
+    select *, max(step) over (partition by run_id) as last_step
+    from device_time_v1
+    where core is distinct from 'sparsecore'
+),
+
+summed as (
     select
         run_id,
         phase,
@@ -23,8 +30,8 @@ with summed as (
         sum(idle_ps) as idle_ps,
         sum(period_ps) as period_ps,
         sum(between_requests_ps) as between_requests_ps
-    from device_time_v1
-    where core is distinct from 'sparsecore'
+    from counted
+    where step is not null or last_step is null
     group by run_id, phase
 ),
 

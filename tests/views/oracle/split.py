@@ -149,10 +149,11 @@ def comm_compute(run: Run) -> Iterator[Row]:
         if not run.is_sparse(device):
             phase = one_phase(step)
             waited[phase] = waited.get(phase, 0) + length(free)
-    for (phase,), rows in grouped(on_cores(run), "phase").items():
+    counted = [row for rows in steps(run).values() for row in rows]
+    for (phase,), rows in grouped(counted, "phase").items():
         sums = {name: sum(row[name] for row in rows) for name in SUMS}
-        sums["between_steps_ps"] = waited[phase]
-        sums["outside_ps"] = sums["period_ps"] - sums["window_ps"] - waited[phase]
+        sums["between_steps_ps"] = waited.get(phase, 0)
+        sums["outside_ps"] = sums["period_ps"] - sums["window_ps"] - waited.get(phase, 0)
         yield {
             "phase": phase,
             "device_steps": len(rows),
@@ -160,7 +161,7 @@ def comm_compute(run: Run) -> Iterator[Row]:
             **sums,
             "comm_compute_ratio": ratio(sums["collective_ps"], sums["compute_ps"]),
             "exposed_ratio": ratio(sums["exposed_ps"], sums["collective_ps"]),
-            "idle_ratio": ratio(sums["idle_ps"] + waited[phase], sums["period_ps"]),
+            "idle_ratio": ratio(sums["idle_ps"] + waited.get(phase, 0), sums["period_ps"]),
             "idle_in_step_ratio": ratio(sums["idle_ps"], sums["window_ps"]),
         }
 
