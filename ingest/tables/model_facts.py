@@ -78,10 +78,9 @@ def _vocabulary(manifest: Manifest, weights: Weights | None) -> dict[str, int | 
     derived = vocabulary * manifest.hidden_size if vocabulary and weights else None
     head = derived if manifest.head_weights is None else manifest.head_weights
     tied = manifest.model_config.get("tie_word_embeddings")
-    looked_up = {True: 0, False: head} if isinstance(tied, bool) else {}
     return {
         "head_weights": head,
-        "lookup_weights": looked_up.get(tied),
+        "lookup_weights": (0 if tied else head) if isinstance(tied, bool) else None,
         "logit_positions": manifest.logit_positions,
     }
 

@@ -11,7 +11,7 @@ with stated as (
         *,
         case
             when is_bound then 'bound'
-            when is_bound = false and busbw_bytes_per_s > 0 then 'known'
+            when is_bound = false and busbw_bytes_per_s is not null then 'known'
             else 'unknown'
         end as state
     from _instance_rate_v1
