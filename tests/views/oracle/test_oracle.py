@@ -18,6 +18,7 @@ from tests.views.oracle import (
     links,
     meetings,
     peaks,
+    profile,
     requests,
     roofline,
     sequence,
@@ -48,6 +49,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "traffic_window_v2": sequence.traffic_window,
     "traffic_window_summary_v2": sequence.traffic_window_summary,
     "reconfiguration_fit_v2": sequence.reconfiguration_fit,
+    "traffic_profile_v1": profile.traffic_profile,
     "traffic_timeline_v1": sequence.traffic_timeline,
     "collective_bandwidth_v1": meetings.collective_bandwidth,
     "bandwidth_summary_v1": meetings.bandwidth_summary,
@@ -74,7 +76,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "run_summary_v1": summary.run_summary,
 }
 # Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
-LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3}
+LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3, "traffic_profile_v1": 1e4}
 
 
 @pytest.fixture(scope="module")
