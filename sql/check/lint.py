@@ -16,6 +16,7 @@ UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio", "_ppm", "_per_chip")
 # Numbers without a unit: identities, places in an order, counts.
 PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_errors", "_warnings")
 PLAIN_NAMES = {
+    "bin",
     "bytes",
     "collectives",
     "collectives_unknown",

@@ -11,6 +11,7 @@ from tests.synth.answers.link_use import link_use
 from tests.synth.answers.links import link_traffic
 from tests.synth.answers.model import utilization
 from tests.synth.answers.profile import profile
+from tests.synth.answers.profiles import traffic_profile
 from tests.synth.answers.sizes import sizes
 from tests.synth.answers.time import times
 from tests.synth.answers.traffic import traffic
@@ -37,6 +38,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "collective_bandwidth": collective_bandwidth(run),
         "device_time": timed(run),
         "exposed_collective": exposed_collective(run),
+        "traffic_profile": traffic_profile(run),
         "latency": latency(run),
         "comm_compute": comm_compute(run),
         "step_latency": step_latency(run),

@@ -72,3 +72,10 @@ def test_traffic(ingested, view):
         found = [{**row, "length_ps": row["end_ps"] - row["start_ps"]} for row in found]
     columns = [name for name in expected[0] if name not in ("start", "end")] if expected else ()
     assert_same(found, expected, columns or ["run_id"])
+
+
+@every_run
+def test_traffic_profile(ingested):
+    found = ingested.rows("select * from traffic_profile_v1 where phase is not null")
+    expected = [row for row in ingested.expected["traffic_profile"] if row["phase"] is not None]
+    assert_same(found, expected, list(expected[0]) if expected else ["run_id"])

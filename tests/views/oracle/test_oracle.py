@@ -21,6 +21,7 @@ from tests.views.oracle import (
     meetings,
     pairs,
     peaks,
+    profile,
     requests,
     roofline,
     sequence,
@@ -51,6 +52,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "traffic_window_v2": sequence.traffic_window,
     "traffic_window_summary_v2": sequence.traffic_window_summary,
     "reconfiguration_fit_v2": sequence.reconfiguration_fit,
+    "traffic_profile_v1": profile.traffic_profile,
     "traffic_timeline_v1": sequence.traffic_timeline,
     "collective_bandwidth_v2": meetings.collective_bandwidth,
     "bandwidth_summary_v2": meetings.bandwidth_summary,
@@ -78,7 +80,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "run_summary_v2": summary.run_summary,
 }
 # Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
-LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3}
+LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3, "traffic_profile_v1": 1e4}
 
 
 @pytest.fixture(scope="module")
