@@ -67,7 +67,7 @@ TIME_AUDITS = (
         with told as (
             select run_id, device_id, request, step, sum(idle_ps) as idle_ps,
                 min(idle_ps) as least_ps, min(masked_ps) as least_masked_ps
-            from bubble_v1
+            from bubble_v2
             where cause <> 'between_steps'
             group by run_id, device_id, request, step
         ),
@@ -134,6 +134,22 @@ TIME_AUDITS = (
         select 'straggler', run_id
         from straggler_v2
         where last_ratio < 0 or last_ratio > 1
+        """,
+    ),
+    Audit(
+        "idle_shares_are_shares",
+        "a share of idle time lies outside 0 to 1, or idle and other time exceed a step's period",
+        """
+        select run_id, phase, 'comm_compute' as view, idle_ratio, idle_in_step_ratio
+        from comm_compute_v2
+        where idle_ratio not between 0 and 1 or idle_in_step_ratio not between 0 and 1
+            or outside_ps < 0
+        union all
+        select run_id, phase, 'bubble', sum(bubble_ratio), max(pipeline_ratio)
+        from bubble_v2
+        group by run_id, device_id, request, step, phase
+        having sum(bubble_ratio) > 1 + 1e-9 or min(bubble_ratio) < 0
+            or max(pipeline_ratio) > 1 + 1e-9 or min(pipeline_ratio) < 0
         """,
     ),
     Audit(

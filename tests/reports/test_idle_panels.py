@@ -21,7 +21,13 @@ def step_rows(device, number, idle, phase="decode", window=100, **pipe):
     """The six rows of a step; `idle`: cause -> ps, 0 where not given."""
     key = {"run_id": "r", "device_id": device, "request": 0, "step": number, "phase": phase}
     return [
-        {**key, "cause": cause, "idle_ps": idle.get(cause, 0), "window_ps": window}
+        {
+            **key,
+            "cause": cause,
+            "idle_ps": idle.get(cause, 0),
+            "window_ps": window,
+            "period_ps": 2 * window,
+        }
         | (pipe if cause == "pipeline" else {"ideal_ratio": pipe.get("ideal_ratio", 0.0)})
         for cause in CAUSES
     ]
@@ -29,7 +35,7 @@ def step_rows(device, number, idle, phase="decode", window=100, **pipe):
 
 def store_of(*groups, **tables):
     rows = [row for group in groups for row in group]
-    return Store({"runs": [{"run_id": "r"}], "devices": DEVICES, "bubble_v1": rows, **tables})
+    return Store({"runs": [{"run_id": "r"}], "devices": DEVICES, "bubble_v2": rows, **tables})
 
 
 def test_idle_time_adds_up_by_cause():
@@ -43,19 +49,20 @@ def test_idle_time_adds_up_by_cause():
     rows = rows_of(store, bubbles.PANEL, "r")
     some = rows.filter(rows["idle_ps"] > 0)
     assert some.select("phase", "device_id", "cause", "steps", "idle_ps", "ratio").rows() == [
-        ("decode", 0, "between steps", 2, 40, 0.2),
-        ("decode", 0, "device", 2, 5, 0.025),
-        ("decode", 0, "host", 2, 30, 0.15),
-        ("decode", 1, "imbalance", 2, 30, 0.15),
+        ("decode", 0, "between steps", 2, 40, 0.1),
+        ("decode", 0, "device", 2, 5, 0.0125),
+        ("decode", 0, "host", 2, 30, 0.075),
+        ("decode", 1, "imbalance", 2, 30, 0.075),
     ]
     section = filled(store, bubbles.PANEL, "r")
     assert_valid(section)
     by_phase, by_device = section.figures
-    # Of 400 ps of windows; between steps is outside them.
+    # Of 800 ps of wall time.
     assert {(row["cause"], row["ratio"]) for row in data(by_phase.spec)} == {
-        ("device", 5 / 400),
-        ("host", 30 / 400),
-        ("imbalance", 30 / 400),
+        ("between steps", 40 / 800),
+        ("device", 5 / 800),
+        ("host", 30 / 800),
+        ("imbalance", 30 / 800),
     }
     assert {(row["device_id"], row["cause"], row["step_ps"]) for row in data(by_device.spec)} == {
         (0, "device", 2.5),
@@ -64,7 +71,8 @@ def test_idle_time_adds_up_by_cause():
         (1, "imbalance", 15),
     }
     scale = by_phase.spec["encoding"]["color"]["scale"]
-    assert scale["range"] == [CAUSE_COLOURS[cause] for cause in ("device", "host", "imbalance")]
+    shown = ("device", "host", "imbalance", "between steps")
+    assert sorted(scale["range"]) == sorted(CAUSE_COLOURS[cause] for cause in shown)
     assert section.coverage.startswith("4 device steps outside warm-up;")
 
 
@@ -86,12 +94,13 @@ def test_devices_that_are_never_idle_say_so():
 
 
 def test_the_example_is_idle_between_its_steps_only(two_runs):
-    # Steps of 100 us every 200 us: 11 gaps of 100 us on each of 4 devices, 2 of them before a prefill.
+    # Steps of 100 us every 200 us: 11 gaps of 100 us on each of 4 devices, 2 of them before a prefill. A
+    # request is open 15 us after its last step and 5 before its first; [115,195) is between requests.
     rows = rows_of(two_runs, bubbles.PANEL, TP4)
     between = rows.filter(rows["cause"] == "between steps").select("phase", "device_id", "idle_ps")
     assert between.rows() == [
-        (phase, device, gaps * 100 * US)
-        for phase, gaps in (("prefill", 2), ("decode", 9))
+        (phase, device, idle * US)
+        for phase, idle in (("prefill", 2 * 20), ("decode", 9 * 100))
         for device in range(4)
     ]
     gaps = rows_of(two_runs, idle_gaps.PANEL, TP4)
@@ -149,13 +158,16 @@ def test_a_pipelines_parts_stand_beside_the_ideal():
 
 
 def test_what_is_not_known_of_a_pipeline_is_left_out_and_told():
-    parts = {"masked_ps": 20, "masked_source": "ideal", "ideal_ratio": 0.25}
+    parts = {"masked_ps": 20, "masked_source": "tick", "ideal_ratio": 0.25}
+    others = {"masked_ps": None, "masked_source": "no_tick_markers", "ideal_ratio": 0.25}
     store = store_of(step_rows(0, 1, {"pipeline": None}, **parts))
     section = filled(store, pipeline.PANEL, "r")
     assert [row["part"] for row in data(section.figures[0].spec)] == ["empty microbatches"]
     assert section.coverage.startswith("The whole bubble is known for 0 of 1 device step;")
+    assert section.notes[0].startswith("Not known: idle, other stages busy, filling and draining;")
+    section = filled(store_of(step_rows(0, 1, {}, **others)), pipeline.PANEL, "r")
     assert section.notes[0].startswith("Where ticks are not marked,")
-    assert section.notes[1].startswith("Not known: idle, other stages busy, filling and draining;")
+    assert section.notes[1].startswith("Not known: empty microbatches, filling and draining;")
 
 
 def test_a_run_without_a_pipeline_says_so(two_runs):

@@ -23,6 +23,9 @@ COLLECTIVE = {
     "group_size": 2,
     "payload_bytes": 8,
 }
+PARTS = (
+    "compute_ps", "collective_ps", "overlapped_ps", "copy_ps", "exposed_copy_ps", "sync_wait_ps",
+)  # fmt: skip
 STEP = {"device_id": 0, "request": 0, "step": 0, "category": "compute"}
 
 FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
@@ -160,6 +163,14 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
     "periods_add_up": {
         "devices": [{"device_id": 0}, {"device_id": 0}],
         "ops": [{**STEP, "start_ps": 0, "duration_ps": 5}],
+    },
+    # Two windows that overlap, of a device whose ingest did not cut the first: the period is too short.
+    "idle_shares_are_shares": {
+        "device_steps": [
+            {"device_id": 0, "request": 0, "step": step, "start_ps": start, "duration_ps": length}
+            | dict.fromkeys(PARTS, 0)
+            for step, start, length in ((0, 0, 10), (1, 5, 3))
+        ],
     },
     # Two rows of one device make its ops count twice.
     "roofline_holds_every_op": {

@@ -30,7 +30,7 @@ from xlahouse.reports.charts.units import (
 SQL = f"""
 with parts as (
     select *, {PHASE} as phase_name
-    from bubble_v1
+    from bubble_v2
     where run_id = $run and {MEASURED}
 )
 select
@@ -39,8 +39,8 @@ select
     replace(cause, '_', ' ') as cause,
     count(*) as steps,
     case when count(idle_ps) = count(*) then cast(sum(idle_ps) as bigint) end as idle_ps,
-    cast(sum(window_ps) as bigint) as window_ps,
-    case when count(idle_ps) = count(*) then sum(idle_ps) / nullif(sum(window_ps), 0) end as ratio
+    cast(sum(period_ps) as bigint) as period_ps,
+    case when count(idle_ps) = count(*) then sum(idle_ps) / nullif(sum(period_ps), 0) end as ratio
 from parts
 group by phase_name, device_id, parts.cause
 order by {phase_order("phase_name")}, device_id, parts.cause
@@ -52,21 +52,23 @@ COLUMNS = (
     text_column("cause", "Cause"),
     count_column("steps", "Steps"),
     ps_column("idle_ps", "Idle"),
-    ps_column("window_ps", "Window"),
-    ratio_column("ratio", "Of the window"),
+    ps_column("period_ps", "Wall time"),
+    ratio_column("ratio", "Of wall time"),
 )
 
-_BETWEEN = "between steps"  # the one cause outside the windows
+_SHARE = (
+    pl.when(pl.col("period_ps") > 0).then(pl.col("idle_ps") / pl.col("period_ps")).alias("ratio")
+)
+_BETWEEN = "between steps"  # each device step has one row of it
 
 
 def phase_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Idle share of the windows by phase and cause, all devices together; gaps between steps aside."""
-    sums = _known(rows.filter(pl.col("cause") != _BETWEEN), ["phase", "cause"])
-    data = sums.with_columns((pl.col("idle_ps") / pl.col("window_ps")).alias("ratio"))
+    """Idle share of wall time by phase and cause, all devices together."""
+    data = _known(rows, ["phase", "cause"]).with_columns(_SHARE)
     return stacked_bars(
         data,
         alt.Y("phase:N", title=None, sort=None),
-        percent("ratio", "Idle share of the devices' windows (%)"),
+        percent("ratio", "Idle share of the devices' wall time (%)"),
         "cause",
         CAUSE_COLOURS,
         [alt.Tooltip("phase:N", title="phase"), *_tips("idle, ps")],
@@ -83,7 +85,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     """
     data = _known(rows, ["device_id", "cause"]).with_columns(
         (pl.col("idle_ps") / pl.col("steps")).alias("step_ps"),
-        (pl.col("idle_ps") / pl.col("window_ps")).alias("ratio"),
+        _SHARE,
     )
     unit = suit(data.group_by("device_id").agg(pl.col("step_ps").sum())["step_ps"], PICOSECONDS)
     data = data.with_columns((pl.col("step_ps") / unit.factor).alias("amount"))
@@ -101,10 +103,10 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """One chart over phases, and for each phase one over devices."""
     drawn = []
-    if total(rows.filter(pl.col("cause") != _BETWEEN).drop_nulls("idle_ps"), "idle_ps"):
+    if total(rows.drop_nulls("idle_ps"), "idle_ps"):
         note = (
-            "All devices together; the end of a bar is the share of a step in which devices "
-            "are idle."
+            "All devices together; the end of a bar is the share of wall time in which devices "
+            "are idle, without the time between requests."
         )
         drawn.append(Figure("Idle time by phase and cause", phase_chart(rows), note, shape="wide"))
     for phase, part in by_phase(rows):
@@ -152,7 +154,7 @@ why_empty = why_no_rows(
 def _known(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Sums over what is known; a cause that a device of the group does not know is left out."""
     sums = rows.group_by(keys, maintain_order=True).agg(
-        pl.col("steps", "window_ps", "idle_ps").sum(),
+        pl.col("steps", "period_ps", "idle_ps").sum(),
         pl.col("idle_ps").is_null().any().alias("hole"),
     )
     return sums.filter(~pl.col("hole") & (pl.col("idle_ps") > 0)).drop("hole")
@@ -161,7 +163,7 @@ def _known(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 def _tips(idle: str) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("cause:N", title="cause"),
-        alt.Tooltip("ratio:Q", title="of the window", format=".3%"),
+        alt.Tooltip("ratio:Q", title="of wall time", format=".3%"),
         alt.Tooltip("idle_ps:Q", title=idle, format=","),
         alt.Tooltip("steps:Q", title="device steps", format=","),
     ]

@@ -29,7 +29,7 @@ from xlahouse.reports.charts.units import (
 SQL = f"""
 with steps as (
     select *, {PHASE} as phase_name
-    from bubble_v1
+    from bubble_v2
     where run_id = $run and cause = 'pipeline' and ideal_ratio > 0 and {MEASURED}
 )
 select
@@ -46,7 +46,7 @@ select
             then sum(idle_ps + masked_ps + fill_drain_ps) / nullif(sum(window_ps + fill_drain_ps), 0)
     end as pipeline_ratio,
     max(ideal_ratio) as ideal_ratio,
-    string_agg(distinct masked_source, ', ' order by masked_source) as masked_source
+    string_agg(distinct replace(masked_source, '_', ' '), ', ') as masked_source
 from steps
 group by phase_name, device_id
 order by {phase_order("phase_name")}, device_id
@@ -62,7 +62,7 @@ COLUMNS = (
     ps_column("fill_drain_ps", "Filling, draining"),
     ratio_column("pipeline_ratio", "Pipeline bubble"),
     ratio_column("ideal_ratio", "Ideal"),
-    text_column("masked_source", "Masked work by"),
+    text_column("masked_source", "Masked work known by"),
 )
 
 PIPELINE_PARTS = {
@@ -144,17 +144,19 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Where masked work comes from, and what is not known."""
     found = []
     sources = ", ".join(rows["masked_source"].drop_nulls().unique().sort())
-    if "ideal" in sources:
+    if "no tick markers" in sources:
+        found.append("Where ticks are not marked, work on empty microbatches is not measured.")
+    if "unknown pipeline" in sources:
         found.append(
-            "Where ticks are not marked, work on empty microbatches is not measured: it is "
-            "assumed to be the ideal share of compute."
+            "Neither a manifest nor the programs tell whether stages are stacked in one program "
+            "or separate."
         )
     hidden = [PIPELINE_PARTS[name] for name in PIPELINE_PARTS if rows[name].has_nulls()]
     if hidden:
         why = (
             "the identities of virtual devices were deduced"
             if facts.inferred
-            else "the stages of some devices are not known"
+            else "stages, ticks or clocks of some steps are not known"
         )
         found.append(
             f"Not known: {', '.join(hidden)}; {why}. So the whole bubble is not known either."

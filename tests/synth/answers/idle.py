@@ -10,9 +10,8 @@ from tests.synth.clocks import comparable
 from tests.synth.describe import DATA_AXES, Run
 from tests.synth.lanes import SHORT_PS, Span, gaps, lane
 from tests.synth.mesh import coordinate
-from tests.synth.periods import extra_windows
+from tests.synth.periods import extra_windows, timed
 from tests.synth.timeline import clock
-from tests.synth.times import device_time
 from tests.synth.traffic import Row
 
 CAUSES = ("device", "host", "imbalance", "pipeline", "unattributed", "between_steps")
@@ -44,8 +43,7 @@ class Step:
     window: Span
     gaps: list[Counter]
     before: int
-    fill_drain: int
-    masked: int | None
+    masked: int
 
 
 def steps(run: Run) -> list[Step]:
@@ -56,7 +54,7 @@ def steps(run: Run) -> list[Step]:
         end: int | None = None
         for _, step, window in extra_windows(run, position):
             at = _at(run, position, None, step)
-            found.append(Step(at, window, [], 0 if end is None else window[0] - end, 0, 0))
+            found.append(Step(at, window, [], 0 if end is None else window[0] - end, 0))
             end = window[1]
         for each in run.passes:
             if not run.saw(position, each.index):
@@ -69,10 +67,9 @@ def steps(run: Run) -> list[Step]:
             window = base + first, base + last
             at = _at(run, position, each.request, each.step)
             before = 0 if end is None else window[0] - end
-            outside = _fill_drain(run, each.phase, position, seen)
-            masked = _masked(run, each.phase, position, seen)
+            masked = _masked(run, each.phase, position)
             parts = _step_gaps(run, each.phase, position, seen)
-            found.append(Step(at, window, parts, before, outside, masked))
+            found.append(Step(at, window, parts, before, masked))
             end = window[1]
     return found
 
@@ -81,55 +78,53 @@ def _at(run: Run, position: int, request: int | None, step: int) -> Row:
     return {"device_id": run.devices[position], "request": request, "step": step}
 
 
-def _fill_drain(run: Run, phase: str, position: int, seen: tuple[int, ...]) -> int:
-    """How long the step is under way on other stages before its own begins and after it ends."""
-    if run.size("pp") == 1:
-        return 0
-    place, stage = _data_place(run, position), coordinate(run.mesh, position, "pp")
-    peers = [p for p in seen if _data_place(run, p) == place]
-    windows = [lane(run, phase, p).window for p in peers]
-    own = [lane(run, phase, p).window for p in peers if coordinate(run.mesh, p, "pp") == stage]
-    begun = min(start for start, _ in own) - min(start for start, _ in windows)
-    return begun + max(end for _, end in windows) - max(end for _, end in own)
+def fill_drain(run: Run, found: list[Step]) -> list[int]:
+    """Of each step, the time next to its window in which peers are in it; one pass has all of a device."""
+    if run.size("pp") == 1 or run.scheduled_ticks:
+        return [0] * len(found)
+    place = {run.devices[p]: _data_place(run, p) for p in run.positions}
+    spans: dict[tuple, list[Span]] = defaultdict(list)
+    for step in found:
+        spans[_group(place, step)].append(step.window)
+    under_way = [
+        (min(a for a, _ in spans[key]), max(b for _, b in spans[key]))
+        for key in (_group(place, step) for step in found)
+    ]
+    outside = []
+    for number, step in enumerate(found):
+        begun, over = under_way[number]
+        (start, end), device = step.window, step.at["device_id"]
+        if number and found[number - 1].at["device_id"] == device:
+            begun = max(begun, under_way[number - 1][1], found[number - 1].window[1])
+        if number + 1 < len(found) and found[number + 1].at["device_id"] == device:
+            over = min(over, found[number + 1].window[0])
+        outside.append(max(start - begun, 0) + over - end)
+    return outside
 
 
-def _masked(run: Run, phase: str, position: int, seen: tuple[int, ...]) -> int | None:
-    """Compute of empty ticks where the manifest has the schedule, else the ideal share."""
-    stages = run.size("pp")
-    if stages == 1:
-        return 0
-    if run.scheduled_ticks:
-        return lane(run, phase, position).masked
-    traced = len({coordinate(run.mesh, p, "pp") for p in seen})
-    if run.staged:
-        return 0 if traced > 1 else None
-    if traced < stages:
-        return None
-    compute = _compute(run)[run.devices[position], phase]
-    return round(compute * (stages - 1) / (run.microbatches + stages - 1))
+def _group(place: dict[int, tuple[int, ...]], step: Step) -> tuple:
+    return place[step.at["device_id"]], step.at["request"], step.at["step"]
 
 
-@lru_cache(maxsize=64)
-def _compute(run: Run) -> dict[tuple[int, str], int]:
-    phases = {(each.request, each.step): each.phase for each in run.passes}
-    return {
-        (row["device_id"], phases[row["request"], row["step"]]): row["compute_ps"]
-        for row in device_time(run)
-        if (row["request"], row["step"]) in phases
-    }
+def _masked(run: Run, phase: str, position: int) -> int:
+    """Compute of empty ticks where the manifest has the schedule; else stages are separate."""
+    return lane(run, phase, position).masked if run.scheduled_ticks else 0
 
 
 def bubble(run: Run) -> list[Row]:
-    """Rows of bubble_v1."""
-    rows = []
-    for step in steps(run):
-        sums = sum(step.gaps, Counter()) + Counter(between_steps=step.before)
+    """Rows of bubble_v2."""
+    rows, of_step = [], {(r["device_id"], r["request"], r["step"]): r for r in timed(run)}
+    for step, outside in zip(found := steps(run), fill_drain(run, found), strict=True):
+        times = of_step[tuple(step.at.values())]
+        period, pause = times["period_ps"], times["between_requests_ps"]
+        sums = sum(step.gaps, Counter()) + Counter(between_steps=step.before - pause)
         for cause in CAUSES:
             ours = cause == "pipeline"
             row = {"cause": cause, "idle_ps": sums[cause], "fill_drain_ps": 0, "masked_ps": 0}
-            row["window_ps"] = step.window[1] - step.window[0]
+            row |= {"window_ps": step.window[1] - step.window[0], "period_ps": period}
+            row["between_requests_ps"] = pause
             if ours:
-                row |= {"fill_drain_ps": step.fill_drain, "masked_ps": step.masked}
+                row |= {"fill_drain_ps": outside, "masked_ps": step.masked}
             rows.append(step.at | row)
     return rows
 

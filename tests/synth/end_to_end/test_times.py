@@ -76,5 +76,6 @@ def test_clock_offset(ingested):
 @every_run
 def test_idleness(ingested, view):
     expected = ingested.expected[view]
-    found = ingested.rows(f"select * from {view}_v1 where step is not null")
+    version = 2 if view == "bubble" else 1
+    found = ingested.rows(f"select * from {view}_v{version} where step is not null")
     assert_same(found, expected, list(expected[0]) if expected else ["device_id"])

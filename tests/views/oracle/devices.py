@@ -9,6 +9,7 @@ from tests.views.oracle.drawn import Drawn, Row, factors
 
 AXES = ("dp", "tp", "pp", "fsdp", "data", "sp", "ep")
 KINDS = ("TPU v5 lite", "TPU v6 lite", "TPU v4", "TPU v5p", "TPU7x", "MI300", None)
+MANIFESTS = (None, "{}", '{"tick_microbatch": [[0, null]]}')
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ def _draw_run(run: Drawn, ids: list[int]) -> None:
         mesh=mesh,
         mesh_device_ids=order,
         name=run.run_id,
+        manifest=MANIFESTS[int(run.run_id.split()[-1]) % len(MANIFESTS)],
         **shown,
     )
     if run.chance(0.15):

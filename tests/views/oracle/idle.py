@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,16 @@ from typing import Any
 from tests.views.oracle.busy import length, runs_as, span, union
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, ratio
-from tests.views.oracle.split import Spans, one_phase, running, windows, without
+from tests.views.oracle.split import (
+    Spans,
+    before_steps,
+    inside,
+    one_phase,
+    periods,
+    running,
+    windows,
+    without,
+)
 
 SHORT_PS = 100_000
 # Of equals the first is the cause of a gap.
@@ -156,7 +165,11 @@ def idle_gap(run: Run) -> Iterator[Row]:
 
 def bubble(run: Run) -> Iterator[Row]:
     """Idle time of each window by cause, and what a pipeline costs."""
-    found = Idle(run)
+    found, of_window = Idle(run), periods(run)
+    free = {
+        (device, ops[0]["request"], ops[0]["step"]): spans
+        for device, ops, spans in before_steps(run)
+    }
     for window in found.windows:
         sums = dict.fromkeys(CAUSES, 0)
         for start, end in window.idle:
@@ -164,9 +177,9 @@ def bubble(run: Run) -> Iterator[Row]:
             parts = {"device": end - start} if short else found.causes(window, start, end)
             for cause, part in parts.items():
                 sums[cause] += part
-        sums["between_steps"] = length(found.before(window))
+        sums["between_steps"] = length(free[window.device, *window.step])
+        period, outside = of_window[window.device, window.start, window.end]
         inferred = run.devices[window.device]["inferred"]
-        size = window.end - window.start
         for cause in CAUSES:
             hidden = inferred and cause in ("imbalance", "pipeline", "unattributed")
             idle = None if hidden else sums[cause]
@@ -174,9 +187,11 @@ def bubble(run: Run) -> Iterator[Row]:
                 **window.key,
                 "cause": cause,
                 "idle_ps": idle,
-                "window_ps": size,
-                "bubble_ratio": ratio(idle, size),
-                **(_pipeline(found, window, idle) if cause == "pipeline" else NO_PIPELINE),
+                "window_ps": window.end - window.start,
+                "period_ps": period,
+                "between_requests_ps": outside,
+                "bubble_ratio": ratio(idle, period),
+                **(_pipeline(found, window, idle, free) if cause == "pipeline" else NO_PIPELINE),
             }
 
 
@@ -184,21 +199,27 @@ NO_PIPELINE = {
     "masked_ps": 0, "masked_source": None, "fill_drain_ps": 0, "pipeline_ratio": None,
     "ideal_ratio": None,
 }  # fmt: skip
+MASKED = {
+    "none": (0, "no_pipeline"), "separate": (0, "separate_stages"),
+    "stacked": (None, "no_tick_markers"), "unknown": (None, "unknown_pipeline"),
+}  # fmt: skip
 
 
-def _pipeline(found: Idle, window: Window, idle: int | None) -> Row:
-    """What the row pipeline says beside its idle time."""
+def _pipeline(
+    found: Idle, window: Window, idle: int | None, free: dict[tuple[Any, ...], Spans]
+) -> Row:
+    """What the row pipeline says beside its idle time; no ticks are drawn."""
     run, size = found.run, window.end - window.start
-    known = bool(run.places)
     stages = dict(run.axes).get("pp", 1)
     batches = run.facts["microbatches"]
     ideal = None
-    if known and (stages == 1 or batches is not None):
+    if run.places and (stages == 1 or batches is not None):
         ideal = 0 if stages == 1 else (stages - 1) / (batches + stages - 1)
-    masked, source = _masked(found, window, stages, ideal)
-    fill = None
-    if known and (stages == 1 or not run.devices[window.device]["inferred"]):
-        fill = _fill_drain(found, window)
+    kind = _kind(found, window, stages)
+    masked, source = MASKED[kind]
+    fill = 0 if kind in ("none", "stacked") else None
+    if kind == "separate" and not run.devices[window.device]["inferred"]:
+        fill = _fill_drain(found, window, free)
     cost = None if None in (idle, masked, fill) else idle + masked + fill
     return {
         "masked_ps": masked,
@@ -209,28 +230,38 @@ def _pipeline(found: Idle, window: Window, idle: int | None) -> Row:
     }
 
 
-def _masked(
-    found: Idle, window: Window, stages: int, ideal: float | None
-) -> tuple[int | None, str | None]:
-    """Compute of empty microbatches: the ideal share where a program runs on all stages."""
-    if stages == 1 or not found.run.places:
-        return (0 if found.run.places else None), None
+def _kind(found: Idle, window: Window, stages: int) -> str:
+    """Whether stages are stacked: by the manifest's ticks, else each has a program of its own."""
+    if not found.run.places or stages == 1:
+        return "none" if found.run.places else "unknown"
+    manifest = found.run.facts["manifest"]
+    if manifest is not None:
+        return "stacked" if json.loads(manifest).get("tick_microbatch") else "separate"
     programs: dict[Any, set[int]] = {}
     for row in found.run.rows("launches"):
         if (row["request"], row["step"]) == window.step:
             programs.setdefault(row["program_id"], set()).add(found.stage(row["device_id"]))
     own = {next(iter(on)) for on in programs.values() if len(on) == 1}
     traced = {found.stage(each.device) for each in found.windows if each.step == window.step}
-    if len(own) == len(traced) > 1:
-        return 0, None
-    if ideal is not None and any(len(on) == stages for on in programs.values()):
-        return math.floor(length(window.split["compute"]) * ideal + 0.5), "ideal"
-    return None, None
+    return "separate" if len(own) == len(traced) > 1 else "unknown"
 
 
-def _fill_drain(found: Idle, window: Window) -> int:
-    """The step under way on other stages only: before its own stage began and after it ended."""
+def _fill_drain(found: Idle, window: Window, free: dict[tuple[Any, ...], Spans]) -> int:
+    """Idle time next to the window in which the step is under way on peers."""
+    line = [w for w in found.windows if w.device == window.device]
+    place = line.index(window)
+    begun, over = _under_way(found, window)
+    if place:
+        earlier = max(_under_way(found, line[place - 1])[1], begun)
+        before = length(inside(free[window.device, *window.step], earlier, window.start))
+    else:
+        before = window.start - begun
+    if place + 1 < len(line):
+        then = line[place + 1]
+        return before + length(inside(free[then.device, *then.step], window.end, over))
+    return before + over - window.end
+
+
+def _under_way(found: Idle, window: Window) -> tuple[int, int]:
     peers = [window, *found.others(window)]
-    ours = [w for w in peers if found.stage(w.device) == found.stage(window.device)]
-    begun = min(w.start for w in ours) - min(w.start for w in peers)
-    return begun + max(w.end for w in peers) - max(w.end for w in ours)
+    return min(w.start for w in peers), max(w.end for w in peers)
