@@ -108,7 +108,7 @@ def test_a_run_without_markers_has_a_launch_period_and_no_tpot():
     section = filled(store, latency.PANEL, "r")
     assert section.figures == []
     assert section.coverage.startswith("99 periods of one program")
-    assert any("starts anew every 780 ms" in plain(note) for note in section.notes)
+    assert any("starts again every 780 ms" in plain(note) for note in section.notes)
     assert not any("TPOT is the" in note for note in section.notes)
     assert "TTFT is not known: no markers of requests in the trace." in section.notes
     assert section.cells[0][0].text == "not known"

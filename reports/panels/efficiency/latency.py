@@ -185,7 +185,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if rows["launch_period_s"].is_not_null().any():
         period = show_s(rows["launch_period_s"].drop_nulls()[0])
         found.append(
-            f"The program that ran most often starts anew every {period} on average. Whether one of its "
+            f"The program that ran most often starts again every {period} on average. Whether one of its "
             "executions makes a token is not known, so this is no time per token, and no run is ranked by it."
         )
     if rows["measured_ttft_s"].is_null().all() and rows["measured_tpot_s"].is_null().all():
