@@ -141,3 +141,34 @@ def latest_open(start: Integers, end: Integers, when: Integers) -> Integers:
     while (closed := until[found] <= when).any():
         found = np.where(closed, outlives[found], found)
     return found
+
+
+def shares(start: Integers, end: Integers) -> Integers:
+    """How much of the intervals' union belongs to each: an instant in equal parts to those it is in.
+
+    Args:
+        start: of each interval, ascending.
+        end: of each, later than its start.
+    """
+    took = end - start
+    apart = start[1:] >= np.maximum.accumulate(end)[:-1]
+    if apart.all():
+        return took
+    alone = np.concatenate(([True], apart)) & np.concatenate((apart, [True]))
+    rows = np.flatnonzero(~alone)
+    took[rows] = _split_evenly(start.take(rows), end.take(rows))
+    return took
+
+
+def _split_evenly(start: Integers, end: Integers) -> Integers:
+    """As shares, of intervals that overlap; a remainder goes to the one that started first."""
+    bounds = np.unique(np.concatenate((start, end)))
+    first, last = np.searchsorted(bounds, start), np.searchsorted(bounds, end)
+    changes = np.bincount(first, minlength=len(bounds)) - np.bincount(last, minlength=len(bounds))
+    each, rest = np.divmod(np.diff(bounds), np.maximum(np.cumsum(changes)[:-1], 1))
+    until = np.concatenate(([0], np.cumsum(each)))
+    took: Integers = until.take(last) - until.take(first)
+    pieces = np.flatnonzero(rest)
+    earliest = np.searchsorted(np.maximum.accumulate(end), bounds.take(pieces), side="right")
+    np.add.at(took, earliest, rest.take(pieces))
+    return took

@@ -15,9 +15,13 @@ from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
-from xlahouse.ingest.tables.attributed import attributed_times
 from xlahouse.ingest.tables.busy import COMMUNICATING, busy_intervals
-from xlahouse.ingest.tables.device_steps import SplitSteps, launch_spans, split_steps
+from xlahouse.ingest.tables.device_steps import (
+    SplitSteps,
+    attributed_times,
+    launch_spans,
+    split_steps,
+)
 from xlahouse.ingest.tables.host_table import write_host_events
 from xlahouse.ingest.tables.launches import of_devices
 from xlahouse.ingest.tables.op_table import op_pieces

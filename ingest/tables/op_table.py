@@ -14,7 +14,7 @@ from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.arrow_arrays import constant, gathered
 from xlahouse.ingest.events.spans import filled
 from xlahouse.ingest.schema import BY_NAME
-from xlahouse.ingest.tables.attributed import OUTSIDE
+from xlahouse.ingest.tables.device_steps import OUTSIDE
 from xlahouse.ingest.tables.pieces import ROW_GROUP
 from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps
 

@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
+from xlahouse.ingest.events.spans import shares
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.tables.attributed import OUTSIDE, attributed_times, shares
 from xlahouse.ingest.tables.busy import busy_intervals
-from xlahouse.ingest.tables.device_steps import launch_spans, split_steps
+from xlahouse.ingest.tables.device_steps import (
+    OUTSIDE,
+    attributed_times,
+    launch_spans,
+    split_steps,
+)
 from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.sql import Warehouse
 
