@@ -206,7 +206,7 @@ def test_fault_is_found(name: str, tmp_path: Path) -> None:
 
 
 def test_a_device_without_steps_beside_one_with_steps_is_sound(tmp_path: Path) -> None:
-    """Kernels outside every step: no row of step_time, load_balance or comm_compute is theirs."""
+    """Kernels outside every step: no row of step_time, load_balance, comm_compute or mfu is theirs."""
     told = {"category": "compute", "start_ps": 0, "duration_ps": 10, "self_ps": 10}
     ops = [{"device_id": 0, "step": 0, **told}, {"device_id": 1, **told}]
     tables = {
@@ -215,8 +215,7 @@ def test_a_device_without_steps_beside_one_with_steps_is_sound(tmp_path: Path) -
         "busy_intervals": [{k: v for k, v in op.items() if k != "self_ps"} for op in ops],
     }
     with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
-        found = {finding.audit.name for finding in run_audits(warehouse)}
-    assert found <= {"mfu_takes_every_window"}  # mfu_v1 keeps such devices
+        assert run_audits(warehouse) == []
 
 
 # device_time takes idle as the remainder; the others sum one relation in several ways. Rows cannot break

@@ -90,7 +90,7 @@ with metrics as (
 identified as (
     select
         run_id,
-        max(case when inferred then 1 else 0 end) as inferred,
+        max(case when inferred or core = 'cpu' then 1 else 0 end) as inferred,
         max(case when traced and core is distinct from 'sparsecore' then 1 else 0 end) as traced
     from devices
     group by run_id

@@ -9,7 +9,7 @@ select
     case when count(p.devices_per_chip) = count(*) then min(p.devices_per_chip) end
         as devices_per_chip,
     -- the identity of one of them was deduced: 1, else 0
-    max(case when d.inferred then 1 else 0 end) as inferred
+    max(case when d.inferred or d.core = 'cpu' then 1 else 0 end) as inferred
 from devices as d
 left join hardware_peaks_v1 as p on p.run_id = d.run_id and p.device_id = d.device_id
 where d.core is distinct from 'sparsecore'

@@ -47,7 +47,7 @@ marked as (
 ),
 
 identified as (
-    select run_id, max(case when inferred then 1 else 0 end) as inferred
+    select run_id, max(case when inferred or core = 'cpu' then 1 else 0 end) as inferred
     from devices
     group by run_id
 ),
@@ -102,7 +102,7 @@ select
     r.expected_device_count,
     -- hosts traced
     r.host_count,
-    -- some device's identity was deduced: structure valid, times not those of an accelerator
+    -- some device is virtual, or its identity deduced: structure valid, times not an accelerator's
     coalesce(i.inferred, 0) = 1 as inferred,
     -- from the first to the end of the last event
     r.duration_ps,

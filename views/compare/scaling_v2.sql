@@ -158,7 +158,7 @@ select
     r.output_tokens,
     -- such as TPU v6 Lite or cpu
     r.device_kind,
-    -- some device's identity was deduced: times are not those of an accelerator
+    -- some device is virtual, or its identity deduced: times are not those of an accelerator
     c.inferred = 1 as inferred,
     -- measured runs of this size; 0 where it was compiled or predicted
     cast(case when c.source = 'measured' then c.runs else 0 end as bigint) as runs,

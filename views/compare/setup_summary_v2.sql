@@ -23,7 +23,7 @@ placed as (
 ),
 
 identified as (
-    select run_id, max(case when inferred then 1 else 0 end) as inferred
+    select run_id, max(case when inferred or core = 'cpu' then 1 else 0 end) as inferred
     from devices
     group by run_id
 ),
@@ -89,7 +89,7 @@ select
     p.device_kind,
     -- devices traced
     p.device_count,
-    -- some device's identity was deduced: structure valid, times not those of an accelerator
+    -- some device is virtual, or its identity deduced: structure valid, times not an accelerator's
     coalesce(i.inferred, 0) = 1 as inferred,
     -- measured runs that have a TTFT
     cast(coalesce(m.ttft_count, 0) as bigint) as ttft_count,

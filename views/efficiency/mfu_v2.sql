@@ -1,6 +1,7 @@
 -- one row per run and phase
 -- MFU: model FLOPs / (peaks x wall time of the phase), with the gaps between steps in the wall time
--- (period_ps of device_time); SparseCores are left out. Model FLOPs are 2 for each weight that a
+-- (period_ps of device_time); SparseCores, and devices without steps beside ones with steps, are left
+-- out. Model FLOPs are 2 for each weight that a
 -- token meets (of experts those that it is sent to), without the embedding, which is looked up, and
 -- with the head for positions whose logits are computed alone; and attention_pair_flops for each
 -- token and token of its context, itself included: causal pairs, p (p + 1) / 2 a sequence in a
@@ -9,7 +10,17 @@
 -- whose matrices are known, where every device was traced in every pass; mfu_problem states what is
 -- lacking. HFU: FLOPs of the compiled compute ops, masked work included, over the same; NULL where
 -- ops of unknown FLOPs (Pallas kernels, say) ran for more than 5 % of the busy time.
-with work as (
+with kept as (
+    select *
+    from (
+        select *, max(step) over (partition by run_id) as last_step
+        from device_time_v1
+        where core is distinct from 'sparsecore'
+    ) as windows
+    where step is not null or last_step is null
+),
+
+work as (
     select
         run_id, device_id, request, step,
         sum(coalesce(flops, model_flops)) as flops,
@@ -33,12 +44,11 @@ summed as (
             when count(p.peak_flops_per_s) = count(*) and count(t.period_ps) = count(*)
                 then sum(p.peak_flops_per_s * cast(t.period_ps as double)) / 1e12
         end as available_flops
-    from device_time_v1 as t
+    from kept as t
     left join work as w
         on w.run_id = t.run_id and w.device_id = t.device_id
         and w.request is not distinct from t.request and w.step is not distinct from t.step
     left join hardware_peaks_v1 as p on p.run_id = t.run_id and p.device_id = t.device_id
-    where t.core is distinct from 'sparsecore'
     group by t.run_id, t.phase
 ),
 
@@ -46,8 +56,7 @@ passes as (
     select
         run_id, request, step, phase,
         count(*) as devices
-    from device_time_v1
-    where core is distinct from 'sparsecore'
+    from kept
     group by run_id, request, step, phase
 ),
 

@@ -66,8 +66,8 @@ select
     d.device_id,
     -- host; NULL where it is not known
     d.host,
-    -- the device's identity was deduced
-    d.inferred,
+    -- the device is virtual, or its identity deduced
+    d.inferred or coalesce(d.core, '') = 'cpu' as inferred,
     -- instances that it entered with others
     cast(case when p.is_real then coalesce(s.instances, 0) end as bigint) as instances,
     -- of these, those that it entered last
