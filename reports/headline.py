@@ -42,7 +42,7 @@ order by run_id
 
 # The values behind each headline: n values and their 5th and 95th percentile (least and most below n = 20).
 SPREAD_SQL = f"""
-with between as (
+with before_steps as (
     select
         w.run_id,
         w.device_id,
@@ -58,7 +58,7 @@ with between as (
         coalesce(b.between_steps_ps, 0) as between_steps_ps,
         max(t.step) over (partition by t.run_id) as last_step
     from device_time_v1 as t
-    left join between as b
+    left join before_steps as b
         on b.run_id = t.run_id and b.device_id = t.device_id
         and b.request is not distinct from t.request and b.step is not distinct from t.step
     where core is distinct from 'sparsecore' and {MEASURED}

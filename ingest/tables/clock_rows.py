@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -12,6 +13,8 @@ from xlahouse.ingest.events.codes_of_devices import CLOCKS_AMBIGUOUS, CLOCKS_UNC
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.tables.worlds import World
+
+_ENDING = re.compile(r"\.xplane\.pb$|(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
 
 
 def clock_names(files: Sequence[FileEvents]) -> dict[str, str]:
@@ -28,7 +31,7 @@ def clock_names(files: Sequence[FileEvents]) -> dict[str, str]:
 
 
 def _stem(path: str) -> str:
-    return PurePosixPath(path).name.partition(".")[0]
+    return _ENDING.sub("", PurePosixPath(path).name)
 
 
 def offsets_by_file(

@@ -154,12 +154,43 @@ class TimeAnswers(Answers):
                     cause = self.cause(device, step, a, b) if cut else "device"
                     row = rows.setdefault((device, *step, cause), {"idle_ps": 0})
                     row["idle_ps"] += b - a
-        before: dict[int, tuple[int, Key]] = {}
-        for (device, step), (start, end) in sorted(self.spans.items(), key=lambda x: x[1]):
-            if device in before and before[device][0] < start:
-                rows[device, *step, "between_steps"] = {"idle_ps": start - before[device][0]}
-            before[device] = (max(end, before.get(device, (end,))[0]), step)
+        rows |= self.between_steps()
         return rows
+
+    def between_steps(self) -> Rows:
+        """The part before each step of its period: since the device's step before, while a request is open.
+
+        Where clocks are not known, nor is when a request is open.
+        """
+        rows: Rows = {}
+        if self.requests and not self.known:
+            return rows
+        before: dict[int, int] = {}
+        for (device, step), (start, end) in sorted(self.spans.items(), key=lambda x: x[1]):
+            last = before.get(device, start)
+            cut = pieces(last, start, self.requests) if last < start else []
+            open_ps = sum(
+                b - a for a, b in cut if not self.requests or covered(self.requests, a, b)
+            )
+            if open_ps:
+                rows[device, *step, "between_steps"] = {"idle_ps": open_ps}
+            before[device] = max(end, last)
+        return rows
+
+    @cached_property
+    def requests(self) -> list[Span]:
+        """When a request is open: its own marker, and from its first step's marker to its last step's end."""
+        found = []
+        traced = [m for m in self.truth.markers if m.host in self.truth.marked]
+        for request in {m.request for m in traced}:
+            markers = [m for m in traced if m.request == request]
+            whole = [m for m in markers if m.label == "request"]
+            found += [(m.start, m.end) for m in whole]
+            steps = [m for m in markers if m.label != "request"]
+            ends = [span[1] for (_, step), span in self.spans.items() if step[0] == request]
+            if steps:
+                found.append((min(m.start for m in steps), max([*ends, *(m.end for m in steps)])))
+        return found
 
     def sync_wait(self) -> Rows:
         """sync_wait, by the axis that the barrier stands before."""

@@ -178,7 +178,7 @@ def test_long_runs_put_neighbouring_steps_into_bins():
     assert len(rows) == 500
     assert rows.row(0) == (1, 3, 3, 0.002)
     assert rows.row(1) == (4, 7, 4, 0.0055)
-    assert rows.row(-1) == (1996, 1999, 4, 1.997)
+    assert rows.row(-1) == (1996, 1999, 4, 1.9975)
 
 
 def test_executions_stand_for_steps_without_markers():

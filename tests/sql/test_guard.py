@@ -265,19 +265,6 @@ def test_errors_say_where(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("depth", [400, 4000])
-def test_deeply_nested_text_is_refused_in_one_line(warehouse: Warehouse, depth: int) -> None:
-    with pytest.raises(QueryError) as caught:
-        warehouse.query(f"{'select * from (' * depth}select 1 as a{')' * depth}")
-    assert "\n" not in str(caught.value)
-
-
-def test_nested_expressions_are_refused_in_one_line(warehouse: Warehouse) -> None:
-    with pytest.raises(QueryError) as caught:
-        warehouse.query(f"select {'(1 + ' * 900}1{')' * 900} as a")
-    assert "\n" not in str(caught.value)
-
-
 def test_a_query_is_utf8(warehouse: Warehouse) -> None:
     with pytest.raises(QueryError, match="not valid UTF-8"):
         warehouse.query("select '\udcff'")

@@ -10,14 +10,14 @@
 -- whose matrices are known, where every device was traced in every pass; mfu_problem states what is
 -- lacking. HFU: FLOPs of the compiled compute ops, masked work included, over the same; NULL where
 -- ops of unknown FLOPs (Pallas kernels, say) ran for more than 5 % of the busy time.
-with kept as (
-    select *
-    from (
-        select *, max(step) over (partition by run_id) as last_step
-        from device_time_v1
-        where core is distinct from 'sparsecore'
-    ) as windows
-    where step is not null or last_step is null
+with windows as (
+    select *, max(step) over (partition by run_id) as last_step
+    from device_time_v1
+    where core is distinct from 'sparsecore'
+),
+
+kept as (
+    select * from windows where step is not null or last_step is null
 ),
 
 work as (

@@ -3,7 +3,7 @@
 -- collectives, which all members leave together, and took it off in all tables (table clocks).
 -- spread_ps is the uncertainty that remains. Where it exceeds the median skew of the instances that
 -- the clock shares with others, skews across these clocks mean nothing: is_usable is false, as it is
--- where clocks could not be aligned. A median of two is the lower and half of the difference.
+-- where several offsets fit. A median of two is the lower and half of the difference.
 with devices_of as (
     select run_id, clock, count(*) as devices
     from devices
@@ -67,10 +67,11 @@ select
     cast(instances as bigint) as instances,
     -- latest less earliest arrival of these instances, offsets taken off, median
     cast(median_skew_ps as bigint) as median_skew_ps,
-    -- skews across this clock mean something; NULL where the spread or the skew is not known
+    -- skews across this clock mean something; NULL where the spread or the skew is not known, and
+    -- where no instance is shared with the reference
     case
         when state = 'reference' then true
         when state = 'aligned' then spread_ps <= median_skew_ps
-        else false
+        when state = 'ambiguous' then false
     end as is_usable
 from measured

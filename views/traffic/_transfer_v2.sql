@@ -10,7 +10,7 @@
 with members as (
     select
         k.run_key, d.device_id,
-        case when g.knows_peers and not g.inferred then g.peer_group end as group_id,
+        case when g.stage is not null and not g.inferred then g.peer_group end as group_id,
         d.local_ordinal as rail_id,
         case when d.host is not null
             then min(d.device_id) over (partition by d.run_id, d.host) end as host_number

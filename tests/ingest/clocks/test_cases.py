@@ -76,7 +76,7 @@ def test_several_periods_fit_so_nothing_is_compared(case, tmp_path):
         assert set(sizes(warehouse)) == {2}  # each of four members: two on either host
         skews = warehouse.query("select count(skew_ps) from collective_bandwidth").rows
         assert skews == [(0,)]
-        assert warehouse.query("select tpot_s from run_summary").rows == [(None,)]
+        assert warehouse.query("select launch_period_s from run_summary").rows == [(None,)]
 
 
 def test_a_stated_offset_joins_the_hosts(tmp_path):
@@ -84,14 +84,14 @@ def test_a_stated_offset_joins_the_hosts(tmp_path):
     with ingested(case, tmp_path, clocks={"host1": 5_000_300_000}) as warehouse:
         assert sizes(warehouse) == {4: 6}
         assert states(warehouse) == {"host0": "reference", "host1": "aligned"}
-        ((tpot,),) = warehouse.query("select tpot_s from run_summary").rows
-        assert tpot == pytest.approx(1000e-6)
+        ((period,),) = warehouse.query("select launch_period_s from run_summary").rows
+        assert period == pytest.approx(1000e-6)
 
 
 def test_a_device_that_lags_is_of_the_same_launch(tmp_path):
     with ingested("one_host_lagging_device", tmp_path) as warehouse:
-        ((tpot,),) = warehouse.query("select tpot_s from run_summary").rows
-        assert tpot == pytest.approx(300e-6)
+        ((period,),) = warehouse.query("select launch_period_s from run_summary").rows
+        assert period == pytest.approx(300e-6)
         sql = "select count(*), count(distinct launch_instance) from launches"
         assert warehouse.query(sql).rows == [(100, 50)]
         # One device is busy for 99 us of each launch, the other for 79: 99 / 89 - 1.

@@ -43,6 +43,7 @@ def attribute(rows, steps=(0,), pairs=()):
             "category": category,
             "on_async_line": [False] * len(rows),
             "masked": [False] * len(rows),
+            "communicates": [False] * len(rows),
         }
     )
     known = [step for step in steps if step is not None]

@@ -126,7 +126,7 @@ def test_comments_are_in_the_database(tmp_path: Path) -> None:
                 "where table_name in ('latency_v2', 'ops', 'run_settings')"
             ).rows
         )
-    assert said["latency_v2.ttft_s"] == "time to first token"
+    assert said["latency_v2.ttft_s"] == "time to first token, from the start of the prefill"
     meanings = {column.name: column.meaning for column in TABLES["ops"].columns}
     assert said["ops.self_ps"] == meanings["self_ps"]
     assert None not in said.values()

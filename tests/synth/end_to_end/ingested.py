@@ -85,13 +85,13 @@ def in_order(rows, columns):
     return [values[k] for k in order]
 
 
-def equal(found, expected):
+def equal(found, expected, leeway=1e-12):
     """Exact, but for floats: sums in another order differ in their last digits."""
     return (
         found is not None
         and expected is not None
         and all(
-            math.isclose(one, other, rel_tol=1e-12)
+            math.isclose(one, other, rel_tol=leeway)
             if isinstance(one, float) and isinstance(other, float)
             else one == other
             for one, other in zip(found, expected, strict=True)
@@ -99,9 +99,9 @@ def equal(found, expected):
     )
 
 
-def assert_same(found, expected, columns):
-    """Equal in any order of rows; on failure the first differences are shown."""
+def assert_same(found, expected, columns, leeway=1e-12):
+    """Equal in any order of rows, floats up to a share; on failure the first differences are shown."""
     pairs = zip_longest(in_order(found, columns), in_order(expected, columns))
-    differing = [(one, other) for one, other in pairs if not equal(one, other)]
+    differing = [(one, other) for one, other in pairs if not equal(one, other, leeway)]
     shown = "".join(f"\n  found    {one}\n  expected {other}" for one, other in differing[:4])
     assert not differing, f"{len(differing)} rows differ in {', '.join(columns)}{shown}"

@@ -49,7 +49,7 @@ def _skews(run: Run, clock: str) -> list[int]:
 
 def _usable(row: Row, skew: int | None) -> bool | None:
     if row["state"] != "aligned":
-        return bool(row["state"] == "reference")
+        return {"reference": True, "ambiguous": False}.get(row["state"])
     return None if None in (row["spread_ps"], skew) else row["spread_ps"] <= skew
 
 
