@@ -158,12 +158,9 @@ class TimeAnswers(Answers):
         return rows
 
     def between_steps(self) -> Rows:
-        """The part before each step of its period: since the device's step before, while a request is open.
-
-        Where clocks are not known, nor is when a request is open.
-        """
+        """The part of a period before its step: since the step before, while a request is open."""
         rows: Rows = {}
-        if self.requests and not self.known:
+        if not self.knows_periods:
             return rows
         before: dict[int, int] = {}
         for (device, step), (start, end) in sorted(self.spans.items(), key=lambda x: x[1]):
@@ -176,6 +173,11 @@ class TimeAnswers(Answers):
                 rows[device, *step, "between_steps"] = {"idle_ps": open_ps}
             before[device] = max(end, last)
         return rows
+
+    @property
+    def knows_periods(self) -> bool:
+        """Whether clocks tell when a request is open; else the product's periods rest on stated starts."""
+        return self.known or not self.requests
 
     @cached_property
     def requests(self) -> list[Span]:

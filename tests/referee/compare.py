@@ -276,12 +276,8 @@ class Referee:
     def idle(self) -> None:
         """bubble by cause, and masked_ps."""
         rows = self.rows("bubble")
-        stated = (
-            self.answers.requests and not self.answers.known
-        )  # periods then rest on stated starts
-        product = [
-            r for r in rows if r["idle_ps"] and not (stated and r["cause"] == "between_steps")
-        ]
+        left = (None,) if self.answers.knows_periods else (None, "between_steps")
+        product = [r for r in rows if r["idle_ps"] and r["cause"] not in left]
         right = self.answers.idle()
         self.check("bubble", right, product, lambda r: _add(self.device_step(r), r["cause"]))
         for place, row in self.answers.masked().items():
