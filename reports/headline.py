@@ -43,15 +43,9 @@ order by run_id
 # The values behind each headline: n values and their 5th and 95th percentile (least and most below n = 20).
 SPREAD_SQL = f"""
 with before_steps as (
-    select
-        w.run_id,
-        w.device_id,
-        w.request,
-        w.step,
-        sum(b.end_ps - b.start_ps) as between_steps_ps
-    from _between_steps_v2 as b
-    inner join _step_window_v1 as w on w.window_key = b.window_key
-    group by w.run_id, w.device_id, w.request, w.step
+    select run_id, device_id, request, step, idle_ps as between_steps_ps
+    from bubble_v2
+    where cause = 'between_steps'
 ), steps as (
     select
         t.*,

@@ -10,16 +10,20 @@ from tests.views.given_expect import Case
 from tests.warehouse import write_warehouse
 
 RUN_IDS = ("run_id", "other_run_id")
+OWN = ("model", "setup")  # by these, views compare runs: each case has its own
 
 
 def write_together(root: Path, cases: list[Case]) -> Path:
-    """A warehouse at `root` with the rows of all cases; the n-th case's runs are `<n>-<run_id>`."""
+    """A warehouse at `root` with the rows of all cases; the n-th case's runs are `<n>-<run_id>`, and so are
+    their models and setups."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for number, case in enumerate(cases):
         rows = {"runs": [{}], **case.given} if not any(case.given.values()) else case.given
         for table, given in rows.items():
             tables.setdefault(table, []).extend(
-                {**row, "run_id": _together(number, row.get("run_id", "r"))} for row in given
+                {**row, "run_id": _together(number, row.get("run_id", "r"))}
+                | {name: _together(number, row[name]) for name in OWN if row.get(name)}
+                for row in given
             )
     return write_warehouse(root, tables)
 
@@ -35,11 +39,13 @@ def answers(
     places = [columns.index(name) for name in case.columns]
     # A pair of runs is the case's own where both are.
     keys = [place for place, name in enumerate(columns) if name in RUN_IDS]
+    own = [place for place, name in enumerate(columns) if name in OWN]
     found = []
     for row in rows:
         owners = {row[key].partition("-")[0] for key in keys}
         if owners == {str(number)}:
-            named = {key: row[key].partition("-")[2] for key in keys}
+            prefixed = [*keys, *(place for place in own if row[place])]
+            named = {place: row[place].partition("-")[2] for place in prefixed}
             found.append(tuple(named.get(place, row[place]) for place in places))
     return found
 

@@ -31,7 +31,7 @@ ranked as (
         row_number() over (partition by run_id order by tpot_s, request) as place,
         count(*) over (partition by run_id) as places
     from latency_v2
-    where tpot_s is not null and source = 'marker'
+    where tpot_s is not null
 ),
 
 medians as (

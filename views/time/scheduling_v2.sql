@@ -33,10 +33,8 @@ measured as (
     select
         run_id, phase, measure,
         avg(value_ps) as mean_ps,
-        min(case when place in ((places + 1) // 2, (places + 2) // 2) then value_ps end)
-            as lower_ps,
-        max(case when place in ((places + 1) // 2, (places + 2) // 2) then value_ps end)
-            as upper_ps,
+        max(case when place = (places + 1) // 2 then value_ps end) as lower_ps,
+        max(case when place = places // 2 + 1 then value_ps end) as upper_ps,
         max(case when place = (95 * places + 99) // 100 then value_ps end) as p95_ps
     from placed
     group by run_id, phase, measure
