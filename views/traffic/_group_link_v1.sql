@@ -121,30 +121,12 @@ ways as (
     where (wraps and behind <= ahead) or (not wraps and target < origin)
 ),
 
-digits as (
-    select n from (values (0), (1), (2), (3), (4), (5), (6), (7)) as eight (n)
-),
-
-numbers as (
-    select a.n * 8 + b.n as n
-    from digits as a
-    cross join digits as b
-    where a.n < 4
-),
-
--- The hops of a way of each length up to 32, to join them by equality.
-hops as (
-    select a.n + b.n + 1 as steps, a.n as hop
-    from numbers as a
-    cross join numbers as b
-),
-
 loads as (
     select
         w.run_id, w.world, w.program_id, w.op, w.group_index,
         sum(w.share) as share
     from ways as w
-    inner join hops as h on h.steps = w.steps
+    inner join _hop_v1 as h on h.steps = w.steps
     group by
         w.run_id, w.world, w.program_id, w.op, w.group_index, w.axis, w.side, w.x, w.y, w.z,
         (w.origin + w.side * h.hop + w.size) % nullif(w.size, 0)

@@ -81,24 +81,6 @@ ways as (
     where (wraps and behind <= ahead) or (not wraps and target < origin)
 ),
 
-digits as (
-    select n from (values (0), (1), (2), (3), (4), (5), (6), (7)) as eight (n)
-),
-
-numbers as (
-    select a.n * 8 + b.n as n
-    from digits as a
-    cross join digits as b
-    where a.n < 4
-),
-
--- The hops of a way of each length up to 32, to join them by equality.
-hops as (
-    select a.n + b.n + 1 as steps, a.n as hop
-    from numbers as a
-    cross join numbers as b
-),
-
 crossed as (
     select
         w.run_id, w.phase, w.algorithm, w.axis, w.source_device_id, w.bytes * w.share as bytes,
@@ -106,7 +88,7 @@ crossed as (
         (w.origin + w.side * h.hop + w.size) % nullif(w.size, 0) as here,
         (w.origin + w.side * (h.hop + 1) + w.size) % nullif(w.size, 0) as there
     from ways as w
-    inner join hops as h on h.steps = w.steps
+    inner join _hop_v1 as h on h.steps = w.steps
 ),
 
 numbered as (
