@@ -11,10 +11,10 @@ import msgspec
 import polars as pl
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.sql.formats import FORMULA
 
 SITE_RECORD = "site.json"  # page -> key of its content
 CSV_FOLDER = "data"  # folder of the CSV files
-FORMULA = r"^[=+\-@\t\r]"  # a spreadsheet computes text that begins so
 
 
 @dataclass
@@ -131,7 +131,13 @@ class SiteFiles:
 def inert(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows whose texts no spreadsheet computes: an apostrophe before those that begin a formula."""
     texts = [pl.col(name) for name, kind in rows.schema.items() if kind == pl.String]
-    return rows.with_columns(text.str.replace(FORMULA, "'${0}") for text in texts)
+    return rows.with_columns(
+        pl.when(text.str.slice(0, 1).is_in(FORMULA))
+        .then(pl.concat_str(pl.lit("'"), text))
+        .otherwise(text)
+        .alias(text.meta.output_name())
+        for text in texts
+    )
 
 
 def flat(rows: pl.DataFrame) -> pl.DataFrame:
