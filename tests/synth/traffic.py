@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from statistics import median
 
 from tests.synth.clocks import comparable
 from tests.synth.describe import Run
@@ -13,6 +14,11 @@ from tests.synth.walk import Times, Visit, schedule
 Row = dict[str, object]
 ALGORITHMS = ("ring", "bidirectional_ring", "direct")
 BOUND_PS = 1_000_000  # an async transfer whose done ops waited no longer may have ended earlier
+
+
+def middle(values: list[int]) -> int:
+    """The median, rounded down."""
+    return int(median(values) // 1)
 
 
 def payload(transfer: Transfer, group: tuple[int, ...], member: int) -> int:

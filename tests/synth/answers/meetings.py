@@ -9,7 +9,7 @@ from statistics import fmean
 
 from tests.synth.clocks import Clock, clock_of, comparable
 from tests.synth.describe import Run
-from tests.synth.traffic import Row
+from tests.synth.traffic import Row, middle
 from tests.synth.walk import schedule
 
 
@@ -77,15 +77,7 @@ def clock_offset(run: Run) -> list[Row]:
         {
             "devices": count,
             "instances": len(shared[clock]),
-            "median_skew_ps": _median(shared[clock]),
+            "median_skew_ps": middle(shared[clock]) if shared[clock] else None,
         }
         for clock, count in devices.items()
     ]
-
-
-def _median(values: list[int]) -> int | None:
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return lower + (upper - lower) // 2

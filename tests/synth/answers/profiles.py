@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.synth.answers.traffic import middle
 from tests.synth.describe import Run
 from tests.synth.periods import extra_windows, pass_windows, timed
-from tests.synth.traffic import Row
+from tests.synth.traffic import Row, middle
 from tests.synth.transfers import Moved, moved
 
 

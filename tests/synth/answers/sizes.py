@@ -6,9 +6,9 @@ from collections import defaultdict
 from statistics import fmean, median
 
 from tests.synth.answers.time import ran
-from tests.synth.answers.traffic import middle, percentile, together
+from tests.synth.answers.traffic import percentile, together
 from tests.synth.describe import Run
-from tests.synth.traffic import Row, collective_bandwidth
+from tests.synth.traffic import Row, collective_bandwidth, middle
 from tests.synth.transfers import moved
 
 PERCENTS = (50, 95, 99)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, groupby, pairwise
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from tests.synth.describe import Run
 from tests.synth.mesh import coordinate
-from tests.synth.traffic import Row
+from tests.synth.traffic import Row, middle
 from tests.synth.transfers import Moved, moved
 
 LINE = ("scope", "device_id", "group_id", "rail_id")
@@ -28,11 +28,6 @@ def together(items: Iterable, key: Callable) -> dict[Any, list]:
 def percentile(values: list, percent: int) -> float:
     """The value of row ceil(p n), from 1."""
     return sorted(values)[-(-percent * len(values) // 100) - 1]
-
-
-def middle(values: list[int]) -> int:
-    """The median, rounded down."""
-    return int(median(values) // 1)
 
 
 def _spread(values: list[int]) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.views.oracle.drawn import Drawn, Row
-from tests.views.oracle.reading import Run, grouped
+from tests.views.oracle.reading import Run, grouped, middle
 
 TOGETHER = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
@@ -44,7 +44,7 @@ def _skews(run: Run, clock: str) -> list[int]:
         arrivals = [row["arrival_ps"] for row in rows]
         if clock in clocks and len(clocks) > 1:
             skews.append(max(arrivals) - min(arrivals))
-    return sorted(skews)
+    return skews
 
 
 def _usable(row: Row, skew: int | None) -> bool | None:
@@ -57,8 +57,7 @@ def clock_offset(run: Run) -> Iterator[Row]:
     """What was measured of each clock, and whether skews across it mean something."""
     for row in run.rows("clocks"):
         skews = _skews(run, row["clock"])
-        middle = [skews[(len(skews) - 1) // 2], skews[len(skews) // 2]] if skews else []
-        skew = middle[0] + (middle[1] - middle[0]) // 2 if middle else None
+        skew = middle(skews)
         told = row["state"] in ("reference", "aligned")
         copied = ("clock", "host", "reference", "state", "evidence", "spread_ps")
         yield {

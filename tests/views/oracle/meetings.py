@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 from typing import Any
 
 from tests.views.oracle.clocks import clocks
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.reading import Run, bucket, grouped, mean, rank, ratio
+from tests.views.oracle.reading import Run, bucket, grouped, mean, median, rank, ratio
 
 APART_PS = 10**6
 
@@ -96,7 +95,7 @@ def bandwidth_summary(run: Run) -> Iterator[Row]:
             "unknown_count": len(seen) - len(told),
             "unseen_count": sum(row["participants_seen"] != row["group_size"] for row in rows),
             "mean_busbw_bytes_per_s": mean(rates),
-            "p50_busbw_bytes_per_s": median(rates) if rates else None,
+            "p50_busbw_bytes_per_s": median(rates),
             "p95_busbw_bytes_per_s": rank(rates, 0.95),
             "max_busbw_bytes_per_s": max(rates, default=None),
         }
