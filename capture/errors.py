@@ -30,6 +30,24 @@ class TraceFormatError(XlahouseError):
         self.path, self.reason, self.offset = path, reason, offset
 
 
+class TraceChangedError(XlahouseError):
+    """A trace file is no longer what it was when the ingest began.
+
+    Args:
+        path: the file, as the user named it.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: it changed while it was read: it was written to, cut short or replaced; "
+            "ingest it again once nothing writes to it"
+        )
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[TraceChangedError], tuple[str]]:
+        return TraceChangedError, (self.path,)
+
+
 class WarehouseError(XlahouseError):
     """A warehouse cannot be opened or written, or has no such run."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import fsspec
@@ -15,11 +14,10 @@ from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
 from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, host_of, is_chrome, is_copy, named_trace
 from xlahouse.ingest.events.files import open_fs
-from xlahouse.ingest.events.run_files import RunFiles, SourceFile
+from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.formats import XPLANE, XPLANES, xplane_stem
 from xlahouse.ingest.other_containers import not_read, other_container, refuse_others
-
-_CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -201,19 +199,6 @@ def read_manifest(run: RunFiles) -> tuple[Manifest | None, bytes]:
         return decode_manifest(raw, run.manifest_path), raw
     except UnicodeDecodeError as error:
         raise ManifestError(f"{run.manifest_path}: not text: {error}") from error
-
-
-def identify(paths: Iterable[str]) -> list[SourceFile]:
-    """Size and SHA-256 of each file."""
-    sources = []
-    for path in paths:
-        digest, size = hashlib.sha256(), 0
-        with fsspec.open(path, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-        sources.append(SourceFile(path, size, digest.hexdigest()))
-    return sources
 
 
 def run_id_of(sources: list[SourceFile], manifest: bytes) -> str:

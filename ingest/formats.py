@@ -31,7 +31,7 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
     Raises:
         TraceFormatError: nothing can be read from it.
     """
-    is_json = is_chrome_file(path, raw[:SNIFFED])
+    is_json = is_chrome_file(path, bytes(raw[:SNIFFED]))
     try:
         if is_json:
             from xlahouse.ingest.chrome.read import (

@@ -13,11 +13,17 @@ from msgspec.structs import replace
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
-from xlahouse.ingest.discover import identify, read_manifest, run_id_of
+from xlahouse.ingest.discover import read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.events.run_files import RunFiles, SourceFile
-from xlahouse.ingest.events.trace_bytes import trace_bytes
+from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.events.trace_bytes import (
+    FilePart,
+    SourceFile,
+    TraceFile,
+    identify,
+    open_trace,
+)
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.hlo.dumps import Dump, complete, fingerprint_of, list_dumps
 from xlahouse.ingest.hlo.file_events import FileEvents
@@ -75,7 +81,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         XlahouseError: none of its files can be read, or its manifest or options are wrong.
     """
     manifest, raw_manifest = read_manifest(run)
-    sources = identify(run.paths)
+    sources = [identify(path) for path in run.paths]
     run_id = run_id_of(sources, raw_manifest)
     store = Store(root)
     known = store.run_row(run_id)
@@ -93,7 +99,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             store.rename_run(known, name)
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     once, copies = distinct(sources)
-    files, refused = _read_files(once)
+    files, refused, parted = _read_files(once)
     if (with_spares := run.instead_of(refused)) is not None:
         return ingest_run(with_spares, root, options)
     if not files:
@@ -129,6 +135,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         coverage = tables.coverage.with_columns(names) if run.unpacked else tables.coverage
         writer.write("coverage", coverage)
         writer.write("issues", issues)
+        for file in parted:
+            file.check()
         writer.commit(row)
     except BaseException:
         writer.abandon()
@@ -186,19 +194,26 @@ def _is_current(store: Store, known: RunRow) -> bool:
     return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
 
 
-def _read_files(sources: list[SourceFile]) -> tuple[list[FileEvents], list[TraceFormatError]]:
-    """(files that could be read, an error for each other file)."""
+def _read_files(
+    sources: list[SourceFile],
+) -> tuple[list[FileEvents], list[TraceFormatError], list[TraceFile]]:
+    """(files that could be read, an error for each other file, the files of which parts are read later)."""
     files: list[FileEvents] = []
     refused: list[TraceFormatError] = []
+    parted: list[TraceFile] = []
     for source in sources:
         for file in files:  # so that at most one file holds its events
             file.forget_decoded()
-        raw = trace_bytes(source.path, mapped=source.path.endswith(XPLANE))
+        raw = open_trace(source, by_parts=source.path.endswith(XPLANE))
+        if isinstance(raw, FilePart):
+            parted.append(raw.file)
         try:
             files.append(read_trace(raw, source.path))
         except TraceFormatError as error:
+            if isinstance(raw, FilePart):
+                raw.file.check()
             refused.append(error)
-    return files, refused
+    return files, refused, parted
 
 
 def _source_of(files: list[FileEvents]) -> str:

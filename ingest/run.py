@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.archives import Given, unpacked
 from xlahouse.ingest.card import read_given
 from xlahouse.ingest.discover import find_runs
-from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.files import reaching
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
@@ -21,7 +19,8 @@ from xlahouse.ingest.store.run_index import write_index
 from xlahouse.ingest.store.store import Store
 
 OnEvent = Callable[[str], None]
-# Ingests runs into a warehouse with options and workers; the outcome of each, in order.
+# Ingests runs into a warehouse with options and workers; the outcome of each, in order except where workers
+# died.
 Each = Callable[[list[RunFiles], str, Options, int], Iterable[IngestResult | str]]
 
 
@@ -59,8 +58,9 @@ def ingest_paths(
     Args:
         paths: files, folders or fsspec URLs.
         root: the warehouse's folder or URL; made if needed.
-        workers: processes, at most one a run. With more than one, a script that calls this needs
-            Python's `if __name__ == "__main__":` guard.
+        workers: processes, at most one a run; 1 is this process, which a fault in native code or a
+            lack of memory ends. With more than one, such an end costs its run alone, and a script that
+            calls this needs Python's `if __name__ == "__main__":` guard.
         mesh: mesh axes, major to minor, written as a setting of each run.
         name: name of the run. Files of several folders without a manifest are then one run.
         device_kind: overrides the kind of device, as a setting.
@@ -70,7 +70,7 @@ def ingest_paths(
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
         on_progress: called with (runs done, runs in all).
-        each: ingests the runs; None: processes on this machine.
+        each: ingests the runs; None: as `workers` says.
 
     Raises:
         IngestError: files were refused, or `strict` found something; all other runs are ingested.
@@ -87,6 +87,8 @@ def ingest_paths(
         card,
         tuple((clocks or {}).items()),
     )
+    if each is None:
+        each = each_here if workers == 1 else partial(each_in_workers, on_event=on_event)
     results: list[IngestResult] = []
     problems: list[str] = []
     with unpacked(map(str, paths), problems) as given:
@@ -94,7 +96,7 @@ def ingest_paths(
         if runs:
             _clear_leftovers(root, on_event)
             on_progress(0, len(runs))
-        for number, outcome in enumerate((each or _each)(runs, root, options, workers), start=1):
+        for number, outcome in enumerate(each(runs, root, options, workers), start=1):
             if isinstance(outcome, IngestResult):
                 results.append(outcome)
                 on_event(_describe(outcome))
@@ -167,30 +169,26 @@ def _as_one(runs: list[RunFiles], name: str | None, problems: list[str]) -> list
     return [RunFiles(name, paths, spares=spares, others=tuple(others.items()), unpacked=archives)]
 
 
-def _each(
+def each_here(
     runs: list[RunFiles], root: str, options: Options, workers: int
 ) -> Iterator[IngestResult | str]:
-    """Outcomes in the order of the runs: a result, or an error as a line."""
-    processes = min(workers, len(runs))
-    if processes <= 1:
-        yield from (ingest_one(run, root, options) for run in runs)
-        return
-    # A single run does not wait for these to load.
-    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
-    from multiprocessing import get_context
+    """Outcomes in the order of the runs, ingested by this process."""
+    yield from (ingest_one(run, root, options) for run in runs)
 
-    options = replace(options, threads=max(1, usable_cores() // processes))
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_ignore_interrupt) as pool:
-        futures = [pool.submit(ingest_one, run, root, options) for run in runs]
-        for run, future in zip(runs, futures, strict=True):
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                yield (
-                    f"{run.name}: a worker process died, perhaps for lack of memory; what it had "
-                    "begun is not part of the warehouse; try again with --workers 1"
-                )
+
+def each_in_workers(
+    runs: list[RunFiles],
+    root: str,
+    options: Options,
+    workers: int,
+    on_event: OnEvent = lambda message: None,
+) -> Iterator[IngestResult | str]:
+    """Outcomes of runs that worker processes ingest; of a single run, by this process."""
+    if len(runs) == 1:
+        return each_here(runs, root, options, workers)
+    from xlahouse.ingest.workers import ingest_apart  # a single run does not wait for it to load
+
+    return ingest_apart(ingest_one, runs, root, options, min(workers, len(runs)), on_event)
 
 
 def ingest_one(run: RunFiles, root: str, options: Options) -> IngestResult | str:
@@ -215,11 +213,6 @@ def _advice(error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "check the permissions"
     return "nothing of this run was written"
-
-
-def _ignore_interrupt() -> None:
-    """Ctrl-C is the parent's to handle; workers end with their pool."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _counted(issues: dict[str, int]) -> str:

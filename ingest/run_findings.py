@@ -17,7 +17,8 @@ from xlahouse.ingest.events.codes_of_files import (
     XPLANE_REPLACED,
 )
 from xlahouse.ingest.events.issues import Issue, issues_found
-from xlahouse.ingest.events.run_files import RunFiles, SourceFile
+from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.table import RunRow
 

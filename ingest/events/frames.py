@@ -170,9 +170,6 @@ class HostRows(Protocol):
     def moved(self, move: TimeMove) -> HostRows:
         """The same rows at other times."""
 
-    def when_read(self, done: Callable[[], None]) -> HostRows:
-        """The same rows, and what to call when all are read."""
-
     def forget_decoded(self) -> None:
         """Free what was decoded ahead of its use; it is decoded again."""
 

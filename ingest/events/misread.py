@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xlahouse.ingest.events.containers import GZIP, ZSTD, unpack, unpacked_start
-from xlahouse.ingest.events.trace_bytes import TraceBytes
+from xlahouse.ingest.events.trace_bytes import TraceBytes, blocks
 
 # A text codec's replacement for a byte that is not UTF-8.
 REPLACEMENT = b"\xef\xbf\xbd"
@@ -57,7 +57,7 @@ def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
 def text_codec(raw: TraceBytes) -> str | None:
     """What a text codec did to a binary file; None where none changed it."""
     head = bytes(raw[:_SEEN])
-    replaced = len(re.findall(REPLACEMENT, raw))
+    replaced = sum(len(re.findall(REPLACEMENT, block)) for block in blocks(raw))
     if replaced * 100 > len(raw):
         return f"a text codec destroyed it: U+FFFD replaces bytes {replaced:,} times; {_COPY_AGAIN}"
     if len(raw) < _LEAST_BINARY or not re.search(rb"[\x00-\x08\x0e-\x1a]", head):

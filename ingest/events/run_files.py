@@ -1,4 +1,4 @@
-"""The files of a run, and the identity of each."""
+"""The files of a run."""
 
 from __future__ import annotations
 
@@ -40,12 +40,3 @@ class RunFiles:
         return replace(
             self, paths=paths, spares=(), replaced=(*self.replaced, *sorted(reasons.items()))
         )
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file's identity."""
-
-    path: str
-    bytes: int
-    sha256: str

@@ -1,35 +1,190 @@
-"""Reads a trace file's bytes: a local file is mapped, so that it need not all be in memory."""
+"""Reads a trace's bytes when they are asked for, and notices where its file is no longer the same.
+
+A file is read and never mapped: a mapped file that another program cuts short ends the process.
+"""
 
 from __future__ import annotations
 
-import mmap
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import fsspec
-from fsspec.implementations.local import LocalFileSystem
 
-from xlahouse.ingest.events.files import open_fs
+from xlahouse.capture.errors import TraceChangedError
+from xlahouse.ingest.events.files import is_local, open_fs
 
-TraceBytes: TypeAlias = bytes | mmap.mmap
+BLOCK = 1 << 22
+# A write this soon after the last one may leave a file's times as they were: clocks of files tick, on some
+# file systems every two seconds.
+TICK_NS = 2_000_000_000
 
 
-def trace_bytes(path: str, mapped: bool) -> TraceBytes:
-    """The bytes of a file or URL.
+@dataclass(frozen=True)
+class Mark:
+    """What any write to a local file changes, and any other file in its place."""
+
+    device: int
+    inode: int
+    bytes: int
+    modified_ns: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, file: int) -> Mark:
+        """The mark of an open file, by its descriptor."""
+        now = os.fstat(file)
+        return cls(now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file's identity."""
+
+    path: str
+    bytes: int
+    sha256: str
+    mark: Mark | None = None  # of a local file, when it was hashed
+    recent: bool = False  # whether it had just been written: its mark alone tells too little
+
+
+def identify(path: str) -> SourceFile:
+    """Size and SHA-256 of a file or URL.
+
+    Raises:
+        TraceChangedError: it is written to meanwhile.
+    """
+    fs, _ = open_fs(path)
+    digest, size = hashlib.sha256(), 0
+    with fsspec.open(path, "rb") as file:
+        began = time.time_ns()
+        mark = Mark.of(file.fileno()) if is_local(fs) else None
+        while chunk := file.read(BLOCK):
+            digest.update(chunk)
+            size += len(chunk)
+        if mark is not None and (mark != Mark.of(file.fileno()) or size != mark.bytes):
+            raise TraceChangedError(path)
+    recent = mark is not None and began - max(mark.modified_ns, mark.changed_ns) < TICK_NS
+    return SourceFile(path, size, digest.hexdigest(), mark, recent)
+
+
+@dataclass
+class TraceFile:
+    """A local file that is read piece by piece; it is open only while it is read.
+
+    Attributes:
+        fault: why a piece could not be read; readers may take that for damage, so `check` raises it.
+    """
+
+    source: SourceFile
+    place: str  # its path on this machine
+    fault: Exception | None = field(default=None, init=False)
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        """Fill a buffer with the bytes from `start` on.
+
+        Raises:
+            TraceChangedError: the file is not as it was when it was hashed.
+            OSError: it cannot be read.
+        """
+        try:
+            file = os.open(self.place, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            try:
+                if Mark.of(file) != self.source.mark:
+                    raise TraceChangedError(self.source.path)
+                done = 0
+                while done < len(buffer):
+                    count = os.preadv(file, [buffer[done : done + (1 << 30)]], start + done)
+                    if not count:
+                        raise TraceChangedError(self.source.path)
+                    done += count
+            finally:
+                os.close(file)
+        except Exception as error:
+            self.fault = error
+            raise
+
+    def check(self) -> None:
+        """Make sure that all that was read is what was hashed.
+
+        Raises:
+            TraceChangedError: the file is not as it was when it was hashed.
+            OSError: a piece of it could not be read.
+        """
+        if self.fault is not None:
+            raise self.fault
+        self.read_into(memoryview(b""), 0)
+        if self.source.recent and identify(self.source.path).sha256 != self.source.sha256:
+            raise TraceChangedError(self.source.path)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Some bytes of a file that are read when they are asked for; a slice reads nothing."""
+
+    file: TraceFile
+    start: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, part: slice) -> FilePart:
+        first, end, _ = part.indices(self.size)
+        return FilePart(self.file, self.start + first, max(end - first, 0))
+
+    def __bytes__(self) -> bytes:
+        return bytes(contents(self))
+
+
+TraceBytes: TypeAlias = bytes | memoryview | FilePart
+
+
+def open_trace(source: SourceFile, by_parts: bool) -> bytes | FilePart:
+    """The bytes of a file or URL that was hashed.
 
     Args:
-        path: the file.
-        mapped: whether a local file may be mapped; it must then not be truncated before it is read.
+        source: the file.
+        by_parts: whether a local file may be read as its parts are asked for; `FilePart.file.check` then
+            has to be called after the last of them.
+
+    Raises:
+        TraceChangedError: the file is not as it was when it was hashed.
     """
-    fs, local = open_fs(path)
-    if not mapped or not isinstance(fs, LocalFileSystem) or not fs.size(local):
-        with fsspec.open(path, "rb") as file:
-            raw: bytes = file.read()
-        return raw
-    with open(local, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    fs, local = open_fs(source.path)
+    if by_parts and is_local(fs) and source.mark is not None:
+        return FilePart(TraceFile(source, local), 0, source.bytes)
+    with fsspec.open(source.path, "rb") as file:
+        raw: bytes = file.read()
+    if len(raw) != source.bytes or hashlib.sha256(raw).hexdigest() != source.sha256:
+        raise TraceChangedError(source.path)
+    return raw
 
 
-def release(raw: TraceBytes) -> None:
-    """Release the memory of a mapped file; bytes that are asked for again are read again."""
-    if isinstance(raw, mmap.mmap):
-        raw.madvise(mmap.MADV_DONTNEED)
+def contents(part: TraceBytes) -> memoryview:
+    """The bytes themselves; those in memory are not copied."""
+    if not isinstance(part, FilePart):
+        return memoryview(part)
+    return joined([part])
+
+
+def joined(parts: Sequence[TraceBytes]) -> memoryview:
+    """The bytes of all parts, one after the other, in a buffer of their own."""
+    buffer = memoryview(bytearray(sum(map(len, parts))))
+    at = 0
+    for part in parts:
+        place = buffer[at : at + len(part)]
+        if isinstance(part, FilePart):
+            part.file.read_into(place, part.start)
+        else:
+            place[:] = part
+        at += len(part)
+    return buffer.toreadonly()
+
+
+def blocks(part: TraceBytes) -> Iterator[memoryview]:
+    """The bytes, BLOCK by BLOCK."""
+    return (contents(part[at : at + BLOCK]) for at in range(0, len(part), BLOCK))

@@ -8,7 +8,7 @@ import hashlib
 import msgspec
 
 from xlahouse.capture.manifest import Manifest
-from xlahouse.ingest.events.run_files import SourceFile
+from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.schema import INGEST_VERSION
 from xlahouse.ingest.tables.model_facts import model_facts
 from xlahouse.ingest.tables.run_tables import RunTables

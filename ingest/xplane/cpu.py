@@ -6,7 +6,7 @@ cpu_devices.py) and checked against the rendezvous of the collectives, and is ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
@@ -41,7 +41,6 @@ def read_cpu_plane(
     source: str,
     host: str | None,
     programs: Mapping[int, Program],
-    seen: Callable[[], None] = lambda: None,
 ) -> PlaneEvents | None:
     """A host plane whose threads ran virtual devices: ops and launches, and how to read other events.
 
@@ -52,12 +51,10 @@ def read_cpu_plane(
         source: its file.
         host: its host.
         programs: the file's programs, which state on which devices they run.
-        seen: called when the plane's bytes have been read, before the peak of memory.
     """
     decoded: DecodedLines = {}
     small = sum(map(len, plane.payloads)) <= KEPT_BYTES
     events = read_cpu_events(plane, host, decoded if small else None)
-    seen()
     if events is None:
         return None
     numbered, ambiguous = _numbered(events, programs)

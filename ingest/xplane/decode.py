@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from xlahouse.ingest.events.proto import arrow_decoder
 from xlahouse.ingest.events.protobuf import ColumnCodec
+from xlahouse.ingest.events.trace_bytes import TraceBytes, contents, joined
 
 
 class DecodeError(ValueError):
     """The bytes are not such a message."""
 
 
-def decode(message: str, payloads: Sequence[bytes | memoryview]) -> pa.RecordBatch:
+def decode(message: str, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:
     """Serialized messages of one kind -> Arrow record batch, one row each.
 
     Args:
@@ -41,12 +42,12 @@ def decode(message: str, payloads: Sequence[bytes | memoryview]) -> pa.RecordBat
         raise DecodeError(str(error)) from None
 
 
-def _batch(decoder: ColumnCodec, payloads: Sequence[bytes | memoryview]) -> pa.RecordBatch:
+def _batch(decoder: ColumnCodec, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:
     """A single message, which may be all of a plane's events, is not copied."""
     ends = np.cumsum([0, *map(len, payloads)])
     if ends[-1] > np.iinfo(np.int32).max:  # more than a column's offsets can count
         return decoder.list_to_record_batch([bytes(payload) for payload in payloads])
-    whole = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+    whole = contents(payloads[0]) if len(payloads) == 1 else joined(payloads)
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(whole)]
     column = pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
     return decoder.array_to_record_batch(column)

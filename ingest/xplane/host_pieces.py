@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -47,15 +47,10 @@ class HostPieces:
     move: TimeMove = UNMOVED  # from the times that are read
     # lines that need not be decoded; they go as they are read
     decoded: DecodedLines = field(default_factory=dict)
-    done: Callable[[], None] = lambda: None  # called when all are read
 
     def moved(self, move: TimeMove) -> HostPieces:
         """The same at other times."""
         return replace(self, move=self.move.then(move))
-
-    def when_read(self, done: Callable[[], None]) -> HostPieces:
-        """The same, and what to call when all are read."""
-        return replace(self, done=done)
 
     def forget_decoded(self) -> None:
         """Free the lines that were decoded ahead; they are decoded again."""
@@ -81,7 +76,6 @@ class HostPieces:
         chosen = ((chunk, self._rows(chunk, seen)) for chunk in chunks(plane, known=self.decoded))
         for pieces in made_ahead(reading.pieces, chosen):
             yield from pieces
-        self.done()
 
     def frame(self) -> pl.DataFrame:
         """All of them: frames.HOST_EVENTS."""

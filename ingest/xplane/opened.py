@@ -9,6 +9,7 @@ from functools import partial
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.events.ahead import made_ahead
 from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.hlo.names import InstructionTexts
 from xlahouse.ingest.xplane import tpu, xspace
 from xlahouse.ingest.xplane.programs import instruction_texts
@@ -46,7 +47,7 @@ def open_planes(
         start_ns: the profile's start, UNIX ns.
     """
 
-    def opened(payload: memoryview) -> Opened | TraceFormatError:
+    def opened(payload: TraceBytes) -> Opened | TraceFormatError:
         plane = xspace.decode_plane_or_error(payload, path, start_ns)
         if isinstance(plane, TraceFormatError):
             return plane

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePosixPath
 
 import polars as pl
@@ -25,7 +24,7 @@ from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
 from xlahouse.ingest.events.issues import issues_found
 from xlahouse.ingest.events.producers import linked
-from xlahouse.ingest.events.trace_bytes import TraceBytes, release
+from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.names import launched_modules
 from xlahouse.ingest.xplane import cpu, gpu, gpu_host, host, sparsecore, wire, xspace
@@ -49,7 +48,8 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     Raises:
         TraceFormatError: nothing can be read from it.
     """
-    raw, damage = unpack(bytes(raw)) if raw[:4].startswith((GZIP, ZSTD)) else (raw, None)
+    packed = bytes(raw[:4]).startswith((GZIP, ZSTD))
+    raw, damage = unpack(bytes(raw)) if packed else (raw, None)
     space = wire.split_space(raw, path)
     stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
     read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
@@ -59,7 +59,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     if space.damaged_at is not None:
         detail = f"cut off or damaged at byte {space.damaged_at:,}; the planes before it are kept"
         read.issues.append(TRUNCATED.found(path, detail=detail))
-    unknown = space.unknown + unknown_fields(_one_by_one(space.planes, raw))
+    unknown = space.unknown + unknown_fields(space.planes)
     read.issues += issues_found(path, (UNKNOWN_FIELDS, unknown))
     space = replace(space, planes=sorted(space.planes, key=_turn))
     names = [wire.plane_name(plane) for plane in space.planes]
@@ -69,19 +69,17 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     read.profile_start_ns = _profile_start(space, names, path)
     calls = _gpu_calls(space, names, read)
     for opened in _opened(space, path, read):
-        release(raw)  # otherwise the file would be in memory by the end
         plane = opened.plane
         try:
-            events = _read_plane(opened, read, virtual, calls, partial(release, raw))
+            events = _read_plane(opened, read, virtual, calls)
             if events is not None:
-                read.planes.append(_put_off(events, sum(map(len, plane.payloads)), raw))
+                read.planes.append(_put_off(events, sum(map(len, plane.payloads))))
         except DecodeError as error:
             detail = f"{plane.name} is damaged: {error}"
             read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
         except Exception as error:  # damage can have any shape; it costs this plane alone
             detail = f"{plane.name} is inconsistent: {type(error).__name__}: {error}"
             read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
-    release(raw)
     _link(read)
     _give_counters_their_device(read)
     names_of_empty = f"{EMPTY_PLANES.meaning} ({_listed(read.empty_planes)})"
@@ -113,48 +111,22 @@ def _listed(names: list[str]) -> str:
     return ", ".join(sorted(names)[:3]) + ", …" * (len(names) > 3)
 
 
-def _turn(plane: memoryview) -> int:
+def _turn(plane: TraceBytes) -> int:
     """When a serialized plane is read: programs before what ran them, a SparseCore after the device that
     it is a part of."""
     name = wire.plane_name(plane)
     return 0 if name == METADATA_PLANE else 2 if sparsecore.SPARSECORE_PLANE.match(name) else 1
 
 
-def _one_by_one(planes: list[memoryview], raw: TraceBytes) -> Iterator[memoryview]:
-    """The planes, with at most one in memory."""
-    for plane in planes:
-        yield plane
-        release(raw)
-
-
-def _put_off(events: PlaneEvents, size: int, raw: TraceBytes) -> PlaneEvents:
-    """A plane that holds its small frames, and whose later readers release the file's memory."""
-    pieces = events.host_pieces
+def _put_off(events: PlaneEvents, size: int) -> PlaneEvents:
+    """A plane that holds its small frames. size: bytes of its lines."""
     return replace(
         events,
         launches=frames.owned(events.launches),
         markers=frames.owned(events.markers),
         producers=frames.owned(events.producers),
         bytes=size,
-        rest=_released(events.rest, raw),
-        host_pieces=None if pieces is None else pieces.when_read(partial(release, raw)),
     )
-
-
-def _released(
-    rest: Callable[[], PlaneEvents] | None, raw: TraceBytes
-) -> Callable[[], PlaneEvents] | None:
-    """A reader of the rest of a plane that then releases the file's memory."""
-    if rest is None:
-        return None
-
-    def read_and_release() -> PlaneEvents:
-        try:
-            return rest()
-        finally:
-            release(raw)
-
-    return read_and_release
 
 
 def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None:
@@ -203,13 +175,9 @@ def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCal
 
 
 def _read_plane(
-    opened: Opened,
-    read: FileEvents,
-    virtual: bool,
-    calls: HostCalls,
-    seen: Callable[[], None],
+    opened: Opened, read: FileEvents, virtual: bool, calls: HostCalls
 ) -> PlaneEvents | None:
-    """The events of a plane; `seen` is called once its bytes are no longer needed, before it is done."""
+    """The events of a plane; None where it has none."""
     plane = opened.plane
     if plane.name == METADATA_PLANE:
         for program in programs_of_plane(plane):
@@ -238,5 +206,5 @@ def _read_plane(
     launching = plane.metadata["name"].str.contains(_LAUNCHING).any()
     read.launches_seen = read.launches_seen or launching
     told = read.programs
-    ran = cpu.read_cpu_plane(plane, read.path, read.host, told, seen) if virtual else None
+    ran = cpu.read_cpu_plane(plane, read.path, read.host, told) if virtual else None
     return ran or host.read_host_plane(plane, read.path, read.host)

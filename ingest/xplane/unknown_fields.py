@@ -9,6 +9,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from xlahouse.ingest.events.proto import MESSAGES
 from xlahouse.ingest.events.protobuf import Messages
+from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.xplane.wire import split_plane
 
 _LINE = """
@@ -45,7 +46,7 @@ _LONGEST_LINE = 4_000_000
 _MOST_EVENTS = 1_000_000
 
 
-def unknown_fields(planes: Iterable[memoryview]) -> int:
+def unknown_fields(planes: Iterable[TraceBytes]) -> int:
     """Number of fields of serialized XPlanes and their lines that the format lacks, or that repeat.
 
     All such fields in a line's events count as one. A plane or line that cannot be decoded counts 0:

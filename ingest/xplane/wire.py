@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.events.misread import text_codec
-from xlahouse.ingest.events.trace_bytes import TraceBytes
+from xlahouse.ingest.events.trace_bytes import TraceBytes, contents, joined
 
 PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
 SPACE_FIELDS = range(1, 5)
@@ -15,13 +15,15 @@ LENGTH_DELIMITED = 2
 # Line timestamps from here on are UNIX time, not time since the profile's start.
 ABSOLUTE_NS = 10**15
 LATEST_UNIX_NS = 1 << 62  # the year 2116
+_HEADER = 20  # bytes of a field's tag and length at most
+_WINDOW = 1 << 14  # bytes that are read at once to walk over fields
 
 
 @dataclass(frozen=True)
 class SpaceBytes:
     """A file cut at its top level."""
 
-    planes: list[memoryview]  # serialized
+    planes: list[TraceBytes]  # serialized
     hostnames: list[str]
     damaged_at: int | None  # byte from which on it cannot be parsed
     unknown: int = 0  # fields whose numbers XSpace lacks
@@ -35,22 +37,19 @@ def split_space(raw: TraceBytes, path: str) -> SpaceBytes:
     """
     if not raw:
         raise TraceFormatError(path, "the file is empty: the profiler wrote nothing; capture again")
-    planes, hostnames, unknown = [], [], 0
-    damaged_at = None
-    view = memoryview(raw)
-    position = 0
-    while position < len(raw):
-        field = _next_field(view, position)
-        if field is None:
-            damaged_at = position
+    planes: list[TraceBytes] = []
+    hostnames, unknown, position = [], 0, 0
+    for number, value, after in _places(raw):
+        if isinstance(value, int):
             break
-        number, payload, position = field
+        position = after
         if number == PLANES_FIELD:
-            planes.append(payload)
+            planes.append(value)
         elif number == HOSTNAMES_FIELD:
-            hostnames.append(bytes(payload).decode("utf-8", "replace"))
+            hostnames.append(bytes(value).decode("utf-8", "replace"))
         elif number not in SPACE_FIELDS:
             unknown += 1
+    damaged_at = None if position == len(raw) else position
     if damaged_at is not None or not planes:
         _refuse_mangled(raw, path)
         if not planes:
@@ -64,15 +63,6 @@ def _refuse_mangled(raw: TraceBytes, path: str) -> None:
     codec = text_codec(raw)
     if codec is not None:
         raise TraceFormatError(path, codec)
-
-
-def _next_field(view: memoryview, position: int) -> tuple[int, memoryview, int] | None:
-    """(field number, payload, next position), or None where no whole field starts here."""
-    tag, position = _varint(view, position)
-    length, position = _varint(view, position)
-    if tag < 0 or length < 0 or tag & 7 != LENGTH_DELIMITED or position + length > len(view):
-        return None
-    return tag >> 3, view[position : position + length], position + length
 
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
@@ -89,32 +79,32 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
     return -1, -1
 
 
-def plane_name(payload: memoryview) -> str:
+def plane_name(payload: TraceBytes) -> str:
     """A serialized plane's name, without decoding the plane."""
-    for number, value in _fields(payload):
-        if number == 2 and isinstance(value, memoryview):
+    for number, value, _ in _places(payload):
+        if number == 2 and not isinstance(value, int):
             return bytes(value).decode("utf-8", "replace")
     return ""
 
 
-def has_events(line: memoryview) -> bool:
+def has_events(line: TraceBytes) -> bool:
     """Whether a serialized line holds an event, without decoding it."""
-    return any(number == 4 for number, _ in _fields(line))
+    return any(number == 4 for number, _, _ in _places(line))
 
 
-def split_plane(payload: memoryview) -> tuple[list[memoryview], bytes]:
+def split_plane(payload: TraceBytes) -> tuple[list[TraceBytes], bytes]:
     """(serialized lines, the plane without them); from damage on, everything is in the latter."""
-    lines: list[memoryview] = []
-    rest = bytearray()
+    lines: list[TraceBytes] = []
+    rest: list[TraceBytes] = []
     kept = position = 0  # all before `kept` is in one of the two
     for number, value, after in _places(payload):
-        if number == 3 and isinstance(value, memoryview):
-            rest += payload[kept:position]
+        if number == 3 and not isinstance(value, int):
+            rest.append(payload[kept:position])
             lines.append(value)
             kept = after
         position = after
-    rest += payload[kept:]
-    return lines, bytes(rest)
+    rest.append(payload[kept:])
+    return lines, bytes(joined([part for part in rest if len(part)]))
 
 
 def earliest_unix_ns(space: SpaceBytes) -> int | None:
@@ -123,33 +113,37 @@ def earliest_unix_ns(space: SpaceBytes) -> int | None:
     return min((stamp for stamp in stamps if ABSOLUTE_NS <= stamp < LATEST_UNIX_NS), default=None)
 
 
-def _line_timestamps(payload: memoryview) -> Iterator[int]:
+def _line_timestamps(payload: TraceBytes) -> Iterator[int]:
     """timestamp_ns of each line of a serialized plane, without decoding its events."""
-    for number, line in _fields(payload):
-        if number == 3 and isinstance(line, memoryview):
-            for inner, value in _fields(line):
+    for number, line, _ in _places(payload):
+        if number == 3 and not isinstance(line, int):
+            for inner, value, _ in _places(line):
                 if inner == 3 and isinstance(value, int):
                     yield value
                 if inner >= 3:  # the timestamp is before the events
                     break
 
 
-def _fields(payload: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(number, value) of the varint and length-delimited fields, up to the first that is neither."""
-    return ((number, value) for number, value, _ in _places(payload))
-
-
-def _places(payload: memoryview) -> Iterator[tuple[int, int | memoryview, int]]:
-    """The same, with where each field ends."""
-    position = 0
-    while position < len(payload):
-        tag, after = _varint(payload, position)
-        if tag & 7 == 0:
-            value, position = _varint(payload, after)
-            yield tag >> 3, value, position
-            continue
-        field = _next_field(payload, position)
-        if field is None:
+def _places(payload: TraceBytes) -> Iterator[tuple[int, int | TraceBytes, int]]:
+    """(number, value, where it ends) of the varint and length-delimited fields, up to the first that is
+    neither, or is not whole."""
+    if isinstance(payload, bytes):
+        payload = memoryview(payload)  # whose slices are no copies
+    size, position = len(payload), 0
+    held, first = memoryview(b""), 0  # the bytes around `position`, and where they begin
+    while position < size:
+        if position + _HEADER > first + len(held) < size:
+            held, first = contents(payload[position : position + _WINDOW]), position
+        tag, after = _varint(held, position - first)
+        number, after = _varint(held, after)  # the value, or its length
+        if tag < 0 or number < 0:
             return
-        number, content, position = field
-        yield number, content, position
+        if tag & 7 == 0:
+            position = first + after
+            yield tag >> 3, number, position
+            continue
+        begin = first + after
+        position = begin + number
+        if tag & 7 != LENGTH_DELIMITED or position > size:
+            return
+        yield tag >> 3, payload[begin:position], position

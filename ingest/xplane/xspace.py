@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.capture.errors import TraceFormatError
+from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.xplane import wire
 from xlahouse.ingest.xplane.decode import decode
 from xlahouse.ingest.xplane.stats import Stats, StatValue, as_text, stats_of, text
@@ -32,7 +33,7 @@ class Plane:
     metadata_stats: Stats  # of kinds of events, by metadata_id
     plane_stats: Stats
     stat_names: pl.DataFrame  # stat_id, name
-    payloads: list[memoryview]  # the serialized lines, in the order of `lines`
+    payloads: list[TraceBytes]  # the serialized lines, in the order of `lines`
     start_ns: int  # the profile's start, UNIX ns; times of lines in UNIX time are counted from it
 
     @property
@@ -113,7 +114,7 @@ def decode_planes(
 
 
 def decode_plane_or_error(
-    payload: memoryview, path: str, start_ns: int = 0
+    payload: TraceBytes, path: str, start_ns: int = 0
 ) -> Plane | TraceFormatError:
     """Decode a serialized plane, except its events; or the error of a damaged one."""
     try:
@@ -123,7 +124,7 @@ def decode_plane_or_error(
 
 
 def decode_plane(
-    payload: memoryview, start_ns: int = 0, known_lines: pl.DataFrame | None = None
+    payload: TraceBytes, start_ns: int = 0, known_lines: pl.DataFrame | None = None
 ) -> Plane:
     """Decode a serialized plane, except its events.
 
@@ -175,19 +176,19 @@ def _texts(raw: pa.Array) -> pl.Series:
     return as_text(pl.Series(pl.from_arrow(raw)))
 
 
-def _lines(payloads: list[memoryview]) -> pl.DataFrame:
+def _lines(payloads: list[TraceBytes]) -> pl.DataFrame:
     heads = pl.concat([_heads(some) for some in _small_together(payloads)])
     shown = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
     return heads.with_row_index("line").select("line", "timestamp_ns", name=text(shown))
 
 
-def _heads(payloads: list[memoryview]) -> pl.DataFrame:
+def _heads(payloads: list[TraceBytes]) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(decode("XLineHead", payloads)))
 
 
-def _small_together(payloads: list[memoryview]) -> Iterator[list[memoryview]]:
+def _small_together(payloads: list[TraceBytes]) -> Iterator[list[TraceBytes]]:
     """Lines in order: small ones together, which the decoder gets as a copy, large ones one by one."""
-    some: list[memoryview] = []
+    some: list[TraceBytes] = []
     held = 0
     for line in payloads:
         if some and held + len(line) > _TOGETHER:

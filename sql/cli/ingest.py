@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from os.path import abspath
 from typing import Annotated
 
@@ -65,11 +66,11 @@ def ingest(
     prepare_process()
     with loading():
         from xlahouse.capture.manifest import parse_mesh
-        from xlahouse.ingest.run import ingest_paths
+        from xlahouse.ingest.run import Each, each_in_workers, ingest_paths
         from xlahouse.sql.cli.progress import progress
 
     axes = parse_mesh(mesh) if mesh is not None else None
-    each = None
+    each: Each | None = None
     if engine == "spark":
         from xlahouse.ingest.on_spark import each_on
         from xlahouse.sql.spark_query import start_session
@@ -91,7 +92,7 @@ def ingest(
             strict=strict,
             on_event=say,
             on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),
-            each=each,
+            each=each or partial(each_in_workers, on_event=say),
         )
     for result in results:
         print(result.run_id)

@@ -12,7 +12,8 @@ from tests.ingest.traces import rows, tpu_trace, write
 from xlahouse.capture.errors import TraceFormatError, XlahouseError
 from xlahouse.ingest.discover import find_runs, run_id_of
 from xlahouse.ingest.events.codes_of_files import OTHER_CONTAINER
-from xlahouse.ingest.events.run_files import RunFiles, SourceFile
+from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.run import IngestError, ingest_paths
 
 

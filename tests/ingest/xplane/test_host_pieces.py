@@ -183,16 +183,12 @@ def test_events_come_by_thread_and_start(monkeypatch):
 
 def test_pieces_are_later_and_prefixed_and_leave_out_what_is_elsewhere():
     plane = decode_plane(memoryview(threads().SerializeToString()))
-    done = []
-    pieces = HostPieces(
-        plane, None, "p/", {0: np.array([1])}, done=lambda: done.append(True)
-    ).moved(TimeMove(100))
+    pieces = HostPieces(plane, None, "p/", {0: np.array([1])}).moved(TimeMove(100))
     assert pieces.frame().select("host", "thread", "name", "start_ps", "args").rows() == [
         (None, "p/a", "alone", 5100, '{"k":5000}'),
         (None, "p/b", "between", 4100, '{"k":4000}'),
         (None, "p/b", "late", 9100, '{"k":9000}'),
     ]
-    assert done == [True]
 
 
 def test_events_of_all_planes_of_a_file_are_written(tmp_path):
