@@ -6,8 +6,10 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 import fsspec
@@ -34,6 +36,7 @@ PACKAGES = {
 # These packages log a traceback of an error before they raise it.
 _LOUD = ("gcsfs", "s3fs", "adlfs")
 _SILENT = logging.NullHandler()
+_SYNCED_AT_ONCE = 8  # files
 
 
 @contextmanager
@@ -128,20 +131,66 @@ def read_parquet(system: fsspec.AbstractFileSystem, path: str) -> pa.Table:
 
 
 def write_whole(system: fsspec.AbstractFileSystem, path: str, raw: bytes) -> None:
-    """Write a file whole or not at all: object stores do so; elsewhere it is renamed into place.
+    """Write a file whole or not at all: object stores do so; elsewhere it is renamed into place, and is
+    on the disk, its name with it, when this returns.
 
     Raises:
         OSError: it cannot be written; what was there stays.
     """
-    system.makedirs(path.rpartition("/")[0], exist_ok=True)
+    folder = path.rpartition("/")[0] or "/"
     if not is_local(system):
+        system.makedirs(folder, exist_ok=True)
         system.pipe_file(path, raw)
         return
+    if not os.path.isdir(folder):
+        os.makedirs(folder, exist_ok=True)
+        _sync(os.path.dirname(folder))
     beside = f"{path}.{uuid.uuid4().hex}.tmp"
     try:
-        system.pipe_file(beside, raw)
+        with open(beside, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, path)
+        _sync(folder)
     except OSError:
         with suppress(OSError):
             system.rm_file(beside)
         raise
+
+
+def sync_files(system: fsspec.AbstractFileSystem, paths: Collection[str]) -> None:
+    """Have the disk hold files of this machine, their folders and the three folders above; object stores
+    hold what they have taken.
+
+    Raises:
+        OSError: it cannot.
+    """
+    if not is_local(system) or not paths:
+        return
+    folders = {path.rsplit("/", up)[0] or "/" for path in paths for up in (1, 2, 3, 4)}
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:  # together they take a tenth of the time
+        list(pool.map(_sync, sorted(paths)))
+        list(pool.map(_sync, sorted(folders)))
+
+
+def _sync(path: str) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def stored_at(system: fsspec.AbstractFileSystem, path: str) -> float | None:
+    """When a file was written by the clock of what stores it, UNIX seconds; None where it does not say.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    system.invalidate_cache(path.rpartition("/")[0])
+    try:
+        time = system.modified(path)
+    except (NotImplementedError, KeyError):
+        return None
+    return float((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())

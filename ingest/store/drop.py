@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.store.leases import FOLDER
 from xlahouse.ingest.store.run_index import dropped_path, row_path
 from xlahouse.ingest.store.settings import settings_path
 from xlahouse.ingest.store.store import Store
@@ -30,7 +31,7 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
     store.remove({settings_path("", run_id).lstrip("/")})
     if at_once:
         store.remove({row_path(run_id)})
-        store.remove(goes | {f"leases/{token}.json"})
+        store.remove(goes | {f"{FOLDER}/{token}.json"})
     return len(paths)
 
 

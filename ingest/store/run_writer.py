@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.events.files import sync_files
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.store.leases import FOLDER, is_safe
 from xlahouse.ingest.store.parquet_sink import open_sink, open_writer
 from xlahouse.ingest.table import FileEntry, RunRow
 from xlahouse.ingest.tables.pieces import ROW_GROUP, pieces_of
@@ -36,7 +39,8 @@ class RunWriter:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    leased_at: float = float("-inf")
+    leased_at: float = float("-inf")  # by this machine's clock since it started
+    lease_time: float | None = None  # by the storage's clock
 
     def write(self, table: str, frame: pl.DataFrame, part: int = 0, in_order: bool = False) -> None:
         """Write a frame without run_id as a sorted file of a table; nothing if empty.
@@ -70,6 +74,7 @@ class RunWriter:
         rows = 0
         with open_sink(self.store.fs, full) as file, open_writer(file, first.schema) as writer:
             for piece in _chain(first, pieces):
+                self._renew()
                 writer.write_table(piece, row_group_size=ROW_GROUP)
                 rows += piece.num_rows
         with self.lock:
@@ -88,30 +93,50 @@ class RunWriter:
         Args:
             row: of `runs`; its `files`, if any, are replaced.
             kept: entries of `files`, of an earlier attempt, that stay part of the run.
+
+        Raises:
+            WarehouseError: a file is gone, or the lease ran out; the run stays as it was.
         """
         replaced = self.store.run_row(self.run_id)
         files = [
             FileEntry(table=table, path=path, rows=rows)
             for path, (table, rows) in sorted(self.files.items())
         ] + list(kept)
-        self._renew()
+        sync_files(self.store.fs, [f"{self.store.base}/{path}" for path in self.files])
+        self._renew(at_once=True)
+        if missing := self.store.missing(files, self.run_id):
+            raise WarehouseError(
+                f"{self.run_id}: {missing[0]} is gone, which this ingest wrote: somebody removed it, or "
+                "a clock jumped so that its lease seemed to have run out; ingest again"
+            )
         if replaced is not None:  # before the row: if killed after it, nothing would list them
             old = [file["path"] for file in replaced["files"]]
             self.store.lease(uuid.uuid4().hex, self.run_id, old)
         self.store.write_row(row | {"files": files})
-        self.store.remove({f"leases/{self.token}.json"})
+        self.store.remove({f"{FOLDER}/{self.token}.json"})
 
     def abandon(self) -> None:
         """Remove the written files; a file that cannot be removed now goes with its lease."""
         with suppress(Exception):
             self.store.remove(self.store.files_of_attempt(self.run_id, self.token))
-            self.store.remove({f"leases/{self.token}.json"})
+            self.store.remove({f"{FOLDER}/{self.token}.json"})
 
-    def _renew(self) -> None:
+    def _renew(self, at_once: bool = False) -> None:
+        """Renew the lease where it is time to, or at once.
+
+        Raises:
+            WarehouseError: it is too late: others may remove the files.
+        """
         with self.lock:
-            if time.monotonic() - self.leased_at > RENEW_S:
-                self.store.lease(self.token, self.run_id, [])
-                self.leased_at = time.monotonic()
+            if not at_once and time.monotonic() - self.leased_at <= RENEW_S:
+                return
+            before, self.lease_time = self.lease_time, self.store.lease(self.token, self.run_id, [])
+            if not is_safe(self.lease_time, before):
+                raise WarehouseError(
+                    f"{self.run_id}: its lease on the files that it writes ran out before they were a run: "
+                    "the process stood still, or the clock of the warehouse's storage jumped; ingest again"
+                )
+            self.leased_at = time.monotonic()
 
 
 def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:

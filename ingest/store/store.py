@@ -2,15 +2,14 @@
 
 Every file of an attempt carries the attempt's token in its name and is listed in a lease beside the
 tables. The run's row is written last and lists the run's files; the lease then goes. Files that a killed
-attempt left are removed by a later ingest once the lease has expired; files of a replaced run get a lease
-too, so that readers who opened the run before can finish.
+attempt left are removed by a later ingest once the lease has run out; files of a replaced run get a lease
+too, so that readers who opened the run before can finish. On this machine's disks each file is on the disk,
+and its folder, before the row that lists it.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,20 +21,17 @@ import pyarrow.parquet as pq
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import open_fs, read_parquet, write_whole
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
+from xlahouse.ingest.store.leases import (
+    FOLDER,
+    Lease,
+    half_written,
+    is_unused,
+    now_of,
+    write_lease,
+)
 from xlahouse.ingest.store.run_index import dropped_path, present_runs, row_path
 from xlahouse.ingest.store.run_writer import RunWriter
-from xlahouse.ingest.table import RunRow
-
-LEASE_S = 3600
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """Who uses files that no run's row lists, and until when (UNIX seconds)."""
-
-    who: str
-    until: float
-    run_id: str
-    paths: list[str]
+from xlahouse.ingest.table import FileEntry, RunRow
 
 
 @dataclass
@@ -120,25 +116,35 @@ class Store:
         write_whole(self.fs, f"{self.base}/{dropped_path(run_id)}", b"")
 
     def clear_leftovers(self) -> int:
-        """Remove files whose lease has expired and that no run lists; how many."""
-        removed = 0
-        for token, lease in self.leases().items():
-            if lease.until > time.time():
-                continue
+        """Remove files whose lease has run out and that no run lists, and half-written ones; how many."""
+        half = half_written(self.fs, self.base)
+        if not half and not self.files_in(FOLDER):
+            return 0
+        now = now_of(self.fs, self.base)
+        removed = self.remove({p for p in half if is_unused(self.fs, f"{self.base}/{p}", now)})
+        leases = self.leases()
+        over = [
+            token
+            for token in leases
+            if is_unused(self.fs, f"{self.base}/{FOLDER}/{token}.json", now)
+        ]
+        in_use = {path for token in leases.keys() - over for path in leases[token].paths}
+        for token in over:
+            lease = leases[token]
             row = self.run_row(lease.run_id)
             # A dropped run's row goes with its files, unless the run is back.
             listed = (
                 {file["path"] for file in row["files"]} | {row_path(lease.run_id)} if row else set()
             )
             removed += self.remove(self.files_of_attempt(lease.run_id, token) - listed)
-            removed += self.remove(set(lease.paths) - listed)
-            self.remove({f"leases/{token}.json"})
+            removed += self.remove(set(lease.paths) - listed - in_use)
+            self.remove({f"{FOLDER}/{token}.json"})
         return removed
 
     def leases(self) -> dict[str, Lease]:
         """Token -> lease; leases that are being written, or were removed meanwhile, are left out."""
         found = {}
-        for path in self.files_in("leases"):
+        for path in self.files_in(FOLDER):
             if not path.endswith(".json"):
                 continue
             try:
@@ -157,6 +163,15 @@ class Store:
             if path.rpartition("/")[2].startswith(token)
         }
 
+    def missing(self, files: Collection[FileEntry], run_id: str) -> list[str]:
+        """Those of a run's files that are not there."""
+        there = {
+            path
+            for table in {file["table"] for file in files}
+            for path in self.files_in(f"tables/{table}/run_id={run_id}")
+        }
+        return sorted(file["path"] for file in files if file["path"] not in there)
+
     def remove(self, paths: set[str]) -> int:
         """Remove files, which may be gone already; how many were there."""
         removed = 0
@@ -166,20 +181,9 @@ class Store:
                 removed += 1
         return removed
 
-    def lease(self, token: str, run_id: str, paths: list[str]) -> str:
-        """Record that files are in use, for LEASE_S from now; the lease's own path.
-
-        Args:
-            token: name of the lease; files of the run whose names begin with it are in use.
-            run_id: the run that they are, or were, part of.
-            paths: other files in use, relative to the warehouse.
-        """
-        path = f"{self.base}/leases/{token}.json"
-        who = f"{socket.gethostname()}:{os.getpid()}"
-        write_whole(
-            self.fs, path, msgspec.json.encode(Lease(who, time.time() + LEASE_S, run_id, paths))
-        )
-        return path
+    def lease(self, token: str, run_id: str, paths: list[str]) -> float | None:
+        """Record that files are in use for a while; see `leases.write_lease`."""
+        return write_lease(self.fs, self.base, token, run_id, paths)
 
     def files_in(self, folder: str) -> list[str]:
         """Files in a folder of the warehouse, which may be absent; relative to the warehouse."""

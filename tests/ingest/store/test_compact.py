@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from tests.leases import run_out
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store import compact as compact_module
-from xlahouse.ingest.store import store as store_module
 from xlahouse.ingest.store.compact import Compacted, compact_run
 from xlahouse.ingest.store.drop import drop_run
 from xlahouse.ingest.store.settings import RunSettings, write_settings
@@ -63,11 +63,6 @@ def files_there(root):
 
 def listed(store, run_id="r"):
     return {file["path"] for file in store.run_row(run_id)["files"]}
-
-
-def after_leases(monkeypatch):
-    now = store_module.time.time()
-    monkeypatch.setattr(store_module.time, "time", lambda: now + store_module.LEASE_S + 1)
 
 
 def test_a_file_a_device_becomes_one_in_order(tmp_path):
@@ -122,7 +117,7 @@ def test_a_table_in_one_file_stays_where_it_is(tmp_path):
     assert files_there(tmp_path) - before  # the old ones, for readers
 
 
-def test_readers_from_before_go_on_and_the_old_files_go_with_their_lease(tmp_path, monkeypatch):
+def test_readers_from_before_go_on_and_the_old_files_go_with_their_lease(tmp_path):
     store = write_run(tmp_path, {"ops": [ops([0], [1]), ops([1], [1])]})
     with Warehouse(str(tmp_path)) as before:
         assert before.query("select count(*) from runs").rows == [(1,)]
@@ -132,7 +127,7 @@ def test_readers_from_before_go_on_and_the_old_files_go_with_their_lease(tmp_pat
         assert after.query("select count(*) from ops").rows == [(2,)]
     store.clear_leftovers()
     assert len(files_there(tmp_path)) == 3
-    after_leases(monkeypatch)
+    run_out(tmp_path)
     store.clear_leftovers()
     assert files_there(tmp_path) == listed(store)
 
@@ -208,14 +203,14 @@ compact.compact_run(Store(root), "r") if verb == "compact" else drop.drop_run(St
         ("drop", "lease", 0),
     ],
 )
-def test_killed_it_leaves_the_old_state_or_the_new(tmp_path, monkeypatch, verb, where, rows):
+def test_killed_it_leaves_the_old_state_or_the_new(tmp_path, verb, where, rows):
     """At the end of the tables, at the row, and between the row and the lease's end."""
     store = write_run(tmp_path, {"ops": [ops([0], [1]), ops([1], [1])]})
     died = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), verb, where], check=False, env=os.environ
     )
     assert died.returncode == -signal.SIGKILL
-    after_leases(monkeypatch)
+    run_out(tmp_path)
     store.clear_leftovers()
     assert not list(tmp_path.glob("leases/*"))
     if rows == 0:
@@ -227,7 +222,7 @@ def test_killed_it_leaves_the_old_state_or_the_new(tmp_path, monkeypatch, verb, 
     assert len(rows_of(store, "ops", ("device_id",))) == rows
 
 
-def test_a_dropped_run_is_gone_and_its_files_follow(tmp_path, monkeypatch):
+def test_a_dropped_run_is_gone_and_its_files_follow(tmp_path):
     store = write_run(tmp_path, {"ops": [ops([0], [1]), ops([1], [1])]})
     write_run(tmp_path, {"ops": [ops([0], [1])]}, "other")
     write_settings(str(tmp_path), "r", RunSettings(device_kind="TPU v6e"))
@@ -241,17 +236,17 @@ def test_a_dropped_run_is_gone_and_its_files_follow(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("settings/*"))
     with Warehouse(str(tmp_path)) as after:
         assert after.query("select run_id from runs").rows == [("other",)]
-    after_leases(monkeypatch)
+    run_out(tmp_path)
     store.clear_leftovers()
     assert files_there(tmp_path) == listed(store, "other")
     assert [path.name for path in tmp_path.glob("tables/runs/*")] == ["other.parquet"]
 
 
-def test_a_dropped_run_that_comes_back_is_not_cleared_away(tmp_path, monkeypatch):
+def test_a_dropped_run_that_comes_back_is_not_cleared_away(tmp_path):
     store = write_run(tmp_path, {"ops": [ops([0], [1])]})
     drop_run(store, "r")
     write_run(tmp_path, {"ops": [ops([0], [1, 2])]})
-    after_leases(monkeypatch)
+    run_out(tmp_path)
     store.clear_leftovers()
     assert files_there(tmp_path) == listed(store)
     assert len(rows_of(store, "ops", ("device_id",))) == 2
@@ -267,14 +262,14 @@ def test_a_run_dropped_at_once_frees_its_space_and_comes_back_by_ingest(tmp_path
     assert len(rows_of(store, "ops", ("device_id",))) == 1
 
 
-def test_a_drop_spares_what_an_ingest_of_the_same_run_is_writing(tmp_path, monkeypatch):
+def test_a_drop_spares_what_an_ingest_of_the_same_run_is_writing(tmp_path):
     store = write_run(tmp_path, {"ops": [ops([0], [1])]})
     writer = store.begin("r")
     writer.write("ops", ops([0], [1, 2]))
     drop_run(store, "r", at_once=True)
     writer.commit({"run_id": "r", "name": "n"})
     assert len(rows_of(store, "ops", ("device_id",))) == 2
-    after_leases(monkeypatch)
+    run_out(tmp_path)
     store.clear_leftovers()
     assert files_there(tmp_path) == listed(store)
 

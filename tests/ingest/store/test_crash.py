@@ -15,11 +15,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from tests.ingest.traces import rows, tpu_trace, write
+from tests.leases import run_out
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest import one_run
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.ingest.store import run_index
-from xlahouse.ingest.store import store as store_module
 from xlahouse.ingest.store.run_writer import RunWriter
 from xlahouse.ingest.store.settings import RunSettings, read_settings, write_settings
 from xlahouse.ingest.store.store import Store
@@ -195,7 +195,7 @@ ingest_paths([path], root)
 
 
 @pytest.mark.parametrize("where", ["ops", "row", "lease"])
-def test_a_killed_ingest_is_as_if_it_had_not_been_or_is_whole(tmp_path, monkeypatch, where):
+def test_a_killed_ingest_is_as_if_it_had_not_been_or_is_whole(tmp_path, where):
     """Killed among the tables, before the row, and between the row and the lease's end."""
     path, root = write(tmp_path / "a.xplane.pb", tpu_trace()), str(tmp_path / "wh")
     died = subprocess.run([sys.executable, "-c", KILLED, path, root, where], check=False)
@@ -204,8 +204,7 @@ def test_a_killed_ingest_is_as_if_it_had_not_been_or_is_whole(tmp_path, monkeypa
     assert files  # it had got somewhere
     left = list((tmp_path / "wh").glob("tables/runs/*.parquet"))
     assert len(left) == (1 if where == "lease" else 0)
-    now = store_module.time.time()
-    monkeypatch.setattr(store_module.time, "time", lambda: now + store_module.LEASE_S + 1)
+    run_out(root)
     (result,) = ingest_paths([path], root)
     assert result.unchanged == (where == "lease")
     listed = {file["path"] for file in Store(root).run_row(result.run_id)["files"]}

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.leases import run_out
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import write_whole
 from xlahouse.ingest.schema import BY_NAME, TABLES
@@ -81,12 +82,11 @@ def test_a_killed_write_leaves_the_old_state(store, tmp_path, monkeypatch):
     assert len(written(tmp_path)) == 2  # its lease still runs: another ingest may be writing it
 
 
-def test_leftovers_go_when_their_lease_has_run_out(store, tmp_path, monkeypatch):
+def test_leftovers_go_when_their_lease_has_run_out(store, tmp_path):
     write_run(store, {"issues": issues("old")})
     write_run(store, {"issues": issues("new")})
     assert len(written(tmp_path)) == 2  # a reader may still use the replaced file
-    now = store_module.time.time()
-    monkeypatch.setattr(store_module.time, "time", lambda: now + store_module.LEASE_S + 1)
+    run_out(tmp_path)
     assert store.clear_leftovers() == 1
     assert written(tmp_path) == listed(store)
     assert not list(tmp_path.glob("leases/*"))
@@ -97,6 +97,7 @@ def test_a_lease_never_takes_what_a_run_lists(store, tmp_path):
     lease = Lease("me", 0.0, "r", [*listed(store), "tables/issues/run_id=r/gone.parquet"])
     (tmp_path / "leases").mkdir(exist_ok=True)
     (tmp_path / "leases" / "x.json").write_bytes(msgspec.json.encode(lease))
+    run_out(tmp_path)
     assert store.clear_leftovers() == 0
     assert written(tmp_path) == listed(store)
 
