@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 
-def damaged_rows(root: str, run_ids: list[str]) -> dict[str, str]:
+def damaged_rows(root: str, run_ids: Iterable[str]) -> dict[str, str]:
     """run_id -> the line on its damaged row, for rows that cannot be used."""
     system, path = open_fs(root)
     schema = BY_NAME["runs"].schema

@@ -12,7 +12,7 @@ from xlahouse.capture.errors import WarehouseError, XlahouseError
 from xlahouse.ingest.schema import LAYOUT_VERSION
 from xlahouse.ingest.store.run_index import stamped_rows
 from xlahouse.sql.place import Place
-from xlahouse.sql.run_rows import RunRows, find_rows, read_facts
+from xlahouse.sql.run_rows import ListedRuns, RunRows, find_rows, read_facts
 from xlahouse.sql.types import Row
 
 if TYPE_CHECKING:
@@ -41,16 +41,8 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
     """
     for _ in range(READINGS):
         with reading(place.root):
-            stamps = stamped_rows(place.root)
-            rows = find_rows(connection, place, stamps)
-        damaged: dict[str, str] = {}
-        facts = read_facts(connection, rows)
-        if facts is None:
-            from xlahouse.sql.damage import damaged_rows
-
-            damaged = damaged_rows(place.root, list(stamps))
-            whole = tuple(run_id for run_id in stamps if run_id not in damaged)
-            facts = read_facts(connection, RunRows(place, whole))
+            rows = find_rows(connection, place, stamped_rows(place.root))
+        facts, damaged = _facts(connection, rows)
         if facts is not None:
             return Listing(
                 facts.names,
@@ -61,6 +53,26 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
                 facts.own_sql,
             )
     raise WarehouseError(f"{place.root}: its runs changed while they were read; try again")
+
+
+def _facts(
+    connection: duckdb.DuckDBPyConnection, rows: RunRows
+) -> tuple[ListedRuns | None, dict[str, str]]:
+    """(the facts in the rows that are whole, None where they change; run_id -> line on a damaged row).
+
+    Thousands of rows take a minute to read one by one: those in the index come last.
+    """
+    damaged: dict[str, str] = {}
+    facts = read_facts(connection, rows)
+    for suspects in (rows.single, rows.indexed):
+        if facts is None:
+            from xlahouse.sql.damage import damaged_rows
+
+            found = damaged_rows(rows.place.root, suspects)
+            if found or suspects is rows.indexed:
+                damaged |= found
+                facts = read_facts(connection, rows.without(damaged, suspects is rows.single))
+    return facts, damaged
 
 
 def check_layout(place: Place) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
@@ -36,6 +37,14 @@ class RunRows:
     def singles(self) -> list[str]:
         """The files of one row."""
         return [self.place.url(row_path(run_id)) for run_id in self.single]
+
+    def without(self, damaged: Collection[str], by_index: bool) -> RunRows:
+        """The rows of the other runs. by_index: whether the index is used still."""
+        single = tuple(run for run in self.single if run not in damaged)
+        if by_index:
+            return replace(self, single=single)
+        indexed = tuple(run for run in self.indexed if run not in damaged)
+        return RunRows(self.place, tuple(sorted((*single, *indexed))))
 
     def select(self, columns: str) -> str:
         """A SELECT over all rows, with `filename` among the columns there are."""

@@ -86,6 +86,9 @@ FormatOption = Annotated[
 ]
 
 
+LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="Most rows to write.")]
+
+
 SparkConfOption = Annotated[
     list[str] | None,
     typer.Option(

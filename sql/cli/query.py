@@ -12,6 +12,7 @@ import typer
 from xlahouse.sql.cli.answer import answer
 from xlahouse.sql.cli.options import (
     FormatOption,
+    LimitOption,
     SparkConfOption,
     WarehouseOption,
     check_engine,
@@ -34,7 +35,7 @@ def query(
     ] = None,
     format: FormatOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows to write.")] = None,
+    limit: LimitOption = None,
     engine: Annotated[str, typer.Option("--engine", help="duckdb or spark.")] = "duckdb",
     conf: SparkConfOption = None,
     formulas: Annotated[

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from xlahouse.sql.cli.answer import answer
-from xlahouse.sql.cli.options import FormatOption, WarehouseOption
+from xlahouse.sql.cli.options import FormatOption, LimitOption, WarehouseOption
 
 
-def runs(warehouse: WarehouseOption = "./warehouse", format: FormatOption = None) -> None:
+def runs(
+    warehouse: WarehouseOption = "./warehouse",
+    format: FormatOption = None,
+    limit: LimitOption = None,
+) -> None:
     """List the runs.
 
     \b
     Examples:
       xlahouse runs
+      xlahouse runs --limit 5000
       xlahouse runs -w wh --format csv
     """
     sql = """
         select run_id, name, model, parallelism, device_kind, device_count, status, captured_at
         from runs order by captured_at, run_id
     """
-    answer(warehouse, sql, {}, format, None, None)
+    answer(warehouse, sql, {}, format, None, limit)

@@ -162,6 +162,37 @@ def test_an_index_leaves_damaged_rows_to_the_reader(tmp_path: Path) -> None:
         assert warehouse.query("select count(*) from runs").rows == [(len(RUNS) - 1,)]
 
 
+def test_one_damaged_row_beside_an_index_costs_one_more_file(store: type[Counted]) -> None:
+    """3,000 rows that are read one by one take more than a minute."""
+    store().pipe_file("/w/tables/runs/run05.parquet", b"damaged")
+    write_index("counted://w")
+    store.seen.clear()
+    told: list[str] = []
+    with Warehouse("counted://w", told.append) as warehouse:
+        assert warehouse.query("select count(*) from runs").rows == [(len(RUNS) - 1,)]
+    opened = {name for name in store.seen if name.endswith(".parquet")}
+    assert opened == {f"/w/{INDEX}", "/w/tables/runs/run05.parquet"}
+    assert [line.partition(" is ")[0] for line in told] == ["/w/tables/runs/run05.parquet"]
+
+
+def test_an_index_with_damage_among_its_rows_costs_nothing_but_time(tmp_path: Path) -> None:
+    """Its ids and stamps are whole, and another column is not."""
+    root = write_warehouse(tmp_path / "w", GIVEN)
+    write_index(str(root))
+    (root / "tables" / "runs" / "run05.parquet").write_bytes(b"damaged")
+    file = pq.ParquetFile(root / INDEX)
+    names = [file.metadata.row_group(0).column(n).path_in_schema for n in range(9)]
+    column = file.metadata.row_group(0).column(names.index("name"))
+    start = column.dictionary_page_offset or column.data_page_offset
+    raw = bytearray((root / INDEX).read_bytes())
+    raw[start : start + column.total_compressed_size] = bytes(column.total_compressed_size)
+    (root / INDEX).write_bytes(raw)
+    told: list[str] = []
+    with Warehouse(root, told.append) as warehouse:
+        assert warehouse.query("select count(name) from runs").rows == [(len(RUNS) - 1,)]
+    assert len(told) == 1
+
+
 def test_ingest_keeps_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_index, "LEAST_NEW", 1)
     write_run(CASES["tp4"], tmp_path / "t")

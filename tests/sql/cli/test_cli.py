@@ -14,6 +14,7 @@ import typer
 from tests.command import run_command as run
 from tests.sql.cli.conftest import GIVEN
 from tests.warehouse import write_warehouse
+from xlahouse.sql import formats
 from xlahouse.sql.cli import options
 from xlahouse.sql.cli.app import app
 
@@ -113,6 +114,26 @@ def test_the_warehouse_comes_from_the_environment(
     monkeypatch.setenv("XLAHOUSE_WAREHOUSE", str(root))
     assert run(monkeypatch, "runs", "--format", "csv") == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("ab12,base,")
+
+
+def test_runs_are_listed_as_far_as_the_limit_that_it_advises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_warehouse(tmp_path, {"runs": [{"run_id": f"r{n}"} for n in range(4)]})
+    (tmp_path / "tables/runs/r2.parquet").write_bytes(b"damaged")
+    monkeypatch.setattr(formats, "TABLE_ROWS", 2)
+    damage = (
+        r".*/r2.parquet is damaged \(.*\): its run is left out; remove the file and ingest .*\n"
+    )
+    for limit, shown, advice in (
+        ([], ["r0", "r1"], "the first 2 rows; --limit N shows more, --format csv all\n"),
+        (["--limit", "1"], ["r0"], ""),
+        (["--limit", "5000"], ["r0", "r1", "r3"], ""),
+    ):
+        assert run(monkeypatch, "runs", "-w", str(tmp_path), *limit) == 0
+        told = capsys.readouterr()
+        assert [line.split()[0] for line in told.out.splitlines()[2:]] == shown
+        assert re.fullmatch(damage + advice, told.err)
 
 
 @pytest.mark.parametrize(
