@@ -30,8 +30,8 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
     store.drop_row(run_id)
     store.remove({settings_path("", run_id).lstrip("/")})
     if at_once:
-        store.remove({row_path(run_id)})
-        store.remove(goes | {f"{FOLDER}/{token}.json"})
+        store.remove(goes)
+        store.remove({f"{FOLDER}/{token}.json"})
     return len(paths)
 
 

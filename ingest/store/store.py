@@ -173,9 +173,13 @@ class Store:
         return sorted(file["path"] for file in files if file["path"] not in there)
 
     def remove(self, paths: set[str]) -> int:
-        """Remove files, which may be gone already; how many were there."""
+        """Remove files, which may be gone already; how many were there.
+
+        A dropped run's row goes before its files, and the mark that hides it goes after them: if killed in
+        between, the run is still gone.
+        """
         removed = 0
-        for path in paths:
+        for path in sorted(paths, key=_turn):
             with suppress(FileNotFoundError):  # another process may be clearing up, too
                 self.fs.rm_file(f"{self.base}/{path}")
                 removed += 1
@@ -192,3 +196,7 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [f"{folder}/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]
+
+
+def _turn(path: str) -> tuple[bool, bool]:
+    return path.endswith(".dropped"), not path.startswith("tables/runs/")
