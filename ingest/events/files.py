@@ -174,6 +174,16 @@ def sync_files(system: fsspec.AbstractFileSystem, paths: Collection[str]) -> Non
         list(pool.map(_sync, sorted(folders)))
 
 
+def sync_folder(system: fsspec.AbstractFileSystem, path: str) -> None:
+    """Have the disk hold what was renamed, made and removed in a folder of this machine.
+
+    Raises:
+        OSError: it cannot.
+    """
+    if is_local(system):
+        _sync(path)
+
+
 def _sync(path: str) -> None:
     file = os.open(path, os.O_RDONLY)
     try:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.events.files import open_fs, read_parquet, write_whole
+from xlahouse.ingest.events.files import open_fs, read_parquet, sync_folder, write_whole
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
 from xlahouse.ingest.store.leases import (
     FOLDER,
@@ -183,6 +183,8 @@ class Store:
             with suppress(FileNotFoundError):  # another process may be clearing up, too
                 self.fs.rm_file(f"{self.base}/{path}")
                 removed += 1
+                if path.startswith(("tables/runs/", "settings/")):  # in this order on the disk, too
+                    sync_folder(self.fs, f"{self.base}/{path}".rpartition("/")[0])
         return removed
 
     def lease(self, token: str, run_id: str, paths: list[str]) -> float | None:

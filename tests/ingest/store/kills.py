@@ -1,4 +1,4 @@
-"""Kills a verb at its nth write to a warehouse, by SIGKILL, again and again without starting Python anew.
+"""Kills a verb at its nth write to a warehouse, by SIGKILL, again and again from one start of Python.
 
 A process that has imported all forks a child for each kill; the child counts what it makes, renames and
 removes in the warehouse, and dies before the one that it is told.
