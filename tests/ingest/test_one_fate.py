@@ -16,6 +16,7 @@ from xlahouse.ingest import one_run
 from xlahouse.ingest.events import trace_bytes
 from xlahouse.ingest.events.trace_bytes import contents, identify, joined, open_trace
 from xlahouse.ingest.run import IngestError, ingest_paths
+from xlahouse.ingest.xplane import wire
 
 CHANGED = (
     "it changed while it was read: it was written to, cut short or replaced; ingest it again once"
@@ -178,3 +179,23 @@ def test_a_worker_that_cannot_start_is_one_line(tmp_path):
     ran = subprocess.run([*command, *paths], capture_output=True, text=True, env=os.environ)
     assert ran.returncode == 1
     assert "a worker process ended before it began (exit code 1); a script needs" in ran.stderr
+
+
+@pytest.mark.parametrize("window", [20, 21, 33, 1 << 14])
+@pytest.mark.parametrize("cut_at", [None, -1, 40])
+def test_fields_are_the_same_wherever_a_window_of_the_file_ends(
+    tmp_path, monkeypatch, window, cut_at
+):
+    raw = tpu_trace()[:cut_at]
+    monkeypatch.setattr(wire, "_WINDOW", window)
+    part = open_trace(identify(write(tmp_path / "a", raw)), by_parts=True)
+    places = [(n, v if isinstance(v, int) else bytes(v), at) for n, v, at in wire._places(part)]
+    assert places == [
+        (n, v if isinstance(v, int) else bytes(v), at) for n, v, at in wire._places(raw)
+    ]
+    for plane in (bytes(value) for _, value, _ in places if not isinstance(value, int)):
+        source = open_trace(identify(write(tmp_path / "plane", plane)), by_parts=True)
+        assert wire.plane_name(source) == wire.plane_name(plane)
+        of_file, of_bytes = wire.split_plane(source), wire.split_plane(plane)
+        assert ([*map(bytes, of_file[0])], of_file[1]) == ([*map(bytes, of_bytes[0])], of_bytes[1])
+        assert [*map(wire.has_events, of_file[0])] == [*map(wire.has_events, of_bytes[0])]
