@@ -102,11 +102,12 @@ class RunWriter:
             FileEntry(table=table, path=path, rows=rows)
             for path, (table, rows) in sorted(self.files.items())
         ] + list(kept)
-        sync_files(self.store.fs, [f"{self.store.base}/{path}" for path in self.files])
+        with suppress(FileNotFoundError):  # what is not there is reported below
+            sync_files(self.store.fs, [f"{self.store.base}/{path}" for path in self.files])
         self._renew(at_once=True)
         if missing := self.store.missing(files, self.run_id):
             raise WarehouseError(
-                f"{self.run_id}: {missing[0]} is gone, which this ingest wrote: somebody removed it, or "
+                f"{self.run_id}: {missing[0]} is gone, which is part of the run: it was removed by hand, or "
                 "a clock jumped so that its lease seemed to have run out; ingest again"
             )
         if replaced is not None:  # before the row: if killed after it, nothing would list them

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
@@ -177,49 +172,6 @@ def test_a_run_that_changes_meanwhile_is_left_alone(tmp_path, monkeypatch, chang
         assert store.run_row("r") is None
     else:
         assert len(rows_of(store, "ops", ("device_id",))) == 3
-
-
-KILLED = """
-import os, signal, sys
-from xlahouse.ingest.store.run_writer import RunWriter
-from xlahouse.ingest.store.store import Store
-from xlahouse.ingest.store import compact, drop
-root, verb, where = sys.argv[1:]
-row = "write_row" if verb == "compact" else "drop_row"
-kind, name = {"tables": (RunWriter, "commit"), "row": (Store, row),
-              "lease": (Store, "remove")}[where]
-setattr(kind, name, lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL))
-compact.compact_run(Store(root), "r") if verb == "compact" else drop.drop_run(Store(root), "r")
-"""
-
-
-@pytest.mark.parametrize(
-    ("verb", "where", "rows"),
-    [
-        ("compact", "tables", 2),
-        ("compact", "row", 2),
-        ("compact", "lease", 2),
-        ("drop", "row", 2),
-        ("drop", "lease", 0),
-    ],
-)
-def test_killed_it_leaves_the_old_state_or_the_new(tmp_path, verb, where, rows):
-    """At the end of the tables, at the row, and between the row and the lease's end."""
-    store = write_run(tmp_path, {"ops": [ops([0], [1]), ops([1], [1])]})
-    died = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path), verb, where], check=False, env=os.environ
-    )
-    assert died.returncode == -signal.SIGKILL
-    run_out(tmp_path)
-    store.clear_leftovers()
-    assert not list(tmp_path.glob("leases/*"))
-    if rows == 0:
-        assert store.run_row("r") is None
-        assert not list(tmp_path.glob("tables/runs/*"))
-        assert files_there(tmp_path) == set()
-        return
-    assert files_there(tmp_path) == listed(store)
-    assert len(rows_of(store, "ops", ("device_id",))) == rows
 
 
 def test_a_dropped_run_is_gone_and_its_files_follow(tmp_path):

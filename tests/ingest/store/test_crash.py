@@ -1,10 +1,9 @@
-"""Full disks, kills, two ingests at once and readers meanwhile: each leaves the old state or the new one."""
+"""Full disks, two ingests at once and readers meanwhile: each leaves the old state or the new one."""
 
 from __future__ import annotations
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from tests.ingest.traces import rows, tpu_trace, write
-from tests.leases import run_out
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest import one_run
 from xlahouse.ingest.run import IngestError, ingest_paths
@@ -171,46 +169,6 @@ def test_a_local_disk_that_takes_no_more_is_one_line_too(tmp_path):
     reason = os.strerror(errno.EFBIG)
     assert told == f"a: {reason}: {root}; nothing of this run was written\n"
     assert list(root.glob("tables/*/*/*.parquet")) == []
-
-
-KILLED = """
-import os, signal, sys
-from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.store.run_writer import RunWriter
-from xlahouse.ingest.store.store import Store
-
-path, root, where = sys.argv[1:]
-kind, name = {"ops": (RunWriter, "write_pieces"), "row": (Store, "write_row"),
-              "lease": (Store, "remove")}[where]
-method = getattr(kind, name)
-
-def die(self, *given, **named):
-    if where != "ops" or given[0] == "collectives":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return method(self, *given, **named)
-
-setattr(kind, name, die)
-ingest_paths([path], root)
-"""
-
-
-@pytest.mark.parametrize("where", ["ops", "row", "lease"])
-def test_a_killed_ingest_is_as_if_it_had_not_been_or_is_whole(tmp_path, where):
-    """Killed among the tables, before the row, and between the row and the lease's end."""
-    path, root = write(tmp_path / "a.xplane.pb", tpu_trace()), str(tmp_path / "wh")
-    died = subprocess.run([sys.executable, "-c", KILLED, path, root, where], check=False)
-    assert died.returncode == -signal.SIGKILL
-    files = set((tmp_path / "wh").glob("tables/*/run_id=*/*.parquet"))
-    assert files  # it had got somewhere
-    left = list((tmp_path / "wh").glob("tables/runs/*.parquet"))
-    assert len(left) == (1 if where == "lease" else 0)
-    run_out(root)
-    (result,) = ingest_paths([path], root)
-    assert result.unchanged == (where == "lease")
-    listed = {file["path"] for file in Store(root).run_row(result.run_id)["files"]}
-    kept = set((tmp_path / "wh").glob("tables/*/run_id=*/*.parquet"))
-    assert {str(file.relative_to(tmp_path / "wh")) for file in kept} == listed
-    assert not list((tmp_path / "wh").glob("leases/*"))
 
 
 def test_two_ingests_at_once_of_one_run_and_of_two(tmp_path):

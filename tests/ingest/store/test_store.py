@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import polars as pl
 import pyarrow as pa
@@ -12,8 +14,10 @@ from tests.leases import run_out
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import write_whole
 from xlahouse.ingest.schema import BY_NAME, TABLES
+from xlahouse.ingest.store import leases
 from xlahouse.ingest.store import store as store_module
-from xlahouse.ingest.store.store import Lease, Store
+from xlahouse.ingest.store.leases import Lease
+from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.tables.pieces import pieces_of
 
 
@@ -100,6 +104,63 @@ def test_a_lease_never_takes_what_a_run_lists(store, tmp_path):
     run_out(tmp_path)
     assert store.clear_leftovers() == 0
     assert written(tmp_path) == listed(store)
+
+
+@pytest.mark.parametrize("ahead", [7200, -7200])
+def test_clocks_of_machines_do_not_matter(store, tmp_path, monkeypatch, ahead):
+    writer = store.begin("r")
+    writer.write("issues", issues("a"))
+    now = leases.time.time
+    monkeypatch.setattr(leases.time, "time", lambda: now() + ahead)
+    assert Store(str(tmp_path)).clear_leftovers() == 0
+    monkeypatch.undo()
+    writer.commit({"run_id": "r", "name": "n"})
+    assert store.is_whole(store.run_row("r"))
+
+
+def test_a_lease_runs_out_in_a_store_without_files_too():
+    store = Store("memory://wh-lease-test")
+    store.begin("r").write("issues", issues("a"))
+    assert store.clear_leftovers() == 0
+    (path,) = store.files_in("leases")
+    store.fs.store[f"{store.base}/{path}"].modified -= timedelta(seconds=leases.LEASE_S + 1)
+    assert store.clear_leftovers() == 1
+    assert store.files_in("leases") == []
+
+
+def test_a_run_whose_lease_ran_out_is_not_committed(store, tmp_path):
+    """The storage's clock moves on by an hour while the process stands still, or it jumps."""
+    write_run(store, {"issues": issues("old")})
+    old = listed(store)
+    writer = store.begin("r")
+    writer.write("issues", issues("new"))
+    writer.lease_time -= leases.LEASE_S - leases.LAST_S
+    with pytest.raises(WarehouseError, match="r: its lease on the files that it writes ran out"):
+        writer.commit({"run_id": "r", "name": "n"})
+    writer.abandon()
+    assert (listed(store), written(tmp_path)) == (old, old)
+
+
+def test_a_run_whose_files_are_gone_is_not_committed(store, tmp_path):
+    writer = store.begin("r")
+    writer.write("issues", issues("a"))
+    (path,) = written(tmp_path)
+    (tmp_path / path).unlink()
+    (tmp_path / path).with_name("another").touch()
+    with pytest.raises(WarehouseError, match=rf"^r: {path} is gone, which is part of the run"):
+        writer.commit({"run_id": "r", "name": "n"})
+    assert store.run_row("r") is None
+
+
+def test_a_lease_that_ran_out_takes_nothing_that_another_holds(store, tmp_path):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/both").touch()
+    (tmp_path / "tables/one").touch()
+    store.lease("old", "r", ["tables/both", "tables/one"])
+    run_out(tmp_path)
+    store.lease("new", "r", ["tables/both"])
+    assert store.clear_leftovers() == 1
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["both"]
 
 
 def test_a_newer_layout_is_refused(store, tmp_path):
