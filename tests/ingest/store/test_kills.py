@@ -24,7 +24,7 @@ from xlahouse.sql.warehouse import Warehouse
 
 VERBS = ("ingest", "ingest again", "compact", "drop", "drop at once", "clear", "index")
 AHEAD = (0, 3601, -3601)  # seconds: of the clock of the machine on which a verb is killed
-AT_WRITES, AT_MOMENTS, ON_S3 = 30, 15, 8  # kills of a verb by `make verify`; ALL=1: at each write
+AT_WRITES, AT_MOMENTS, ON_S3 = 15, 15, 8  # kills of a verb by `make verify`; ALL=1: at each write
 
 
 @pytest.fixture(scope="module")
