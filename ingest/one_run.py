@@ -36,6 +36,7 @@ from xlahouse.ingest.run_findings import (
     others,
     refusals,
     replacements,
+    unknown_kind,
 )
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.store.settings import check_mesh, read_settings, write_settings
@@ -128,6 +129,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *from_dumps,
             *missing_ranks((rank for file in files for rank in file.ranks), run.name),
             *missing_devices(row, files, run.name),
+            *unknown_kind(row, options.device_kind is not None, run.name),
             *missing_hosts(manifest, built.hosts, run.name),
         ]
         issues = issue_rows([_shown(issue, run) for issue in (*tables.issues, *found)])

@@ -16,11 +16,15 @@ from xlahouse.ingest.events.codes_of_files import (
     UNREADABLE_FILE,
     XPLANE_REPLACED,
 )
+from xlahouse.ingest.events.codes_of_names import DEVICE_KIND_UNKNOWN
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.table import RunRow
+
+# What readers call a device whose kind the trace does not state.
+GENERIC_KINDS = ("TPU", "GPU")
 
 
 def card_problem(run: RunFiles) -> list[Issue]:
@@ -70,6 +74,12 @@ def missing_devices(row: RunRow, files: list[FileEvents], source: str) -> list[I
         return []
     detail = f"{traced} of {expected} devices are traced"
     return [DEVICES_MISSING.found(source, elsewhere, detail)]
+
+
+def unknown_kind(row: RunRow, is_given: bool, source: str) -> list[Issue]:
+    """The finding that neither trace, manifest, card nor user state the kind of the devices."""
+    unknown = row["device_kind"] in GENERIC_KINDS and not is_given
+    return issues_found(source, (DEVICE_KIND_UNKNOWN, int(unknown) * row["device_count"]))
 
 
 def _why_no_device(files: list[FileEvents]) -> str:

@@ -15,8 +15,6 @@ from xlahouse.ingest.events.frames import DEVICE_NUMBER, ColumnTypes, Device, Pl
 from xlahouse.ingest.events.gpu_calls import HostCalls, calls_of
 
 GPU_PROCESS = re.compile(rf"(?:^|/)device:GPU:{DEVICE_NUMBER}$")
-# A derived line may name its stream: `XLA Modules - from #16`.
-_DERIVED = rf"^(?:{'|'.join(map(re.escape, gpu_kernels.DERIVED))})(?: - from #\d+)?$"
 _MODULES = r"^XLA Modules(?: - from #\d+)?$"
 _NAMED_MODULE = r"^(.+)\((\d+)\)$"  # `jit_f(15)`
 _KERNEL_STATS: ColumnTypes = {
@@ -26,6 +24,7 @@ _KERNEL_STATS: ColumnTypes = {
     "hlo_module": pl.String,
     "memcpy_details": pl.String,
     "program_id": pl.UInt64,
+    "scope": pl.String,
 }
 
 
@@ -37,6 +36,7 @@ class _KernelArgs(msgspec.Struct):
     hlo_module: str | None = None
     memcpy_details: str | None = None
     program_id: int | str | None = None
+    name: str | None = None  # path in the model
 
 
 def host_calls(rows: pl.DataFrame) -> HostCalls:
@@ -82,7 +82,7 @@ def read_gpu_process(
     kernels = _kernels(ran, _modules(others), calls)
     launches = gpu_kernels.launches_of(kernels)
     device_id = pl.lit(number, pl.Int64).alias("device_id")
-    derived = others.filter(pl.col("thread").str.contains(_DERIVED))
+    kept = others.filter(pl.col("ph").is_in([COMPLETE, "B"]))
     return PlaneEvents(
         devices=[Device(number, name, "GPU", "gpu", local_ordinal=number, host=host)],
         ops=gpu_kernels.ops_of(kernels, launches).with_columns(device_id),
@@ -91,7 +91,7 @@ def read_gpu_process(
         host_events=host_rows(others, host, prefix=f"{name}/"),
         coverage=coverage_of(source, name, rows, refused),
         issues=gpu_kernels.findings(
-            name, kernels, dict(derived.group_by("thread").len().iter_rows()), source
+            name, kernels, dict(kept.group_by("thread").len().iter_rows()), source
         ),
     )
 
@@ -99,10 +99,12 @@ def read_gpu_process(
 def _table() -> pl.Expr:
     """The table that an event belongs in: a kernel is a span on a line that is not derived."""
     complete = pl.col("ph").is_in([COMPLETE, "B"])
+    is_launched = pl.col("args").str.contains('"correlation_id"', literal=True).fill_null(False)
+    launched = pl.col("thread").str.contains(gpu_kernels.STREAM) | is_launched.any().over("thread")
     return (
         pl.when(pl.col("ph") == COUNTER)
         .then(pl.lit("counters"))
-        .when(complete & ~pl.col("thread").str.contains(_DERIVED))
+        .when(complete & ~pl.col("thread").str.contains(gpu_kernels.DERIVED_LINE) & launched)
         .then(pl.lit("ops"))
         .otherwise(pl.lit("host_events"))
     )
@@ -126,6 +128,7 @@ def _facts(args: str | None) -> tuple[object, ...]:
         told.hlo_module or None,
         told.memcpy_details or None,
         None if program is None else program % (1 << 64),
+        told.name or None,
     )
 
 

@@ -15,8 +15,9 @@ from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows, in
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
+from xlahouse.ingest.events.codes_of_names import UNKNOWN_CATEGORY
 from xlahouse.ingest.events.frames import Device, PlaneEvents
-from xlahouse.ingest.events.issues import Issue
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program import Program
 
 HEADER = ("schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds")
@@ -72,15 +73,23 @@ def read_kineto(
                 ),
             )
         )
+    strange = _of_unknown_category(others)
+    names = ", ".join(strange["cat"].unique().sort().to_list())
+    detail = f"{UNKNOWN_CATEGORY.meaning}: {names}"
+    found.issues.extend(issues_found(source, (UNKNOWN_CATEGORY, strange.height, detail)))
     issues = [*found.issues, *_about_ranks(len(gpus) if numbers is None else 0, source)]
     return [*planes, _rest(trace, others, refused, source, host, issues)], found.programs
 
 
 def unknown_categories(rows: pl.DataFrame) -> list[str]:
     """Categories of events that take time and that no reader knows: another device's, perhaps."""
-    words = rows.filter(pl.col("ph") == COMPLETE)["cat"].unique().drop_nulls().sort().to_list()
-    known = {*ON_DEVICE, *_ON_HOST}
-    return [f"category {word}" for word in words if word and word.lower() not in known]
+    words = _of_unknown_category(rows)["cat"].unique().sort().to_list()
+    return [f"category {word}" for word in words]
+
+
+def _of_unknown_category(rows: pl.DataFrame) -> pl.DataFrame:
+    known = pl.col("cat").str.to_lowercase().is_in([*ON_DEVICE, *_ON_HOST, ""])
+    return rows.filter((pl.col("ph") == COMPLETE) & ~known)
 
 
 def _ran_on_device(events: pl.DataFrame) -> pl.Series:
@@ -109,8 +118,8 @@ def _with_device(kernels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _placed(device: Key, stream: Key, pid: str, thread: str) -> tuple[int, str]:
-    """(number of the GPU, name of the line)."""
-    ordinal = integer(pid) if (number := integer(device)) is None else number
+    """(number of the GPU, name of the line). The pid of a merged file is `[TP01] 0`."""
+    ordinal = integer(pid.rpartition("] ")[2]) if (number := integer(device)) is None else number
     return ordinal or 0, thread if stream is None else f"stream {stream}"
 
 

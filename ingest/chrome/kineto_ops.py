@@ -10,6 +10,7 @@ import polars as pl
 from xlahouse.ingest.chrome.kineto_collectives import NcclTransfer, annotated, recorded
 from xlahouse.ingest.chrome.kineto_steps import CORRELATION
 from xlahouse.ingest.chrome.rows import arguments
+from xlahouse.ingest.events.codes_of_names import COPY_WAY_UNKNOWN
 from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_KIND_UNKNOWN, KIND_INFERRED
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
@@ -19,6 +20,9 @@ from xlahouse.ingest.hlo.program import Program
 
 MODULE = "nccl"
 _LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime")
+_IS_COPY = pl.col("cat").str.to_lowercase().str.contains("memcpy")
+_WITH_HOST = r"(?i)HtoD|DtoH|HostToDevice|DeviceToHost"
+_ON_DEVICE = r"|DtoD|PtoP|DeviceToDevice|Peer"
 _TRANSFER: ColumnTypes = {
     "event": pl.UInt32,
     "op": pl.String,
@@ -96,6 +100,8 @@ def read_kernels(
         .then(_category()),
         opcode_text=pl.when(~is_known).then("opcode_text"),
     )
+    vague = kernels.filter(_IS_COPY & ~pl.col("name").str.contains(_WITH_HOST + _ON_DEVICE))
+    issues += issues_found(source, (COPY_WAY_UNKNOWN, vague.height))
     return Kernels(ops, programs, [*issues, *_findings(transfers, inferred, source)])
 
 
@@ -112,12 +118,10 @@ def of_category(events: pl.DataFrame, wanted: tuple[str, ...]) -> pl.Expr:
 
 def _category() -> pl.Expr:
     """Category of a copy, or of a kernel that is not a collective."""
-    copies = pl.col("cat").str.to_lowercase().str.contains("memcpy")
-    with_host = pl.col("name").str.contains(r"(?i)HtoD|DtoH|HostToDevice|DeviceToHost")
     return (
-        pl.when(copies & with_host)
+        pl.when(_IS_COPY & pl.col("name").str.contains(_WITH_HOST))
         .then(pl.lit("host_transfer"))
-        .when(copies)
+        .when(_IS_COPY)
         .then(pl.lit("copy"))
         .otherwise(pl.lit("compute"))
     )

@@ -23,6 +23,7 @@ from xlahouse.ingest.events.tpu_lines import (
     STEPS_LINE,
     TRACE_ME_LINE,
     WAITS,
+    unknown_names,
 )
 
 TPU_PROCESS = re.compile(rf"(?:^|/)device:TPU:{DEVICE_NUMBER}$")
@@ -61,7 +62,10 @@ def read_tpu_process(
         counters=counter_rows(per_table["counters"], number),
         host_events=host_rows(per_table["host_events"], host, prefix=f"{name}/"),
         coverage=coverage_of(source, name, rows, refused),
-        issues=[_number_assumed(name, number, source)],
+        issues=[
+            _number_assumed(name, number, source),
+            *unknown_names(name, _slices(per_table["host_events"]), source),
+        ],
     ), texts_of_ops(ops, told)
 
 
@@ -80,6 +84,11 @@ def _table() -> pl.Expr:
         .then(pl.lit("ops"))
         .otherwise(pl.lit("host_events"))
     )
+
+
+def _slices(rows: pl.DataFrame) -> pl.DataFrame:
+    """Events that take time, without arrows and marks."""
+    return rows.filter(pl.col("ph").is_in([COMPLETE, "B"]))
 
 
 def _launches(rows: pl.DataFrame, device_id: int) -> pl.DataFrame:

@@ -45,6 +45,7 @@ OPS: ColumnTypes = {
     "sequence": pl.Int64,  # number of a collective in its process group, equal on all members
     "lane": pl.Int64,  # distinguishes lines of one name on a device; NULL where the name is unique
     "launch_key": pl.Int64,  # where the reader knows the launch; NULL: by containment
+    "scope": pl.String,  # path in the model, where the event states it; HLO wins over it
     "kernel": pl.String,  # on a GPU: what ran; an op whose HLO is a start is then the whole transfer
 }
 LAUNCHES: ColumnTypes = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import polars as pl
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_files import DERIVED_LINES
+from xlahouse.ingest.events.codes_of_names import UNKNOWN_LINE
 from xlahouse.ingest.events.codes_of_programs import (
     COLLECTIVE_KIND_UNKNOWN,
     KERNEL_WITHOUT_OP,
@@ -30,6 +32,9 @@ DERIVED = (
     "Source code",
     "Host Offload Ops",
 )
+# The name of such a line may say which stream it is from: `XLA Modules - from #16`.
+DERIVED_LINE = rf"^(?:{'|'.join(map(re.escape, DERIVED))})(?: - from #\d+)?$"
+STREAM = r"(?i)\bstream\b"  # in the name of a line of kernels: `Stream #16(Kernel)`
 _COPY = r"(?i)^memcpy|^__amd_rocclr_copy|^copy(?:Host|Device)To"
 _WITH_HOST = r"(?i)h(?:ost)?\s?(?:to|2)\s?d|d(?:evice)?\s?(?:to|2)\s?h"
 
@@ -39,7 +44,7 @@ def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         kernels: kernel (what ran), thread, lane, start_ps, duration_ps, hlo_op, hlo_module, program_id,
-            memcpy_details, and call, execution and enqueue_ps of gpu_host.HostCalls.
+            memcpy_details, scope, and call, execution and enqueue_ps of gpu_host.HostCalls.
     """
     executed = kernels.filter(pl.col("execution").is_not_null())
     return (
@@ -74,6 +79,7 @@ def ops_of(kernels: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
         "start_ps",
         "duration_ps",
         "kernel",
+        "scope",
         op=pl.coalesce("hlo_op", "kernel"),
         program_id=pl.coalesce("program_id", "program_of_launch"),
         module=pl.coalesce("hlo_module", "module_of_launch"),
@@ -97,9 +103,11 @@ def _kinds_by_name(kernels: pl.Series) -> dict[str, str | None]:
 
 
 def findings(
-    plane: str, kernels: pl.DataFrame, derived: Mapping[str, int], source: str
+    plane: str, kernels: pl.DataFrame, kept: Mapping[str, int], source: str
 ) -> list[Issue]:
-    """Findings about kernels, and about events on DERIVED lines (line -> how many)."""
+    """Findings about kernels, and about events on other lines (line -> how many): derived or unknown ones."""
+    derived = {name: count for name, count in kept.items() if re.search(DERIVED_LINE, name)}
+    unknown = {name: count for name, count in kept.items() if name not in derived}
     anonymous = kernels.filter(pl.col("hlo_op").is_null())
     kinds = _kinds_by_name(anonymous["kernel"])
     named = [name for name, kind in kinds.items() if kind is not None]
@@ -121,9 +129,14 @@ def findings(
             sum(derived.values()),
             f"{DERIVED_LINES.meaning} ({', '.join(sorted(derived))})",
         ),
+        (
+            UNKNOWN_LINE,
+            sum(unknown.values()),
+            f"{UNKNOWN_LINE.meaning}: {', '.join(sorted(unknown))}",
+        ),
     )
     return [
-        code.found(source, count, f"{plane}: {detail}", info=code.severity != "info")
+        code.found(source, count, f"{plane}: {detail}", info=bool(code.info_when))
         for code, count, detail in found
         if count
     ]

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from xlahouse.ingest.events.codes_of_names import PROGRAM_UNKNOWN
 from xlahouse.ingest.events.codes_of_programs import NO_HLO
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
@@ -44,7 +45,9 @@ class OpTexts:
         unnamed = texts.pop(None, {})
         if len(modules) == 1:  # then they can belong to no other program
             texts.setdefault(next(iter(modules)), {}).update(unnamed)
-        found, issues = [], []
+            unnamed = {}
+        found: list[Program] = []
+        issues = issues_found(source, (PROGRAM_UNKNOWN, len(unnamed)))
         for program_id, instructions in texts.items():
             if program_id is None or program_id in known:
                 continue

@@ -34,6 +34,7 @@ from xlahouse.ingest.tables.transfer_pairs import BARRIER, find_transfers
 from xlahouse.ingest.tables.transfers import Transfers
 from xlahouse.ingest.xplane.decode import DecodeError
 
+_SCOPE = ["layer", "component", "tick"]
 BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 
 
@@ -62,6 +63,9 @@ class FinishedBatch:
     kernels: Counter[str] = field(
         default_factory=Counter
     )  # those that communicate, and how many ran
+    working: frozenset[int] = frozenset()  # devices with an op beside waits and control
+    waiting: frozenset[int] = frozenset()  # devices with a wait
+    scoped: bool = False  # whether an op states where in the model it comes from
 
 
 def batches(planes: Sequence[PlaneEvents]) -> Iterator[list[PlaneEvents]]:
@@ -129,6 +133,9 @@ def finish_planes(
         int(ops.of_kinds(pl.col("inferred_category")).sum()),
         ops.outside,
         _communicating(ops),
+        _devices_with(ops, ~pl.col("category").is_in(["wait", "control"])),
+        _devices_with(ops, pl.col("category") == "wait"),
+        ops.kinds.select(pl.any_horizontal(pl.col(_SCOPE).is_not_null()).any()).item(),
     )
     del ops, transfers, pieces, attributed
     for name, table in _busy_tables(busy, split, launches):
@@ -181,6 +188,11 @@ def _working_and_barriers(ops: PlacedOps) -> tuple[pl.DataFrame, pl.DataFrame]:
     if not barriers.any():
         working &= False
     return ops.places(working), ops.places(barriers)
+
+
+def _devices_with(ops: PlacedOps, chosen: pl.Expr) -> frozenset[int]:
+    """Devices that ran an op of a kind for which an expression over kinds is true."""
+    return frozenset(np.unique(ops.device_id[ops.of_kinds(chosen)]).tolist())
 
 
 def _communicating(ops: PlacedOps) -> Counter[str]:

@@ -12,6 +12,7 @@ from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.op_events import OpEvents, number_keys
 from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.hlo import op_names
+from xlahouse.ingest.hlo.scopes import component_of, layer_of
 from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS
 from xlahouse.ingest.tables.op_launches import launch_rows
 from xlahouse.ingest.tables.pipeline import Schedule, place_in_pipeline
@@ -139,6 +140,7 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         category=pl.coalesce("traced_category", "category"),
         payload_bytes=pl.coalesce("traced_bytes", "payload_bytes"),
         payload_is_bound=pl.col("traced_bytes").is_null() & pl.col("payload_is_bound"),
+        **_scopes(known["scope"]),
         role=pl.when(pl.col("kernel").is_null()).then("role"),
         communicates=pl.coalesce(
             "communicates",
@@ -151,6 +153,20 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     inferred = _infer_category(decided)
     in_pair = pl.col("role").is_in(["start", "update", "done"]).fill_null(False)
     return inferred.with_columns(is_async=pl.col("on_async_line") | in_pair)
+
+
+def _scopes(paths: pl.Series) -> dict[str, pl.Expr]:
+    """Layer and component: the HLO's, else those in the path that the event states."""
+    distinct = paths.drop_nulls().unique().to_list()
+    found: dict[str, pl.Expr] = {}
+    for column, read, kind in (
+        ("layer", layer_of, pl.Int64),
+        ("component", component_of, pl.String),
+    ):
+        of_path = {path: read(path) for path in distinct}
+        stated = paths.replace_strict(of_path, default=None, return_dtype=kind)
+        found[column] = pl.coalesce(column, stated)
+    return found
 
 
 def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from xlahouse.ingest.tables.device_tables import FinishedBatch, WorldContext, ba
 from xlahouse.ingest.tables.participants import across_clocks, partly_seen
 from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
 from xlahouse.ingest.tables.transfers import join_transfers
-from xlahouse.ingest.tables.unseen import unseen_collectives
+from xlahouse.ingest.tables.unseen import unseen_collectives, unseen_events
 from xlahouse.ingest.tables.worlds import move_devices
 
 
@@ -102,7 +102,7 @@ def _collectives(
     transfers = join_transfers([batch.transfers for batch in finished])
     groups = world.tables["replica_groups"]
     found = find_collectives(transfers, groups, world.facts.pairs, world.launches, source)
-    issues = found.issues + _op_issues(finished, source)
+    issues = found.issues + _op_issues(finished, source) + unseen_events(world, finished, source)
     issues += unseen_collectives(
         world.facts, world.launches, pl.concat([batch.shown for batch in finished]), source
     )

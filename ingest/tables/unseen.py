@@ -1,12 +1,22 @@
-"""Finds collectives that a program has but no timeline shows."""
+"""Finds what a run should show and does not: collectives, ops, waits, scopes and links to the host."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
+from xlahouse.ingest.events.codes_of_names import (
+    LAUNCH_UNLINKED,
+    OPS_MISSING,
+    SCOPE_UNKNOWN,
+    WAITS_UNSEEN,
+)
 from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_UNSEEN
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
+from xlahouse.ingest.tables.assemble import WorldParts
+from xlahouse.ingest.tables.device_tables import FinishedBatch
 
 
 def unseen_collectives(
@@ -29,3 +39,27 @@ def unseen_collectives(
     names = lost["transfer_op"].head(3).to_list() + ["…"] * (lost.height > 3)
     detail = f"{COLLECTIVE_UNSEEN.meaning} ({', '.join(names)})"
     return issues_found(source, (COLLECTIVE_UNSEEN, lost.height, detail))
+
+
+def unseen_events(world: WorldParts, finished: Sequence[FinishedBatch], source: str) -> list[Issue]:
+    """Findings about events of a world's devices of which there is none, as where a release renames them.
+
+    Args:
+        world: the world.
+        finished: all its devices.
+        source: the run, for the issues.
+    """
+    working = {device for batch in finished for device in batch.working}
+    waiting = {device for batch in finished for device in batch.waiting}
+    devices = [device for plane in world.planes for device in plane.devices]
+    own = {device.device_id for device in devices if device.core != "sparsecore"}
+    cores = {device.device_id for device in devices if device.core == "tensorcore"}
+    scoped = any(batch.scoped for batch in finished)
+    compiled = bool(working) and world.launches["program_id"].is_not_null().any()
+    return issues_found(
+        source,
+        (OPS_MISSING, len(own - working)),
+        (WAITS_UNSEEN, len(cores & working - waiting)),
+        (SCOPE_UNKNOWN, int(compiled and not scoped)),
+        (LAUNCH_UNLINKED, world.launches["enqueue_ps"].null_count()),
+    )

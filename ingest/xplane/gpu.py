@@ -12,7 +12,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
 from xlahouse.ingest.events.frames import DEVICE_NUMBER, ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
-from xlahouse.ingest.events.gpu_kernels import DERIVED, findings, launches_of, ops_of
+from xlahouse.ingest.events.gpu_kernels import DERIVED_LINE, STREAM, findings, launches_of, ops_of
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents
 from xlahouse.ingest.hlo.program import Program
@@ -30,7 +30,9 @@ _GPU_STATS: ColumnTypes = {
     "program_id": pl.UInt64,
     "correlation_id": pl.Int64,
     "memcpy_details": pl.String,
+    "scope": pl.String,
 }
+_STAT_OF = {"scope": "name"}  # the path in the model; columns of kernels have another `name`
 
 
 def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls) -> PlaneEvents:
@@ -42,19 +44,22 @@ def read_gpu_plane(plane: Plane, source: str, host: str | None, calls: HostCalls
         host: its host.
         calls: the host's launches on GPUs.
     """
-    counts, kernels = _read_kernels(plane, calls)
+    on_stream = _kernel_lines(plane)
+    counts, kernels = _read_kernels(plane, on_stream, calls)
     launches = launches_of(kernels)
     device = _device(plane, host)
     number = pl.lit(device.device_id, pl.Int64).alias("device_id")
-    derived = np.where(_on_derived_line(plane), counts.kept, 0)
+    elsewhere = np.where(_is_among(plane, on_stream), 0, counts.kept)
     return PlaneEvents(
         devices=[device],
         op_events=OpEvents.of_rows(ops_of(kernels, launches).with_columns(number)),
         launches=launches.pipe(frames.conform, frames.LAUNCHES).with_columns(number),
-        host_pieces=HostPieces(plane.only(DERIVED), host, f"{plane.name}/"),
-        coverage=counts.coverage(source, {"ops": counts.kept - derived, "host_events": derived}),
+        host_pieces=HostPieces(plane.only(on_stream, invert=True), host, f"{plane.name}/"),
+        coverage=counts.coverage(
+            source, {"ops": counts.kept - elsewhere, "host_events": elsewhere}
+        ),
         issues=counts.issues(source)
-        + findings(plane.name, kernels, counts.by_name(derived), source),
+        + findings(plane.name, kernels, counts.by_name(elsewhere), source),
     )
 
 
@@ -114,22 +119,38 @@ def _kind(plane: Plane) -> str:
     return ", ".join([name, *(fact for fact in facts if fact)])
 
 
-def _on_derived_line(plane: Plane) -> Mask:
-    mask: Mask = plane.lines["name"].is_in(DERIVED).to_numpy()
+def _kernel_lines(plane: Plane) -> set[str]:
+    """Names of the lines that hold kernels: streams, and other lines whose events a host launched."""
+    names = set(plane.lines["name"].drop_nulls().to_list())
+    streams = {name for name in names if re.search(STREAM, name)}
+    unknown = {name for name in names - streams if not re.search(DERIVED_LINE, name)}
+    for chunk in chunks(plane.only(unknown)):
+        launched, _ = chunk.integers("correlation_id")
+        streams |= set(chunk.frame(launched)["thread"].drop_nulls().to_list())
+    return streams
+
+
+def _is_among(plane: Plane, names: set[str]) -> Mask:
+    """Of each line whether its name is among these."""
+    mask: Mask = plane.lines["name"].is_in(list(names)).to_numpy()
     return mask
 
 
-def _read_kernels(plane: Plane, calls: HostCalls) -> tuple[LineCounts, pl.DataFrame]:
-    """(counts of events; the events on streams, with the stats that link them to programs and to the
+def _read_kernels(
+    plane: Plane, lines: set[str], calls: HostCalls
+) -> tuple[LineCounts, pl.DataFrame]:
+    """(counts of events; the events on these lines, with the stats that link them to programs and to the
     host)."""
     counts, kernels = LineCounts.of(plane), ChosenEvents(plane, _GPU_STATS)
-    on_stream = ~_on_derived_line(plane)
+    on_stream = _is_among(plane, lines)
     for chunk in chunks(plane):
         counts.add(chunk)
         chunk.check_stats()
         found: dict[str, Found] = {
-            name: chunk.texts(name) if kind == pl.String else chunk.integers(name, kind)
-            for name, kind in _GPU_STATS.items()
+            column: chunk.texts(_STAT_OF.get(column, column))
+            if kind == pl.String
+            else chunk.integers(column, kind)
+            for column, kind in _GPU_STATS.items()
         }
         kernels.add(chunk, on_stream[chunk.core.line] & chunk.in_time, found)
     linked = kernels.frame().rename({"name": "kernel"})

@@ -7,17 +7,24 @@ import polars as pl
 
 from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.codes_of_devices import MARKER_INCOMPLETE
 from xlahouse.ingest.events.codes_of_files import UNKNOWN_PLANE
 from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.issues import issues_found
+from xlahouse.ingest.xplane.allocators import (
+    ALLOCATION,
+    allocations,
+    allocator_issues,
+    counters_of,
+)
 from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask, chunks, kinds_where
 from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
 HOST_PLANE = "/host:CPU"
-ALLOCATION = pl.col("name").is_in(["MemoryAllocation", "MemoryDeallocation"])
-# Stat of an allocator's event -> the counter's name, after the allocator's.
-ALLOCATED = {"bytes_allocated": "bytes_in_use", "peak_bytes_in_use": "peak_bytes_in_use"}
+UNNUMBERED = "roots of a trace (_r) that state no step_num"
 MARKER = pl.col("name").str.starts_with(MARKER_PREFIX)
 
 
@@ -25,21 +32,24 @@ def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
     """Threads of a host: markers and enqueues, and how to read every event to host_events."""
     counts, is_marker = LineCounts.of(plane), kinds_where(plane, MARKER)
     is_allocation = kinds_where(plane, ALLOCATION)
-    markers, producers, counters = [], [], []
+    markers, producers, samples, unnumbered = [], [], [], 0
     for chunk in chunks(plane):
         counts.add(chunk)
         markers.append(marker_rows(chunk, is_marker, host))
         producers.append(_producers(chunk))
-        counters.append(allocations(chunk, is_allocation))
+        samples.append(allocations(chunk, is_allocation))
+        unnumbered += unnumbered_steps(chunk, is_marker)
     return PlaneEvents(
         markers=frames.stack(markers, frames.MARKERS),
         producers=frames.stack(producers, frames.PRODUCERS),
-        counters=_by_local_device(pl.concat(counters))
-        if counters
-        else frames.empty(frames.COUNTERS),
+        counters=counters_of(samples),
         host_pieces=HostPieces(plane, host),
         coverage=counts.coverage(source, {"host_events": counts.kept}),
-        issues=counts.issues(source),
+        issues=[
+            *counts.issues(source),
+            *allocator_issues(samples, source),
+            *issues_found(source, (MARKER_INCOMPLETE, unnumbered, UNNUMBERED)),
+        ],
     )
 
 
@@ -90,38 +100,28 @@ def marker_rows(chunk: EventChunk, is_marker: Mask, host: str | None) -> pl.Data
     )
 
 
-def _by_local_device(counters: pl.DataFrame) -> pl.DataFrame:
-    """frames.COUNTERS with the number within the host that an allocator's name states (`TPU_0_hbm`)."""
-    local = pl.col("allocator").str.extract(r"^(?:TPU|GPU)_(\d{1,9})_").cast(pl.Int64)
-    return frames.conform(counters.with_columns(device_id=local), frames.COUNTERS)
-
-
 def _is_annotated_step(chunk: EventChunk) -> Mask:
-    """Events that a profiler's user marked as steps: they are roots (`_r`) with a number."""
-    (of_root, roots), (of_step, _) = chunk.integers("_r"), chunk.integers("step_num")
+    """Events that a profiler's user marked as steps: they have a number, and are roots (`_r`) in a plane
+    that marks roots."""
+    of_step, _ = chunk.integers("step_num")
     is_step = np.zeros(len(chunk.core.start_ps), bool)
-    is_step[np.intersect1d(of_root[roots == 1], of_step)] = True
+    is_step[np.intersect1d(_roots(chunk), of_step) if _marks_roots(chunk) else of_step] = True
     return is_step & chunk.in_time
 
 
-def allocations(chunk: EventChunk, is_allocation: Mask) -> pl.DataFrame:
-    """frames.COUNTERS of what allocators of devices state at each (de)allocation: bytes in use, and the
-    most so far; with `allocator` in place of the device."""
-    rows = np.flatnonzero(chunk.of_kinds(is_allocation))
-    if not len(rows):
-        return pl.DataFrame(schema=frames.COUNTERS | {"allocator": pl.String})
-    owners, allocators = chunk.texts("allocator_name")
-    named = chunk.frame(rows).select("owner", "start_ps")
-    named = named.join(pl.DataFrame({"owner": owners, "allocator": allocators}), on="owner")
-    found = []
-    for stat, counter in ALLOCATED.items():
-        of_event, values = chunk.integers(stat)
-        numbers = pl.DataFrame({"owner": of_event, "value": values})
-        sampled = named.join(numbers, on="owner", maintain_order="left").with_columns(
-            name=pl.col("allocator") + f" {counter}"
-        )
-        found.append(frames.conform(sampled, frames.COUNTERS | {"allocator": pl.String}))
-    return pl.concat(found)
+def unnumbered_steps(chunk: EventChunk, is_marker: Mask) -> int:
+    """How many roots state no number, markers aside. is_marker: kinds of events that are markers."""
+    unnumbered = np.setdiff1d(_roots(chunk), chunk.integers("step_num")[0])
+    return int((~chunk.of_kinds(is_marker)[unnumbered]).sum())
+
+
+def _marks_roots(chunk: EventChunk) -> bool:
+    return "_r" in chunk.plane.stat_names["name"]
+
+
+def _roots(chunk: EventChunk) -> Integers:
+    of_root, roots = chunk.integers("_r")
+    return of_root[roots == 1]
 
 
 def _producers(chunk: EventChunk) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from xlahouse.ingest.events.codes_of_files import (
     TRUNCATED,
     UNKNOWN_FIELDS,
 )
+from xlahouse.ingest.events.codes_of_names import HOST_UNSEEN
 from xlahouse.ingest.events.codes_of_programs import DAMAGED_HLO
 from xlahouse.ingest.events.containers import GZIP, ZSTD, unpack
 from xlahouse.ingest.events.frames import PlaneEvents
@@ -80,6 +81,8 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
         except Exception as error:  # damage can have any shape; it costs this plane alone
             detail = f"{plane.name} is inconsistent: {type(error).__name__}: {error}"
             read.issues.append(DAMAGED_PLANE.found(path, detail=detail))
+    if host.HOST_PLANE not in names and any(plane.devices for plane in read.planes):
+        read.issues.append(HOST_UNSEEN.found(path))
     _link(read)
     _give_counters_their_device(read)
     names_of_empty = f"{EMPTY_PLANES.meaning} ({_listed(read.empty_planes)})"

@@ -92,6 +92,7 @@ def _ops(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
         plane.metadata_stats.texts("hlo_category"),
         plane.metadata_stats.numbers("flops", pl.Float64),
         plane.metadata_stats.numbers("bytes_accessed", pl.Float64),
+        plane.metadata_stats.texts("tf_op").rename({"tf_op": "scope"}),
     ):
         facts = facts.join(stat, left_on="metadata_id", right_on="owner", how="left")
     stem = pl.col("name").str.extract(r"^%?([^\s=]+)")

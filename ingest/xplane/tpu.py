@@ -23,6 +23,7 @@ from xlahouse.ingest.events.tpu_lines import (
     STEPS_LINE,
     TRACE_ME_LINE,
     WAITS,
+    unknown_names,
 )
 from xlahouse.ingest.xplane.stats import StatValue
 from xlahouse.ingest.xplane.tpu_ops import read_op_lines
@@ -84,6 +85,7 @@ def _read_rest(
     sampled = pl.col("thread") == COUNTERS_LINE
     table = pl.when(sampled).then(pl.lit("counters")).otherwise(pl.lit("host_events"))
     counters = _counters(others, events.filter(sampled))
+    kept = events.filter(~sampled.fill_null(False))
     coverage = frames.coverage_rows(
         source, plane.name, events.with_columns(table_name=table), refused
     )
@@ -92,7 +94,11 @@ def _read_rest(
         counters=counters.with_columns(device_id=pl.lit(device_id, pl.Int64)),
         host_events=_others(others, events.filter(~sampled), host),
         coverage=pl.concat([ops.coverage, coverage]),
-        issues=[*ops.issues, *frames.time_issues(refused, source)],
+        issues=[
+            *ops.issues,
+            *frames.time_issues(refused, source),
+            *unknown_names(plane.name, kept, source),
+        ],
     )
 
 
