@@ -16,7 +16,7 @@ import msgspec
 
 from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.rows import integer
-from xlahouse.ingest.events.nccl import kind_of
+from xlahouse.ingest.events.gpu_kernels import kind_of
 from xlahouse.ingest.hlo.shapes import ELEMENT_TYPES
 
 _HLO_TYPES = {

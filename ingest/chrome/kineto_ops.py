@@ -13,8 +13,8 @@ from xlahouse.ingest.chrome.rows import arguments
 from xlahouse.ingest.events.codes_of_names import COPY_WAY_UNKNOWN
 from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_KIND_UNKNOWN, KIND_INFERRED
 from xlahouse.ingest.events.frames import ColumnTypes
+from xlahouse.ingest.events.gpu_kernels import KERNEL, kind_of
 from xlahouse.ingest.events.issues import Issue, issues_found
-from xlahouse.ingest.events.nccl import KERNEL, kind_of
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
 

@@ -1,4 +1,4 @@
-"""Kernels of a GPU as ops and launches: the same for an xplane and for a Chrome trace."""
+"""Kernels of a GPU as ops and launches, and which of them are collectives: for xplanes and Chrome traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from xlahouse.ingest.events.codes_of_programs import (
     KIND_INFERRED,
 )
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.events.nccl import KERNEL, kind_of
 
 # Lines that a profiler derives from the streams: they repeat the same time.
 DERIVED = (
@@ -37,6 +36,22 @@ DERIVED_LINE = rf"^(?:{'|'.join(map(re.escape, DERIVED))})(?: - from #\d+)?$"
 STREAM = r"(?i)\bstream\b"  # in the name of a line of kernels: `Stream #16(Kernel)`
 _COPY = r"(?i)^memcpy|^__amd_rocclr_copy|^copy(?:Host|Device)To"
 _WITH_HOST = r"(?i)h(?:ost)?\s?(?:to|2)\s?d|d(?:evice)?\s?(?:to|2)\s?h"
+# Names of kernels of NCCL or RCCL, and the kind of collective that each names.
+KERNEL = r"(?i)^(?:void )?(?:nccl|rccl)|cross_device_reduce|^(?:void )?\w+::(?:nccl|rccl)"
+_KIND_PATTERNS = (
+    (r"(?i)all_?reduce|cross_device_reduce", "all-reduce"),
+    (r"(?i)all_?gather", "all-gather"),
+    (r"(?i)reduce_?scatter", "reduce-scatter"),
+    (r"(?i)all_?to_?all", "all-to-all"),
+    (r"(?i)broadcast", "collective-broadcast"),
+    # PyTorch's own names of single transfers; NCCL's SendRecv kernel may be part of an all-to-all.
+    (r"(?i)^(?:nccl:)?i?(?:send|recv)(?:_any_source)?(?![a-z_])", "send-recv"),
+)
+
+
+def kind_of(name: str) -> str | None:
+    """Kind by a collective's name, in any of PyTorch's and NCCL's spellings."""
+    return next((kind for pattern, kind in _KIND_PATTERNS if re.search(pattern, name)), None)
 
 
 def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from tests.synth.cases import CASES as SYNTHETIC
 from tests.synth.chrome import chrome_text
 from tests.synth.protos import XSpace
 from tests.synth.write import write_run
+from xlahouse.ingest.events.proto import message_class
 
 CASES = Path(__file__).parents[1] / "cases"
 XPLANE, CHROME = ".xplane.pb", ".trace.json"
@@ -59,6 +60,24 @@ def case(folder: str, pattern: str = "*") -> bytes:
     (path,) = (p for p in (CASES / folder).rglob(pattern) if p.is_file())
     raw = path.read_bytes()
     return gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
+
+
+def tpu_memory() -> bytes:
+    """A TPU with an op that states what it moves, and allocations whose allocator has no name."""
+    moved = message_class("MemoryAccessBreakdown")()
+    moved.memory_accessed.add(memory_space=1, bytes_accessed=128)
+    plane = PlaneBuilder("/device:TPU:0", core_details=b"", device_type_string="TPU v6 Lite")
+    plane.event(plane.line("XLA Modules"), "jit_f(77)", 100 * US, 50 * US, _ct=7, _c=5)
+    plane.event(
+        plane.line("XLA Ops"), "%fusion.1 = f32[8]{0} fusion(f32[8]{0} %x)", 100 * US, 50 * US,
+        "fusion.1", {"program_id": 77, "memory_access_breakdown": moved.SerializeToString()},
+    )  # fmt: skip
+    host = PlaneBuilder("/host:CPU")
+    line = host.line("main")
+    host.event(line, "Enqueue", 10 * US, US, _pt=7, _p=5)
+    told = {"bytes_allocated": 512, "peak_bytes_in_use": 1024, "index_on_host": 0}
+    host.event(line, "MemoryAllocation", 20 * US, US, **told)
+    return space(plane.plane, host.plane)
 
 
 def gpu_xplane(with_program: bool = True) -> bytes:
@@ -177,6 +196,7 @@ INPUTS = (
     Input("Megascale", "DCN", XPLANE, lambda: case("transfers/megascale_dcn")),
     Input("host", "compile", XPLANE, lambda: case("foreign/compile_within_a_step")),
     Input("host", "allocators", XPLANE, lambda: case("foreign/hbm_allocator_events")),
+    Input("host", "memory of a TPU", XPLANE, tpu_memory),
     Input("host", "no device", XPLANE, lambda: case("foreign/tpu_run_without_device_events")),
     Input("GPU xplane", "two GPUs", XPLANE, gpu_xplane),
     Input("GPU xplane", "two GPUs without HLO", XPLANE, lambda: gpu_xplane(with_program=False)),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.sweep.mutants import Mutant
+from tests.sweep.inputs import XPLANE, Input
+from tests.sweep.mutants import Mutant, of_chrome, of_xplane
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
@@ -39,8 +40,7 @@ class Facts:
 
     values: dict[Column, Counter[Any]]  # values of each column that are known, and how often
     rows: dict[str, int]  # rows of each table
-    findings: Counter[tuple[str, str, int]]  # code, severity and count
-    messages: frozenset[str]
+    findings: Counter[tuple[str, str, int, str]]  # code, severity, count and message
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,14 @@ class Result:
     new: frozenset[str] = frozenset()  # codes of new findings
 
 
-def outcomes(raw: bytes, mutants: list[Mutant], ending: str, folder: Path) -> Iterator[Result]:
+def mutants_of(chosen: Input) -> Iterator[Mutant]:
+    """All mutants of an input."""
+    return (of_xplane if chosen.ending == XPLANE else of_chrome)(chosen.make())
+
+
+def outcomes(
+    raw: bytes, mutants: list[Mutant], ending: str, folder: Path, views: Sequence[str] = VIEWS
+) -> Iterator[Result]:
     """The outcome of each mutant of a trace.
 
     Args:
@@ -61,6 +68,7 @@ def outcomes(raw: bytes, mutants: list[Mutant], ending: str, folder: Path) -> It
         mutants: of it.
         ending: of its file's name.
         folder: where the warehouse is written.
+        views: that are compared, beside tables.
     """
     traces = {"original": raw} | {f"m{n}": mutant.raw for n, mutant in enumerate(mutants)}
     refused = {}
@@ -72,7 +80,7 @@ def outcomes(raw: bytes, mutants: list[Mutant], ending: str, folder: Path) -> It
             ingest_paths([str(path)], str(folder / "w"), name=name)
         except IngestError as error:
             refused[name] = str(error)
-    told = all_facts(folder / "w")
+    told = all_facts(folder / "w", views)
     for number, mutant in enumerate(mutants):
         name = f"m{number}"
         if name in refused:
@@ -92,7 +100,7 @@ def compare(mutant: Mutant, before: Facts, after: Facts) -> Result:
         if new - old:
             changed.append(".".join(column))
     gone = [f"{t}: {n} rows" for t, n in after.rows.items() if n != before.rows[t]]
-    new_findings = frozenset(code for code, _, _ in (after.findings - before.findings))
+    new_findings = frozenset(code for code, *_ in (after.findings - before.findings))
     if not lost and not gone:
         return Result(mutant, "same", new=new_findings)
     if not changed and not gone:
@@ -102,30 +110,25 @@ def compare(mutant: Mutant, before: Facts, after: Facts) -> Result:
     return Result(mutant, "wrong", changed + gone)
 
 
-def all_facts(warehouse: Path) -> dict[str, Facts]:
+def all_facts(warehouse: Path, views: Sequence[str]) -> dict[str, Facts]:
     """Facts of every run of a warehouse, by name."""
     with Warehouse(str(warehouse)) as opened:
         runs = dict(opened.query("select run_id, name from runs").rows)
         values: dict[str, dict[Column, Counter[Any]]] = {name: {} for name in runs.values()}
         rows: dict[str, dict[str, int]] = {name: dict.fromkeys(TABLES, 0) for name in runs.values()}
-        for table in (*TABLES, *VIEWS):
+        for table in (*TABLES, *views):
             for run, column, found in _columns(opened, table):
                 values[runs[run]][table, column] = found
             counted = f"select run_id, count(*) from {table} group by run_id"
             if table in TABLES:
                 for run, count in opened.query(counted).rows:
                     rows[runs[run]][table] = count
-        told: dict[str, list[tuple[str, str, int]]] = {name: [] for name in runs.values()}
-        messages: dict[str, list[str]] = {name: [] for name in runs.values()}
-        for run, *finding, message in opened.query(
-            "select run_id, code, severity, count, message from issues"
-        ).rows:
-            told[runs[run]].append(tuple(finding))
-            messages[runs[run]].append(message)
-    return {
-        name: Facts(values[name], rows[name], Counter(told[name]), frozenset(messages[name]))
-        for name in runs.values()
-    }
+        told: dict[str, list[tuple[str, str, int, str]]] = {name: [] for name in runs.values()}
+        sql = "select run_id, code, severity, count, message from issues"
+        for run, code, severity, count, message in opened.query(sql).rows:
+            alike = message.replace(f"/{runs[run]}/", "/").replace(str(run), "")
+            told[runs[run]].append((code, severity, count, alike))
+    return {name: Facts(values[name], rows[name], Counter(told[name])) for name in runs.values()}
 
 
 def _columns(opened: Warehouse, table: str) -> Iterator[tuple[str, str, Counter[Any]]]:
@@ -143,6 +146,7 @@ def _columns(opened: Warehouse, table: str) -> Iterator[tuple[str, str, Counter[
             value, name = row[place], result.columns[place]
             is_word = name in WORDS and value is not None and (table, name) != ("devices", "kind")
             if isinstance(value, bool | int | float) or is_word:
-                found.setdefault((row[run], place), Counter())[value] += 1
+                known = float(f"{value:.9g}") if isinstance(value, float) else value
+                found.setdefault((row[run], place), Counter())[known] += 1
     for (run_id, place), values in found.items():
         yield run_id, result.columns[place], values

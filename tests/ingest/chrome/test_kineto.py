@@ -19,7 +19,7 @@ from xlahouse.ingest.chrome.kineto_collectives import (
     recorded,
 )
 from xlahouse.ingest.chrome.read import read_chrome
-from xlahouse.ingest.events.nccl import kind_of
+from xlahouse.ingest.events.gpu_kernels import kind_of
 from xlahouse.ingest.run import ingest_paths
 
 HEAD = ',"schemaVersion":1'
