@@ -36,6 +36,7 @@ from xlahouse.ingest.run_findings import (
     others,
     refusals,
     replacements,
+    stated_groups,
     unknown_kind,
 )
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
@@ -71,6 +72,8 @@ class Options:
     hlo_dump: str | None = None  # folder of the compiler's dumps
     card: str | None = None  # path of a workload card
     clocks: tuple[tuple[str, int], ...] = ()  # offsets in ps, by name of the clock
+    # whether collectives whose group the trace does not state span all ranks
+    all_in_one_group: bool = False
     # threads that may compute, which changes nothing that is written; None: one a core
     threads: int | None = None
 
@@ -90,7 +93,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     name = options.name or (known["name"] if known else own_name)
     dumps = list_dumps(options.hlo_dump) if options.hlo_dump is not None else None
     card = _card(run, options)
-    shaping = _shaping(dumps, card, options.clocks)
+    shaping = _shaping(dumps, card, options)
     if known is not None and _is_current(store, known) and _shaped_so(known, shaping):
         store.create(version("xlahouse"))
         rows = _rows_of(known["files"])
@@ -107,7 +110,15 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         raise refused[0]
     from_dumps = complete(files, dumps, run.name)
     named, coords = (manifest.mesh_device_ids, manifest.device_coords) if manifest else ([], [])
-    built = assemble(files, run.name, named, schedule_of(manifest), coords, dict(options.clocks))
+    built = assemble(
+        files,
+        run.name,
+        named,
+        schedule_of(manifest),
+        coords,
+        dict(options.clocks),
+        options.all_in_one_group,
+    )
     _check_options(options, _programmed(built))
     store.create(version("xlahouse"))
     writer = store.begin(run_id)
@@ -130,6 +141,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *missing_ranks((rank for file in files for rank in file.ranks), run.name),
             *missing_devices(row, files, run.name),
             *unknown_kind(row, options.device_kind is not None, run.name),
+            *stated_groups(options.all_in_one_group, run.name),
             *missing_hosts(manifest, built.hosts, run.name),
         ]
         issues = issue_rows([_shown(issue, run) for issue in (*tables.issues, *found)])
@@ -175,13 +187,14 @@ def _card(run: RunFiles, options: Options) -> FoundCard | None:
     return read_beside(run.card_path) if run.card_path is not None else None
 
 
-def _shaping(
-    dumps: list[Dump] | None, card: FoundCard | None, clocks: tuple[tuple[str, int], ...]
-) -> dict[str, str]:
+def _shaping(dumps: list[Dump] | None, card: FoundCard | None, options: Options) -> dict[str, str]:
     """The options that shape a run's tables: a run is written again when they change."""
     shaping = {} if dumps is None else {"hlo_dump": fingerprint_of(dumps)}
-    if clocks:
-        shaping["clocks"] = ",".join(f"{name}={offset}" for name, offset in sorted(clocks))
+    if options.clocks:
+        offsets = sorted(options.clocks)
+        shaping["clocks"] = ",".join(f"{name}={offset}" for name, offset in offsets)
+    if options.all_in_one_group:
+        shaping["group"] = "all"
     return shaping if card is None else shaping | {"card": card.sha256}
 
 

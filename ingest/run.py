@@ -48,6 +48,7 @@ def ingest_paths(
     hlo_dump: str | None = None,
     card: str | None = None,
     clocks: Mapping[str, int] | None = None,
+    all_in_one_group: bool = False,
     strict: bool = False,
     on_event: OnEvent = lambda message: None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -67,6 +68,7 @@ def ingest_paths(
         hlo_dump: folder with the compiler's dumps of HLO, for programs whose HLO the traces lack.
         card: workload card that fills what the traces lack, in place of cards beside them.
         clocks: offsets of clocks, ps, by name: how much later each is than its reference.
+        all_in_one_group: collectives whose group the traces do not state span all ranks.
         strict: a warning or error among the findings is an error.
         on_event: called with a line for each run that is done.
         on_progress: called with (runs done, runs in all).
@@ -86,6 +88,7 @@ def ingest_paths(
         hlo_dump,
         card,
         tuple((clocks or {}).items()),
+        all_in_one_group,
     )
     if each is None:
         each = each_here if workers == 1 else partial(each_in_workers, on_event=on_event)

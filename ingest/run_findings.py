@@ -16,7 +16,7 @@ from xlahouse.ingest.events.codes_of_files import (
     UNREADABLE_FILE,
     XPLANE_REPLACED,
 )
-from xlahouse.ingest.events.codes_of_names import DEVICE_KIND_UNKNOWN
+from xlahouse.ingest.events.codes_of_names import DEVICE_KIND_UNKNOWN, GROUP_STATED
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.events.trace_bytes import SourceFile
@@ -80,6 +80,11 @@ def unknown_kind(row: RunRow, is_given: bool, source: str) -> list[Issue]:
     """The finding that neither trace, manifest, card nor user state the kind of the devices."""
     unknown = row["device_kind"] in GENERIC_KINDS and not is_given
     return issues_found(source, (DEVICE_KIND_UNKNOWN, int(unknown) * row["device_count"]))
+
+
+def stated_groups(is_stated: bool, source: str) -> list[Issue]:
+    """The finding that the user stated a group that the trace does not."""
+    return issues_found(source, (GROUP_STATED, int(is_stated)))
 
 
 def _why_no_device(files: list[FileEvents]) -> str:

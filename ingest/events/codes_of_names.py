@@ -23,6 +23,12 @@ DEVICE_KIND_UNKNOWN = Code(
     "peaks, utilization, MFU and rooflines are NULL, but for what the trace states itself",
     "xlahouse set device-kind RUN KIND",
 )
+GROUP_STATED = Code(
+    "group_stated",
+    "info",
+    "collectives whose group the trace does not state span all ranks, as --group all states",
+    "axes, wire bytes and instances of these are only as right as that statement",
+)
 HOST_UNSEEN = Code(
     "host_unseen",
     "info",

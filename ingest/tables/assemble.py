@@ -31,6 +31,7 @@ from xlahouse.ingest.tables.launches import KEYS_OF_A_FILE, finish_launches, pha
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
 from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
 from xlahouse.ingest.tables.rows import device_rows, typed
+from xlahouse.ingest.tables.spanning import members_of, with_all_ranks
 from xlahouse.ingest.tables.worlds import (
     World,
     move_steps,
@@ -55,6 +56,9 @@ class WorldParts:
     tables: dict[str, pl.DataFrame]  # the small ones, by name
     device_offset: int  # added to a device number to make it the run's
     component_of: dict[int, int]  # of each traced device, the clocks that its own compares with
+    members: tuple[
+        int, ...
+    ]  # of collectives without a group, if the user states that they span all
     inferred: bool  # whether its devices are virtual, or their identity is deduced
 
 
@@ -78,6 +82,7 @@ def assemble(
     schedule: Schedule = NO_PIPELINE,
     coords: Sequence[list[int]] = (),
     offsets: Mapping[str, int] = NO_OFFSETS,
+    all_in_one_group: bool = False,
 ) -> AssembledRun:
     """Assemble a run from its files.
 
@@ -88,6 +93,7 @@ def assemble(
         schedule: the run's pipeline, of the first world.
         coords: of each device's chip, by logical id, of the first world.
         offsets: of clocks, ps, that the user states.
+        all_in_one_group: whether the user states that collectives without a group span all ranks.
     """
     issues: list[Issue] = [issue for file in files for issue in file.issues]
     epoch = _epoch(files)
@@ -95,7 +101,10 @@ def assemble(
     check_names(names, offsets)
     split = split_worlds(files)
     issues += program_conflicts(split, source) + repeated_devices(split, source)
-    stated = [_on_stated_clocks(world, epoch, issues, offsets, names, source) for world in split]
+    stated = [
+        _on_stated_clocks(world, epoch, issues, offsets, names, source, all_in_one_group)
+        for world in split
+    ]
     lead = _lead([clock for each in stated for clock in each.clocks])
     worlds: list[WorldParts] = []
     devices_named = launches = 0
@@ -120,6 +129,7 @@ def assemble(
             replace(
                 shared,
                 launches=known,
+                members=each.members,
                 schedule=schedule if first else NO_PIPELINE,
                 tables=tables,
                 device_offset=devices_named,
@@ -149,6 +159,7 @@ class _Stated:
     planes: list[PlaneEvents]
     facts: ProgramFacts
     clocks: list[Clock]
+    members: tuple[int, ...]  # as WorldParts.members
 
 
 def _on_stated_clocks(
@@ -158,11 +169,16 @@ def _on_stated_clocks(
     offsets: Mapping[str, int],
     names: Mapping[str, str],
     source: str,
+    all_in_one_group: bool,
 ) -> _Stated:
     planes = _planes_on_one_clock(world, epoch, issues)
     facts = program_facts.gather(join_programs(world.files).values(), source)
+    members = members_of(world, facts) if all_in_one_group else ()
+    if members:
+        own = facts.ops.filter(category="collective")
+        facts = replace(facts, groups=with_all_ranks(facts.groups, own, facts.pairs, members))
     given = offsets_by_file(world, names, offsets)
-    return _Stated(planes, facts, clocks_of(world, planes, facts, given))
+    return _Stated(planes, facts, clocks_of(world, planes, facts, given), members)
 
 
 def _lead(clocks: Iterable[Clock]) -> int:
@@ -256,6 +272,7 @@ def _shared(
         tables={},
         device_offset=0,
         component_of=component_of,
+        members=(),
         inferred=any(device.inferred or device.core == "cpu" for device in devices),
     )
 

@@ -16,13 +16,15 @@ from xlahouse.ingest.events.cores import threads_for
 from xlahouse.ingest.events.frames import Device
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.spans import joined_span, span_of
+from xlahouse.ingest.hlo.program_facts import GROUP_COLUMNS
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
 from xlahouse.ingest.tables.device_tables import FinishedBatch, WorldContext, batches, finish_planes
 from xlahouse.ingest.tables.participants import across_clocks, partly_seen
 from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
-from xlahouse.ingest.tables.transfers import join_transfers
+from xlahouse.ingest.tables.spanning import with_all_ranks
+from xlahouse.ingest.tables.transfers import Transfers, join_transfers
 from xlahouse.ingest.tables.unseen import unseen_collectives, unseen_events
 from xlahouse.ingest.tables.worlds import move_devices
 
@@ -100,6 +102,8 @@ def _collectives(
 ) -> tuple[Collectives, list[Issue]]:
     """(collectives with the world's own device numbers, findings about its ops)."""
     transfers = join_transfers([batch.transfers for batch in finished])
+    if world.members:
+        _give_all_ranks(world, transfers)
     groups = world.tables["replica_groups"]
     found = find_collectives(transfers, groups, world.facts.pairs, world.launches, source)
     issues = found.issues + _op_issues(finished, source) + unseen_events(world, finished, source)
@@ -114,6 +118,16 @@ def _collectives(
         arrival = pl.when(~apart).then("arrival_ps")
         found = replace(found, events=found.events.with_columns(arrival_ps=arrival))
     return found, issues
+
+
+def _give_all_ranks(world: WorldParts, transfers: Transfers) -> None:
+    """Add groups of all ranks to a world's replica groups, for kernels that no program describes."""
+    groups = world.tables["replica_groups"]
+    known = groups.select(list(GROUP_COLUMNS))
+    added = with_all_ranks(known, transfers.kinds, world.facts.pairs, world.members)[known.height :]
+    number = world.tables["devices"]["world"].first()
+    rows = added.with_columns(world=pl.lit(number, pl.Int64), device_id="logical_id")
+    world.tables["replica_groups"] = pl.concat([groups, rows], how="diagonal_relaxed")
 
 
 def _collective_pieces(

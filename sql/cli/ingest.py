@@ -40,6 +40,10 @@ def ingest(
             "--clock", metavar="CLOCK=PS", help="Offset of a clock, where it cannot be measured."
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="all", help="Collectives of unknown group span all ranks."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
     ] = False,
@@ -57,10 +61,13 @@ def ingest(
       xlahouse ingest traces --hlo-dump /tmp/xla_dump
       xlahouse ingest host.trace.json.gz --card llama-tp2-tpu.yaml
       xlahouse ingest traces --clock host1=5000300000
+      xlahouse ingest rank*.json.gz --run eight --group all --mesh dp=8
       xlahouse ingest gs://b/traces -w gs://b/wh --engine spark \\
         --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("local", "spark"), conf)
+    if group not in (None, "all"):
+        raise typer.BadParameter("only `all` can be stated", param_hint="--group")
     from xlahouse.ingest.process import loading, prepare_process
 
     prepare_process()
@@ -89,6 +96,7 @@ def ingest(
             hlo_dump=hlo_dump,
             card=card,
             clocks=_offsets(clock or []),
+            all_in_one_group=group == "all",
             strict=strict,
             on_event=say,
             on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),
