@@ -10,6 +10,7 @@ import msgspec
 import polars as pl
 from msgspec.structs import replace
 
+from xlahouse.capture.commands import filled
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
@@ -144,7 +145,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *stated_groups(options.all_in_one_group, run.name),
             *missing_hosts(manifest, built.hosts, run.name),
         ]
-        issues = issue_rows([_shown(issue, run) for issue in (*tables.issues, *found)])
+        issues = issue_rows([_shown(each, run, name, root) for each in (*tables.issues, *found)])
         names = pl.col("source").map_elements(run.shown, pl.String)
         coverage = tables.coverage.with_columns(names) if run.unpacked else tables.coverage
         writer.write("coverage", coverage)
@@ -161,10 +162,11 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     )
 
 
-def _shown(issue: Issue, run: RunFiles) -> Issue:
-    return dataclasses.replace(
-        issue, source=run.shown(issue.source), message=run.shown(issue.message)
-    )
+def _shown(issue: Issue, run: RunFiles, name: str, root: str) -> Issue:
+    """A finding in the user's words: with the files that they named, and commands that they can paste."""
+    traces = sorted({run.shown(path) for path in run.paths})
+    message = filled(run.shown(issue.message), name, root, traces)
+    return dataclasses.replace(issue, source=run.shown(issue.source), message=message)
 
 
 def _all_rows(rows: dict[str, int]) -> dict[str, int]:

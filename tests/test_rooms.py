@@ -12,7 +12,16 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("capture", "ingest", "views", "sql", "reports")
 # Modules of a top folder that stand below its rooms; the rest of the folder stands above them.
 BASES = {
-    "capture": ("errors", "manifest", "card", "card_file", "yaml_lines", "slices", "advice"),
+    "capture": (
+        "commands",
+        "errors",
+        "manifest",
+        "card",
+        "card_file",
+        "yaml_lines",
+        "slices",
+        "advice",
+    ),
     "ingest": (
         "table",
         "schema",

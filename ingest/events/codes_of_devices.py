@@ -15,14 +15,15 @@ CLOCKS_AMBIGUOUS = Code(
     "warning",
     "launches repeat so evenly that several offsets fit between clocks of different files",
     "nothing is compared across these clocks: launches and instances are not matched, latency is NULL",
-    "state the offset at ingest with --clock NAME=PS, or capture with step markers on every host",
+    "state the offset: `xlahouse ingest TRACES --run RUN --clock NAME=PS`; or capture with step markers on "
+    "every host",
 )
 CLOCKS_UNCONNECTED = Code(
     "clocks_unconnected",
     "info",
     "clocks of different files whose devices share no synchronous collective",
     "latencies rest on the times at which the profiles state to have started; skews are NULL",
-    "state the offset at ingest with --clock NAME=PS",
+    "state the offset: `xlahouse ingest TRACES --run RUN --clock NAME=PS`",
 )
 DEVICE_AMBIGUOUS = Code(
     "device_ambiguous",
@@ -65,14 +66,15 @@ DEVICE_UNKNOWN = Code(
     "warning",
     "ops of virtual CPU devices whose thread-pool chain leads to no execution",
     "they are in host_events, not in ops",
-    "start the profile before the program; instead of a Chrome trace, ingest the xplane",
+    "start the profile before the program; instead of a Chrome trace give the xplane: "
+    "`xlahouse ingest XPLANE --run RUN`",
 )
 DEVICES_MISSING = Code(
     "devices_missing",
     "warning",
     "programs name devices that the trace lacks",
     "their side of each transfer is unknown, and the run is partial",
-    "ingest the files of all hosts in one call, with --run NAME",
+    "read the files of all hosts as one run: `xlahouse ingest TRACES MORE --run RUN`",
 )
 DEVICES_REPEATED = Code(
     "devices_repeated",
@@ -80,7 +82,8 @@ DEVICES_REPEATED = Code(
     "files have the device numbers, or ranks, of other files of the run: two processes that both begin with "
     "0, or one that was captured twice",
     "they are a world of their own, whose devices add up; no transfer between worlds is one instance",
-    "if these are the same devices, at another time or in another kind of trace, ingest them as another run",
+    "if these are the same devices, at another time or in another kind of trace, they are another run: "
+    "`xlahouse ingest FILE --run NAME`",
     info_when="the files state no ranks",
 )
 LAUNCH_UNKNOWN = Code(
@@ -121,7 +124,7 @@ ONE_RANK = Code(
     "info",
     "the files of PyTorch's profiler are of fewer ranks than took part",
     "the other ranks' side of each transfer is unknown",
-    "ingest the files of all ranks in one call, with --run NAME",
+    "read the files of all ranks as one run: `xlahouse ingest TRACES MORE --run RUN`",
 )
 OP_OUTSIDE_LAUNCH = Code(
     "op_outside_launch",

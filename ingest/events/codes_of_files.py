@@ -18,14 +18,14 @@ CARD_CONTRADICTS = Code(
     "warning",
     "a workload card contradicts the trace or the manifest",
     "the trace or the manifest counts, and the card's value is left out",
-    "correct the card",
+    "correct the card, then `xlahouse ingest TRACES --run RUN --card CARD`",
 )
 CARD_FIELD = Code(
     "card_field",
     "warning",
     "a workload card has a wrong value, or a field that cards do not have",
     "that field is left out",
-    "correct the card",
+    "correct the card, then `xlahouse ingest TRACES --run RUN --card CARD`",
     info_when="cards do not have the field",
 )
 CARD_FILLED = Code(
@@ -39,7 +39,7 @@ CARD_UNREADABLE = Code(
     "warning",
     "workload cards beside the trace are unreadable, or several",
     "the facts that they would give are NULL",
-    "name one with --card",
+    "name one: `xlahouse ingest TRACES --run RUN --card CARD`",
 )
 DAMAGED_EVENT = Code(
     "damaged_event",
@@ -92,14 +92,14 @@ EVENTS_CAPPED = Code(
     "error",
     "a Chrome export that reached its exporter's limit of a million events",
     "later events are missing",
-    "ingest the xplane, or capture a shorter time",
+    "give the xplane, `xlahouse ingest XPLANE --run RUN`, or capture a shorter time",
 )
 HOSTS_MISSING = Code(
     "hosts_missing",
     "warning",
     "the manifest names more hosts than left a trace",
     "their devices and transfers are missing",
-    "copy their files into the capture's folder and ingest again",
+    "copy their files into the capture's folder, then `xlahouse ingest TRACES MORE --run RUN`",
 )
 MENDED_EVENT = Code(
     "mended_event",

@@ -21,7 +21,7 @@ DEVICE_KIND_UNKNOWN = Code(
     "info",
     "the trace does not state the kind of its devices",
     "peaks, utilization, MFU and rooflines are NULL, but for what the trace states itself",
-    "xlahouse set device-kind RUN KIND",
+    "state the kind: `xlahouse set device-kind RUN KIND`",
 )
 GROUP_STATED = Code(
     "group_stated",
@@ -53,6 +53,7 @@ PROGRAM_UNKNOWN = Code(
     "warning",
     "instructions in the names of ops, in a trace that does not state which program they are of",
     "their layers and groups are NULL, and so is what follows from these",
+    "give the compiler's dump: `xlahouse ingest TRACES --run RUN --hlo-dump FOLDER`",
 )
 SCOPE_UNKNOWN = Code(
     "scope_unknown",
@@ -60,7 +61,7 @@ SCOPE_UNKNOWN = Code(
     "no op states where in the model it comes from",
     "layer and component are NULL in all tables and views",
     "name scopes in the model; under torch_xla set XLA_IR_DEBUG=1 and XLA_HLO_DEBUG=1; or give the "
-    "compiler's dump with --hlo-dump",
+    "compiler's dump: `xlahouse ingest TRACES --run RUN --hlo-dump FOLDER`",
 )
 UNKNOWN_CATEGORY = Code(
     "unknown_category",

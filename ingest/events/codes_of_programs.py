@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from xlahouse.ingest.events.issues import Code
 
+_WITH_DUMP = "give the compiler's dump: `xlahouse ingest TRACES --run RUN --hlo-dump FOLDER`"
+
 ASYNC_KIND_UNKNOWN = Code(
     "async_kind_unknown",
     "warning",
     "async ops without HLO, whose names and shapes do not say what they transfer",
     "they are collectives of unknown kind, without payload and group, although one may be a copy",
-    "give the compiler's dump with --hlo-dump",
+    _WITH_DUMP,
 )
 ASYNC_UNPAIRED = Code(
     "async_unpaired",
@@ -49,19 +51,22 @@ COLLECTIVE_WITHOUT_GROUP = Code(
     "warning",
     "collectives whose replica group is unknown",
     "they have no axis, no wire bytes and no instance",
+    "if they span all ranks: `xlahouse ingest TRACES --run RUN --group all`; else give the compiler's "
+    "dump, with --hlo-dump FOLDER",
 )
 COLLECTIVE_WITHOUT_PAYLOAD = Code(
     "collective_without_payload",
     "warning",
     "collectives whose size neither their program's HLO nor the event states",
     "they have no bytes and no bandwidth",
+    _WITH_DUMP,
 )
 DAMAGED_HLO = Code(
     "damaged_hlo",
     "warning",
     "a program's HLO, or a part of it, cannot be read",
     "the facts that it would give of its ops are NULL",
-    "give the compiler's dump with --hlo-dump",
+    _WITH_DUMP,
 )
 DEVICE_ASSIGNMENT_UNKNOWN = Code(
     "device_assignment_unknown",
@@ -81,7 +86,8 @@ HLO_DUMP_UNUSED = Code(
     "warning",
     "--hlo-dump names no dump, or none of a program that ran",
     "none of the dumps is used",
-    "name the folder that the compiler dumped this run's programs into",
+    "name the folder that the compiler dumped this run's programs into: "
+    "`xlahouse ingest TRACES --run RUN --hlo-dump FOLDER`",
 )
 KERNEL_COMMUNICATES = Code(
     "kernel_communicates",
@@ -108,7 +114,7 @@ NO_HLO = Code(
     "warning",
     "programs whose HLO neither the trace nor a dump holds",
     "kinds, sizes and groups are those in the names of their ops, and fusions are opaque",
-    "give the compiler's dump with --hlo-dump",
+    _WITH_DUMP,
 )
 SIZE_BOUND = Code(
     "size_bound",

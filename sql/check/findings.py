@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlahouse.capture.commands import filled
+
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
 
@@ -27,7 +29,8 @@ class Question:
 QUESTIONS = (
     Question(
         "starts_before_enqueue",
-        "clocks of host and device disagree: their queue and dispatch times are NULL",
+        "clocks of host and device disagree: their queue and dispatch times are NULL;"
+        " `xlahouse query 'select * from scheduling'` shows where",
         """
         select run_id, concat(sum(early_launches), ' of ', sum(linked_launches),
             ' linked launches start before the host enqueues them') as found
@@ -38,7 +41,8 @@ QUESTIONS = (
     ),
     Question(
         "recompiles",
-        "the steps that waited count compile time; see `compile`",
+        "the steps that waited count compile time;"
+        " `xlahouse query 'select * from compile where is_recompile'` names them",
         """
         select run_id, concat(count(*), ' compiles after warm-up') as found
         from compile_v1
@@ -48,7 +52,8 @@ QUESTIONS = (
     ),
     Question(
         "clocks_spread",
-        "skews across the two clocks are not known; see `clock_offset`",
+        "skews across the two clocks are not known;"
+        " `xlahouse query 'select * from clock_offset'` has each clock",
         """
         select run_id, concat('the clock ', clock, ' is known to within ', spread_ps,
             ' ps of ', reference, ', but skews are only ', median_skew_ps) as found
@@ -58,7 +63,9 @@ QUESTIONS = (
     ),
     Question(
         "unclassified_traffic",
-        "a group has a member outside the mesh, or is not known; see `collective_axis`",
+        "a group has a member outside the mesh, or is not known:"
+        " `xlahouse query 'select * from collective_axis'` names it;"
+        " `xlahouse set mesh RUN MESH` states another mesh",
         """
         select run_id, concat(round(100 * unclassified_ratio, 1),
             ' % of the known payload has no known axis') as found
@@ -68,7 +75,8 @@ QUESTIONS = (
     ),
     Question(
         "links_unknown",
-        "link_traffic has no links; where the kind is at fault, set it with `xlahouse set device-kind`",
+        "link_traffic has no links; where the kind is at fault, state it:"
+        " `xlahouse set device-kind RUN KIND`",
         """
         with placed as (
             select p.run_id, min(p.topology_problem) as topology_problem
@@ -89,8 +97,8 @@ QUESTIONS = (
     Question(
         "impossible_rate",
         "the kind of chip, a peak or the places of the chips are wrong, or the kind of the collective"
-        " is: these transfers have no utilization; set the kind with `xlahouse set device-kind`, peaks"
-        " with `xlahouse set peaks`, and see `collective_bandwidth`",
+        " is: these transfers have no utilization. Check the kind, `xlahouse set device-kind RUN KIND`, and"
+        " the link's peak, `xlahouse set peaks RUN ici_bytes_per_s=PEAK`",
         """
         select run_id, concat(count(*) filter (where is_impossible), ' of ', count(is_impossible),
             ' transfers (', kind, ' over ', axis, ') are more than 2 % shorter than the links of their'
@@ -103,7 +111,7 @@ QUESTIONS = (
     ),
     Question(
         "files_in_two_runs",
-        "sums over runs count these files twice; drop the run that the other one replaces (`xlahouse drop`)",
+        "sums over runs count these files twice; if the other run replaces it: `xlahouse drop RUN`",
         """
         with file as (
             select run_id, unnest(source_files) as source from runs
@@ -137,6 +145,8 @@ def view_findings(warehouse: Warehouse) -> list[str]:
             " left join runs as r on r.run_id = f.run_id order by name, f.found"
         ).dicts()
         lines += [
-            f"{row['name']}: {question.code}: {row['found']}; {question.advice}" for row in rows
+            f"{row['name']}: {question.code}: {row['found']}; "
+            + filled(question.advice, row["name"], warehouse.root)
+            for row in rows
         ]
     return lines

@@ -29,6 +29,7 @@ ALLOWED = {
     r"(line|thread_name=)\s?(thread_name=)?Steps dropped": "its ops are of category control, and in no sum",
     r"line (thread_name=)?Async XLA Ops dropped": "its ops repeat pairs of ops on the line of ops",
     r"event backend_compile renamed": "the compile's other event still marks the time, which is shorter",
+    r"event %\w+_fusion .*renamed": "operands in other texts keep the old name, of one more instruction",
     r"stat model_flops .*": "flops_known_ratio is the share of ops whose FLOPs are known, and says so",
     r"header baseTimeNanoseconds .*": "it is the zero of all times, which move alike",
 }

@@ -45,6 +45,7 @@ def test_each_is_named_as_its_code():
     assert {name for path in files for name in names_in(path) if name.isupper()} == {
         *(code.upper() for code in CODES),
         "_CAPTURE_AGAIN",
+        "_WITH_DUMP",
     }
 
 
