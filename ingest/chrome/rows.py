@@ -33,16 +33,10 @@ def integer(value: object) -> int | None:
 
 
 def host_rows(rows: pl.DataFrame, host: str, prefix: str = "") -> pl.DataFrame:
-    """Events as rows of host_events. A flow keeps its phase and id among its arguments."""
-    is_flow = pl.col("ph").is_in(FLOWS)
-    number = pl.col("id").fill_null("null")
-    flow = pl.concat_str(pl.lit('{"ph":"'), "ph", pl.lit('","id":'), number, pl.lit("}"))
+    """Events as rows of host_events; arrows between slices are none: they link launches to their calls."""
+    slices = rows.filter(~pl.col("ph").is_in(FLOWS))
     return frames.conform(
-        rows.with_columns(
-            host=pl.lit(host, pl.String),
-            thread=pl.lit(prefix) + pl.col("thread"),
-            args=pl.when(is_flow & pl.col("args").is_null()).then(flow).otherwise("args"),
-        ),
+        slices.with_columns(host=pl.lit(host, pl.String), thread=pl.lit(prefix) + pl.col("thread")),
         frames.HOST_EVENTS,
     )
 
@@ -95,10 +89,12 @@ def coverage_of(source: str, plane: str, rows: pl.DataFrame, refused: pl.DataFra
     Args:
         source: the file.
         plane: name of the process.
-        rows: thread, table_name, folded.
+        rows: ph, thread, table_name, folded. Arrows become times of enqueue, in launches.
         refused: thread.
     """
-    events = rows.select("thread", "table_name", "folded")
+    is_arrow = (pl.col("ph").is_in(FLOWS)) & (pl.col("table_name") == "host_events")
+    table = pl.when(is_arrow).then(pl.lit("launches")).otherwise("table_name")
+    events = rows.select("thread", table.alias("table_name"), "folded")
     if not (events["folded"] == 1).all():
         events = events.select(pl.all().repeat_by("folded").explode())
     return frames.coverage_rows(source, plane, events, refused)
