@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlahouse.capture.commands import filled
 from xlahouse.sql.check.audits import run_audits
 from xlahouse.sql.check.findings import view_findings
 
@@ -61,7 +62,7 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
             f"({row['source']}, {row['count']:,})"
             for row in issues
         ),
-        *(f"warning  {row['name']}: mesh: {row['mesh_problem']}" for row in meshes),
+        *(_about_mesh(row["name"], row["mesh_problem"], warehouse.root) for row in meshes),
         *(f"warning  {line}" for line in found),
     ]
     counted = [row["severity"] for row in issues]
@@ -71,3 +72,8 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
         len(damaged) + len(audits) + counted.count("error"),
         len(own) + len(meshes) + len(found) + counted.count("warning"),
     )
+
+
+def _about_mesh(name: str, problem: str, root: str) -> str:
+    command = filled("`xlahouse set mesh RUN MESH`", name, root)
+    return f"warning  {name}: mesh: {problem}; {command}"
