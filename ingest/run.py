@@ -15,7 +15,8 @@ from xlahouse.ingest.discover import find_runs
 from xlahouse.ingest.events.files import reaching
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
-from xlahouse.ingest.store.run_index import write_index
+from xlahouse.ingest.run_names import told_apart
+from xlahouse.ingest.store.run_index import names_of_runs, write_index
 from xlahouse.ingest.store.store import Store
 
 OnEvent = Callable[[str], None]
@@ -98,6 +99,8 @@ def ingest_paths(
         runs = _as_one(_find_all(given, problems), name, problems)
         if runs:
             _clear_leftovers(root, on_event)
+            if name is None:
+                runs = told_apart(runs, _taken_names(root))
             on_progress(0, len(runs))
         for number, outcome in enumerate(each(runs, root, options, workers), start=1):
             if isinstance(outcome, IngestResult):
@@ -126,6 +129,14 @@ def _clear_leftovers(root: str, on_event: OnEvent) -> None:
             Store(root).clear_leftovers()
         except OSError as error:
             on_event(f"{root}: leftovers of an earlier ingest stay: {error.strerror or error}")
+
+
+def _taken_names(root: str) -> set[str]:
+    """Names of the warehouse's runs; where they cannot be read, none."""
+    try:
+        return names_of_runs(root)
+    except OSError:
+        return set()
 
 
 def _write_index(root: str, on_event: OnEvent) -> None:

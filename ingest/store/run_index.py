@@ -100,6 +100,20 @@ def write_index(root: str, always: bool = False) -> int:
     return len(kept)
 
 
+def names_of_runs(root: str) -> set[str]:
+    """Names of the runs of a warehouse; runs whose row is damaged are left out."""
+    from xlahouse.ingest.events.files import open_fs
+
+    system, base = open_fs(root)
+    stamps = stamped_rows(root)
+    known = _read_index(system, f"{base}/{INDEX}") if stamps else {}
+    rows = (
+        known.get(run_id) or _read_row(system, f"{base}/{row_path(run_id)}", run_id)
+        for run_id in stamps
+    )
+    return {row["name"][0].as_py() for row in rows if row is not None}
+
+
 def _read_index(system: fsspec.AbstractFileSystem, path: str) -> dict[str, pa.Table]:
     """run_id -> its row of the index; empty where that is missing, damaged or has other columns."""
     import pyarrow as pa
