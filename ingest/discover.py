@@ -14,7 +14,7 @@ from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
 from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, host_of, is_chrome, is_copy, named_trace
 from xlahouse.ingest.events.files import open_fs
-from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.events.run_files import RunFiles, ranks_of_stems
 from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.formats import XPLANE, XPLANES, xplane_stem
 from xlahouse.ingest.other_containers import not_read, other_container, refuse_others
@@ -169,7 +169,9 @@ def _run(
     if manifest is not None and not fs.exists(manifest):
         manifest = None
     card = cards.get(folder_of(members[0], cards) or "")
-    own_name = card.name if card is not None else host_of(xplane_stem(members[0]))
+    ranked = ranks_of_stems({file: xplane_stem(file) for file in members})
+    traced = host_of(ranked[0] if ranked is not None else xplane_stem(members[0]))
+    own_name = card.name if card is not None else traced
     name = last if match else own_name
     return RunFiles(
         name,

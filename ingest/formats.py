@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, is_chrome
 from xlahouse.ingest.events.misread import what_it_is
+from xlahouse.ingest.events.run_files import RankInName
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.xplane.read import read_xplane
@@ -25,7 +26,7 @@ def is_chrome_file(path: str, head: bytes) -> bool:
     return JSON.search(path) is not None or is_chrome(head[:SNIFFED])
 
 
-def read_trace(raw: TraceBytes, path: str) -> FileEvents:
+def read_trace(raw: TraceBytes, path: str, rank: RankInName | None = None) -> FileEvents:
     """Read a trace file of either kind.
 
     Raises:
@@ -39,7 +40,7 @@ def read_trace(raw: TraceBytes, path: str) -> FileEvents:
             )
 
             return read_chrome(bytes(raw), path)
-        return read_xplane(raw, path)
+        return read_xplane(raw, path, rank)
     except TraceFormatError as error:
         known = what_it_is(raw, "xplane" if XPLANE in path else "chrome" if is_json else "")
         if known is None:

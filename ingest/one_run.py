@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -17,7 +18,7 @@ from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.discover import read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.events.run_files import RankInName, RunFiles
 from xlahouse.ingest.events.trace_bytes import (
     FilePart,
     SourceFile,
@@ -28,6 +29,7 @@ from xlahouse.ingest.events.trace_bytes import (
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.hlo.dumps import Dump, complete, fingerprint_of, list_dumps
 from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.rank_files import ranks_in_names
 from xlahouse.ingest.run_findings import (
     card_problem,
     distinct,
@@ -49,6 +51,8 @@ from xlahouse.ingest.tables.pipeline import schedule_of
 from xlahouse.ingest.tables.rows import issue_rows
 from xlahouse.ingest.tables.run_row import run_row
 from xlahouse.ingest.tables.run_tables import write_tables
+
+NO_RANKS: dict[str, RankInName] = {}
 
 
 @dataclass(frozen=True)
@@ -212,9 +216,12 @@ def _is_current(store: Store, known: RunRow) -> bool:
 
 
 def _read_files(
-    sources: list[SourceFile],
+    sources: list[SourceFile], ranks: Mapping[str, RankInName] = NO_RANKS
 ) -> tuple[list[FileEvents], list[TraceFormatError], list[TraceFile]]:
-    """(files that could be read, an error for each other file, the files of which parts are read later)."""
+    """(files that could be read, an error for each other file, the files of which parts are read later).
+
+    ranks: by path, as names of files state them.
+    """
     files: list[FileEvents] = []
     refused: list[TraceFormatError] = []
     parted: list[TraceFile] = []
@@ -225,11 +232,14 @@ def _read_files(
         if isinstance(raw, FilePart):
             parted.append(raw.file)
         try:
-            files.append(read_trace(raw, source.path))
+            files.append(read_trace(raw, source.path, ranks.get(source.path)))
         except TraceFormatError as error:
             if isinstance(raw, FilePart):
                 raw.file.check()
             refused.append(error)
+    if not ranks and not refused and (found := ranks_in_names(files)):
+        files, refused, again = _read_files(sources, found)
+        parted += again
     return files, refused, parted
 
 

@@ -59,7 +59,7 @@ def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         kernels: kernel (what ran), thread, lane, start_ps, duration_ps, hlo_op, hlo_module, program_id,
-            memcpy_details, scope, and call, execution and enqueue_ps of gpu_host.HostCalls.
+            memcpy_details, scope, and call, execution and enqueue_ps of gpu_calls.HostCalls.
     """
     executed = kernels.filter(pl.col("execution").is_not_null())
     return (

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from xlahouse.capture.errors import TraceFormatError
+
+# `<host>_<rank>`: one file a rank on one host, as torch_tpu names them.
+_RANKED = re.compile(r"^(.+)_(\d{1,6})$")
 
 
 @dataclass(frozen=True)
@@ -40,3 +44,28 @@ class RunFiles:
         return replace(
             self, paths=paths, spares=(), replaced=(*self.replaced, *sorted(reasons.items()))
         )
+
+
+@dataclass(frozen=True)
+class RankInName:
+    """What the name of a file states about its process."""
+
+    host: str
+    first_number: int  # of its devices, where their planes do not state it
+
+
+def ranks_of_stems(stems: Mapping[str, str]) -> tuple[str, dict[str, int]] | None:
+    """(host, path -> rank) of files that are one a rank; None where their names do not say so.
+
+    Args:
+        stems: path -> name without its ending. Several files, all in one folder, of one host and with
+            the ranks from 0 on.
+    """
+    found = {path: _RANKED.match(stem) for path, stem in stems.items()}
+    if len(found) < 2 or not all(found.values()) or len({p.rpartition("/")[0] for p in found}) > 1:
+        return None
+    hosts = {match[1] for match in found.values() if match}
+    ranks = {path: int(match[2]) for path, match in found.items() if match}
+    if len(hosts) > 1 or sorted(ranks.values()) != list(range(len(ranks))):
+        return None
+    return hosts.pop(), ranks

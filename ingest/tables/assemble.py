@@ -29,9 +29,9 @@ from xlahouse.ingest.tables.clock_rows import (
 from xlahouse.ingest.tables.first_look import clocks_of
 from xlahouse.ingest.tables.launches import KEYS_OF_A_FILE, finish_launches, phase_rows
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
+from xlahouse.ingest.tables.participants import members_of, with_all_ranks
 from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
 from xlahouse.ingest.tables.rows import device_rows, typed
-from xlahouse.ingest.tables.spanning import members_of, with_all_ranks
 from xlahouse.ingest.tables.worlds import (
     World,
     move_steps,

@@ -21,9 +21,8 @@ from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
 from xlahouse.ingest.tables.device_tables import FinishedBatch, WorldContext, batches, finish_planes
-from xlahouse.ingest.tables.participants import across_clocks, partly_seen
+from xlahouse.ingest.tables.participants import across_clocks, partly_seen, with_all_ranks
 from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
-from xlahouse.ingest.tables.spanning import with_all_ranks
 from xlahouse.ingest.tables.transfers import Transfers, join_transfers
 from xlahouse.ingest.tables.unseen import unseen_collectives, unseen_events
 from xlahouse.ingest.tables.worlds import move_devices

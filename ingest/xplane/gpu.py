@@ -11,13 +11,13 @@ import polars as pl
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
 from xlahouse.ingest.events.frames import DEVICE_NUMBER, ColumnTypes, Device, PlaneEvents
-from xlahouse.ingest.events.gpu_calls import HostCalls
+from xlahouse.ingest.events.gpu_calls import EXECUTION, HostCalls, calls_of
 from xlahouse.ingest.events.gpu_kernels import DERIVED_LINE, STREAM, findings, launches_of, ops_of
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.xplane.chosen_events import ChosenEvents, Found
-from xlahouse.ingest.xplane.event_chunks import Mask, chunks
+from xlahouse.ingest.xplane.event_chunks import Mask, chunks, kinds_where
 from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
@@ -155,3 +155,27 @@ def _read_kernels(
         kernels.add(chunk, on_stream[chunk.core.line] & chunk.in_time, found)
     linked = kernels.frame().rename({"name": "kernel"})
     return counts, linked.join(calls.frame, on="correlation_id", how="left", maintain_order="left")
+
+
+def host_calls(plane: Plane) -> HostCalls:
+    """The calls on a host plane that launched something on a GPU."""
+    if "correlation_id" not in plane.stat_names["name"]:
+        return HostCalls()
+    made = ChosenEvents(plane, {"correlation_id": pl.Int64, "module": pl.String})
+    ran = ChosenEvents(plane, {})
+    is_execution = kinds_where(plane, pl.col("name").str.contains(EXECUTION))
+    for chunk in chunks(plane):
+        correlated = chunk.integers("correlation_id")
+        chosen = np.zeros(len(chunk.core.line), bool)
+        chosen[correlated[0]] = True
+        found: dict[str, Found] = {
+            "correlation_id": correlated,
+            "module": chunk.texts("hlo_module"),
+        }
+        made.add(chunk, chosen & chunk.in_time, found)
+        ran.add(chunk, chunk.of_kinds(is_execution), {})
+    of_program = pl.when(pl.col("module").is_not_null()).then(True)
+    calls = made.frame().select(
+        "event", "thread", "start_ps", "correlation_id", call="name", of_program=of_program
+    )
+    return calls_of(calls.sort("start_ps"), ran.frame())

@@ -36,7 +36,7 @@ class Opened:
 
 
 def open_planes(
-    space: SpaceBytes, path: str, host: str, start_ns: int
+    space: SpaceBytes, path: str, host: str, start_ns: int, first_number: int = 0
 ) -> Iterator[Opened | TraceFormatError]:
     """The planes of a file, in order; a damaged plane is returned as its error.
 
@@ -45,6 +45,7 @@ def open_planes(
         path: its name.
         host: its host.
         start_ns: the profile's start, UNIX ns.
+        first_number: of the devices of this process, where planes do not state their number.
     """
 
     def opened(payload: TraceBytes) -> Opened | TraceFormatError:
@@ -54,15 +55,16 @@ def open_planes(
         again = partial(xspace.decode_plane, payload, start_ns, plane.lines)
         if not tpu.TPU_PLANE.match(plane.name) or plane.is_empty:
             return Opened(plane, again)
-        return Opened(plane, again, _read_tpu(plane, again, path, host))
+        return Opened(plane, again, _read_tpu(plane, again, path, host, first_number))
 
     return made_ahead(opened, space.planes)
 
 
 def _read_tpu(
-    plane: Plane, again: Callable[[], Plane], path: str, host: str
+    plane: Plane, again: Callable[[], Plane], path: str, host: str, first_number: int
 ) -> TpuPlane | Exception:
     try:
-        return TpuPlane(tpu.read_tpu_plane(plane, path, host, again), instruction_texts(plane))
+        read = tpu.read_tpu_plane(plane, path, host, again, first_number)
+        return TpuPlane(read, instruction_texts(plane))
     except Exception as error:  # damage can have any shape; it is reported at the plane's turn
         return error

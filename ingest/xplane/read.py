@@ -25,10 +25,11 @@ from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
 from xlahouse.ingest.events.issues import issues_found
 from xlahouse.ingest.events.producers import linked
+from xlahouse.ingest.events.run_files import RankInName
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.names import launched_modules
-from xlahouse.ingest.xplane import cpu, gpu, gpu_host, host, sparsecore, wire, xspace
+from xlahouse.ingest.xplane import cpu, gpu, host, sparsecore, wire, xspace
 from xlahouse.ingest.xplane.decode import DecodeError
 from xlahouse.ingest.xplane.opened import Opened, open_planes
 from xlahouse.ingest.xplane.programs import programs_of_plane
@@ -43,8 +44,8 @@ _LAUNCHING = r"(?i)execut\w*::\w*execute|::execute\b|launch(?:Cooperative)?Kerne
 _DEVICE_PLANE = re.compile(r"^/device:(?!CUSTOM)")
 
 
-def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
-    """Read an xplane file.
+def read_xplane(raw: TraceBytes, path: str, rank: RankInName | None = None) -> FileEvents:
+    """Read an xplane file. rank: what its name states, where its host and devices are not known else.
 
     Raises:
         TraceFormatError: nothing can be read from it.
@@ -53,7 +54,8 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     raw, damage = unpack(bytes(raw)) if packed else (raw, None)
     space = wire.split_space(raw, path)
     stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
-    read = FileEvents(path, space.hostnames[0] if space.hostnames else stem)
+    own = rank.host if rank is not None else stem
+    read = FileEvents(path, space.hostnames[0] if space.hostnames else own)
     if damage is not None:
         detail = f"{damage}; what was unpacked before is kept"
         read.issues.append(TRUNCATED.found(path, detail=detail))
@@ -69,7 +71,7 @@ def read_xplane(raw: TraceBytes, path: str) -> FileEvents:
     virtual = not any(_DEVICE_PLANE.match(name) for name in names)
     read.profile_start_ns = _profile_start(space, names, path)
     calls = _gpu_calls(space, names, read)
-    for opened in _opened(space, path, read):
+    for opened in _opened(space, path, read, 0 if rank is None else rank.first_number):
         plane = opened.plane
         try:
             events = _read_plane(opened, read, virtual, calls)
@@ -150,9 +152,10 @@ def _link(read: FileEvents) -> None:
             read.planes[number] = replace(plane, launches=linked(plane.launches, producers))
 
 
-def _opened(space: SpaceBytes, path: str, read: FileEvents) -> Iterator[Opened]:
+def _opened(space: SpaceBytes, path: str, read: FileEvents, first_number: int) -> Iterator[Opened]:
     """The planes that can be decoded."""
-    for opened in open_planes(space, path, read.host, read.profile_start_ns or 0):
+    start_ns = read.profile_start_ns or 0
+    for opened in open_planes(space, path, read.host, start_ns, first_number):
         if isinstance(opened, TraceFormatError):
             read.issues.append(DAMAGED_PLANE.found(path, detail=opened.reason))
         else:
@@ -169,7 +172,7 @@ def _gpu_calls(space: SpaceBytes, names: list[str], read: FileEvents) -> HostCal
     for plane in xspace.decode_planes(replace(space, planes=hosts), read.path):
         if isinstance(plane, Plane):
             try:
-                calls = gpu_host.host_calls(plane)
+                calls = gpu.host_calls(plane)
             except DecodeError:  # reported where the plane itself is read
                 return HostCalls()
             read.issues += calls.issues(read.path)

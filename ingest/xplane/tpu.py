@@ -45,7 +45,11 @@ class CoreDetails(Protocol):
 
 
 def read_tpu_plane(
-    plane: Plane, source: str, host: str | None, again: Callable[[], Plane]
+    plane: Plane,
+    source: str,
+    host: str | None,
+    again: Callable[[], Plane],
+    first_number: int = 0,
 ) -> PlaneEvents:
     """A TPU device plane: its device and launches, and how to read the rest.
 
@@ -54,8 +58,9 @@ def read_tpu_plane(
         source: its file.
         host: its host.
         again: decodes the plane again, so that it need not be kept until its ops are read.
+        first_number: of the devices of its process, where planes do not state their number.
     """
-    device, issues = _device(plane, source, host)
+    device, issues = _device(plane, source, host, first_number)
     modules = plane.only((MODULES_LINE,))
     events, refused = frames.split_bad_times(modules.named_events)
     launches = _launches(modules, events)
@@ -102,16 +107,18 @@ def _read_rest(
     )
 
 
-def _device(plane: Plane, source: str, host: str | None) -> tuple[Device, list[Issue]]:
+def _device(
+    plane: Plane, source: str, host: str | None, first_number: int
+) -> tuple[Device, list[Issue]]:
     match = TPU_PLANE.match(plane.name)
     if match is None:
         raise ValueError(f"{plane.name} is not a TPU plane")
     local, issues = int(match[1]), []
     details = _core_details(plane)
     if details is None:
-        detail = f"{plane.name} has no readable core_details, which state its number: {local} here"
+        number, chip = first_number + local, None
+        detail = f"{plane.name} has no readable core_details, which state its number: {number} here"
         issues.append(DEVICE_NUMBER_ASSUMED.found(source, detail=detail))
-        number, chip = local, None
     else:
         number, chip = details.global_core_id, details.global_chip_id
     return Device(

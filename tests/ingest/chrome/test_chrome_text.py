@@ -328,7 +328,11 @@ def test_points_and_counters_are_kept_and_arrows_and_unknown_phases_counted():
     assert plane.host_events.select("name", "start_ps", "args").rows() == [("op", 1_000_000, None)]
     assert coverage_of(raw) == {
         ("1", "host_events"): (1, 1, 0),
-        ("1", "launches"): (1, 1, 0),  # an arrow is a time of enqueue there, where it ends at a launch
+        ("1", "launches"): (
+            1,
+            1,
+            0,
+        ),  # an arrow is a time of enqueue there, where it ends at a launch
         ("1", "counters"): (1, 1, 0),
         ("1", None): (1, 0, 1),
     }
