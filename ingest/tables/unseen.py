@@ -42,7 +42,7 @@ def unseen_collectives(
 
 
 def unseen_events(world: WorldParts, finished: Sequence[FinishedBatch], source: str) -> list[Issue]:
-    """Findings about events of a world's devices of which there is none, as where a release renames them.
+    """Findings about kinds of events that a world's devices lack, as where a release renames them.
 
     Args:
         world: the world.

@@ -121,7 +121,8 @@ def _marks_roots(chunk: EventChunk) -> bool:
 
 def _roots(chunk: EventChunk) -> Integers:
     of_root, roots = chunk.integers("_r")
-    return of_root[roots == 1]
+    found: Integers = of_root[roots == 1]
+    return found
 
 
 def _producers(chunk: EventChunk) -> pl.DataFrame:

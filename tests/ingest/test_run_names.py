@@ -1,4 +1,4 @@
-"""Runs whose names would repeat are told apart by folder and session."""
+"""Runs whose names would repeat have names by folder and session."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ALLOWED = {
     r"stat model_flops .*": "flops_known_ratio is the share of ops whose FLOPs are known, and says so",
     r"header baseTimeNanoseconds .*": "it is the zero of all times, which move alike",
 }
-# Input, mutant, and the finding that tells of it: those that were silent before.
+# Input, mutant, and the finding that states it: those that were silent before.
 TOLD = (
     ("moe", "line XLA Ops renamed", "unknown_line"),
     ("moe", "line XLA Ops dropped", "ops_missing"),
