@@ -9,13 +9,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.sql.interrupt import Cancelled
+from xlahouse.sql.interrupt import Cancelled, OutOfTime
 from xlahouse.sql.nearest import suggest
 
 if TYPE_CHECKING:
     import duckdb
 
 NO_SUCH_COLUMN = re.compile(r'Values list "([^"]+)" does not have a column named "([^"]+)"')
+LESS = "filter or aggregate more, or allow more memory"
 STATEMENTS = ("select", "from", "with", "describe", "show", "summarize", "explain", "values")
 
 
@@ -24,7 +25,7 @@ def blame(sql: str) -> Iterator[None]:
     """Raise DuckDB's errors as ours.
 
     Raises:
-        QueryError: the query is at fault, or was cancelled.
+        QueryError: the query is at fault, was cancelled, or is over its limit.
         WarehouseError: a file that the warehouse lists vanished or is damaged.
         KeyboardInterrupt: DuckDB noticed the interrupt first.
     """
@@ -34,9 +35,15 @@ def blame(sql: str) -> Iterator[None]:
         yield
     except Cancelled:
         raise QueryError("the query was cancelled", sql) from None
+    except OutOfTime as error:
+        raise QueryError(f"{error}; ask for fewer runs or rows, or allow more time", sql) from None
+    except MemoryError:
+        raise QueryError(f"not enough memory; {LESS}", sql) from None
     except RuntimeError as error:
         if is_interrupt(error):
             raise KeyboardInterrupt from error
+        if "start new thread" in str(error):
+            raise QueryError(f"not enough memory; {LESS}", sql) from None
         raise
     except (duckdb.IOException, duckdb.PermissionException) as error:
         # No query that gets this far names a file, so the file is the warehouse's.
@@ -74,7 +81,7 @@ def explain_error(error: Exception, sql: str) -> QueryError:
     text = str(error)
     message = headline(error)
     if type(error).__name__ == "OutOfMemoryException":
-        message = f"not enough memory: {message}; filter or aggregate more, or allow more memory"
+        message = f"not enough memory: {message}; {LESS}"
     message += _hint(message, text)
     line, column = _caret(text, sql)
     return QueryError(message, sql, line, column)

@@ -1,15 +1,20 @@
-"""Draws rows as text for people: columns under their names, six digits of a number, short cells."""
+"""Draws rows and plans as text for people: columns under their names, six digits, short cells."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from html import escape
-from typing import IO
+from textwrap import wrap
+from typing import IO, Any
 
 from xlahouse.sql.types import Value
 
 CELL_WIDTH = 80
 HTML_ROWS = 50  # a notebook shows these, and says so where there are more
+# Parts of DuckDB's plan that name files of this machine.
+FILES = {"Filename(s)"}
+DRAWN_OTHERWISE = {"Estimated Cardinality"}
 NUMERIC = {int, float, Decimal}
 # Characters that move the cursor, change the terminal or turn the text around, as they are shown.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
@@ -95,3 +100,48 @@ def short(value: object) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= CELL_WIDTH else text[: CELL_WIDTH - 1] + "…"
+
+
+def without_files(plan: Any) -> Any:
+    """DuckDB's plan, without the names of files."""
+    if isinstance(plan, dict):
+        return {name: without_files(part) for name, part in plan.items() if name not in FILES}
+    return [without_files(part) for part in plan] if isinstance(plan, list) else plan
+
+
+def draw_plan(plan: Any) -> Iterator[str]:
+    """Lines of DuckDB's plan: an operator's facts below its name, and what it reads further in."""
+    operators = plan.get("operator", []) if isinstance(plan, dict) else plan
+    if isinstance(plan, dict) and "query" in plan:
+        took, read = plan["query"].get("total_time"), plan.get("io", {}).get("total_bytes_read")
+        yield f"took {took:.6f} s, read {read:,} bytes"
+    for operator in operators:
+        yield from _draw_operator(operator, "")
+
+
+def _draw_operator(operator: dict[str, Any], indent: str) -> Iterator[str]:
+    name, facts = operator["name"], operator.get("extra_info", {})
+    children = operator.get("children") or []
+    if name in ("RESULT_COLLECTOR", "EXPLAIN_ANALYZE"):  # of the EXPLAIN itself
+        for child in children:
+            yield from _draw_operator(child, indent)
+        return
+    expected = (
+        f"about {facts['Estimated Cardinality']} rows expected"
+        if DRAWN_OTHERWISE & set(facts)
+        else ""
+    )
+    measured = ""
+    if "timing" in operator:
+        measured = f"{operator['intermediate_rows']:,} rows, {operator['timing']:.6f} s"
+    yield f"{indent}{': '.join(part for part in (name, measured or expected) if part)}"
+    for fact, value in facts.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        if fact not in DRAWN_OTHERWISE and text:
+            width = max(CELL_WIDTH - len(indent), CELL_WIDTH // 2)
+            lines = wrap(
+                f"{fact}: {text}", width, initial_indent="    ", subsequent_indent="      "
+            )
+            yield from (f"{indent}{line}" for line in lines)
+    for child in children:
+        yield from _draw_operator(child, f"{indent}  ")

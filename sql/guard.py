@@ -8,9 +8,7 @@ The second wall is the database (sql/database.py): in memory, no external access
 warehouse's folders, no extensions, no Python variables, configuration locked. Alone it is not enough:
 COPY into an allowed folder passes it, and EXPLAIN ANALYZE of a write runs the write.
 
-Neither limits work: a query may take all memory and time. To serve queries of other people, give
-`Warehouse` a memory limit and threads, end queries with `Result.cancel`, and run the process as a user
-without write permission in the warehouse.
+Neither limits work: sql/limits.py does.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -30,9 +29,13 @@ if TYPE_CHECKING:
     import duckdb
 
 READS_ONLY = "a query may only read: SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
+_EXPLAIN = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain(?P<analyze>\s+analyze)?"
+_OPTION = r"\s*(?:analyze|format\s+'?(?:text|json)'?)\s*"
 EXPLAIN = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain(?:\s+analyze)?(?:\s*\((?:format|analyze)[^)]*\))?\s+",
-    re.IGNORECASE | re.DOTALL,
+    rf"{_EXPLAIN}(?P<options>\s*\({_OPTION}(?:,{_OPTION})*\))?\s+", re.IGNORECASE | re.DOTALL
+)
+EXPLAIN_OTHERWISE = re.compile(
+    rf"{_EXPLAIN}\s*\(\s*(?:analyze|format)\b", re.IGNORECASE | re.DOTALL
 )
 # Table functions that make rows of their arguments or describe the catalogue. All others read
 # files, memory addresses or settings, or hide a query in a string.
@@ -100,13 +103,19 @@ class Relations:
         return frozenset(mention.name for mention in self.mentions)
 
 
+class Plan(Enum):
+    """How an EXPLAIN shows its plan; the statement itself asks DuckDB for JSON."""
+
+    TEXT, JSON = range(2)
+
+
 @dataclass(frozen=True)
 class Checked:
     """A query that may run, parsed: no later room parses its text again."""
 
     statement: duckdb.Statement
     tree: Node  # of the statement; of the one that an EXPLAIN explains
-    explains: bool
+    explains: Plan | None
     relations: Relations
     parameters: frozenset[str]
 
@@ -123,15 +132,21 @@ def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
         raise QueryError("the query is not valid UTF-8; save or type it as UTF-8", ascii(sql))
     parser = parser or _parser()
     statement = _require_one(sql, parser)
-    tree = _tree(sql, parser)
-    explain = EXPLAIN.match(sql) if tree is None else None
-    if explain:
-        tree = _tree(sql[explain.end() :], parser)
+    tree, plan = _tree(sql, parser), None
+    if tree is None and (explain := EXPLAIN.match(sql)):
+        if not explain["options"] and EXPLAIN_OTHERWISE.match(sql):
+            raise QueryError("an EXPLAIN takes the options ANALYZE, and FORMAT text or json", sql)
+        query = sql[explain.end() :]
+        tree = _tree(query, parser)
+        options = (explain["options"] or "").lower()
+        plan = Plan.JSON if "json" in options else Plan.TEXT
+        analyze = "analyze, " if explain["analyze"] or "analyze" in options else ""
+        statement = _require_one(f"explain ({analyze}format json) {query}", parser)
     if tree is None:
         raise QueryError(READS_ONLY, sql)
-    relations = _inspect(tree, sql, located=explain is None)
+    relations = _inspect(tree, sql, located=plan is None)
     parameters = frozenset(str(name) for name in statement.named_parameters)
-    return Checked(statement, tree, explain is not None, relations, parameters)
+    return Checked(statement, tree, plan, relations, parameters)
 
 
 def _is_text(sql: str) -> bool:

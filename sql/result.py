@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import blame
-from xlahouse.sql.drawing import HTML_ROWS, draw_html
-from xlahouse.sql.interrupt import OnProgress, QueryWatch
+from xlahouse.sql.drawing import HTML_ROWS, draw_html, draw_plan, without_files
+from xlahouse.sql.guard import Plan
+from xlahouse.sql.interrupt import QueryWatch
 from xlahouse.sql.types import NamedRow, Row, Value
 
 if TYPE_CHECKING:
@@ -41,10 +43,9 @@ class Result:
         self,
         relation: duckdb.DuckDBPyRelation,
         sql: str,
-        connection: duckdb.DuckDBPyConnection,
-        on_progress: OnProgress | None = None,
+        watch: QueryWatch,
     ) -> None:
-        self._watch = QueryWatch(connection, on_progress)
+        self._watch = watch
         self.columns: list[str] = _numbered(relation.columns)
         self.sql = sql
         relation = _as_text(relation)
@@ -54,11 +55,11 @@ class Result:
 
     @classmethod
     def of_table(cls, table: pa.Table, sql: str) -> Result:
-        """A result that another engine has computed."""
+        """A result whose rows are there already."""
         import duckdb
 
         connection = duckdb.connect(":memory:")
-        found = cls(connection.from_arrow(table), sql, connection)
+        found = cls(connection.from_arrow(table), sql, QueryWatch(connection))
         found._table = table.rename_columns(found.columns)
         return found
 
@@ -243,3 +244,12 @@ def _numbered(names: list[str]) -> list[str]:
         seen.add(chosen)
         found.append(chosen)
     return found
+
+
+def explained(result: Result, form: Plan) -> Result:
+    """The plan of an EXPLAIN, without the files that DuckDB lists: a line a row, or one row of JSON."""
+    import pyarrow as pa
+
+    plan = without_files(json.loads(result.rows[0][1]))
+    lines = draw_plan(plan) if form is Plan.TEXT else [json.dumps(plan, indent=2)]
+    return Result.of_table(pa.table({"plan": list(lines)}), result.sql)

@@ -13,14 +13,14 @@ from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql.blame import blame, explain_qualified, place
 from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
-from xlahouse.sql.interrupt import OnProgress
+from xlahouse.sql.interrupt import OnProgress, QueryWatch
 from xlahouse.sql.library import Library, shipped
 from xlahouse.sql.listing import Listing, check_layout
 from xlahouse.sql.narrowing import across_runs, find_filters, runs_asked
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.own_views import with_own_views
 from xlahouse.sql.place import Place
-from xlahouse.sql.result import Result
+from xlahouse.sql.result import Result, explained
 from xlahouse.sql.types import NamedRow
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Warehouse:
         memory_limit: of queries, such as `4GB`; None: most of the machine's. Beyond it they use the
             folder for temporary files.
         threads: at most; None: one per core.
+        timeout_s: of each query, counted in DuckDB; None: no limit.
 
     Raises:
         WarehouseError: there is no warehouse at `root`.
@@ -78,12 +79,14 @@ class Warehouse:
         *,
         memory_limit: str | None = None,
         threads: int | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         self.root = os.fspath(root)
         self.place, self._on_damage = Place(self.root), on_damage
         check_layout(self.place)
         limits = {"memory_limit": memory_limit, "threads": threads}
         self._limits = {name: str(limit) for name, limit in limits.items() if limit is not None}
+        self._timeout_s = timeout_s
         self._database = Database(self.place, self._limits)
 
     def __enter__(self) -> Warehouse:
@@ -147,20 +150,23 @@ class Warehouse:
     ) -> Result:
         """Run one reading statement; `params["name"]` is the value of `$name` in it.
 
-        It runs when rows are asked for; then `on_progress` is called many times a second, and
-        `Result.cancel` ends it.
+        It runs when rows are asked for, an EXPLAIN at once; then `on_progress` is called many times a
+        second, and `Result.cancel` ends it.
 
         Raises:
-            QueryError: the statement is not allowed, does not parse, or names an unknown relation.
+            QueryError: the statement is not allowed, does not parse, names an unknown relation, or is
+                over its limit.
             WarehouseError: a file of the warehouse vanished or is damaged.
         """
         checked = check(sql, self._database.cursor())
         given = dict(params or {})
         self.check_parameters(checked, given, sql)
         cursor = self._prepare(checked, sql, given)
+        watch = QueryWatch(cursor, on_progress, self._timeout_s)
         with blame(sql):
-            relation = _relation(cursor, checked.statement, sql, given)
-        return Result(relation, sql, cursor, on_progress)
+            relation = watch.run(lambda: _relation(cursor, checked.statement, sql, given))
+        result = Result(relation, sql, watch)
+        return result if checked.explains is None else explained(result, checked.explains)
 
     def _prepare(
         self, checked: Checked, sql: str, given: Mapping[str, object]
@@ -176,7 +182,7 @@ class Warehouse:
         library = shipped() if every <= shipped().names() else self.library
         tables = self._database.install(library, every)
         runs = None
-        by_run = library is shipped() and not (lists_catalogue or checked.explains)
+        by_run = library is shipped() and not (lists_catalogue or checked.explains is not None)
         if by_run and not across_runs(library, names):
             runs = runs_asked(find_filters(checked.tree), given, self._listing.names)
         return self._database.cursor(tables, runs)

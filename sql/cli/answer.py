@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from xlahouse.sql.cli.options import QUERY_FORMATS, open_warehouse
+from xlahouse.sql.limits import Limits, memory_wall
 
 
 def answer(
@@ -19,7 +20,7 @@ def answer(
     params: dict[str, str],
     format: str | None,
     output: Path | None,
-    limit: int | None,
+    limits: Limits,
     spark: dict[str, str] | None = None,
     formulas: bool = False,
 ) -> None:
@@ -39,14 +40,15 @@ def answer(
         raise typer.BadParameter(f"{chosen} is not for a terminal; give -o FILE")
     with ExitStack() as stack:
         with _keeping_all():
-            opened = stack.enter_context(open_warehouse(root))
+            opened = stack.enter_context(open_warehouse(root, limits=limits))
+            stack.enter_context(memory_wall(limits.memory_bytes))
             if spark is None:
                 result = opened.query(sql, params)
             else:
                 from xlahouse.sql.spark_query import query_spark, start_session
 
-                result = query_spark(opened, start_session(spark), sql, params, limit)
-        rows = write_result(result, chosen, output, limit, formulas)
+                result = query_spark(opened, start_session(spark), sql, params, limits.rows)
+        rows = write_result(result, chosen, output, limits.rows, formulas)
     if output is not None:
         print(f"{output}: {rows:,} row{'' if rows == 1 else 's'}", file=sys.stderr)
 

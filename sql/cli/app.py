@@ -30,6 +30,7 @@ try:
     from xlahouse.sql.cli.tpu import tpu_app
     from xlahouse.sql.cli.views import views
     from xlahouse.sql.drawing import visible
+    from xlahouse.sql.interrupt import left_behind
 except KeyboardInterrupt:  # no traceback of imports
     sys.exit(130)
 
@@ -74,12 +75,17 @@ def main() -> None:
             print(f"xlahouse: {visible(line)}", file=sys.stderr)
     except OSError as error:
         print(f"xlahouse: {visible(_what_failed(error))}", file=sys.stderr)
+    except MemoryError:
+        print("xlahouse: not enough memory; ask for less, or allow more memory", file=sys.stderr)
     except KeyboardInterrupt:
         code = 130
     except RuntimeError as error:
         if not is_interrupt(error):
             raise
         code = 130
+    if left_behind():  # a query that does not stop: waiting for it would be without end
+        _flushed()
+        os._exit(code if isinstance(code, int) and code else 1)
     gc.freeze()  # else Python scans all loaded objects once more: a seventh of a second
     sys.exit(code if _flushed() else code or 1)
 

@@ -12,6 +12,7 @@ from xlahouse.capture.errors import XlahouseError
 
 if TYPE_CHECKING:
     from xlahouse.sql.library import Library
+    from xlahouse.sql.limits import Limits
     from xlahouse.sql.warehouse import Warehouse
 
 QUERY_FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
@@ -87,8 +88,20 @@ FormatOption = Annotated[
 
 
 LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="Most rows to write.")]
-
-
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", min=0, metavar="SECONDS", help="Longest a query may run; 0: no limit."
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Most memory of a query, such as 500MB or 4GB; 0: no limit.",
+    ),
+]
 SparkConfOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -118,7 +131,21 @@ def spark_settings(conf: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def open_warehouse(root: str, threads: int | None = None) -> Warehouse:
+def limits_of(timeout: float | None, memory: str | None, rows: int | None) -> Limits:
+    """The limits of a query as the options say; a limit of 0 is no limit."""
+    from xlahouse.capture.errors import QueryError
+    from xlahouse.sql.limits import Limits, parse_memory
+
+    try:
+        size = None if memory in (None, "0") else parse_memory(memory)
+    except QueryError as error:
+        raise typer.BadParameter(str(error), param_hint="--memory") from error
+    return Limits(timeout or None, size, rows)
+
+
+def open_warehouse(
+    root: str, threads: int | None = None, limits: Limits | None = None
+) -> Warehouse:
     """The warehouse at `root`; runs that are left out are reported on stderr.
 
     DuckDB loads here and not before. On one thread sums of floats are the same to the last digit.
@@ -129,7 +156,11 @@ def open_warehouse(root: str, threads: int | None = None) -> Warehouse:
     from xlahouse.sql.warehouse import Warehouse
 
     return Warehouse(
-        root, lambda line: print(f"xlahouse: {line}", file=sys.stderr), threads=threads
+        root,
+        lambda line: print(f"xlahouse: {line}", file=sys.stderr),
+        memory_limit=limits.memory if limits else None,
+        threads=threads,
+        timeout_s=limits.timeout_s if limits else None,
     )
 
 

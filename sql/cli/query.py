@@ -13,9 +13,12 @@ from xlahouse.sql.cli.answer import answer
 from xlahouse.sql.cli.options import (
     FormatOption,
     LimitOption,
+    MemoryOption,
     SparkConfOption,
+    TimeoutOption,
     WarehouseOption,
     check_engine,
+    limits_of,
     spark_settings,
 )
 
@@ -36,6 +39,8 @@ def query(
     format: FormatOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
     limit: LimitOption = None,
+    timeout: TimeoutOption = None,
+    memory: MemoryOption = None,
     engine: Annotated[str, typer.Option("--engine", help="duckdb or spark.")] = "duckdb",
     conf: SparkConfOption = None,
     formulas: Annotated[
@@ -50,20 +55,27 @@ def query(
     """Answer one query over tables and views.
 
     On Spark the query runs on spark.master; a construct that is not known to mean the same there is
-    refused.
+    refused. Without --timeout and --memory a query may take what it needs.
 
     \b
     Examples:
       xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by 1"
       xlahouse query 'from latency where run_id = $run' -p run=579c542a5ddd
       xlahouse query volume.sql --format csv -o volume.csv
+      xlahouse query "from ops" --timeout 10 --memory 1GB --limit 100
       xlahouse query "from run_summary" --engine spark \\
         --conf spark.master=spark://head:7077
     """
     check_engine(engine, ("duckdb", "spark"), conf)
+    limits = limits_of(timeout, memory, limit)
+    if engine == "spark" and (limits.timeout_s or limits.memory_bytes):
+        raise typer.BadParameter(
+            "they are for --engine duckdb; limit Spark with --conf",
+            param_hint="--timeout, --memory",
+        )
     text = _stdin() if sql == "-" else _argument(sql)
     settings = spark_settings(conf) if engine == "spark" else None
-    answer(warehouse, text, _parameters(param or []), format, output, limit, settings, formulas)
+    answer(warehouse, text, _parameters(param or []), format, output, limits, settings, formulas)
 
 
 def _stdin() -> str:

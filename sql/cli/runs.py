@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlahouse.sql.cli.answer import answer
 from xlahouse.sql.cli.options import FormatOption, LimitOption, WarehouseOption
+from xlahouse.sql.limits import Limits
 
 
 def runs(
@@ -23,4 +24,4 @@ def runs(
         select run_id, name, model, parallelism, device_kind, device_count, status, captured_at
         from runs order by captured_at, run_id
     """
-    answer(warehouse, sql, {}, format, None, limit)
+    answer(warehouse, sql, {}, format, None, Limits(rows=limit))

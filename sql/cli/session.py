@@ -23,6 +23,7 @@ from xlahouse.sql.export.catalogue import (
 )
 from xlahouse.sql.formats import TABLE_ROWS
 from xlahouse.sql.library import TABLES
+from xlahouse.sql.limits import NO_LIMITS, Limits, memory_wall
 from xlahouse.sql.nearest import suggest
 
 if TYPE_CHECKING:
@@ -50,12 +51,18 @@ class Shell:
         warehouse: that queries read.
         out: where answers go.
         page: shows a text that is longer than the screen; None: answers are never paged.
+        limits: of each query.
     """
 
     def __init__(
-        self, warehouse: Warehouse, out: IO[str], page: Callable[[str], None] | None = None
+        self,
+        warehouse: Warehouse,
+        out: IO[str],
+        page: Callable[[str], None] | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.warehouse, self._out, self._page = warehouse, out, page
+        self._limits, self._rows = limits, limits.rows or TABLE_ROWS
         self._timer = True
 
     def answer(self, text: str) -> bool:
@@ -79,13 +86,14 @@ class Shell:
 
     def _query(self, sql: str) -> None:
         began = time.perf_counter()
-        result = self.warehouse.query(sql)
-        rows = result.head(TABLE_ROWS + 1)
+        with memory_wall(self._limits.memory_bytes):
+            result = self.warehouse.query(sql)
+            rows = result.head(self._rows + 1)
         took = time.perf_counter() - began
         shown = io.StringIO()
-        draw(result.columns, rows[:TABLE_ROWS], shown)
-        more = len(rows) > TABLE_ROWS
-        count = f"the first {TABLE_ROWS:,} rows" if more else f"{len(rows):,} rows"
+        draw(result.columns, rows[: self._rows], shown)
+        more = len(rows) > self._rows
+        count = f"the first {self._rows:,} rows" if more else f"{len(rows):,} rows"
         count = "1 row" if count == "1 rows" else count
         self._show(shown.getvalue())
         self._out.write(f"{count}, {took:.3f} s\n" if self._timer else f"{count}\n")

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
-from xlahouse.sql.cli.options import WarehouseOption, open_warehouse
+from xlahouse.sql.cli.options import (
+    MemoryOption,
+    TimeoutOption,
+    WarehouseOption,
+    limits_of,
+    open_warehouse,
+)
 
 
-def shell(warehouse: WarehouseOption = "./warehouse") -> None:
+def shell(
+    warehouse: WarehouseOption = "./warehouse",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most rows to show.")] = 1000,
+    timeout: TimeoutOption = 300,
+    memory: MemoryOption = "4GB",
+) -> None:
     """Answer queries at a prompt, with completion, history and paging.
 
     Statements end with a semicolon; .help lists the commands. From a pipe the shell runs a script of
@@ -19,15 +31,17 @@ def shell(warehouse: WarehouseOption = "./warehouse") -> None:
     Examples:
       xlahouse shell
       xlahouse shell -w wh < questions.sql
+      xlahouse shell --timeout 0 --memory 0 --limit 20
     """
     from xlahouse.sql.cli.session import Shell, history_file, run_prompt, run_script
 
-    with open_warehouse(warehouse) as opened:
+    limits = limits_of(timeout, memory, limit)
+    with open_warehouse(warehouse, limits=limits) as opened:
         if sys.stdin is None:
             raise typer.BadParameter("stdin is closed; type at a terminal, or pipe statements in")
         if sys.stdin.isatty():
             from pydoc import pager
 
-            run_prompt(Shell(opened, sys.stdout, pager), history_file())
+            run_prompt(Shell(opened, sys.stdout, pager, limits), history_file())
         else:
-            run_script(Shell(opened, sys.stdout), iter(sys.stdin))
+            run_script(Shell(opened, sys.stdout, limits=limits), iter(sys.stdin))

@@ -24,6 +24,7 @@ from xlahouse.sql.export.dictionary import (
 )
 from xlahouse.sql.export.duckdb_file import open_tables
 from xlahouse.sql.formats import write_result
+from xlahouse.sql.interrupt import QueryWatch
 from xlahouse.sql.library import TABLES, View
 from xlahouse.sql.result import Result
 from xlahouse.sql.types import quote, quote_name
@@ -137,7 +138,7 @@ def _write(
     files = [f"parquet/{path.name}"]
     sql = f"select * from ({part.sql}) order by all"
     with blame(sql):
-        result = Result(connection.cursor().sql(sql), sql, connection)
+        result = Result(connection.cursor().sql(sql), sql, QueryWatch(connection))
     rows = write_result(result, "parquet", path)
     source = f"read_parquet({quote(str(path))})"
     if csv:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql.blame import blame_file
-from xlahouse.sql.comments import comment_table
-from xlahouse.sql.describing import create_all, create_tables, run_all
+from xlahouse.sql.describing import comment_table, create_all, create_tables, run_all
 from xlahouse.sql.library import RUN_SETTINGS, TABLES
 from xlahouse.sql.types import DUCKDB_TYPES, quote
 
