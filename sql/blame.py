@@ -60,6 +60,8 @@ def is_interrupt(error: RuntimeError) -> bool:
 def blame_file(error: Exception) -> WarehouseError:
     """The error for a file that the warehouse lists and cannot give."""
     text = headline(error)
+    if "No space left on device" in text:
+        return WarehouseError(f"{text}; free some space and try again: the warehouse is as it was")
     missing = re.match(r'No files found that match the pattern "([^"]+)"', text)
     if missing:
         text = f"{missing[1]} is missing"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from xlahouse.sql.cli.each import keep_index
 from xlahouse.sql.cli.options import WarehouseOption, complete_run, names_of, open_warehouse
 
 
@@ -33,7 +34,6 @@ def compact(
     """
     from xlahouse.capture.errors import WarehouseError
     from xlahouse.ingest.store.compact import compact_run
-    from xlahouse.ingest.store.run_index import write_index
     from xlahouse.ingest.store.store import Store
     from xlahouse.reports.charts.units import plural
     from xlahouse.sql.cli.progress import progress
@@ -48,12 +48,17 @@ def compact(
             say(f"{run_id}  {names[run_id]}", passing=True)
             try:
                 done = compact_run(store, run_id)
-            except WarehouseError as error:
-                say(f"xlahouse: {error}")
+            except (WarehouseError, OSError) as error:
+                said = str(error)
+                if isinstance(error, OSError):  # its lease could not be written
+                    said = f"{run_id}: {error.strerror or error}; the run stays as it was"
+                say(f"xlahouse: {said}")
                 failed = True
                 continue
             now = f", now {done.after}" if done.after != done.before else ": as few as can be"
             say(f"{run_id}  {names[run_id]}: {plural(done.before, 'file')}{now}")
-    print(f"{plural(write_index(warehouse, always=True), 'run')} in the index", file=sys.stderr)
-    if failed:
+    indexed = keep_index(warehouse)
+    if indexed is not None:
+        print(f"{plural(indexed, 'run')} in the index", file=sys.stderr)
+    if failed or indexed is None:
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xlahouse.sql.cli.each import do_each, keep_index
 from xlahouse.sql.cli.options import WarehouseOption, complete_run, names_of, open_warehouse
 from xlahouse.sql.drawing import visible
 
@@ -41,7 +42,6 @@ def drop(
     """
     from xlahouse.ingest.events.files import reaching
     from xlahouse.ingest.store.drop import drop_run
-    from xlahouse.ingest.store.run_index import write_index
     from xlahouse.ingest.store.store import Store
 
     with reaching(warehouse):
@@ -51,10 +51,14 @@ def drop(
     if not yes and not _agreed(listed):
         raise typer.Exit(1)
     store.clear_leftovers()
-    for run_id, name in chosen.items():
+
+    def drop_one(run_id: str) -> None:
         files = drop_run(store, run_id, at_once=now)
-        print(f"{run_id}  {visible(name or 'damaged')}: dropped, {files} files", file=sys.stderr)
-    write_index(warehouse, always=True)
+        name = visible(chosen[run_id] or "damaged")
+        print(f"{run_id}  {name}: dropped, {files} files", file=sys.stderr)
+
+    do_each({run_id: name or run_id for run_id, name in chosen.items()}, "dropped", drop_one)
+    keep_index(warehouse)
 
 
 def _agreed(listed: str) -> bool:

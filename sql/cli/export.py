@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xlahouse.sql.cli.each import do_each
 from xlahouse.sql.cli.options import WarehouseOption, complete_run, complete_view, open_warehouse
 
 if TYPE_CHECKING:
@@ -198,7 +199,10 @@ def _export_each(
         stems = file_stems(names)
         several = len(ids) > 1 or (suffix != "" and output.is_dir())
         (output if several else output.parent).mkdir(parents=True, exist_ok=True)
-        for run_id in ids:
+
+        def write_one(run_id: str) -> None:
             path = output / f"{stems[run_id]}{suffix}" if several else output
             write(warehouse, run_id, path, lambda line: say(line, passing=True))
             print(path)
+
+        do_each({run_id: names[run_id] or run_id for run_id in ids}, "written", write_one)

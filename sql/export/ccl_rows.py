@@ -11,7 +11,7 @@ import msgspec
 
 from xlahouse.capture.card import WorkloadCard, missing, stated
 from xlahouse.capture.card_file import card_text
-from xlahouse.capture.errors import ReportError
+from xlahouse.capture.errors import ReportError, WarehouseError
 from xlahouse.sql.export.ccl_card import card_of_run
 from xlahouse.sql.export.ccl_trace import write_trace
 from xlahouse.sql.file_stems import file_stems
@@ -74,7 +74,14 @@ def write_rows(
         folder = output / _folder_name(stems[run_id], virtual[run_id])
         card = _card(warehouse, rows[run_id])
         on_progress(folder.name)
-        _write_folder(warehouse, run_id, folder, card, on_progress)
+        try:
+            _write_folder(warehouse, run_id, folder, card, on_progress)
+        except OSError as error:
+            raise WarehouseError(
+                f"{folder} cannot be written: {error.strerror or error}; written: "
+                f"{', '.join(row.folder.name for row in written) or 'no folder'}; {ROWS_FILE} stays as "
+                "it was; free some space and export again"
+            ) from error
         entries.append(_entry(warehouse, rows[run_id], folder.name, card))
         written.append(WrittenRow(folder, _remarks(card, virtual[run_id])))
     _write_text(

@@ -64,9 +64,13 @@ def write_chakra(
         )
         path = folder / f"{stem}.{npu}.et"
         draft = path.with_name(f".{path.name}.partial")
-        with draft.open("wb") as file:
-            write_trace(file, nodes.iter_slices(NODES_AT_ONCE), about | {"device_id": str(device)})
-        draft.replace(path)
+        try:
+            with draft.open("wb") as file:
+                own = about | {"device_id": str(device)}
+                write_trace(file, nodes.iter_slices(NODES_AT_ONCE), own)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
         written.append(path)
     return written
 
