@@ -61,6 +61,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "sql": (*INGEST, "ingest/store"),
+    "sql/answers": (*CAPTURE, "sql"),
     "sql/check": (*CAPTURE, "ingest/base", "sql"),
     "sql/export": (*INGEST, "sql"),
     "reports/charts": CAPTURE,

@@ -26,6 +26,7 @@ try:
     from xlahouse.sql.cli.runs import runs
     from xlahouse.sql.cli.set import set_app
     from xlahouse.sql.cli.shell import shell
+    from xlahouse.sql.cli.summary import summary
     from xlahouse.sql.cli.tables import tables
     from xlahouse.sql.cli.tpu import tpu_app
     from xlahouse.sql.cli.views import views
@@ -52,6 +53,7 @@ for verb in (
     tables,
     check,
     report,
+    summary,
     compare,
     compact,
     drop,

@@ -1,0 +1,59 @@
+"""A summary as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xlahouse.sql.answers.summary import Latency, Split, Summary
+from xlahouse.sql.drawing import visible
+
+MOST_DATA = 10  # findings about the data; `xlahouse check` has all
+BAR = 30  # characters of the longest bar
+
+
+def summary_lines(found: Summary) -> Iterator[str]:
+    """The verdict first; then the split, latencies, findings, and what the data lacks."""
+    yield visible(f"{found.name or found.run_id}: {found.verdict}")
+    setup = ", ".join(f"{name} {value}" for name, value in found.setup.items() if value is not None)
+    yield visible(f"{found.run_id}; {setup or 'setup not known'}; {found.coverage}")
+    if found.split:
+        yield ""
+        yield from _split_lines(found.split)
+    yield ""
+    yield _latency_line("TTFT", found.ttft)
+    yield _latency_line("TPOT", found.tpot)
+    for place, finding in enumerate(found.findings, start=1):
+        yield ""
+        yield visible(f"{place}. {finding.text}")
+        yield f"   lever: {finding.lever}"
+        yield f"   proof: xlahouse query \"from {finding.view} where run_id = '{found.run_id}'\""
+    yield ""
+    for note in found.notes:
+        yield visible(f"note: {note}")
+    for issue in found.data[:MOST_DATA]:
+        yield visible(f"{issue.severity}: {issue.code}: {issue.message} ({issue.count:,})")
+    if len(found.data) > MOST_DATA:
+        yield f"and {len(found.data) - MOST_DATA} more findings about the data: xlahouse check"
+    if not found.data:
+        yield "no finding about the data"
+
+
+def _split_lines(split: Split) -> Iterator[str]:
+    of = (
+        f"{split.phase or 'all'} {split.whole}"
+        if split.phase != "step"
+        else f"step's {split.whole}"
+    )
+    yield f"mean {of} of a device: {split.mean_ps / 1e9:.6g} ms"
+    names = [f"{part.name} {part.axis}" if part.axis else part.name for part in split.parts]
+    width = max(map(len, names))
+    for name, part in zip(names, split.parts, strict=True):
+        bar = "#" * round(BAR * part.share)
+        line = f"  {name.ljust(width)}  {part.mean_ps / 1e9:12.6f} ms  {part.share:7.2%}  {bar}"
+        yield visible(line.rstrip())
+
+
+def _latency_line(label: str, found: Latency) -> str:
+    if found.value_s is None:
+        return f"{label}: not known, because: {found.why}"
+    return f"{label}: {found.value_s:.6g} s, median of {found.n:,} request{'' if found.n == 1 else 's'}"
