@@ -136,6 +136,11 @@ def _write_csv_file(result: Result, file: IO[str], limit: int | None) -> int:
     return _csv(list(map(inert, result.columns)), _rows(result, limit), file, _inert_value)
 
 
+def write_csv_safely(result: Result, file: IO[str]) -> int:
+    """Write all rows as CSV in which no spreadsheet computes a text; the number of rows."""
+    return _write_csv_file(result, file, None)
+
+
 def _csv(
     columns: list[str],
     rows: Iterator[list[Value]],

@@ -64,6 +64,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "sql/answers": (*CAPTURE, "sql"),
     "sql/check": (*CAPTURE, "ingest/base", "sql"),
     "sql/export": (*INGEST, "sql"),
+    "sql/serve": (*CAPTURE, "sql", "sql/answers", "sql/check", "sql/export"),
     "reports/charts": CAPTURE,
     "reports/panels": (*CAPTURE, "reports/charts"),
     "reports": (*CAPTURE, "reports/charts", "reports/panels", "sql"),

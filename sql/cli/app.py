@@ -24,6 +24,7 @@ try:
     from xlahouse.sql.cli.query import query
     from xlahouse.sql.cli.report import report
     from xlahouse.sql.cli.runs import runs
+    from xlahouse.sql.cli.serve import mcp, serve
     from xlahouse.sql.cli.set import set_app
     from xlahouse.sql.cli.shell import shell
     from xlahouse.sql.cli.summary import summary
@@ -57,6 +58,8 @@ for verb in (
     compare,
     compact,
     drop,
+    serve,
+    mcp,
 ):
     app.command()(verb)
 app.add_typer(set_app, name="set")

@@ -1,0 +1,142 @@
+"""Processes that answer questions, some at once; one that overruns its limits is replaced."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from xlahouse.capture.errors import QueryError, XlahouseError
+from xlahouse.sql.limits import Limits
+from xlahouse.sql.serve.worker import Job, Reply, work
+
+MANY_QUERIES = 4  # a summary or a check runs many queries: so many times a query's time, altogether
+SPARE_S = 15.0  # for opening the warehouse, starting a process and ending a query
+FEW_QUERIES = ("query", "table", "file")
+
+
+class Busy(XlahouseError):
+    """All processes are at work for longer than a client waits."""
+
+
+class Refused(XlahouseError):
+    """A question has no answer; the message says why, in one line."""
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+
+
+class Workers:
+    """A number of processes, each with one question at a time.
+
+    Args:
+        root: the warehouse.
+        limits: of each question.
+        count: of processes; together they take `count` times the memory of the limits.
+        patience_s: how long a question waits for a free process.
+    """
+
+    def __init__(self, root: str, limits: Limits, count: int = 2, patience_s: float = 60) -> None:
+        self._root = root if "://" in root else os.path.abspath(root)
+        self._limits, self._patience_s = limits, patience_s
+        # A process of its own, not a fork: the server has threads, and DuckDB too.
+        self._context = multiprocessing.get_context("spawn")
+        self._free: queue.Queue[_Worker | None] = queue.Queue()
+        for _ in range(count):
+            self._free.put(None)  # started when first needed
+
+    def ask(self, question: str, **given: Any) -> Any:
+        """The answer to a question of QUESTIONS; blocks until it is there.
+
+        Raises:
+            Refused: it has none; over a limit, it is ended.
+            Busy: no process was free for too long.
+        """
+        try:
+            worker = self._free.get(timeout=self._patience_s)
+        except queue.Empty:
+            raise Busy("too many questions at once; ask again in a moment") from None
+        try:
+            worker, reply = self._reply(worker, Job(question, given))
+        except BaseException:
+            self._free.put(None)
+            raise
+        if not reply.stays:
+            self._end(worker)
+        self._free.put(worker if reply.stays else None)
+        if reply.error is not None:
+            raise Refused(reply.error)
+        return reply.answer
+
+    def close(self) -> None:
+        """End all processes that are free."""
+        while True:
+            try:
+                worker = self._free.get_nowait()
+            except queue.Empty:
+                return
+            if worker is not None:
+                self._end(worker)
+
+    def _reply(self, worker: _Worker | None, job: Job) -> tuple[_Worker, Reply]:
+        if worker is None or not worker.process.is_alive():
+            worker = self._start()
+        try:
+            worker.connection.send(job)
+            if worker.connection.poll(self._longest_s(job)):
+                reply: Reply = worker.connection.recv()
+                return worker, reply
+        except (EOFError, OSError):
+            self._end(worker)
+            return worker, Reply(
+                None, "the query took more than its process may; ask for less", False
+            )
+        except BaseException:
+            self._end(worker)
+            raise
+        self._end(worker)
+        limit = f"{self._limits.timeout_s:g} s"
+        return worker, Reply(
+            None, f"the question reached its limit of {limit}; ask for less", False
+        )
+
+    def _longest_s(self, job: Job) -> float | None:
+        if self._limits.timeout_s is None:
+            return None
+        times = 1 if job.question in FEW_QUERIES else MANY_QUERIES
+        return times * self._limits.timeout_s + SPARE_S
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=work, args=(theirs, self._root, self._limits), daemon=True
+        )
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    @staticmethod
+    def _end(worker: _Worker) -> None:
+        with suppress(OSError):
+            worker.connection.close()
+        worker.process.kill()
+        worker.process.join()
+
+
+def served_limits(timeout_s: float | None, memory_bytes: int | None, rows: int) -> Limits:
+    """Limits for questions of others, which always have all three.
+
+    Raises:
+        QueryError: one is missing.
+    """
+    if timeout_s is None or memory_bytes is None:
+        raise QueryError("what is served needs a limit of time and of memory, above 0", "")
+    return Limits(timeout_s, memory_bytes, rows)
