@@ -17,6 +17,8 @@ from xlahouse.sql.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from xlahouse.sql.serve.workers import Workers
 
 WorkersOption = Annotated[
@@ -75,8 +77,7 @@ def serve(
     server = uvicorn.Server(config)
     shown = f"[{host}]" if ":" in host else host
     given = f"?token={token}" if token else ""
-    listening = config.bind_socket()
-    listening.listen()  # before the link is printed: who reads it may come at once
+    listening = _listen(host, port)
     print(f"http://{shown}:{listening.getsockname()[1]}/sql{given}", flush=True)
     if folder is None:
         print(f"{site} has no report: make one with `xlahouse report -o {site}`", file=sys.stderr)
@@ -84,6 +85,25 @@ def serve(
         server.run(sockets=[listening])
     finally:
         asked.close()
+
+
+def _listen(host: str, port: int) -> socket:
+    """A socket that listens already when the link is printed: who reads it may come at once.
+
+    Raises:
+        WarehouseError: the address cannot be used.
+    """
+    from socket import AF_INET, AF_INET6, create_server
+
+    from xlahouse.capture.errors import WarehouseError
+
+    family = AF_INET6 if ":" in host else AF_INET
+    try:
+        return create_server((host, port), family=family)
+    except OSError as error:
+        raise WarehouseError(
+            f"{host} port {port}: {error.strerror or error}; choose another with --host and --port"
+        ) from error
 
 
 def mcp(

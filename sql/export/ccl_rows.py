@@ -69,7 +69,8 @@ def write_rows(
     rows = {row["run_id"]: row for row in warehouse.runs() if row["run_id"] in ids}
     virtual = {run_id: _check_devices(warehouse, rows[run_id]) for run_id in ids}
     stems = file_stems({run_id: rows[run_id]["name"] for run_id in ids})
-    written, entries = [], []
+    written: list[WrittenRow] = []
+    entries = []
     for run_id in ids:
         folder = output / _folder_name(stems[run_id], virtual[run_id])
         card = _card(warehouse, rows[run_id])

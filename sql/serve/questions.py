@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from xlahouse.capture.errors import QueryError
+from xlahouse.sql.drawing import as_text
 from xlahouse.sql.limits import Limits
 from xlahouse.sql.serve.context import about_runs, context_of, unit_of
 
@@ -86,7 +87,7 @@ def table(warehouse: Warehouse, limits: Limits, sql: str) -> dict[str, Any]:
     Raises:
         QueryError: the guard refuses the query, it is wrong, or over a limit.
     """
-    from xlahouse.sql.drawing import as_text, visible
+    from xlahouse.sql.drawing import visible
 
     result = warehouse.query(sql)
     columns = [
@@ -95,7 +96,7 @@ def table(warehouse: Warehouse, limits: Limits, sql: str) -> dict[str, Any]:
     ]
     found, whole = _first_rows(result, min(limits.rows or SHOWN_ROWS, SHOWN_ROWS))
     rows = [
-        [None if value is None else visible(str(as_text(value))) for value in row]
+        [None if value is None else visible(_exact(value)) for value in row]
         for row in result.of_table(found, sql).rows
     ]
     return {"columns": columns, "rows": rows, "complete": whole}
@@ -186,6 +187,13 @@ def _first_rows(result: Result, most: int | None) -> tuple[pa.Table, bool]:
             break
     whole = pa.Table.from_batches(found, result.schema)
     return (whole, True) if most is None or rows <= most else (whole.slice(0, most), False)
+
+
+def _exact(value: object) -> str:
+    """All digits of a value; a whole number without a point, as bytes are DOUBLE."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.0f}"
+    return str(value).lower() if isinstance(value, bool) else str(as_text(value))
 
 
 def _json_rows(result: Result) -> list[dict[str, Any]]:

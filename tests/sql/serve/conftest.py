@@ -28,6 +28,7 @@ class Server:
 
     url: str  # without a slash at its end
     token: str | None = None
+    pid: int = 0
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes]:
         """Status and body."""
@@ -66,7 +67,7 @@ def serving(root: Path, *words: str) -> Iterator[Server]:
         try:
             assert process.stdout is not None
             url, _, token = process.stdout.readline().strip().partition("/sql")
-            yield Server(url, token.removeprefix("?token=") or None)
+            yield Server(url, token.removeprefix("?token=") or None, process.pid)
         finally:
             process.terminate()
 
