@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.charts.facts import PageFacts
-from xlahouse.sql.file_stems import file_stems
+from xlahouse.sql.outputs import file_stems
 
 
 def page_stems(runs: Sequence[PageFacts]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import typer
 
 from xlahouse.sql.cli.options import QUERY_FORMATS, open_warehouse
 from xlahouse.sql.limits import Limits, memory_wall
+from xlahouse.sql.outputs import writing_file
 
 
 def answer(
@@ -23,6 +24,7 @@ def answer(
     limits: Limits,
     spark: dict[str, str] | None = None,
     formulas: bool = False,
+    force: bool = False,
 ) -> None:
     """Answer a query, on DuckDB or with `spark` settings on Spark, and write its rows.
 
@@ -39,6 +41,7 @@ def answer(
     if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
         raise typer.BadParameter(f"{chosen} is not for a terminal; give -o FILE")
     with ExitStack() as stack:
+        stack.enter_context(writing_file(output, force))
         with _keeping_all():
             opened = stack.enter_context(open_warehouse(root, limits=limits))
             stack.enter_context(memory_wall(limits.memory_bytes))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xlahouse.sql.cli.each import do_each
-from xlahouse.sql.cli.options import WarehouseOption, complete_run, complete_view, open_warehouse
+from xlahouse.sql.cli.options import (
+    ForceOption,
+    WarehouseOption,
+    complete_run,
+    complete_view,
+    open_warehouse,
+)
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -29,7 +36,10 @@ OutputOption = Annotated[
 
 @export_app.command()
 def perfetto(
-    runs: RunsArgument, output: OutputOption, warehouse: WarehouseOption = "./warehouse"
+    runs: RunsArgument,
+    output: OutputOption,
+    warehouse: WarehouseOption = "./warehouse",
+    force: ForceOption = False,
 ) -> None:
     """Write a trace that opens in ui.perfetto.dev.
 
@@ -44,12 +54,15 @@ def perfetto(
     """
     from xlahouse.sql.export.perfetto import write_perfetto
 
-    _export_each(runs, output, warehouse, ".pftrace", write_perfetto)
+    _export_each(runs, output, warehouse, ".pftrace", write_perfetto, force)
 
 
 @export_app.command()
 def chakra(
-    runs: RunsArgument, output: OutputOption, warehouse: WarehouseOption = "./warehouse"
+    runs: RunsArgument,
+    output: OutputOption,
+    warehouse: WarehouseOption = "./warehouse",
+    force: ForceOption = False,
 ) -> None:
     """Write Chakra execution traces for simulators.
 
@@ -63,7 +76,7 @@ def chakra(
     """
     from xlahouse.sql.export.chakra import write_chakra
 
-    _export_each(runs, output, warehouse, "", write_chakra)
+    _export_each(runs, output, warehouse, "", write_chakra, force)
 
 
 @export_app.command("ccl-bench")
@@ -71,6 +84,7 @@ def ccl_bench(
     runs: RunsArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the runs' folders.")],
     warehouse: WarehouseOption = "./warehouse",
+    force: ForceOption = False,
 ) -> None:
     """Write a CCL-Bench folder for each run, and rows of its website.
 
@@ -86,8 +100,13 @@ def ccl_bench(
     """
     from xlahouse.sql.cli.progress import progress
     from xlahouse.sql.export.ccl_rows import write_rows
+    from xlahouse.sql.outputs import writing_folder
 
-    with open_warehouse(warehouse) as opened, progress("export") as say:
+    with (
+        writing_folder(output, force),
+        open_warehouse(warehouse) as opened,
+        progress("export") as say,
+    ):
         ids = list(dict.fromkeys(opened.resolve_run(run) for run in runs))
         for row in write_rows(opened, ids, output, lambda line: say(line, passing=True)):
             print(row.folder)
@@ -110,6 +129,7 @@ def duckdb(
         bool, typer.Option("--copy", help="Copy the rows, so that the file can move.")
     ] = False,
     warehouse: WarehouseOption = "./warehouse",
+    force: ForceOption = False,
 ) -> None:
     """Write one file that any client of DuckDB opens.
 
@@ -123,8 +143,13 @@ def duckdb(
     """
     from xlahouse.sql.cli.progress import progress
     from xlahouse.sql.export.duckdb_file import write_duckdb
+    from xlahouse.sql.outputs import writing_file
 
-    with open_warehouse(warehouse) as opened, progress("export") as say:
+    with (
+        writing_file(output, force),
+        open_warehouse(warehouse) as opened,
+        progress("export") as say,
+    ):
         known = [run["run_id"] for run in opened.runs()]
         ids = [opened.resolve_run(run) for run in runs] if runs else known
         line = write_duckdb(opened, ids, output, copy, lambda name: say(name, passing=True))
@@ -157,6 +182,7 @@ def dataset(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv/--no-csv", help="Write CSV beside Parquet.")] = True,
     warehouse: WarehouseOption = "./warehouse",
+    force: ForceOption = False,
 ) -> None:
     """Write a dataset: views as Parquet and CSV, with a dictionary.
 
@@ -171,14 +197,16 @@ def dataset(
     """
     from xlahouse.sql.cli.progress import progress
     from xlahouse.sql.export.dataset import write_dataset
+    from xlahouse.sql.outputs import outside_warehouses
 
     chosen = [name.strip() for text in views or () for name in text.split(",") if name.strip()]
     if views is not None and not chosen:
         raise typer.BadParameter("it names no view", param_hint="--views")
+    outside_warehouses(output)
     with open_warehouse(warehouse) as opened, progress("export") as say:
         known = [run["run_id"] for run in opened.runs()]
         ids = [opened.resolve_run(run) for run in runs] if runs else known
-        write_dataset(opened, ids, output, chosen, csv, lambda name: say(name, passing=True))
+        write_dataset(opened, ids, output, chosen, csv, lambda name: say(name, passing=True), force)
     print(output)
 
 
@@ -188,21 +216,29 @@ def _export_each(
     root: str,
     suffix: str,
     write: Callable[[Warehouse, str, Path, Callable[[str], None]], object],
+    force: bool,
 ) -> None:
     """Write each run into a file of its own (a folder, without a suffix) and print their names."""
     from xlahouse.sql.cli.progress import progress
-    from xlahouse.sql.file_stems import file_stems
+    from xlahouse.sql.outputs import file_stems, outside_warehouses, writing_file, writing_folder
 
-    with open_warehouse(root) as warehouse, progress("export") as say:
+    outside_warehouses(output)
+    with ExitStack() as stack:
+        warehouse = stack.enter_context(open_warehouse(root))
         ids = dict.fromkeys(warehouse.resolve_run(run) for run in runs)
         names = {row["run_id"]: row["name"] for row in warehouse.runs() if row["run_id"] in ids}
         stems = file_stems(names)
         several = len(ids) > 1 or (suffix != "" and output.is_dir())
+        if len(ids) > 1 or not suffix:
+            stack.enter_context(writing_folder(output, force))
         (output if several else output.parent).mkdir(parents=True, exist_ok=True)
+        say = stack.enter_context(progress("export"))
 
         def write_one(run_id: str) -> None:
             path = output / f"{stems[run_id]}{suffix}" if several else output
-            write(warehouse, run_id, path, lambda line: say(line, passing=True))
+            one = writing_file(path, force or len(ids) > 1) if suffix else nullcontext()
+            with one:
+                write(warehouse, run_id, path, lambda line: say(line, passing=True))
             print(path)
 
         do_each({run_id: names[run_id] or run_id for run_id in ids}, "written", write_one)

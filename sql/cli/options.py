@@ -88,6 +88,12 @@ FormatOption = Annotated[
 
 
 LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="Most rows to write.")]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Write over files that xlahouse did not write, or that changed since."
+    ),
+]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(

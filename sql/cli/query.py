@@ -11,6 +11,7 @@ import typer
 
 from xlahouse.sql.cli.answer import answer
 from xlahouse.sql.cli.options import (
+    ForceOption,
     FormatOption,
     LimitOption,
     MemoryOption,
@@ -51,6 +52,7 @@ def query(
             "apostrophe keeps a spreadsheet from computing it.",
         ),
     ] = False,
+    force: ForceOption = False,
 ) -> None:
     """Answer one query over tables and views.
 
@@ -75,7 +77,9 @@ def query(
         )
     text = _stdin() if sql == "-" else _argument(sql)
     settings = spark_settings(conf) if engine == "spark" else None
-    answer(warehouse, text, _parameters(param or []), format, output, limits, settings, formulas)
+    answer(
+        warehouse, text, _parameters(param or []), format, output, limits, settings, formulas, force
+    )
 
 
 def _stdin() -> str:

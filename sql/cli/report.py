@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xlahouse.sql.cli.options import WarehouseOption, complete_page, complete_run, open_warehouse
+from xlahouse.sql.cli.options import (
+    ForceOption,
+    WarehouseOption,
+    complete_page,
+    complete_run,
+    open_warehouse,
+)
 
 if TYPE_CHECKING:
     from xlahouse.reports.site import WrittenSite
@@ -42,11 +48,13 @@ def report(
     workers: Annotated[
         int, typer.Option("--workers", min=1, help="Processes that draw runs' pages.")
     ] = 2,
+    force: ForceOption = False,
 ) -> None:
     """Write self-contained HTML pages, with the rows of charts as CSV.
 
     Pages of each run: overview, communication, intervals, time, efficiency, scheduling, quality; over
-    runs: index, comparison, scaling, study. Pages of runs that did not change are not drawn again.
+    runs: index, comparison, scaling, study. Pages of runs that did not change are not drawn again. A
+    folder with files that xlahouse did not write is left alone without --force.
 
     \b
     A page of your own is a file such as busiest.py, with a query and its chart:
@@ -66,13 +74,18 @@ def report(
     """
     from xlahouse.reports.own_page import read_own_page
     from xlahouse.sql.cli.progress import progress
+    from xlahouse.sql.outputs import writing_folder
 
     if format not in REPORT_FORMATS:
         raise typer.BadParameter(
             f"{format} is not one of {', '.join(REPORT_FORMATS)}", param_hint="--format"
         )
     own = [read_own_page(path) for path in page or ()]
-    with open_warehouse(warehouse, threads=1) as opened, progress("report") as say:
+    with (
+        writing_folder(output, force),
+        open_warehouse(warehouse, threads=1) as opened,
+        progress("report") as say,
+    ):
 
         def on_event(message: str) -> None:
             say(message, passing=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import sys
 import time
@@ -25,6 +24,7 @@ from xlahouse.sql.formats import TABLE_ROWS
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.limits import NO_LIMITS, Limits, memory_wall
 from xlahouse.sql.nearest import suggest
+from xlahouse.sql.outputs import state_folder
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -171,5 +171,4 @@ def run_prompt(shell: Shell, history: Path | None = None) -> None:
 
 def history_file() -> Path:
     """The file of the prompt's history, by the XDG directories."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "xlahouse" / "history"
+    return state_folder() / "history"

@@ -14,7 +14,7 @@ from xlahouse.capture.card_file import card_text
 from xlahouse.capture.errors import ReportError, WarehouseError
 from xlahouse.sql.export.ccl_card import card_of_run
 from xlahouse.sql.export.ccl_trace import write_trace
-from xlahouse.sql.file_stems import file_stems
+from xlahouse.sql.outputs import file_stems
 from xlahouse.sql.types import NamedRow
 from xlahouse.sql.warehouse import Warehouse
 

@@ -11,7 +11,7 @@ import polars as pl
 from xlahouse.capture.errors import ReportError
 from xlahouse.sql.export.chakra_nodes import device_nodes
 from xlahouse.sql.export.chakra_proto import write_trace
-from xlahouse.sql.file_stems import file_stems
+from xlahouse.sql.outputs import file_stems
 from xlahouse.sql.warehouse import Warehouse
 
 NODES_AT_ONCE = 65_536  # nodes that are encoded at once

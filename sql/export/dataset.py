@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 RUN_TABLES = ("runs", "run_settings", "devices", "issues", "coverage")
 OMITTED = {"runs": ("files",)}  # the warehouse's files: not a fact about a run
 DICTIONARY = "dictionary.json"
+OWN_PARTS = {DICTIONARY, "DICTIONARY.md", "README.md", "parquet", "csv"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def write_dataset(
     views: Sequence[str] = (),
     csv: bool = True,
     on_event: Callable[[str], None] = lambda message: None,
+    force: bool = False,
 ) -> list[DescribedFile]:
     """Write tables and views over some runs into a folder, which appears whole or not at all.
 
@@ -72,6 +74,7 @@ def write_dataset(
         views: names of views; all public ones without any. Tables about runs are always there.
         csv: whether to write CSV beside Parquet.
         on_event: called with the name of each file when it begins.
+        force: put it beside the files of another folder, which stay.
 
     Raises:
         ViewError: there is no such view.
@@ -82,7 +85,7 @@ def write_dataset(
     parts = [_table_part(TABLES[name]) for name in RUN_TABLES]
     unique = {view.name: view for view in chosen}
     parts += [_view_part(unique[name], library.statement(name)) for name in sorted(unique)]
-    with _new_folder(output) as folder, _database(warehouse, run_ids, folder) as connection:
+    with _new_folder(output, force) as folder, _database(warehouse, run_ids, folder) as connection:
         (folder / "parquet").mkdir()
         if csv:
             (folder / "csv").mkdir()
@@ -187,15 +190,18 @@ def _describe(
 
 
 @contextmanager
-def _new_folder(output: Path) -> Iterator[Path]:
+def _new_folder(output: Path, force: bool) -> Iterator[Path]:
     """A folder beside `output`, which takes its place at the end."""
     output = output.resolve()
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     old = output.with_name(f".{output.name}.{os.getpid()}.old")
     try:
-        _check_replaceable(output)
+        others = _others(output, force)
         beside.mkdir(parents=True)
         yield beside
+        if others:
+            _move_parts(beside, output)
+            return
         if output.exists():
             output.rename(old)
         beside.rename(output)
@@ -209,19 +215,28 @@ def _new_folder(output: Path) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _check_replaceable(output: Path) -> None:
-    """Refuse to replace anything but a dataset.
+def _others(output: Path, force: bool) -> set[str]:
+    """Names of what is in the folder and not of a dataset; they are there only by force.
 
     Raises:
-        WarehouseError: it is a file, or a folder with something else in it.
+        WarehouseError: it is a file, or a folder with something else in it, and not forced.
     """
-    if output.is_dir():
-        names = {path.name for path in output.iterdir()}
-        if names and not {DICTIONARY, "parquet"} <= names:
-            raise WarehouseError(f"{output} is not a dataset; name a new folder")
-        if names - {DICTIONARY, "parquet", "csv", "DICTIONARY.md", "README.md"}:
-            raise WarehouseError(
-                f"{output} has files beside the dataset's, which would be lost; name a new folder"
-            )
-    elif output.exists():
+    if output.exists() and not output.is_dir():
         raise WarehouseError(f"{output} is a file; name a folder")
+    names = {path.name for path in output.iterdir()} if output.is_dir() else set()
+    others = names - OWN_PARTS if {DICTIONARY, "parquet"} <= names else names
+    if others and not force:
+        raise WarehouseError(
+            f"{output} has files that are not a dataset's; give --force to write beside them, or name a "
+            "new folder"
+        )
+    return others
+
+
+def _move_parts(folder: Path, output: Path) -> None:
+    """Put a dataset's files and folders in the place of those of their names."""
+    for part in folder.iterdir():
+        target = output / part.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        part.replace(target)

@@ -25,7 +25,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, or the line that says why there is none.
+    """An answer, or the line that says why it has no answer.
 
     Attributes:
         error: what is wrong; None where there is an answer.
