@@ -58,14 +58,14 @@ def writing_folder(path: Path, force: bool = False) -> Iterator[None]:
     """Write files into a folder within; refuse first where it holds files of the user's.
 
     Raises:
-        WarehouseError: the folder is in a warehouse, is a file, or has files and no mark of ours and is
-            not forced.
+        WarehouseError: the folder is in a warehouse, is a file, or has no mark of ours and files that
+            are not ours, and is not forced.
     """
     outside_warehouses(path)
     if path.exists() and not path.is_dir():
         raise WarehouseError(f"{path} is a file; name a folder with -o")
     names = set(os.listdir(path)) if path.is_dir() else set()
-    foreign = bool(names) and not names & set(OWN_FILES)
+    foreign = not names & set(OWN_FILES) and not _all_ours(path, names)
     if foreign and not force:
         raise WarehouseError(
             f"{path} has files that xlahouse did not write; give --force to write into it, or another -o"
@@ -91,6 +91,13 @@ def outside_warehouses(path: Path) -> None:
                 f"{path} is in the warehouse {folder}, which has no place for other files; name a path "
                 "outside it with -o"
             )
+
+
+def _all_ours(folder: Path, names: set[str]) -> bool:
+    """Whether everything in a folder is a file as we left it; so it is without any."""
+    known = _recorded() if names else {}
+    files = [folder / name for name in names]
+    return all(file.is_file() and known.get(_key(file)) == _stamp(file) for file in files)
 
 
 def _is_stream(path: Path) -> bool:

@@ -252,7 +252,7 @@ def test_the_command_writes_a_file_or_a_folder(tmp_path, monkeypatch, capsys):
     code, said = command("ab0", "ab1", "ab2", "-o", str(out))
     assert code == 0
     assert said.out.split() == [str(out / f"{name}.pftrace") for name in ("a-ab0", "ab1", "a-ab2")]
-    assert len(list(out.iterdir())) == 4
+    assert len(list(out.glob("*.pftrace"))) == 4
     code, said = command("x", "-o", str(out))
     assert code == 1
     assert "no run 'x'" in said.err
