@@ -64,7 +64,8 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
     assert run_command(monkeypatch, *given, "--format", "svg") == 0
     names = capsys.readouterr().out.split()
     assert names == [
-        str(path) for path in sorted((tmp_path / "f").iterdir(), key=lambda p: names.index(str(p)))
+        str(path)
+        for path in sorted((tmp_path / "f").glob("[!.]*"), key=lambda p: names.index(str(p)))
     ]
     assert run_command(monkeypatch, *given, "--format", "gif") == 2
     assert "gif is not one of html, png, svg, pdf" in capsys.readouterr().err
