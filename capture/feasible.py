@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.limits import exceeded, most
 from xlahouse.capture.models.families import Family
 from xlahouse.capture.models.placing import Stages
 from xlahouse.capture.models.presets import ConfigValue, size_of
@@ -21,7 +22,7 @@ _SPLIT = (
 _GATHERED = ("hidden_size", "q_lora_rank", "kv_lora_rank")  # fields that fsdp splits
 
 
-MOST_DEVICES = 1 << 16  # a TPU v5p pod has 8,960 chips, a TPU7x pod 9,216
+_TRIED = 20_000  # meshes, to name the nearest; large numbers have millions
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,8 @@ def check_feasible(candidate: Candidate) -> None:
     if not candidate.mesh:
         raise ManifestError("mesh: no axes; for a single device write {tp: 1}")
     devices = math.prod(candidate.mesh.values())
-    if devices > MOST_DEVICES:
-        raise ManifestError(
-            f"mesh: {devices:,} devices; no slice has more than {MOST_DEVICES:,}, so use smaller sizes"
-        )
+    if devices > most("mesh_devices"):
+        raise ManifestError(f"mesh: {devices:,} devices are {exceeded('mesh_devices')}")
     problem = next(_problems(candidate), None)
     if problem is None:
         return
@@ -99,15 +98,19 @@ def parts_of(candidate: Candidate) -> list[str]:
 
 
 def nearest(candidate: Candidate) -> Candidate | None:
-    """The feasible candidate whose mesh differs least: as many devices if possible, else fewer."""
+    """The feasible candidate whose mesh differs least: as many devices if possible, else fewer.
+
+    None where none is found among the first _TRIED meshes.
+    """
     devices = math.prod(candidate.mesh.values())
     axes = list(dict.fromkeys((*candidate.mesh, "dp", "tp")))
     if "sp" in candidate.mesh:
         axes.remove("tp")
-    for count in sorted((n for n in range(1, devices + 1) if devices % n == 0), reverse=True):
-        found = [
-            other for mesh in _meshes(axes, count) for other in _with_microbatches(candidate, mesh)
-        ]
+    left = _TRIED
+    for count in sorted(_divisors(devices), reverse=True):
+        meshes = list(itertools.islice(_meshes(axes, count), left))
+        left -= len(meshes)
+        found = [other for mesh in meshes for other in _with_microbatches(candidate, mesh)]
         if found:
             return min(found, key=lambda other: _distance(other, candidate))
     return None
@@ -115,10 +118,16 @@ def nearest(candidate: Candidate) -> Candidate | None:
 
 def _meshes(axes: list[str], devices: int) -> Iterator[dict[str, int]]:
     """Every way to lay `devices` out over `axes`."""
-    divisors = [n for n in range(1, devices + 1) if devices % n == 0]
-    for sizes in itertools.product(divisors, repeat=len(axes)):
-        if math.prod(sizes) == devices:
-            yield dict(zip(axes, sizes, strict=True))
+    if len(axes) == 1:
+        yield {axes[0]: devices}
+        return
+    for size in _divisors(devices):
+        for rest in _meshes(axes[1:], devices // size):
+            yield {axes[0]: size} | rest
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def _with_microbatches(candidate: Candidate, mesh: dict[str, int]) -> Iterator[Candidate]:

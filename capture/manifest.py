@@ -159,13 +159,17 @@ def parse_mesh(text: str) -> list[MeshAxis]:
     axes = []
     for part in text.split(","):
         name, equals, size = part.strip().partition("=")
-        if not equals or not name.isidentifier() or not size.isdecimal() or int(size) < 1:
+        if not equals or not name.isidentifier() or not _is_size(size):
             raise ManifestError(f"mesh {text!r}: write axes as NAME=SIZE, such as dp=2,tp=4")
         axes.append(MeshAxis(name, int(size)))
     names = [axis.axis for axis in axes]
     if len(set(names)) < len(names):
         raise ManifestError(f"mesh {text!r}: an axis occurs twice")
     return axes
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) >= 1
 
 
 def _mean(values: list[float]) -> float | None:

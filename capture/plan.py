@@ -17,6 +17,7 @@ from xlahouse.capture.models.blueprint import Blueprint
 from xlahouse.capture.models.families import FAMILIES
 from xlahouse.capture.models.placing import Stages
 from xlahouse.capture.models.presets import ConfigValue, find_preset, model_config, size_of
+from xlahouse.capture.opening import read_regular
 from xlahouse.capture.plan_forms import expand, parallelism_label
 from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.yaml_lines import line_of
@@ -190,7 +191,7 @@ def read_plan(path: Path) -> Plan:
 def _read_mapping(path: Path) -> tuple[str, PlanFile]:
     """The file's text and its top level."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
         raw = msgspec.convert(yaml.safe_load(text), type=PlanFile)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}; name a plan file") from error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 
 from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.limits import exceeded, most
 
 # Fields that can be swept: a list gives an experiment for each value -> prefix of the value in the
 # experiment's name.
@@ -62,6 +64,8 @@ def expand(entry: Mapping[str, object], defaults: Mapping[str, object]) -> list[
         if not values:
             raise ManifestError(f"{name}: an empty sweep; give it at least one value")
         swept[name] = values
+    if (count := math.prod(map(len, swept.values()))) > most("experiments"):
+        raise ManifestError(f"{', '.join(swept)}: {count:,} values are {exceeded('experiments')}")
     found = []
     for combination in itertools.product(*swept.values()):
         chosen = dict(zip(swept, combination, strict=True))
@@ -85,6 +89,8 @@ def parallelism_label(mesh: object) -> str:
 def _repeats(count: object) -> list[int]:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ManifestError(f"repeats: {count!r} is not a number of repeats; write 1 or more")
+    if count > most("experiments"):
+        raise ManifestError(f"repeats: {count:,} are {exceeded('experiments')}")
     return list(range(count))
 
 

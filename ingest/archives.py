@@ -17,12 +17,12 @@ from typing import IO
 from fsspec.implementations.local import LocalFileSystem
 
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.capture.limits import exceeded, most
+from xlahouse.capture.opening import open_regular
 from xlahouse.ingest.events.files import open_fs
 from xlahouse.ingest.events.run_files import RunFiles
 
 ARCHIVE = re.compile(r"\.(?:zip|tar|tar\.gz|tgz)$")
-LARGEST = 1 << 35  # bytes of all files of an archive
-MOST_FILES = 100_000
 _BLOCK = 1 << 22
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError, OSError
@@ -112,8 +112,10 @@ def _unpack(archive: str, into: str) -> None:
         XlahouseError: it holds more than an ingest takes, or a file that would lie outside its folder.
         Exception: one of _DAMAGE.
     """
-    left = LARGEST
+    left = most("archive_bytes")
     for files, (name, file) in enumerate(_members(archive), start=1):
+        if files > most("archive_files"):
+            raise XlahouseError(f"{archive}: {exceeded('archive_files')}")
         target = PurePosixPath(name)
         if target.is_absolute() or ".." in target.parts or "\\" in name or "\0" in name:
             raise XlahouseError(
@@ -126,22 +128,19 @@ def _unpack(archive: str, into: str) -> None:
                 if left < 0:
                     break
                 out.write(block)
-        if left < 0 or files > MOST_FILES:
-            raise XlahouseError(
-                f"{archive}: it holds more than {LARGEST >> 30} GiB or {MOST_FILES:,} files; unpack it "
-                "and give the folder"
-            )
+        if left < 0:
+            raise XlahouseError(f"{archive}: {exceeded('archive_bytes')}")
 
 
 def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:
     """(name, contents) of the regular files, without hidden ones."""
     if archive.endswith(".zip"):
-        with zipfile.ZipFile(archive) as packed:
+        with open_regular(archive) as file, zipfile.ZipFile(file) as packed:
             for info in packed.infolist():
                 if not info.is_dir() and not _hidden(info.filename):
                     yield info.filename, packed.open(info)
         return
-    with tarfile.open(archive, "r:*") as tar:
+    with open_regular(archive) as raw, tarfile.open(fileobj=raw, mode="r:*") as tar:
         for member in tar:
             if member.isreg() and not _hidden(member.name):
                 file = tar.extractfile(member)

@@ -6,7 +6,6 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 
-import fsspec
 import msgspec
 
 from xlahouse.capture.card import Parallelization, WorkloadCard, stated
@@ -19,6 +18,7 @@ from xlahouse.ingest.events.codes_of_files import (
     CARD_FILLED,
     CARD_UNREADABLE,
 )
+from xlahouse.ingest.events.files import read_small
 from xlahouse.ingest.events.issues import Issue
 
 # Major to minor, as frameworks nest their meshes: a card does not state the order.
@@ -81,8 +81,7 @@ def read_beside(path: str) -> FoundCard:
 
 def _bytes(path: str) -> bytes:
     try:
-        with fsspec.open(path, "rb") as file:
-            return bytes(file.read())
+        return read_small(path)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}; name a workload card") from error
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import fsspec
 
 from xlahouse.capture.card_file import looks_like_card
+from xlahouse.ingest.events.files import open_on
 
 _CARD_ENDINGS = (".yaml", ".yml")
 _MOST_BYTES = 1 << 20  # a card is a page of text
@@ -33,7 +34,7 @@ def card_folders(fs: fsspec.AbstractFileSystem, files: Iterable[str]) -> dict[st
 
 def _is_card(fs: fsspec.AbstractFileSystem, file: str) -> bool:
     try:
-        with fs.open(file, "rb") as opened:
+        with open_on(fs, file) as opened:
             return looks_like_card(opened.read(_MOST_BYTES).decode("utf-8", "replace"))
     except OSError:
         return False

@@ -13,8 +13,8 @@ from xlahouse.capture.errors import ManifestError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
 from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, host_of, is_chrome, is_copy, named_trace
-from xlahouse.ingest.events.files import open_fs
-from xlahouse.ingest.events.run_files import RunFiles, ranks_of_stems
+from xlahouse.ingest.events.files import is_local, open_fs, open_on, read_small
+from xlahouse.ingest.events.run_files import RunFiles, ranks_of_stems, readable
 from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.formats import XPLANE, XPLANES, xplane_stem
 from xlahouse.ingest.other_containers import not_read, other_container, refuse_others
@@ -104,7 +104,7 @@ def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool)
         if named_trace(file):
             found.append(file)
             continue
-        with fs.open(file, "rb") as opened:
+        with open_on(fs, file) as opened:
             if is_chrome(opened.read(SNIFFED)):
                 found.append(file)
     traces = [*found, *(file for file in files if file.endswith(XPLANES))]
@@ -174,7 +174,7 @@ def _run(
     own_name = card.name if card is not None else traced
     name = last if match else own_name
     return RunFiles(
-        name,
+        readable(name),
         paths,
         manifest and _unstripped(fs, manifest),
         tuple((_unstripped(fs, f), _unstripped(fs, spares[f])) for f in members if f in spares),
@@ -184,7 +184,7 @@ def _run(
 
 
 def _unstripped(fs: fsspec.AbstractFileSystem, path: str) -> str:
-    return str(fs.unstrip_protocol(path)).removeprefix("file://")
+    return path if is_local(fs) else str(fs.unstrip_protocol(path))
 
 
 def read_manifest(run: RunFiles) -> tuple[Manifest | None, bytes]:
@@ -195,12 +195,20 @@ def read_manifest(run: RunFiles) -> tuple[Manifest | None, bytes]:
     """
     if run.manifest_path is None:
         return None, b""
-    with fsspec.open(run.manifest_path, "rb") as file:
-        raw = file.read()
+    raw = _manifest_bytes(run.manifest_path)
     try:
         return decode_manifest(raw, run.manifest_path), raw
     except UnicodeDecodeError as error:
         raise ManifestError(f"{run.manifest_path}: not text: {error}") from error
+
+
+def _manifest_bytes(path: str) -> bytes:
+    try:
+        return read_small(path)
+    except OSError as error:
+        raise ManifestError(
+            f"{path}: {error.strerror or error}; correct the manifest, or move it away"
+        ) from error
 
 
 def run_id_of(sources: list[SourceFile], manifest: bytes) -> str:

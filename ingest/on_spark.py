@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlahouse.capture.limits import VARIABLE
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options
 from xlahouse.ingest.run import Each, ingest_one
@@ -32,6 +34,8 @@ def each_on(session: SparkSession) -> Each:
         context = session.sparkContext
         cores = int(context.getConf().get(CORES, "1"))
         context.environment.setdefault(POOL, str(cores))
+        if VARIABLE in os.environ:
+            context.environment[VARIABLE] = os.environ[VARIABLE]
         own = replace(options, threads=cores)
         tasks = context.parallelize(runs, max(len(runs), 1))
         yield from tasks.map(lambda run: ingest_one(run, root, own)).collect()

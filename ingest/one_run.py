@@ -18,7 +18,7 @@ from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.discover import read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.events.run_files import RankInName, RunFiles
+from xlahouse.ingest.events.run_files import RankInName, RunFiles, readable
 from xlahouse.ingest.events.trace_bytes import (
     FilePart,
     SourceFile,
@@ -232,7 +232,8 @@ def _read_files(
         if isinstance(raw, FilePart):
             parted.append(raw.file)
         try:
-            files.append(read_trace(raw, source.path, ranks.get(source.path)))
+            files.append(read_trace(raw, readable(source.path), ranks.get(source.path)))
+            files[-1].folder = source.path.rpartition("/")[0]
         except TraceFormatError as error:
             if isinstance(raw, FilePart):
                 raw.file.check()

@@ -14,6 +14,7 @@ import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.capture.opening import read_regular
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
 from xlahouse.reports.charts.theme import CONFIG, MAX_MARKS
 from xlahouse.reports.charts.units import plural, show_any
@@ -84,7 +85,7 @@ def read_own_page(path: str | Path) -> OwnPage:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_regular(path).decode()
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}; give a Python file") from error
     except UnicodeDecodeError as error:

@@ -128,10 +128,11 @@ def reading(root: str) -> Iterator[None]:
             f"{where} cannot be read: {error.strerror or error}; check that it is a file that you may read"
         ) from error
     except Exception as error:
-        raise WarehouseError(f"{root} cannot be read: {_one_line(error)}; try again") from error
+        raise WarehouseError(f"{root} cannot be read: {one_line(error)}; try again") from error
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What an error of any file system says."""
     said = error.strerror if isinstance(error, OSError) else None
     return (said or str(error).strip() or type(error).__name__).splitlines()[0]
 

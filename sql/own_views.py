@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.sql.library import TABLES, Library, View
-from xlahouse.sql.listing import reading
+from xlahouse.sql.listing import one_line, reading
 from xlahouse.sql.place import Place
 
 FOLDER = "user_views"
@@ -30,15 +30,17 @@ def with_own_views(place: Place, shipped: Library) -> OwnViews:
     """
     with reading(place.root):
         files = [name for name in place.names(FOLDER) if name.endswith(".sql")]
-        texts = {name.removesuffix(".sql"): place.read(f"{FOLDER}/{name}") for name in files}
     problems: dict[str, str] = {}
     views: dict[str, View] = {}
-    for name, raw in texts.items():
+    for name in (file.removesuffix(".sql") for file in files):
         said = _name_fault(name, shipped)
         try:
+            raw = place.read(f"{FOLDER}/{name}.sql")
             views[name] = View(name, raw.decode("utf-8-sig").rstrip().rstrip(";"), own=True)
         except UnicodeDecodeError:
             said = "it is not UTF-8"
+        except Exception as error:  # each kind of store has its own errors
+            said = one_line(error)
         if said:
             problems[name] = said
             views.pop(name, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.opening import read_regular
 
 
 class Place:
@@ -36,8 +37,7 @@ class Place:
         if self.remote:
             raw: bytes = self.system.cat_file(f"{self._path}/{name}")
             return raw
-        with open(f"{self.base}/{name}", "rb") as file:
-            return file.read()
+        return read_regular(f"{self.base}/{name}")
 
     def exists(self, name: str) -> bool:
         """Whether a file is there."""

@@ -21,6 +21,8 @@ BASES = {
         "yaml_lines",
         "slices",
         "advice",
+        "limits",
+        "opening",
     ),
     "ingest": (
         "table",

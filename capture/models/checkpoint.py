@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.opening import check_regular, read_regular
 
 if TYPE_CHECKING:
     import torch
@@ -83,6 +84,7 @@ class Checkpoint:
         from safetensors import SafetensorError, safe_open
 
         try:
+            check_regular(self.folder / self.files[key])
             with safe_open(self.folder / self.files[key], framework="pt") as file:
                 tensor: torch.Tensor = file.get_tensor(key)
         except (OSError, SafetensorError) as error:
@@ -125,10 +127,11 @@ def _file_of_each(folder: Path) -> dict[str, str]:
     index = folder / _INDEX
     try:
         if index.exists():
-            files: dict[str, str] = json.loads(index.read_text())["weight_map"]
+            files: dict[str, str] = json.loads(read_regular(index))["weight_map"]
             return files
         found: dict[str, str] = {}
         for path in sorted(folder.glob("*.safetensors")):
+            check_regular(path)
             with safe_open(path, framework="pt") as file:
                 found |= dict.fromkeys(file.keys(), path.name)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -141,7 +144,7 @@ def _file_of_each(folder: Path) -> dict[str, str]:
 def _block_size(folder: Path) -> tuple[int, int]:
     """Rows and columns of an fp8 block, from config.json."""
     try:
-        config = json.loads((folder / "config.json").read_text())
+        config = json.loads(read_regular(folder / "config.json"))
         rows, columns = config["quantization_config"]["weight_block_size"]
         return int(rows), int(columns)
     except (OSError, ValueError, KeyError, TypeError):

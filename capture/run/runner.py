@@ -13,6 +13,7 @@ import msgspec
 
 from xlahouse.capture.errors import CaptureError, ManifestError
 from xlahouse.capture.manifest import Manifest, decode_manifest, manifest_path
+from xlahouse.capture.opening import read_regular
 from xlahouse.capture.plan import Experiment, read_plan
 from xlahouse.capture.run.job import Note
 from xlahouse.capture.run.process import run_experiment
@@ -168,6 +169,6 @@ def read_finished(folder: Path) -> Manifest | None:
     if not path.exists() or not planes or not all(plane.stat().st_size for plane in planes):
         return None
     try:
-        return decode_manifest(path.read_bytes(), str(path))
+        return decode_manifest(read_regular(path), str(path))
     except ManifestError:
         return None

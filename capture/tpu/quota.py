@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.opening import read_regular
 from xlahouse.capture.slices import Slice
 
 SHIPPED = Path(str(files("xlahouse.capture"))) / "plans" / "quota.yaml"
@@ -43,7 +44,7 @@ def read_quota(path: Path = SHIPPED) -> list[Grant]:
         ManifestError: the file is missing or not a quota file; names the field.
     """
     try:
-        return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _QuotaFile).quota
+        return msgspec.convert(yaml.safe_load(read_regular(path)), _QuotaFile).quota
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}; name a quota file") from error
     except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:

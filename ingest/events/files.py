@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import fsspec
 
 from xlahouse.capture.errors import WarehouseError, XlahouseError
+from xlahouse.capture.opening import check_regular, open_regular, read_text_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +68,9 @@ def open_fs(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """
     if not url:
         raise WarehouseError("the path is empty; give a folder or a URL")
+    if not is_url(url):  # fsspec would take `a::b` for b within a file system a
+        system = fsspec.filesystem("file")
+        return system, system._strip_protocol(url)
     found = re.search(r"(\w[\w+.-]*)://", url.rpartition("::")[2])
     kind = found[1] if found else ""
     if kind:
@@ -90,6 +94,44 @@ def open_fs(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
     return system, path
 
 
+def is_url(text: str) -> bool:
+    """Whether a text names a place by URL; every other text is a path of this machine."""
+    return "://" in text and not text.startswith("/")
+
+
+def open_given(url: str) -> BinaryIO:
+    """Open a file that a user names, or that lies among a user's files, to read its bytes.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+        WarehouseError: its kind of URL cannot be opened.
+    """
+    return open_on(*open_fs(url))
+
+
+def open_on(system: fsspec.AbstractFileSystem, path: str) -> BinaryIO:
+    """The same, by the file's path on a file system.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    if is_local(system):
+        return open_regular(path)
+    opened: BinaryIO = system.open(path, "rb")
+    return opened
+
+
+def read_small(url: str) -> bytes:
+    """All bytes of a card, manifest or setting.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or is too large for text.
+        WarehouseError: its kind of URL cannot be opened.
+    """
+    with open_given(url) as file:
+        return read_text_bytes(file, url)
+
+
 def is_local(system: fsspec.AbstractFileSystem) -> bool:
     """Whether a file system's paths are those of this machine."""
     return "file" in (system.protocol if isinstance(system.protocol, tuple) else ())
@@ -111,6 +153,7 @@ def open_native(system: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile:
     import pyarrow as pa
 
     if is_local(system):
+        check_regular(path)
         return pa.OSFile(path)
     copy = pa.BufferOutputStream()
     copy.write(system.cat_file(path))

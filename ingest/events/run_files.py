@@ -12,6 +12,11 @@ from xlahouse.capture.errors import TraceFormatError
 _RANKED = re.compile(r"^(.+)_(\d{1,6})$")
 
 
+def readable(name: str) -> str:
+    """A file's name as text: bytes that are not UTF-8 are written `\\xff`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 @dataclass(frozen=True)
 class RunFiles:
     """The files of one run, and its manifest's place where it has one."""
@@ -32,12 +37,13 @@ class RunFiles:
         """A text with the names that the user knows."""
         for here, own in self.unpacked:
             text = text.replace(here, own)
-        return text
+        return readable(text)
 
     def instead_of(self, refused: Iterable[TraceFormatError]) -> RunFiles | None:
         """The run with spares for refused files; None where no refused file has a spare."""
         spares = dict(self.spares)
-        reasons = {error.path: error.reason for error in refused if error.path in spares}
+        said = {error.path: error.reason for error in refused}
+        reasons = {path: said[readable(path)] for path in spares if readable(path) in said}
         if not reasons:
             return None
         paths = tuple(spares[path] if path in reasons else path for path in self.paths)

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import fsspec
-
 from xlahouse.capture.errors import TraceChangedError
-from xlahouse.ingest.events.files import is_local, open_fs
+from xlahouse.capture.opening import open_regular
+from xlahouse.ingest.events.files import is_local, open_fs, open_on
 
 BLOCK = 1 << 22
 # A write this soon after the last one may leave a file's times as they were: clocks of files tick, on some
@@ -57,9 +56,9 @@ def identify(path: str) -> SourceFile:
     Raises:
         TraceChangedError: it is written to meanwhile.
     """
-    fs, _ = open_fs(path)
+    fs, local = open_fs(path)
     digest, size = hashlib.sha256(), 0
-    with fsspec.open(path, "rb") as file:
+    with open_on(fs, local) as file:
         began = time.time_ns()
         mark = Mark.of(file.fileno()) if is_local(fs) else None
         while chunk := file.read(BLOCK):
@@ -91,18 +90,15 @@ class TraceFile:
             OSError: it cannot be read.
         """
         try:
-            file = os.open(self.place, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-            try:
+            with open_regular(self.place) as opened:
+                file, done = opened.fileno(), 0
                 if Mark.of(file) != self.source.mark:
                     raise TraceChangedError(self.source.path)
-                done = 0
                 while done < len(buffer):
                     count = os.preadv(file, [buffer[done : done + (1 << 30)]], start + done)
                     if not count:
                         raise TraceChangedError(self.source.path)
                     done += count
-            finally:
-                os.close(file)
         except Exception as error:
             self.fault = error
             raise
@@ -157,7 +153,7 @@ def open_trace(source: SourceFile, by_parts: bool) -> bytes | FilePart:
     fs, local = open_fs(source.path)
     if by_parts and is_local(fs) and source.mark is not None:
         return FilePart(TraceFile(source, local), 0, source.bytes)
-    with fsspec.open(source.path, "rb") as file:
+    with open_on(fs, local) as file:
         raw: bytes = file.read()
     if len(raw) != source.bytes or hashlib.sha256(raw).hexdigest() != source.sha256:
         raise TraceChangedError(source.path)

@@ -6,13 +6,15 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 
+import fsspec
+
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.ingest.events.codes_of_programs import (
     DAMAGED_HLO,
     HLO_DUMP_AMBIGUOUS,
     HLO_DUMP_UNUSED,
 )
-from xlahouse.ingest.events.files import open_fs
+from xlahouse.ingest.events.files import is_local, open_fs, open_on
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.module_text import is_module_text, read_module_text
@@ -56,7 +58,12 @@ def list_dumps(folder: str, below: bool = True) -> list[Dump]:
     if not fs.exists(root):
         raise XlahouseError(f"{folder}: no such file or folder")
     files = sorted(fs.find(root, maxdepth=None if below else 1)) if fs.isdir(root) else [root]
-    return [dump for file in files if (dump := _dump(fs.unstrip_protocol(file))) is not None]
+    return [dump for file in files if (dump := _dump(_named(fs, file))) is not None]
+
+
+def _named(fs: fsspec.AbstractFileSystem, path: str) -> str:
+    """A file's URL, or its path on this machine."""
+    return path if is_local(fs) else str(fs.unstrip_protocol(path))
 
 
 def _dump(path: str) -> Dump | None:
@@ -82,7 +89,9 @@ def fingerprint_of(dumps: list[Dump]) -> str:
     digest = hashlib.sha256()
     for dump in dumps:
         fs, path = open_fs(dump.path)
-        digest.update(f"{path.rpartition('/')[2]} {fs.size(path)}\n".encode())
+        digest.update(
+            f"{path.rpartition('/')[2]} {fs.size(path)}\n".encode(errors="surrogateescape")
+        )
     return digest.hexdigest()[:12]
 
 
@@ -141,7 +150,7 @@ def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
     """The program in a dump; None where it is not wanted or cannot be read."""
     fs, path = open_fs(dump.path)
     try:
-        with fs.open(path, "rb") as file:
+        with open_on(fs, path) as file:
             head = file.read(_LARGEST_HEAD)
         named = _MODULE_LINE.match(head.lstrip())
         if named is None and dump.path.endswith((".txt", ".hlo")):
@@ -163,9 +172,9 @@ def _parse(dump: Dump, raw: bytes, issues: list[Issue]) -> Program:
     return read.program
 
 
-def beside(paths: list[str]) -> list[Dump]:
+def beside(files: list[FileEvents]) -> list[Dump]:
     """Dumps in the folders of these files."""
-    folders = dict.fromkeys(path.rpartition("/")[0] or "." for path in paths)
+    folders = dict.fromkeys(file.folder or "." for file in files)
     return [dump for folder in folders for dump in list_dumps(folder, below=False)]
 
 
@@ -240,7 +249,7 @@ def _completed(files: list[FileEvents], dumps: list[Dump] | None, source: str) -
     lacking = [(file, needed) for file in files if (needed := _needed(file))]
     if not lacking:
         return []
-    found = beside([file.path for file, _ in lacking]) if dumps is None else dumps
+    found = beside([file for file, _ in lacking]) if dumps is None else dumps
     issues = attach([file for file, _ in lacking], found, source)
     if dumps is not None and not issues and all(_needed(file) == was for file, was in lacking):
         wanted = {module for _, needed in lacking for module in needed.values()}

@@ -16,6 +16,7 @@ class FileEvents:
 
     path: str
     host: str
+    folder: str = ""  # that the file lies in; `path` may be a text for readers
     planes: list[PlaneEvents] = field(default_factory=list)
     programs: dict[int, Program] = field(default_factory=dict)  # by program id
     op_texts: OpTexts = field(default_factory=OpTexts)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-import fsspec
 import msgspec
 
 from xlahouse.capture.errors import ManifestError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
-from xlahouse.ingest.events.files import open_fs, write_whole
+from xlahouse.ingest.events.files import open_fs, read_small, write_whole
 
 MOST_AXES = 8  # as many as the views join
 
@@ -52,8 +51,7 @@ def read_settings(root: str, run_id: str) -> RunSettings:
     """
     path = settings_path(root, run_id)
     try:
-        with fsspec.open(path, "rb") as file:
-            raw = file.read()
+        raw = read_small(path)
     except FileNotFoundError:
         return RunSettings()
     try:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.events.files import open_fs, read_parquet, sync_folder, write_whole
+from xlahouse.ingest.events.files import open_fs, open_on, read_parquet, sync_folder, write_whole
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
 from xlahouse.ingest.store.leases import (
     FOLDER,
@@ -87,7 +87,7 @@ class Store:
             return False
 
     def _rows_in(self, path: str) -> int:
-        with self.fs.open(f"{self.base}/{path}", "rb") as file:
+        with open_on(self.fs, f"{self.base}/{path}") as file:
             return int(pq.ParquetFile(file).metadata.num_rows)
 
     def rename_run(self, row: RunRow, name: str) -> None:

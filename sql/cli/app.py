@@ -21,6 +21,7 @@ try:
     from xlahouse.sql.cli.drop import drop
     from xlahouse.sql.cli.export import export_app
     from xlahouse.sql.cli.ingest import ingest
+    from xlahouse.sql.cli.options import LimitsOption
     from xlahouse.sql.cli.query import query
     from xlahouse.sql.cli.report import report
     from xlahouse.sql.cli.runs import runs
@@ -144,5 +145,6 @@ def _options(
             "--version", help="Print the version.", callback=_print_version, is_eager=True
         ),
     ] = False,
+    limits: LimitsOption = None,
 ) -> None:
     pass

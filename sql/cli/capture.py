@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from xlahouse.sql.cli.options import LimitsOption
+
 
 def capture(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="Plan of experiments.")],
@@ -33,6 +35,7 @@ def capture(
         str | None,
         typer.Option("--stamp", help="Name of the captures, the same on all hosts of a run."),
     ] = None,
+    limits: LimitsOption = None,
 ) -> None:
     """Run profiled inference and keep its traces.
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from os.path import abspath
 from typing import Annotated
 
 import typer
 
-from xlahouse.sql.cli.options import SparkConfOption, WarehouseOption, check_engine, spark_settings
+from xlahouse.sql.cli.options import (
+    LimitsOption,
+    SparkConfOption,
+    WarehouseOption,
+    check_engine,
+    spark_settings,
+)
 
 
 def ingest(
@@ -51,6 +58,7 @@ def ingest(
         str, typer.Option("--engine", help="local, or spark: one task per run.")
     ] = "local",
     conf: SparkConfOption = None,
+    limits: LimitsOption = None,
 ) -> None:
     """Read traces into the warehouse; the same trace twice is one run.
 
@@ -111,7 +119,7 @@ def _offsets(given: list[str]) -> dict[str, int]:
     found = {}
     for item in given:
         name, _, offset = item.rpartition("=")
-        if not name or not offset.removeprefix("-").isdecimal():
+        if not name or not re.fullmatch(r"-?[0-9]{1,18}", offset):
             raise typer.BadParameter(
                 "write CLOCK=PS, such as host1=5000300000", param_hint="--clock"
             )

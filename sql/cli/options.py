@@ -118,6 +118,26 @@ SparkConfOption = Annotated[
 ]
 
 
+def _use_limits(text: str | None) -> str | None:
+    if text is not None:
+        from xlahouse.capture.limits import use_limits
+
+        use_limits(text)
+    return text
+
+
+LimitsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--limits",
+        metavar="NAME=NUMBER,...",
+        help="Limits of what an input may cost; README.md lists them.",
+        envvar="XLAHOUSE_LIMITS",
+        callback=_use_limits,
+    ),
+]
+
+
 def check_engine(engine: str, known: tuple[str, ...], conf: list[str] | None) -> None:
     """Refuse an unknown engine, and Spark's settings without Spark."""
     if engine not in known:

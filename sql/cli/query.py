@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from xlahouse.capture.opening import read_regular
 from xlahouse.sql.cli.answer import answer
 from xlahouse.sql.cli.options import (
     ForceOption,
@@ -96,7 +97,7 @@ def _argument(given: str) -> str:
     """A query, or the text of a file: no query is a single word that ends in .sql."""
     path = Path(given)
     if path.suffix == ".sql" and (len(given.split()) == 1 or path.is_file()):
-        return path.read_bytes().decode("utf-8-sig", errors="surrogateescape")
+        return read_regular(path).decode("utf-8-sig", errors="surrogateescape")
     return _utf8(given)
 
 

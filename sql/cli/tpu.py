@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xlahouse.sql.cli.options import LimitsOption
+
 if TYPE_CHECKING:
     from xlahouse.capture.tpu.gcloud import Gcloud
 
@@ -114,6 +116,7 @@ def run(
     ] = 0,
     project: Project = None,
     dry_run: DryRun = False,
+    limits: LimitsOption = None,
 ) -> None:
     """Capture a plan on the VM, and fetch each experiment's traces.
 

@@ -1,0 +1,111 @@
+"""The limits of what an input may cost: each has a name, and `--limits NAME=NUMBER` raises it.
+
+A small file can ask for any amount of memory: by packing, by numbers that stand for lists, by nesting.
+A limit that is hit costs the part, the file or the plan that hit it, with a message that names the limit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from xlahouse.capture.errors import ManifestError
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much of something one input may ask for.
+
+    Attributes:
+        name: by which `--limits` raises it.
+        most: that is taken.
+        what: is counted, with its scope.
+        costs: what is left out where the limit is hit.
+    """
+
+    name: str
+    most: int
+    what: str
+    costs: str
+
+
+LIMITS = {
+    limit.name: limit
+    for limit in (
+        Limit("text_bytes", 1 << 26, "bytes of a plan, card, manifest, SQL file or setting", "it"),
+        Limit("unpacked_bytes", 1 << 32, "bytes that a packed trace unpacks to", "the rest of it"),
+        Limit(
+            "unpacked_ratio",
+            200,
+            "times its packed size that a trace unpacks to, beyond 64 MiB",
+            "the rest of it",
+        ),
+        Limit("archive_bytes", 1 << 35, "bytes of all files of an archive", "the archive"),
+        Limit("archive_files", 100_000, "files of an archive", "the archive"),
+        Limit("events", 1 << 27, "events of a trace file", "the plane, or the rest of the file"),
+        Limit("json_bytes", 1 << 26, "bytes of one JSON value of a trace", "the file"),
+        Limit("group_members", 1 << 24, "members of replica groups of a trace file", "the groups"),
+        Limit("dump_files", 100_000, "files of an HLO dump", "the rest of them"),
+        Limit("dump_bytes", 1 << 30, "bytes of a file of an HLO dump", "it"),
+        # a TPU v5p pod has 8,960 chips, a TPU7x pod 9,216
+        Limit("mesh_devices", 1 << 16, "devices of a mesh", "the plan or setting"),
+        Limit("experiments", 10_000, "experiments of a plan's entry", "the plan"),
+    )
+}
+VARIABLE = "XLAHOUSE_LIMITS"  # of the environment, which processes that are started inherit
+
+
+def most(name: str) -> int:
+    """The value of a limit, as it holds in this process and those that it starts.
+
+    Raises:
+        ManifestError: the environment's text is wrong.
+    """
+    return _parsed(os.environ.get(VARIABLE, "")).get(name, LIMITS[name].most)
+
+
+def use_limits(text: str) -> None:
+    """Set limits by a text such as `events=1000000,archive_files=10`; others have their defaults.
+
+    Raises:
+        ManifestError: the text is not of that form, or names no limit.
+    """
+    _parsed(text)
+    os.environ[VARIABLE] = text
+
+
+def exceeded(name: str) -> str:
+    """What is wrong with an input that exceeds a limit, and how to raise that."""
+    return (
+        f"more than {most(name):,} {LIMITS[name].what}; if it is right, raise the limit with "
+        f"--limits {name}=NUMBER"
+    )
+
+
+@lru_cache
+def _parsed(text: str) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        name, _, number = (word.strip() for word in part.partition("="))
+        if name not in LIMITS:
+            raise ManifestError(f"--limits {part!r}: limits are {', '.join(LIMITS)}")
+        digits = number.replace("_", "")
+        if not (digits.isascii() and digits.isdecimal() and 0 < len(digits) <= 18 and int(digits)):
+            raise ManifestError(
+                f"--limits {part!r}: {number!r} is not a whole number from 1 on; write {name}="
+                f"{2 * LIMITS[name].most}"
+            )
+        found[name] = int(digits)
+    return found
+
+
+def described() -> str:
+    """The limits as a Markdown table."""
+    rows = (
+        f"| `{limit.name}` | {limit.most:,} | {limit.what} | {limit.costs} |"
+        for limit in LIMITS.values()
+    )
+    head = ("| limit | default | of | what it costs to exceed it |", "| --- | ---: | --- | --- |")
+    return "\n".join((*head, *rows))
