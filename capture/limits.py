@@ -46,7 +46,12 @@ LIMITS = {
         Limit("archive_files", 100_000, "files of an archive", "the archive"),
         Limit("events", 1 << 27, "events of a trace file", "the plane, or the rest of the file"),
         Limit("json_bytes", 1 << 26, "bytes of one JSON value of a trace", "the file"),
-        Limit("group_members", 1 << 24, "members of replica groups of a trace file", "the groups"),
+        Limit(
+            "group_members",
+            1 << 23,
+            "members of replica groups of a run's programs",
+            "the largest groups",
+        ),
         Limit("dump_files", 100_000, "files of an HLO dump", "the rest of them"),
         Limit("dump_bytes", 1 << 30, "bytes of a file of an HLO dump", "it"),
         # a TPU v5p pod has 8,960 chips, a TPU7x pod 9,216

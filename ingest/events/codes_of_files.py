@@ -101,6 +101,12 @@ HOSTS_MISSING = Code(
     "their devices and transfers are missing",
     "copy their files into the capture's folder, then `xlahouse ingest TRACES MORE --run RUN`",
 )
+LIMIT_EXCEEDED = Code(
+    "limit_exceeded",
+    "error",
+    "a part of the input asks for more than a limit allows",
+    "that part is left out",
+)
 MENDED_EVENT = Code(
     "mended_event",
     "warning",

@@ -33,13 +33,37 @@ def raw_groups(instruction: HloInstruction) -> Groups:
     Raises:
         GroupError: the notation contradicts itself.
     """
+    grid = _grid(instruction)
+    if grid is not None:
+        return [[int(number) for number in row] for row in grid]
+    return _from_lists(_listed(instruction))
+
+
+def raw_sizes(instruction: HloInstruction) -> list[int]:
+    """The size of each group, without making lists of their members.
+
+    Raises:
+        GroupError: the notation contradicts itself.
+    """
+    grid = _grid(instruction)
+    if grid is not None:
+        return [grid.shape[1]] * grid.shape[0]
+    return [len(group.replica_ids) for group in _listed(instruction) if group.replica_ids]
+
+
+def _listed(instruction: HloInstruction) -> MessageList[ReplicaGroup]:
+    return instruction.collective_device_list.replica_groups or instruction.replica_groups
+
+
+def _grid(instruction: HloInstruction) -> NDArray[np.int64] | None:
+    """[group, position] where the notation is a shape; None where groups are listed."""
     if instruction.mesh_axes_replica_group_list.HasField("mesh"):
         return _from_mesh(instruction.mesh_axes_replica_group_list)
     listed = instruction.collective_device_list
     for iota in (instruction.iota_collective_device_list, listed.iota_replica_group_list):
         if iota.num_replica_groups:
             return _from_iota(iota)
-    return _from_lists(listed.replica_groups or instruction.replica_groups)
+    return None
 
 
 def _from_lists(groups: MessageList[ReplicaGroup]) -> Groups:
@@ -47,7 +71,7 @@ def _from_lists(groups: MessageList[ReplicaGroup]) -> Groups:
     return [list(group.replica_ids) for group in groups if group.replica_ids]
 
 
-def _from_iota(iota: IotaGroups) -> Groups:
+def _from_iota(iota: IotaGroups) -> NDArray[np.int64]:
     """`[groups,size]<=[dims]T(perm)`: the numbers from 0 in the shape dims, transposed, cut into groups."""
     dims = list(iota.iota_reshape_dims)
     perm = list(iota.iota_transpose_perm) or list(range(len(dims)))
@@ -56,7 +80,7 @@ def _from_iota(iota: IotaGroups) -> Groups:
     if not sound or math.prod(dims) != groups * size or groups * size > MOST_DEVICES:
         raise GroupError(f"[{groups},{size}]<={dims}T{perm} is not a permutation of its devices")
     order = np.arange(groups * size).reshape(dims).transpose(perm)
-    return _as_lists(order.reshape(groups, size))
+    return order.reshape(groups, size)
 
 
 class _AxisPart(NamedTuple):
@@ -76,7 +100,7 @@ class _AxisPart(NamedTuple):
         return self.axis == other.axis and self.before <= other.before and other.after <= self.after
 
 
-def _from_mesh(listed: MeshGroups) -> Groups:
+def _from_mesh(listed: MeshGroups) -> NDArray[np.int64]:
     """`mesh['a'=4,'b'=2] {'a'}`: members of a group differ along the axes in braces.
 
     An axis may be named in part, as `'a':(pre)size`: the mesh's axis is then split in three.
@@ -88,7 +112,7 @@ def _from_mesh(listed: MeshGroups) -> Groups:
     grouped = [place for wanted in named for place, part in enumerate(parts) if wanted.holds(part)]
     others = [place for place in range(len(parts)) if place not in grouped]
     cube = numbers.reshape([part.size for part in parts]).transpose(others + grouped)
-    return _as_lists(cube.reshape(-1, math.prod(parts[place].size for place in grouped)))
+    return cube.reshape(-1, math.prod(parts[place].size for place in grouped))
 
 
 def _mesh_numbers(mesh: GroupMesh, sizes: list[int]) -> NDArray[np.int64]:
@@ -122,7 +146,3 @@ def _split_axes(sizes: list[int], named: list[_AxisPart]) -> list[_AxisPart]:
             raise GroupError(f"parts {marks} of one axis do not nest")
         parts += [_AxisPart(axis, before, after) for before, after in pairwise(marks)]
     return parts
-
-
-def _as_lists(rows: NDArray[np.int64]) -> Groups:
-    return [[int(number) for number in row] for row in rows]

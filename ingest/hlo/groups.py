@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from xlahouse.ingest.hlo.group_notations import GroupError, Groups, raw_groups
+from xlahouse.ingest.hlo.group_notations import GroupError, Groups, raw_groups, raw_sizes
 from xlahouse.ingest.hlo.messages import HloInstruction, HloModule
 
 _LISTED_PAIR = re.compile(rb"\{\s*(\d{1,18})\s*,\s*(\d{1,18})\s*\}")
@@ -77,10 +77,7 @@ def device_groups(instruction: HloInstruction, assignment: Assignment | None) ->
         raise GroupError("a group names a member twice, or one below 0")
     mode = group_mode(instruction)
     if assignment is None:
-        if groups and mode is GroupMode.CROSS_REPLICA_AND_PARTITION:
-            raise GroupError(
-                "they name replicas with all their partitions, whose number is not stated"
-            )
+        _check_countable(bool(groups), mode)
         return groups
     try:
         return _DEVICES_OF[mode](groups, assignment)
@@ -89,6 +86,56 @@ def device_groups(instruction: HloInstruction, assignment: Assignment | None) ->
             f"a group names a member beyond {assignment.replicas} replicas x "
             f"{assignment.partitions} partitions"
         ) from None
+
+
+def _check_countable(listed: bool, mode: GroupMode) -> None:
+    if listed and mode is GroupMode.CROSS_REPLICA_AND_PARTITION:
+        raise GroupError("they name replicas with all their partitions, whose number is not stated")
+
+
+def group_sizes(instruction: HloInstruction, assignment: Assignment | None) -> set[int]:
+    """The sizes of the groups that device_groups gives, without making them.
+
+    Raises:
+        GroupError: the notation contradicts itself.
+    """
+    sizes, mode = set(raw_sizes(instruction)), group_mode(instruction)
+    if assignment is None:
+        _check_countable(bool(sizes), mode)
+        return sizes
+    every = {
+        GroupMode.CROSS_REPLICA: assignment.replicas,
+        GroupMode.CROSS_PARTITION: assignment.partitions,
+    }
+    if not sizes:
+        return {every.get(mode, assignment.replicas * assignment.partitions)}
+    times = assignment.partitions if mode is GroupMode.CROSS_REPLICA_AND_PARTITION else 1
+    return {size * times for size in sizes}
+
+
+def count_members(instruction: HloInstruction, assignment: Assignment | None) -> int:
+    """The number of members that device_groups gives; 0 where it would raise for the notation."""
+    try:
+        count = sum(raw_sizes(instruction))
+    except GroupError:
+        return 0
+    if assignment is None:
+        return count
+    mode, partitions, replicas = group_mode(instruction), assignment.partitions, assignment.replicas
+    if not count:
+        return partitions * replicas
+    if mode is GroupMode.FLATTENED_ID:
+        return count
+    return count * (replicas if mode is GroupMode.CROSS_PARTITION else partitions)
+
+
+def count_pairs(instruction: HloInstruction, assignment: Assignment | None) -> int:
+    """At least the number of pairs that device_pairs gives."""
+    texts = sum(len(each.value) // 3 for each in instruction.frontend_attributes.map)
+    count = len(instruction.source_target_pairs) or texts
+    if assignment is None:
+        return count
+    return count * (assignment.replicas if instruction.channel_id > 0 else assignment.partitions)
 
 
 def _of_replicas(groups: Groups, assignment: Assignment) -> Groups:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from xlahouse.ingest.events.codes_of_programs import (
-    BAD_REPLICA_GROUPS,
     DAMAGED_HLO,
     DEVICE_ASSIGNMENT_UNKNOWN,
     KIND_INFERRED,
@@ -16,8 +15,7 @@ from xlahouse.ingest.events.codes_of_programs import (
 )
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
-from xlahouse.ingest.hlo.group_notations import GroupError
-from xlahouse.ingest.hlo.groups import connected, device_groups, device_pairs
+from xlahouse.ingest.hlo.group_rows import Grouped, devices_of, group_rows
 from xlahouse.ingest.hlo.kernels import communicating
 from xlahouse.ingest.hlo.megascale import slices_of
 from xlahouse.ingest.hlo.messages import HloInstruction
@@ -48,19 +46,6 @@ FACT_COLUMNS: ColumnTypes = {
     "tick": pl.Int64,
 }
 _SCOPE_COLUMNS = ("layer", "component", "tick")
-GROUP_COLUMNS: ColumnTypes = {
-    "program_id": pl.UInt64,
-    "op": pl.String,
-    "group_index": pl.Int64,
-    "position": pl.Int64,
-    "logical_id": pl.Int64,
-}
-PAIR_COLUMNS: ColumnTypes = {
-    "program_id": pl.UInt64,
-    "op": pl.String,
-    "source_device_id": pl.Int64,
-    "target_device_id": pl.Int64,
-}
 
 
 @dataclass(frozen=True)
@@ -81,8 +66,7 @@ class _Rows:
     """Rows under construction, of one program or of many."""
 
     ops: list[dict[str, object]] = field(default_factory=list)
-    groups: list[dict[str, object]] = field(default_factory=list)
-    pairs: list[dict[str, object]] = field(default_factory=list)
+    collectives: list[Grouped] = field(default_factory=list)
     instructions: list[dict[str, object]] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
 
@@ -96,6 +80,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
     rows = _Rows()
     logical_ids: set[int] = set()
     slices: dict[int, int] = {}
+    whole: list[Program] = []
     for program in programs:
         try:
             found = _of_program(program, source)
@@ -104,17 +89,21 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
             rows.issues.append(DAMAGED_HLO.found(source, detail=detail))
             continue
         rows.extend(found)
-        rows.issues += _assignment_issues(program, found, source)
         rows.issues += _wrapper_issues(program, found, source)
         rows.issues += _size_issues(program, found, source)
         slices |= _slices(program)
-        logical_ids.update(device for devices in _devices_of(program) for device in devices)
-    groups = pl.DataFrame(rows.groups, schema=GROUP_COLUMNS)
-    logical_ids.update(groups["logical_id"])
+        logical_ids.update(device for devices in devices_of(program) for device in devices)
+        whole.append(program)
+    grouped = group_rows(rows.collectives, source)
+    rows.issues += grouped.issues
+    for program in whole:
+        rows.issues += _assignment_issues(program, program.program_id in grouped.known, source)
+    groups = grouped.group_frame
+    logical_ids.update(groups["logical_id"].unique())
     return ProgramFacts(
         ops=pl.DataFrame(rows.ops, schema=FACT_COLUMNS).unique(["program_id", "op"], keep="first"),
         groups=groups,
-        pairs=pl.DataFrame(rows.pairs, schema=PAIR_COLUMNS),
+        pairs=grouped.pair_frame,
         instructions=rows.instructions,
         logical_ids=logical_ids,
         issues=rows.issues,
@@ -140,15 +129,7 @@ def _of_program(program: Program, source: str) -> _Rows:
         rows.ops.append(_fact_row(facts, row, goes_on) | told)
         if facts.collective is None or goes_on:
             continue
-        key = {"program_id": program.program_id, "op": facts.op}
-        try:
-            members, exchanged = _participants(program, facts.collective, facts.kind)
-        except GroupError as error:
-            detail = f"{program.module} {facts.op}: {error}"
-            rows.issues.append(BAD_REPLICA_GROUPS.found(source, detail=detail))
-            continue
-        rows.groups += _group_rows(key, members)
-        rows.pairs += [key | {"source_device_id": s, "target_device_id": t} for s, t in exchanged]
+        rows.collectives.append(Grouped(program, facts.op, facts.collective, facts.kind))
     return rows
 
 
@@ -170,10 +151,10 @@ def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     return issues_found(source, (KIND_INFERRED, count, detail))
 
 
-def _assignment_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+def _assignment_issues(program: Program, grouped: bool, source: str) -> list[Issue]:
     """The finding that no device assignment is stated, so groups use partition numbers."""
     is_known = program.names_ranks or program.assignment is not None
-    if not rows.groups or (is_known and not program.assignment_assumed):
+    if not grouped or (is_known and not program.assignment_assumed):
         return []
     detail = f"{program.module}: {DEVICE_ASSIGNMENT_UNKNOWN.meaning}"
     return [DEVICE_ASSIGNMENT_UNKNOWN.found(source, detail=detail)]
@@ -196,44 +177,8 @@ def _fact_row(facts: OpFacts, instruction: dict[str, object], goes_on: bool) -> 
     return taken | own
 
 
-def _participants(
-    program: Program, collective: HloInstruction, kind: str | None
-) -> tuple[list[list[int]], list[tuple[int, int]]]:
-    """(groups, pairs) of a collective as logical device numbers, in each of the processes that run it;
-    pairs only of a permute."""
-    if collective.id in program.unread:
-        raise GroupError("the text of its groups or pairs cannot be read")
-    if collective.id in program.dcn_parts:
-        target = program.dcn_parts[collective.id].target
-        slices = (slices_of(target, devices) for devices in _devices_of(program))
-        return [list(peers) for of_place in slices for peers in zip(*of_place, strict=True)], []
-    if kind in ("collective-permute", "send-recv"):
-        found = [device_pairs(collective, place) for place in program.assignments]
-        exchanged = list(dict.fromkeys(pair for pairs in found for pair in pairs))
-        return connected(exchanged), exchanged
-    groups = [device_groups(collective, place) for place in program.assignments]
-    distinct = list(dict.fromkeys(tuple(group) for of_place in groups for group in of_place))
-    if len({member for group in distinct for member in group}) < sum(map(len, distinct)):
-        raise GroupError("processes that share devices give them different groups")
-    return [list(group) for group in distinct], []
-
-
-def _devices_of(program: Program) -> list[list[int]]:
-    """All devices of each of its assignments that are known."""
-    places = (place for place in program.assignments if place is not None)
-    return [[device for row in place.devices for device in row] for place in places]
-
-
 def _slices(program: Program) -> dict[int, int]:
     """The slice of each device of a program with transfers between slices."""
     targets = {part.target for part in program.dcn_parts.values()}
-    found = [slices_of(t, devices) for t in targets for devices in _devices_of(program)]
+    found = [slices_of(t, devices) for t in targets for devices in devices_of(program)]
     return {device: n for of_place in found for n, one in enumerate(of_place) for device in one}
-
-
-def _group_rows(key: dict[str, object], groups: list[list[int]]) -> list[dict[str, object]]:
-    return [
-        key | {"group_index": index, "position": position, "logical_id": member}
-        for index, group in enumerate(groups)
-        for position, member in enumerate(group)
-    ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xlahouse.ingest.hlo import shapes
 from xlahouse.ingest.hlo.group_notations import GroupError
-from xlahouse.ingest.hlo.groups import device_groups
+from xlahouse.ingest.hlo.groups import group_sizes
 from xlahouse.ingest.hlo.messages import HloInstruction, Shape
 from xlahouse.ingest.hlo.program import Program
 
@@ -183,7 +183,7 @@ def kind_of(program: Program, transfer: HloTransfer) -> str:
 def _group_size(program: Program, reduced: HloInstruction) -> int | None:
     """Size of its groups; None where it is unknown or differs."""
     try:
-        sizes = {len(group) for group in device_groups(reduced, program.assignment)}
+        sizes = group_sizes(reduced, program.assignment)
     except GroupError:
         return None
     return sizes.pop() if len(sizes) == 1 else None

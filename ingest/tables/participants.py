@@ -9,7 +9,8 @@ import polars as pl
 
 from xlahouse.ingest.events.codes_of_devices import PARTICIPANTS_MISSING
 from xlahouse.ingest.events.issues import Issue, issues_found
-from xlahouse.ingest.hlo.program_facts import GROUP_COLUMNS, ProgramFacts
+from xlahouse.ingest.hlo.group_rows import GROUP_COLUMNS
+from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.tables.collectives import Collectives
 from xlahouse.ingest.tables.worlds import World
 

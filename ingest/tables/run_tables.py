@@ -16,7 +16,7 @@ from xlahouse.ingest.events.cores import threads_for
 from xlahouse.ingest.events.frames import Device
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.spans import joined_span, span_of
-from xlahouse.ingest.hlo.program_facts import GROUP_COLUMNS
+from xlahouse.ingest.hlo.group_rows import GROUP_COLUMNS
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends

@@ -24,6 +24,19 @@ def test_a_plane_with_an_impossible_number_costs_itself(tmp_path):
         assert "/device:TPU:99999999999999999999" in message
 
 
+def test_groups_of_millions_cost_themselves(tmp_path):
+    with ingested("iota_200_x_2_20.xplane.pb", tmp_path) as warehouse:
+        (found,) = warehouse.query(
+            "select message from issues where code = 'limit_exceeded' and count = 200"
+        ).rows
+        assert "--limits group_members=NUMBER" in found[0]
+        left = warehouse.query("select count(*), count(group_size) from collectives").rows
+        kept = warehouse.query("select distinct op from replica_groups order by 1").rows
+    assert left == [(48, 48)]
+    ran = ["all-gather-done.1", "all-gather-start.1", "all-reduce.1", "collective-permute.1"]
+    assert kept == [(op,) for op in ran]
+
+
 def test_names_are_kept_as_they_are(tmp_path):
     with ingested("evil_names.trace.json.gz", tmp_path) as warehouse:
         names = {op for (op,) in warehouse.query("select op from ops").rows}

@@ -13,8 +13,11 @@ from xlahouse.ingest.hlo.group_notations import GroupError, raw_groups
 from xlahouse.ingest.hlo.groups import (
     Assignment,
     connected,
+    count_members,
+    count_pairs,
     device_groups,
     device_pairs,
+    group_sizes,
 )
 
 # 2 partitions x 2 replicas, devices numbered so that no accident hides: devices[partition][replica]
@@ -167,7 +170,10 @@ def test_iota_is_a_partition_of_its_devices(dims, data):
     ],
 )
 def test_translation_through_the_device_assignment(opcode, fields, expected):
-    assert device_groups(instruction(opcode, **fields), GRID) == expected
+    built = instruction(opcode, **fields)
+    assert device_groups(built, GRID) == expected
+    assert group_sizes(built, GRID) == set(map(len, expected))
+    assert count_members(built, GRID) == sum(map(len, expected))
 
 
 def test_start_ops_translate_like_their_kind():
@@ -229,3 +235,16 @@ def test_permute_pairs():
 def test_groups_of_a_permute_are_connected_components():
     # a shift along 0..3 without wrap, a self pair, and another chain
     assert connected([(0, 1), (1, 2), (2, 3), (7, 7), (9, 8)]) == [[0, 1, 2, 3], [7], [8, 9]]
+
+
+def test_groups_that_stand_for_millions_are_counted_without_making_them():
+    huge = iota(1 << 10, 1 << 10, [1 << 10, 1 << 10], [1, 0])
+    assert (count_members(huge, None), group_sizes(huge, None)) == (1 << 20, {1 << 10})
+    assert count_members(iota(2, 3, [4]), None) == 0  # it is refused as malformed
+
+
+def test_pairs_are_counted_for_each_partition_or_replica():
+    for channel in (0, 1):
+        built = instruction("collective-permute", channel_id=channel)
+        built.source_target_pairs.add(source=0, target=1)
+        assert count_pairs(built, GRID) == len(device_pairs(built, GRID)) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from xlahouse.ingest.hlo.program_facts import PAIR_COLUMNS
+from xlahouse.ingest.hlo.group_rows import PAIR_COLUMNS
 from xlahouse.ingest.tables.collectives import find_collectives
 from xlahouse.ingest.tables.transfer_pairs import find_transfers
 from xlahouse.ingest.tables.transfers import Transfers
