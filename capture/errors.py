@@ -48,6 +48,10 @@ class TraceChangedError(XlahouseError):
         return TraceChangedError, (self.path,)
 
 
+class LimitError(TraceFormatError):
+    """A part of a trace file asks for more than a limit allows."""
+
+
 class WarehouseError(XlahouseError):
     """A warehouse cannot be opened or written, or has no such run."""
 

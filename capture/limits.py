@@ -38,21 +38,27 @@ LIMITS = {
         Limit("unpacked_bytes", 1 << 32, "bytes that a packed trace unpacks to", "the rest of it"),
         Limit(
             "unpacked_ratio",
-            200,
-            "times its packed size that a trace unpacks to, beyond 64 MiB",
+            100,
+            "times the packed size of a trace (its unpacked size, beyond 64 MiB)",
             "the rest of it",
         ),
         Limit("archive_bytes", 1 << 35, "bytes of all files of an archive", "the archive"),
         Limit("archive_files", 100_000, "files of an archive", "the archive"),
-        Limit("events", 1 << 27, "events of a trace file", "the plane, or the rest of the file"),
-        Limit("json_bytes", 1 << 26, "bytes of one JSON value of a trace", "the file"),
+        Limit("planes", 1 << 12, "planes of an xplane file", "the file"),
+        Limit("lines", 1 << 16, "lines of a plane", "the plane"),
+        Limit(
+            "events", 1 << 25, "events of a plane, or of a Chrome trace", "the plane, or the rest"
+        ),
+        Limit(
+            "json_bytes", 1 << 24, "bytes of one event of a Chrome trace, or of its header", "it"
+        ),
         Limit(
             "group_members",
             1 << 23,
             "members of replica groups of a run's programs",
             "the largest groups",
         ),
-        Limit("dump_files", 100_000, "files of an HLO dump", "the rest of them"),
+        Limit("dump_files", 100_000, "files of an HLO dump", "the run"),
         Limit("dump_bytes", 1 << 30, "bytes of a file of an HLO dump", "it"),
         # a TPU v5p pod has 8,960 chips, a TPU7x pod 9,216
         Limit("mesh_devices", 1 << 16, "devices of a mesh", "the plan or setting"),

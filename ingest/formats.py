@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlahouse.capture.errors import TraceFormatError
+from xlahouse.capture.errors import LimitError, TraceFormatError
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, is_chrome
 from xlahouse.ingest.events.misread import what_it_is
 from xlahouse.ingest.events.run_files import RankInName
@@ -41,6 +41,8 @@ def read_trace(raw: TraceBytes, path: str, rank: RankInName | None = None) -> Fi
 
             return read_chrome(bytes(raw), path)
         return read_xplane(raw, path, rank)
+    except LimitError:
+        raise
     except TraceFormatError as error:
         known = what_it_is(raw, "xplane" if XPLANE in path else "chrome" if is_json else "")
         if known is None:

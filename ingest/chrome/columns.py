@@ -93,7 +93,7 @@ def read_columns(raw: bytes) -> Trace:
     trace = Trace(Document(unpacked))
     numbers = _Numbers()
     frames = []
-    for batch in _gathered(trace.document.batches()):
+    for batch in _gathered(_batches(trace.document, unpacked)):
         frame = _columns(batch, numbers)
         metadata = frame.filter(pl.col("ph") == METADATA)
         if not metadata.is_empty():
@@ -110,6 +110,15 @@ def read_columns(raw: bytes) -> Trace:
         events = events.with_columns(pl.col("line").replace_strict(range(len(same)), same))
     trace.events = events.with_columns(pl.col("line").cast(pl.Int32))
     return trace
+
+
+def _batches(document: Document, unpacked: Unpacked) -> Iterator[Events]:
+    try:
+        yield from document.batches()
+    except ValueError as error:
+        if unpacked.damage is None:
+            raise
+        raise ValueError(f"{error}; {unpacked.damage}") from error
 
 
 def _gathered(batches: Iterator[Events]) -> Iterator[Events]:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from xlahouse.capture.limits import exceeded, most
 from xlahouse.ingest.chrome.events import (
     BOUNDARY,
     FAILURES,
@@ -27,6 +28,7 @@ from xlahouse.ingest.chrome.times import EXACT_US
 
 Events: TypeAlias = Sequence[QuickEvent | WholeEvent | LateEvent | Event]
 _EVENT_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_CLOSE = re.compile(rb"\}\s*\]")
 _PHASE = re.compile(rb'"ph"\s*:')
 _EVENT_KEY = re.compile(rb'"(?:ph|pid|tid|ts|dur)"\s*:')
 _FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args)"\s*:')
@@ -48,6 +50,9 @@ class Document:
     ends_early: bool = False  # the array of events has no end
     starts_late: bool = False  # the text begins in the middle of the events
     header_damaged: bool = False  # only a part of the header can be read
+    oversized: int = 0  # events or headers that are too long, and left out
+    count: int = 0  # events so far
+    capped: bool = False  # there are more events than the limit; the rest is not read
     _exact: bool = False  # times are too large for doubles
     # decoders of late times that may still fit the file
     _late: tuple[LateDecoder, ...] = late_decoders
@@ -63,10 +68,24 @@ class Document:
         after: bytes | None = None
         for block in blocks:
             if after is not None:
+                if len(after) > most("json_bytes"):
+                    self.oversized += 1
+                    break
                 after += block
                 continue
             events, rest, after = self._take(rest + block)
+            self.count += len(events)
             yield events
+            if self.count > most("events"):
+                self.capped = True
+                return
+            if len(rest) > most("json_bytes"):
+                self.oversized += 1
+                events, rest = self._before_end(rest), b""
+                if events:
+                    yield events
+                    after = b""
+                    break
         if after is None:
             events, after = self._decode(rest)
             yield events
@@ -82,9 +101,13 @@ class Document:
                 return b"", text.lstrip()[1:]
             if found := _EVENT_ARRAY.search(text):
                 return text[: found.end() - 1], text[found.end() :]
+            if len(text) > most("json_bytes"):
+                self.oversized += 1
+                break
         first = _FIRST_EVENT.search(text)
         if first is None or not _PHASE.search(text):
-            raise ValueError("not a Chrome trace: it has no traceEvents")
+            where = f" before a limit: {exceeded('json_bytes')}" if self.oversized else ""
+            raise ValueError(f"not a Chrome trace: it has no traceEvents{where}")
         self.starts_late = True
         # An event that is damaged where the array begins is not found as the first one: it is lost.
         before = text[: first.start()]
@@ -105,6 +128,14 @@ class Document:
         end, start = cuts[0]
         events, after = self._decode(text[:end])
         return events, text[start:], None if after is None else after + text[end:]
+
+    def _before_end(self, text: bytes) -> Events:
+        """The events before the array's end, where text begins with them; none in an endless event."""
+        end = _CLOSE.search(text)
+        try:
+            return self._plain(text[: end.start() + 1]) if end else []
+        except FAILURES:
+            return []
 
     def _decode(self, chunk: bytes) -> tuple[Events, bytes | None]:
         """(events, text after the array's end or None where it goes on), whatever the damage."""

@@ -6,6 +6,7 @@ import msgspec
 import polars as pl
 
 from xlahouse.capture.errors import TraceFormatError
+from xlahouse.capture.limits import exceeded
 from xlahouse.ingest.chrome import gpu, host, kineto, links, ops, tpu
 from xlahouse.ingest.chrome.columns import Trace, read_columns
 from xlahouse.ingest.chrome.events import FAILURES
@@ -18,6 +19,7 @@ from xlahouse.ingest.events.codes_of_files import (
     DAMAGED_EVENT,
     DAMAGED_HEADER,
     EVENTS_CAPPED,
+    LIMIT_EXCEEDED,
     MENDED_EVENT,
     TRUNCATED,
 )
@@ -80,14 +82,17 @@ def _base_ns(trace: Trace) -> int | None:
 def _damage(trace: Trace, path: str) -> list[Issue]:
     """Findings about damage to the whole file."""
     document, count = trace.document, trace.events.height
+    ends_early = trace.damage is not None or (document.ends_early and not document.capped)
     cut = trace.damage or "its array of events has no end"
     late = "it begins in the middle of the events"
     kept = f"the {count:,} events that are whole are kept"
     capped = count if count >= MOST_EVENTS and _is_xla(trace) else 0
     return issues_found(
         path,
+        (LIMIT_EXCEEDED, document.oversized, exceeded("json_bytes")),
+        (LIMIT_EXCEEDED, int(document.capped), f"{exceeded('events')}; {kept}"),
         (TRUNCATED, int(document.starts_late), f"{late}; {kept}"),
-        (TRUNCATED, int(document.ends_early or trace.damage is not None), f"{cut}; {kept}"),
+        (TRUNCATED, int(ends_early), f"{cut}; {kept}"),
         (DAMAGED_HEADER, int(document.header_damaged)),
         (DAMAGED_EVENT, document.lost),
         (MENDED_EVENT, document.repaired),

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import fsspec
 
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.capture.limits import exceeded, most
+from xlahouse.ingest.events.codes_of_files import LIMIT_EXCEEDED
 from xlahouse.ingest.events.codes_of_programs import (
     DAMAGED_HLO,
     HLO_DUMP_AMBIGUOUS,
@@ -58,7 +60,10 @@ def list_dumps(folder: str, below: bool = True) -> list[Dump]:
     if not fs.exists(root):
         raise XlahouseError(f"{folder}: no such file or folder")
     files = sorted(fs.find(root, maxdepth=None if below else 1)) if fs.isdir(root) else [root]
-    return [dump for file in files if (dump := _dump(_named(fs, file))) is not None]
+    found = [dump for file in files if (dump := _dump(_named(fs, file))) is not None]
+    if len(found) > most("dump_files"):
+        raise XlahouseError(f"{folder}: {exceeded('dump_files')}")
+    return found
 
 
 def _named(fs: fsspec.AbstractFileSystem, path: str) -> str:
@@ -157,6 +162,10 @@ def _read(dump: Dump, names: set[str], issues: list[Issue]) -> Program | None:
             return None  # compilers dump other texts too
         called = None if named is None else named[1].decode("utf-8", "replace")
         if called is not None and called not in names and dump.program_id is None:
+            return None
+        if fs.size(path) > most("dump_bytes"):
+            detail = f"{dump.path}: {exceeded('dump_bytes')}"
+            issues.append(LIMIT_EXCEEDED.found(dump.path, detail=detail))
             return None
         return _parse(dump, fs.cat_file(path), issues)
     except (OSError, ValueError) as error:

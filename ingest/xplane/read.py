@@ -9,12 +9,14 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
-from xlahouse.capture.errors import TraceFormatError
+from xlahouse.capture.errors import LimitError, TraceFormatError
+from xlahouse.capture.limits import exceeded
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_files import (
     DAMAGED_PLANE,
     EMPTY_PLANES,
     END_UNSEEN,
+    LIMIT_EXCEEDED,
     TRUNCATED,
     UNKNOWN_FIELDS,
 )
@@ -52,7 +54,12 @@ def read_xplane(raw: TraceBytes, path: str, rank: RankInName | None = None) -> F
     """
     packed = bytes(raw[:4]).startswith((GZIP, ZSTD))
     raw, damage = unpack(bytes(raw)) if packed else (raw, None)
-    space = wire.split_space(raw, path)
+    try:
+        space = wire.split_space(raw, path)
+    except TraceFormatError as error:
+        if damage not in map(exceeded, ("unpacked_bytes", "unpacked_ratio")):
+            raise
+        raise LimitError(path, damage) from error
     stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
     own = rank.host if rank is not None else stem
     read = FileEvents(path, space.hostnames[0] if space.hostnames else own)
@@ -157,7 +164,8 @@ def _opened(space: SpaceBytes, path: str, read: FileEvents, first_number: int) -
     start_ns = read.profile_start_ns or 0
     for opened in open_planes(space, path, read.host, start_ns, first_number):
         if isinstance(opened, TraceFormatError):
-            read.issues.append(DAMAGED_PLANE.found(path, detail=opened.reason))
+            code = LIMIT_EXCEEDED if isinstance(opened, LimitError) else DAMAGED_PLANE
+            read.issues.append(code.found(path, detail=opened.reason))
         else:
             yield opened
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from xlahouse.capture.errors import LimitError
 from xlahouse.ingest.events.proto import MESSAGES
 from xlahouse.ingest.events.protobuf import Messages
 from xlahouse.ingest.events.trace_bytes import TraceBytes
@@ -61,7 +62,7 @@ def unknown_fields(planes: Iterable[TraceBytes]) -> int:
                 if len(line) <= _LONGEST_LINE:
                     found += _of_line(bytes(line), deep=len(line) <= left)
                     left -= len(line)
-        except DecodeError:
+        except (DecodeError, LimitError):
             continue
     return found
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xlahouse.capture.errors import TraceFormatError
+import numpy as np
+
+from xlahouse.capture.errors import LimitError, TraceFormatError
+from xlahouse.capture.limits import exceeded, most
 from xlahouse.ingest.events.misread import text_codec
-from xlahouse.ingest.events.trace_bytes import TraceBytes, contents, joined
+from xlahouse.ingest.events.trace_bytes import TraceBytes, blocks, contents, joined
 
 PLANES_FIELD, HOSTNAMES_FIELD = 1, 4
 SPACE_FIELDS = range(1, 5)
 LENGTH_DELIMITED = 2
+_EVENT = 4 << 3 | LENGTH_DELIMITED  # the tag of an event in its line
 # Line timestamps from here on are UNIX time, not time since the profile's start.
 ABSOLUTE_NS = 10**15
 LATEST_UNIX_NS = 1 << 62  # the year 2116
@@ -45,6 +49,8 @@ def split_space(raw: TraceBytes, path: str) -> SpaceBytes:
         position = after
         if number == PLANES_FIELD:
             planes.append(value)
+            if len(planes) > most("planes"):
+                raise LimitError(path, exceeded("planes"))
         elif number == HOSTNAMES_FIELD:
             hostnames.append(bytes(value).decode("utf-8", "replace"))
         elif number not in SPACE_FIELDS:
@@ -93,7 +99,11 @@ def has_events(line: TraceBytes) -> bool:
 
 
 def split_plane(payload: TraceBytes) -> tuple[list[TraceBytes], bytes]:
-    """(serialized lines, the plane without them); from damage on, everything is in the latter."""
+    """(serialized lines, the plane without them); from damage on, everything is in the latter.
+
+    Raises:
+        LimitError: it has too many lines or events.
+    """
     lines: list[TraceBytes] = []
     rest: list[TraceBytes] = []
     kept = position = 0  # all before `kept` is in one of the two
@@ -102,9 +112,25 @@ def split_plane(payload: TraceBytes) -> tuple[list[TraceBytes], bytes]:
             rest.append(payload[kept:position])
             lines.append(value)
             kept = after
+            if len(lines) > most("lines"):
+                raise LimitError("", exceeded("lines"))
         position = after
     rest.append(payload[kept:])
+    _check_events(lines)
     return lines, bytes(joined([part for part in rest if len(part)]))
+
+
+def _check_events(lines: list[TraceBytes]) -> None:
+    """Refuse lines with too many events: each has two bytes at least, of which the first is its tag."""
+    if sum(map(len, lines)) < 2 * most("events"):
+        return
+    tags = sum(
+        int(np.count_nonzero(np.frombuffer(block, np.uint8) == _EVENT))
+        for line in lines
+        for block in blocks(line)
+    )
+    if tags > most("events"):
+        raise LimitError("", exceeded("events"))
 
 
 def earliest_unix_ns(space: SpaceBytes) -> int | None:

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xlahouse.capture.errors import TraceFormatError
+from xlahouse.capture.errors import LimitError, TraceFormatError
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.xplane import wire
 from xlahouse.ingest.xplane.decode import decode
@@ -119,6 +119,8 @@ def decode_plane_or_error(
     """Decode a serialized plane, except its events; or the error of a damaged one."""
     try:
         return decode_plane(payload, start_ns)
+    except LimitError as error:
+        return LimitError(path, f"plane {wire.plane_name(payload)!r}: {error.reason}")
     except Exception as error:  # damage can have any shape
         return TraceFormatError(path, f"a plane is damaged: {error}")
 
