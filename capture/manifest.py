@@ -24,6 +24,9 @@ TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # a larger number is damage
 
 
+MANIFEST_VERSION = 1
+
+
 class MeshAxis(msgspec.Struct, frozen=True):
     """One axis of the device mesh; a mesh lists its axes major to minor."""
 
@@ -47,7 +50,7 @@ class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of a captured run that its trace lacks. Unknown facts are None."""
 
-    manifest_version: int = 1  # of this format
+    manifest_version: int = MANIFEST_VERSION  # of this format
     name: str  # the experiment's
     captured_at: str  # ISO 8601, UTC
     framework: str  # such as torch_xla
@@ -138,6 +141,7 @@ def decode_manifest(raw: bytes, where: str) -> Manifest:
     Raises:
         ManifestError: names the wrong field.
     """
+    _check_version(raw, where)
     try:
         manifest = msgspec.json.decode(raw, type=Manifest)
         captured = datetime.datetime.fromisoformat(manifest.captured_at)
@@ -148,6 +152,22 @@ def decode_manifest(raw: bytes, where: str) -> Manifest:
             f"{where}: {error}; correct the field, or move the file away"
         ) from error
     return manifest
+
+
+class _Versioned(msgspec.Struct):
+    manifest_version: int = MANIFEST_VERSION
+
+
+def _check_version(raw: bytes, where: str) -> None:
+    try:
+        found = msgspec.json.decode(raw, type=_Versioned).manifest_version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return  # reported when the whole is decoded
+    if found > MANIFEST_VERSION:
+        raise ManifestError(
+            f"{where}: manifest_version {found} is newer than this xlahouse knows ({MANIFEST_VERSION}); "
+            "update xlahouse"
+        )
 
 
 def parse_mesh(text: str) -> list[MeshAxis]:

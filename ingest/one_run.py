@@ -87,13 +87,16 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     """Read a run's files and write it, unless the warehouse has it already.
 
     Raises:
-        XlahouseError: none of its files can be read, or its manifest or options are wrong.
+        XlahouseError: none of its files can be read, its manifest or options are wrong, or a newer
+            xlahouse wrote the run.
     """
     manifest, raw_manifest = read_manifest(run)
     sources = [identify(path) for path in run.paths]
     run_id = run_id_of(sources, raw_manifest)
     store = Store(root)
     known = store.run_row(run_id)
+    if known is not None:
+        store.check_version(known)
     own_name = manifest.name if manifest else run.name
     name = options.name or (known["name"] if known else own_name)
     dumps = list_dumps(options.hlo_dump) if options.hlo_dump is not None else None

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import open_fs, read_parquet
-from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import row_path
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ def _check_row(system: AbstractFileSystem, name: str, run_id: str, schema: pa.Sc
         said = error.strerror if isinstance(error, OSError) else None
         said = (said or str(error).strip() or type(error).__name__).splitlines()[0]
         raise _damaged(name, said) from error
+    version = _version(row)
+    if version > INGEST_VERSION and not _fits(row, schema):
+        raise WarehouseError(
+            f"{name} was written by a newer xlahouse (ingest version {version}; this one reads "
+            f"{INGEST_VERSION}): its run is left out; update xlahouse"
+        )
     for field in schema:
         if field.name not in row.column_names:
             continue
@@ -59,6 +65,20 @@ def _check_row(system: AbstractFileSystem, name: str, run_id: str, schema: pa.Sc
     for file in files or ():
         if not str(file["path"]).startswith("tables/") or ".." in file["path"].split("/"):
             raise _damaged(name, f"it lists {file['path']}, which is not of this warehouse")
+
+
+def _version(row: pa.Table) -> int:
+    """The version of the ingest that wrote a row; 0 where it is not stated."""
+    if row.column_names.count("ingest_version") != 1 or row.num_rows != 1:
+        return 0
+    found = row["ingest_version"][0].as_py()
+    return found if isinstance(found, int) else 0
+
+
+def _fits(row: pa.Table, schema: pa.Schema) -> bool:
+    """Whether the columns that a row shares with the schema have its types."""
+    kinds = dict(zip(row.schema.names, row.schema.types, strict=True))
+    return all(kinds.get(field.name, field.type).equals(field.type) for field in schema)
 
 
 def _damaged(name: str, reason: str) -> WarehouseError:

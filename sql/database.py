@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -19,6 +20,7 @@ from xlahouse.sql.types import DUCKDB_TYPES, quote
 if TYPE_CHECKING:
     import duckdb
 
+HIVE = "hive_types = {'run_id': varchar}"
 FILES_OF = "xlahouse_files_of_"  # variables of a connection: a query reads its own list of files
 
 
@@ -33,6 +35,9 @@ class Database:
     def __init__(self, place: Place, limits: Mapping[str, str] | None = None) -> None:
         self._place, self._limits = place, dict(limits or {})
         self._installed: set[str] = set()
+        self._split: set[str] = set()  # tables whose files were found to lack columns
+        # table -> variable of a connection -> the files that it lists, which have the same columns
+        self._groups: dict[str, dict[str, list[str]]] = {}
         self._connection = _locked_connection(place, self._limits)
         self._described: duckdb.DuckDBPyConnection | None = None
 
@@ -51,10 +56,67 @@ class Database:
         """A cursor for one query on tables that are installed, with the files of some runs; None: of all."""
         cursor = self._connection.cursor()
         for table in tables:
-            if files := self.listing.files.get(table):
-                mine = files if runs is None else [file for file in files if run_of(file) in runs]
-                _point(cursor, table, mine or files[:1])  # without any, DuckDB knows no columns
+            self._point_all(cursor, table, runs)
         return cursor
+
+    def split(
+        self, error: Exception, tables: Iterable[str], cursor: duckdb.DuckDBPyConnection
+    ) -> bool:
+        """Whether a query failed for files that lack columns, which have NULLs from now on.
+
+        Args:
+            error: of the query.
+            tables: that it reads.
+            cursor: it ran on; it is then pointed to all runs.
+        """
+        lacking = [table for table in tables if table not in self._split and _lacks(error, table)]
+        for table in lacking:
+            self._split_table(table)
+            self._point_all(cursor, table, None)
+        return bool(lacking)
+
+    def _point_all(
+        self, connection: duckdb.DuckDBPyConnection, table: str, runs: frozenset[str] | None
+    ) -> None:
+        for variable, files in self._groups.get(table, {}).items():
+            mine = files if runs is None else [file for file in files if run_of(file) in runs]
+            # without any, DuckDB knows no columns
+            connection.execute(f"set variable {variable} = $1", [mine or files[:1]])
+
+    def _split_table(self, name: str) -> None:
+        """Read each kind of file of a table for itself, with NULL for the columns that it lacks."""
+        self._split.add(name)
+        every = self._split_by_version(name, all_of_them=True)
+        self._connection.execute(f"create or replace view {name} as {every}")
+
+    def _split_by_version(self, name: str, all_of_them: bool = False) -> str:
+        """The SELECT of a table. Files of other versions may lack columns; those of this one have all."""
+        files = self.listing.files[name]
+        odd = [file for file in files if all_of_them or run_of(file) in self.listing.versions]
+        ours = [file for file in files if file not in set(odd)] if odd else files
+        kinds: dict[str, list[str]] = {table_columns(name): ours} if ours else {}
+        for file in odd:
+            kinds.setdefault(self._columns_in(file, name), []).append(file)
+        variables = [f"{FILES_OF}{name}"] + [
+            f"{FILES_OF}{name}_{at}" for at in range(1, len(kinds))
+        ]
+        self._groups[name] = dict(zip(variables, kinds.values(), strict=True))
+        self._point_all(self._connection, name, frozenset())  # to one file of each kind
+        return " union all ".join(
+            table_sql(variable, columns) for variable, columns in zip(variables, kinds, strict=True)
+        )
+
+    def _columns_in(self, file: str, table: str) -> str:
+        """The columns of a table as one of its files has them; NULL, typed, for one that it lacks."""
+        reading = f"describe from read_parquet({quote(file)}, hive_partitioning = true, {HIVE})"
+        found = {row[0]: row[1] for row in self._connection.execute(reading).fetchall()}
+        parts = []
+        for column in TABLES[table].columns:
+            given = column.name if column.name in found else "null"
+            kind = DUCKDB_TYPES[column.type]
+            same = found.get(column.name) == kind
+            parts.append(column.name if same else f"cast({given} as {kind}) as {column.name}")
+        return ", ".join(parts)
 
     def close(self) -> None:
         """Release everything."""
@@ -97,12 +159,26 @@ class Database:
             if own and not self._has_the_runs():  # an ingest replaced the index since it was listed
                 self._connection.execute("drop table runs")
                 self._create(name, own, "table")
-        elif files := self.listing.files.get(name):
-            _point(self._connection, name, files[:1])  # all have the same columns
-            self._create(name, table_sql(name))
+        elif self.listing.files.get(name):
+            self._create_table(name)
         else:
             self._connection.execute(empty_table(name))
         self._installed.add(name)
+
+    def _create_table(self, name: str) -> None:
+        """Create a table over its files; one that lacks columns, as an older ingest's may, has NULLs.
+
+        Raises:
+            WarehouseError: a file vanished or is damaged.
+        """
+        import duckdb
+
+        try:
+            self._connection.execute(f"create view {name} as {self._split_by_version(name)}")
+        except duckdb.BinderException:
+            self._split_table(name)
+        except duckdb.Error as error:
+            raise blame_file(error) from error
 
     def _create(self, name: str, sql: str, kind: str = "view") -> None:
         """Create a view, or a table for rows of runs, whose files may be replaced under the same name."""
@@ -135,20 +211,25 @@ class Database:
                     raise
 
 
-def table_sql(name: str) -> str:
-    """A table over the files that a query's cursor points it to.
+def table_columns(name: str) -> str:
+    """The columns of a table, as a SELECT lists them."""
+    return ", ".join(column.name for column in TABLES[name].columns)
+
+
+def table_sql(variable: str, columns: str) -> str:
+    """Columns of the files that a variable of a query's cursor lists.
 
     A filter on run_id, which their folders name, opens no other run's.
     """
-    names = ", ".join(column.name for column in TABLES[name].columns)
-    return (
-        f"select {names} from read_parquet(getvariable('{FILES_OF}{name}'), "
-        "hive_partitioning = true, hive_types = {'run_id': varchar})"
-    )
+    return f"select {columns} from read_parquet(getvariable('{variable}'), hive_partitioning = true, {HIVE})"
 
 
-def _point(connection: duckdb.DuckDBPyConnection, table: str, files: list[str]) -> None:
-    connection.execute(f"set variable {FILES_OF}{table} = $1", [files])
+def _lacks(error: Exception, table: str) -> bool:
+    """Whether DuckDB's error is about a column of a table that a file of it lacks."""
+    text = str(error)
+    named = re.search(r'column (?:named )?"([^"]+)"', text)
+    known = {column.name for column in TABLES[table].columns}
+    return named is not None and named[1] in known
 
 
 def run_of(file: str) -> str:

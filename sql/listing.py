@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError, XlahouseError
-from xlahouse.ingest.schema import LAYOUT_VERSION
+from xlahouse.ingest.schema import INGEST_VERSION, LAYOUT_VERSION
 from xlahouse.ingest.store.run_index import stamped_rows
 from xlahouse.sql.place import Place
 from xlahouse.sql.run_rows import ListedRuns, RunRows, find_rows, read_facts
@@ -18,6 +18,7 @@ from xlahouse.sql.types import Row
 if TYPE_CHECKING:
     import duckdb
 
+SHOWN = 5  # names in a line
 READINGS = 5  # of rows that ingests and drops may replace while they are read
 
 
@@ -29,8 +30,28 @@ class Listing:
     files: dict[str, list[str]]  # table -> its files, as DuckDB opens them
     runs_sql: str | None  # a SELECT of the table `runs`; None without runs
     damaged: tuple[str, ...]  # a line for each run that is left out, since its row cannot be read
-    older: int = 0  # runs that an older ingest wrote
+    versions: dict[str, int] = field(default_factory=dict)  # of runs that another version wrote
     own_rows_sql: str | None = None  # as runs_sql, without the index, which ingests replace
+
+
+def version_lines(listing: Listing) -> list[str]:
+    """A line about the runs of older ingests, and one about those of newer ones."""
+    found = []
+    older = sum(version < INGEST_VERSION for version in listing.versions.values())
+    if older:
+        found.append(
+            f"{older} of {len(listing.names)} runs were written by an older xlahouse and lack columns "
+            "of newer views; ingest their traces again"
+        )
+    newer = [run_id for run_id, version in listing.versions.items() if version > INGEST_VERSION]
+    if newer:
+        named = ", ".join(f"{run_id} ({listing.names[run_id]})" for run_id in newer[:SHOWN])
+        more = ", …" if len(newer) > SHOWN else ""
+        found.append(
+            f"{len(newer)} of {len(listing.names)} runs were written by a newer xlahouse and may mean "
+            f"something else: {named}{more}; update xlahouse"
+        )
+    return found
 
 
 def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing:
@@ -49,7 +70,7 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
                 facts.files,
                 facts.sql,
                 tuple(damaged.values()),
-                facts.older,
+                facts.versions,
                 facts.own_sql,
             )
     raise WarehouseError(f"{place.root}: its runs changed while they were read; try again")

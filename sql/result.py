@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import blame
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
+Outcome = TypeVar("Outcome")
 BATCH_ROWS = 65_536
 # Types whose values DuckDB gives as Arrow does; loading Arrow takes longer than most queries.
 _LEAF = r"(?:U?(?:BIG|SMALL|TINY)INT|U?INTEGER|HUGEINT|DOUBLE|VARCHAR|BOOLEAN)"
@@ -44,7 +45,9 @@ class Result:
         relation: duckdb.DuckDBPyRelation,
         sql: str,
         watch: QueryWatch,
+        again: Callable[[Exception], duckdb.DuckDBPyRelation | None] = lambda error: None,
     ) -> None:
+        self._again = again
         self._watch = watch
         self.columns: list[str] = _numbered(relation.columns)
         self.sql = sql
@@ -83,10 +86,11 @@ class Result:
             yield from self._table.to_batches()
             return
         with blame(self.sql):
-            reader = self._open()
-            while (batch := self._watch.run(lambda: next(reader, None))) is not None:
+            batch = self._attempt(self._next)
+            while batch is not None:
                 self._watch.count(batch.num_rows)
                 yield batch.rename_columns(self.columns)
+                batch = self._watch.run(self._next)
 
     def head(self, count: int) -> list[list[Value]]:
         """The first rows, as `rows` has them; of a result that was not read yet, only these are computed.
@@ -119,11 +123,15 @@ class Result:
             else f"#{place}"
             for place, kind in enumerate(kinds, start=1)
         ]
-        with blame(self.sql):
+
+        def first_rows() -> list[Row]:
             first = self._relation.limit(count)
             if INSTANT in kinds:
                 first = first.project(", ".join(columns))
-            rows = [list(row) for row in self._watch.run(first.fetchall)]
+            return first.fetchall()
+
+        with blame(self.sql):
+            rows = [list(row) for row in self._attempt(first_rows)]
         instants = [place for place, kind in enumerate(kinds) if kind == INSTANT]
         try:
             for row in rows:
@@ -144,17 +152,33 @@ class Result:
         """All rows as an Arrow table."""
         if self._table is None:
             with blame(self.sql):
-                reader = self._open()
-                found = self._watch.run(reader.read_all)
+                found = self._attempt(lambda: self._start().read_all())
                 self._watch.count(found.num_rows)
                 self._table = found.rename_columns(self.columns)
         return self._table
 
     def _open(self) -> pa.RecordBatchReader:
+        with blame(self.sql):
+            return self._attempt(self._start)
+
+    def _start(self) -> pa.RecordBatchReader:
         if self._reader is None:
-            with blame(self.sql):
-                self._reader = self._watch.run(lambda: self._relation.to_arrow_reader(BATCH_ROWS))
+            self._reader = self._relation.to_arrow_reader(BATCH_ROWS)
         return self._reader
+
+    def _next(self) -> pa.RecordBatch | None:
+        return next(self._start(), None)
+
+    def _attempt(self, work: Callable[[], Outcome]) -> Outcome:
+        """The outcome of the work, done again where files lacked columns and now have NULLs."""
+        try:
+            return self._watch.run(work)
+        except Exception as error:
+            relation, self._again = self._again(error), lambda error: None
+            if relation is None:
+                raise
+        self._relation, self._reader = _as_text(relation), None
+        return self._watch.run(work)
 
     def pl(self) -> polars.DataFrame:
         """All rows as a Polars frame."""

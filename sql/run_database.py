@@ -62,4 +62,5 @@ def _of_run(listing: Listing, run: str) -> Listing:
         if (mine := [path for path in paths if run_of(path) == run])
     }
     sql = f"select * from ({listing.runs_sql}) where run_id = {quote(run)}"
-    return Listing({run: listing.names[run]}, files, sql, ())
+    versions = {run: listing.versions[run]} if run in listing.versions else {}
+    return Listing({run: listing.names[run]}, files, sql, (), versions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
@@ -65,7 +65,7 @@ class ListedRuns:
     names: dict[str, str | None]  # run_id -> name
     files: dict[str, list[str]]  # table -> its files
     sql: str | None  # a SELECT of all rows; None without runs
-    older: int = 0  # runs that an older ingest wrote
+    versions: dict[str, int] = field(default_factory=dict)  # of runs that another version wrote
     own_sql: str | None = None  # as sql, from the runs' own files alone
 
 
@@ -118,12 +118,12 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> ListedRu
         return None
     url = rows.place.url
     names = {run_id: name for run_id, name, *_ in found}
-    older = sum(version is None or version < INGEST_VERSION for *_, version in found)
+    versions = {run_id: v or 0 for run_id, _, _, v in found if v != INGEST_VERSION}
     files = {table: [url(path) for path in paths] for table, paths, _ in by_table}
     files["runs"] = [url(row_path(run_id)) for run_id in names]
     columns = ", ".join(every.values())
     own = RunRows(rows.place, tuple(names)).select(columns)
-    return ListedRuns(names, files, rows.select(columns), older, own)
+    return ListedRuns(names, files, rows.select(columns), versions, own)
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> dict[str, str] | None:

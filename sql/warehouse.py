@@ -15,7 +15,7 @@ from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.interrupt import OnProgress, QueryWatch
 from xlahouse.sql.library import Library, shipped
-from xlahouse.sql.listing import Listing, check_layout
+from xlahouse.sql.listing import Listing, check_layout, version_lines
 from xlahouse.sql.narrowing import across_runs, find_filters, runs_asked
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.own_views import with_own_views
@@ -122,11 +122,8 @@ class Warehouse:
         listing = self._database.listing
         for line in listing.damaged:
             self._on_damage(line)
-        if listing.older:
-            self._on_damage(
-                f"{listing.older} of {len(listing.names)} runs were written by an older xlahouse and "
-                "lack columns of newer views; ingest their traces again"
-            )
+        for line in version_lines(listing):
+            self._on_damage(line)
         return listing
 
     @cached_property
@@ -161,22 +158,35 @@ class Warehouse:
         checked = check(sql, self._database.cursor())
         given = dict(params or {})
         self.check_parameters(checked, given, sql)
-        cursor = self._prepare(checked, sql, given)
+        cursor, tables = self._prepare(checked, sql, given)
         watch = QueryWatch(cursor, on_progress, self._timeout_s)
+
+        def opened() -> duckdb.DuckDBPyRelation:
+            return watch.run(lambda: _relation(cursor, checked.statement, sql, given))
+
+        def again(error: Exception) -> duckdb.DuckDBPyRelation | None:
+            return opened() if self._database.split(error, tables, cursor) else None
+
         with blame(sql):
-            relation = watch.run(lambda: _relation(cursor, checked.statement, sql, given))
-        result = Result(relation, sql, watch)
+            try:
+                relation = opened()
+            except Exception as error:
+                filled = again(error)
+                if filled is None:
+                    raise
+                relation = filled
+        result = Result(relation, sql, watch, again)
         return result if checked.explains is None else explained(result, checked.explains)
 
     def _prepare(
         self, checked: Checked, sql: str, given: Mapping[str, object]
-    ) -> duckdb.DuckDBPyConnection:
-        """A cursor on a database that has the relations that the query names."""
+    ) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
+        """(a cursor on a database that has the relations that the query names, the tables below them)."""
         names, lists_catalogue = self.names_in(checked, sql), checked.relations.lists_catalogue
         if lists_catalogue and not names:
-            return self._database.describe_all(self.library)
+            return self._database.describe_all(self.library), set()
         if not names:
-            return self._database.cursor()
+            return self._database.cursor(), set()
         assert self._listing  # reports damaged runs before there are rows
         every = self.library.names() if lists_catalogue else names
         library = shipped() if every <= shipped().names() else self.library
@@ -185,7 +195,7 @@ class Warehouse:
         by_run = library is shipped() and not (lists_catalogue or checked.explains is not None)
         if by_run and not across_runs(library, names):
             runs = runs_asked(find_filters(checked.tree), given, self._listing.names)
-        return self._database.cursor(tables, runs)
+        return self._database.cursor(tables, runs), tables
 
     def runs(self, **filters: object) -> list[NamedRow]:
         """Rows of `runs` whose columns equal the filters: `runs(model="qwen3", parallelism="tp4")`.

@@ -57,6 +57,8 @@ class _File:
     def range_of(self, column: str) -> tuple[Any, Any] | None:
         """Least and greatest value of a column by the file's statistics; None if NULL is among them."""
         with self._opened() as file:
+            if column not in file.schema_arrow.names:
+                return None
             metadata, at = file.metadata, file.schema_arrow.names.index(column)
         least, greatest = [], []
         for group in range(metadata.num_row_groups):
@@ -92,12 +94,15 @@ def compact_run(store: Store, run_id: str) -> Compacted:
     row = store.run_row(run_id)
     if row is None:
         raise WarehouseError(f"{run_id}: no such run, or its row is damaged; see `xlahouse runs`")
+    store.check_layout()
+    store.check_version(row)
     kept: list[FileEntry] = []
     writer = store.begin(run_id)
     try:
         for name, files in _by_table(row).items():
             rows = sum(file["rows"] for file in files)
-            if len(files) <= -(-rows // FILE_ROWS):
+            whole = all(_has_all_columns(store, file) for file in files)
+            if whole and len(files) <= -(-rows // FILE_ROWS):
                 kept += files
             else:
                 _rewrite(writer, BY_NAME[name], [file["path"] for file in files], rows)
@@ -117,6 +122,12 @@ def compact_run(store: Store, run_id: str) -> Compacted:
         writer.abandon()
         raise
     return Compacted(run_id, len(row["files"]), len(kept) + len(writer.files))
+
+
+def _has_all_columns(store: Store, file: FileEntry) -> bool:
+    """Whether a file has the columns of its table; an older ingest's may lack some."""
+    names = _File(store, f"{store.base}/{file['path']}").schema.names
+    return set(BY_NAME[file["table"]].schema.names) <= set(names)
 
 
 def _by_table(row: RunRow) -> dict[str, list[FileEntry]]:
@@ -186,9 +197,9 @@ def _sorted(files: list[_File], table: Table) -> Iterator[pa.Table]:
     """Rows of all files, sorted by DuckDB, which spills to disk what does not fit in memory."""
     import duckdb
 
-    schema = files[0].schema
+    pieces = (_filled(piece, table) for piece in _row_groups(files))
     rows = pa.RecordBatchReader.from_batches(
-        schema, (batch for piece in _row_groups(files) for batch in piece.to_batches())
+        table.schema, (batch for piece in pieces for batch in piece.to_batches())
     )
     order = ", ".join(f"{column} nulls last" for column in table.sort)
     with tempfile.TemporaryDirectory() as spill, duckdb.connect() as connection:
@@ -203,16 +214,20 @@ def _sorted(files: list[_File], table: Table) -> Iterator[pa.Table]:
             raise OSError(str(error)) from error
 
 
+def _filled(piece: pa.Table, table: Table) -> pa.Table:
+    """Rows as the schema has them: columns that an older ingest lacks are NULL."""
+    for field in table.schema:
+        if field.name not in piece.column_names:
+            piece = piece.append_column(field, pa.nulls(piece.num_rows, field.type))
+    return piece.select(table.schema.names).cast(table.schema)
+
+
 def _pieces(tables: Iterator[pa.Table], table: Table) -> Iterator[pa.Table]:
-    """Row groups of full size, as the schema has them: columns that an older ingest lacks are NULL."""
-    schema = table.schema
+    """Row groups of full size, as the schema has them."""
     held: list[pa.Table] = []
     rows = 0
     for piece in tables:
-        for field in schema:
-            if field.name not in piece.column_names:
-                piece = piece.append_column(field, pa.nulls(piece.num_rows, field.type))
-        held.append(piece.select(schema.names).cast(schema))
+        held.append(_filled(piece, table))
         rows += piece.num_rows
         while rows >= ROW_GROUP:
             whole = pa.concat_tables(held)

@@ -21,7 +21,11 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
         store: the warehouse.
         run_id: the run's id, whole.
         at_once: remove the files now; a query that is reading them fails.
+
+    Raises:
+        WarehouseError: a newer xlahouse wrote the warehouse.
     """
+    store.check_layout()
     paths = _files_of(store, run_id)
     goes = paths | {row_path(run_id), dropped_path(run_id)}
     # The lease comes first: if killed in between, the run is still there, and the lease is harmless.

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import open_fs, open_on, read_parquet, sync_folder, write_whole
-from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
+from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
 from xlahouse.ingest.store.leases import (
     FOLDER,
     Lease,
@@ -56,6 +56,17 @@ class Store:
             facts = {"layout_version": LAYOUT_VERSION, "xlahouse_version": version}
             write_whole(self.fs, path, msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
             return
+        self.check_layout()
+
+    def check_layout(self) -> None:
+        """Refuse to change a warehouse that a newer xlahouse wrote, or one without a description.
+
+        Raises:
+            WarehouseError: it is one of these; a folder without warehouse.json is neither.
+        """
+        path = f"{self.base}/warehouse.json"
+        if not self.fs.exists(path):
+            return
         try:
             found = int(msgspec.json.decode(self.fs.cat_file(path))["layout_version"])
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
@@ -77,7 +88,22 @@ class Store:
             rows: list[RunRow] = read_parquet(self.fs, path).to_pylist()
         except (pa.ArrowException, OSError, ValueError):
             return None  # damaged: the run is written again
-        return rows[0] if rows and set(BY_NAME["runs"].schema.names) <= set(rows[0]) else None
+        if not rows or not {"run_id", "files"} <= set(rows[0]):
+            return None
+        return dict.fromkeys(BY_NAME["runs"].schema.names) | rows[0]  # an older one lacks columns
+
+    def check_version(self, row: RunRow) -> None:
+        """Refuse to replace a run that a newer xlahouse wrote.
+
+        Raises:
+            WarehouseError: it is such a run.
+        """
+        found = row["ingest_version"] or 0
+        if found > INGEST_VERSION:
+            raise WarehouseError(
+                f"{row['run_id']} ({row['name']}): a newer xlahouse wrote this run (ingest version {found}; "
+                f"this one writes {INGEST_VERSION}), and it stays as it is; update xlahouse"
+            )
 
     def is_whole(self, row: RunRow) -> bool:
         """Whether every file that a run's row lists is there, with as many rows as it says."""
@@ -117,6 +143,7 @@ class Store:
 
     def clear_leftovers(self) -> int:
         """Remove files whose lease has run out and that no run lists, and half-written ones; how many."""
+        self.check_layout()
         half = half_written(self.fs, self.base)
         if not half and not self.files_in(FOLDER):
             return 0

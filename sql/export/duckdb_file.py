@@ -90,13 +90,11 @@ def _fill(
         return
     prefix = quote(root) if copy else f"{PLACE}()"
     listed = ", ".join(f"{prefix} || {quote(file)}" for file in files)
-    reads = "hive_partitioning = true, hive_types = {'run_id': varchar}"
-    if name == "runs":  # an older ingest's row lacks columns and still counts
-        reads = "hive_partitioning = false, union_by_name = true"
+    # an older ingest's files lack columns and still count
+    reads = "union_by_name = true, hive_partitioning = true, hive_types = {'run_id': varchar}"
+    if name == "runs":
+        reads = "union_by_name = true, hive_partitioning = false"
     source = f"read_parquet([{listed}], {reads})"
-    if copy:
-        connection.execute(f"insert into {name} by name select * from {source}")
-        return
     found = {row[0] for row in connection.execute(f"describe select * from {source}").fetchall()}
     columns = ", ".join(
         column.name
@@ -104,6 +102,9 @@ def _fill(
         else f"cast(null as {DUCKDB_TYPES[column.type]}) as {column.name}"
         for column in TABLES[name].columns
     )
+    if copy:
+        connection.execute(f"insert into {name} by name select {columns} from {source}")
+        return
     connection.execute(f"drop table {name}")
     connection.execute(f"create view {name} as select {columns} from {source}")
     run_all(connection, comment_table(TABLES[name], "view"))

@@ -175,13 +175,6 @@ def test_any_year_is_listed(root: Path, year: int, text: str) -> None:
         assert text in str(shown)
 
 
-def test_files_of_an_older_ingest_say_so(root: Path) -> None:
-    path = next((root / "tables" / "ops" / "run_id=ab12").glob("*.parquet"))
-    pq.write_table(pq.ParquetFile(path).read().drop_columns(["flops"]), path)
-    with pytest.raises(WarehouseError, match=r"ops: .*flops.*ingest again"):
-        Warehouse(root).query("select op from ops")
-
-
 def test_paths_with_quotes(tmp_path: Path) -> None:
     root = write_warehouse(tmp_path / "it's a [warehouse]", TWO_RUNS)
     assert Warehouse(root).query("select count(*) from devices").rows == [(4,)]
