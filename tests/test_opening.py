@@ -21,7 +21,6 @@ OWN = {
     "capture/tpu/package.py": "facts of the installed package",
     "ingest/archives.py": "archives read from a file that is open already",
     "ingest/store/store.py": "warehouse.json and leases, which ingest wrote",
-    "ingest/events/trace_bytes.py": "a mapping of a file that is open already",
     "capture/tpu/run.py": "an archive in memory",
     "reports/page.py": "a file of the package",
     "reports/site.py": "SiteFiles.open, a constructor",

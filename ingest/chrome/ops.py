@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
+
 import msgspec
 import polars as pl
 
 from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.rows import number
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.frames import ColumnTypes
+from xlahouse.ingest.events.frames import ColumnTypes, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.names import with_metadata
@@ -16,6 +19,7 @@ from xlahouse.ingest.hlo.program import Program
 
 # Arguments that differ from one execution of an op to the next.
 _VOLATILE = r'"(?:device_(?:offset|duration)_ps|run_id|flow|id|all_reduce_unique_id)":"[^"]*",?'
+_STEM = r"^%?([^\s=]+)"  # of an instruction's text: its name
 _OP_KINDS: ColumnTypes = {
     "kind": pl.UInt32,
     "hlo_category": pl.String,
@@ -71,7 +75,7 @@ def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.Data
         schema=_OP_KINDS,
         orient="row",
     ).with_columns(
-        stem=pl.col("long_name").str.extract(r"^%?([^\s=]+)"),
+        stem=pl.col("long_name").str.extract(_STEM),
         opcode_text=pl.col("long_name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\("),
         operand_text=pl.col("long_name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)"),
     )
@@ -110,14 +114,14 @@ def _identity(value: object) -> int | None:
 
 
 def texts_of_ops(ops: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
-    """TEXTS: the instructions of ops of one device, each once.
+    """TEXTS: the instructions of ops of one device, each once; program_id is NULL for ops of no launch.
 
     Args:
         ops: frames.OPS with program_id and module.
         told: of each its long_name, tf_op and source.
     """
     texts = pl.concat([ops.select("program_id", "module"), told], how="horizontal")
-    texts = texts.drop_nulls(["program_id", "long_name"]).filter(
+    texts = texts.drop_nulls("long_name").filter(
         pl.col("long_name").str.contains(" = ", literal=True)
     )
     return frames.conform(_distinct(texts), TEXTS)
@@ -125,6 +129,37 @@ def texts_of_ops(ops: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
 
 def _distinct(texts: pl.DataFrame) -> pl.DataFrame:
     return texts.unique(["program_id", "long_name"], keep="first", maintain_order=True)
+
+
+def number_without_launch(
+    planes: list[PlaneEvents], of_devices: list[pl.DataFrame]
+) -> list[pl.DataFrame]:
+    """Give ops that no launch and no argument names a program of one: their own, made from their texts.
+
+    Only in a file that knows no program: else such an op may be of one that it knows. An op whose name
+    has several texts stays without, as it may be of several programs.
+
+    Args:
+        planes: of the file; their ops are numbered.
+        of_devices: texts_of_ops of each device.
+
+    Returns:
+        The same texts with that number; texts without a program are left out.
+    """
+    named = [frame.with_columns(op=pl.col("long_name").str.extract(_STEM)) for frame in of_devices]
+    lacking = frames.stack(named, TEXTS | {"op": pl.String}).filter(pl.col("program_id").is_null())
+    once = lacking.unique("long_name", maintain_order=True).filter(pl.col("op").is_unique())
+    numbered = [frame.drop_nulls("program_id").select(*TEXTS) for frame in named]
+    knows_programs = any(not plane.launches.is_empty() for plane in planes)
+    if once.is_empty() or knows_programs or any(not frame.is_empty() for frame in numbered):
+        return numbered
+    written = "\n".join(sorted(once["long_name"]))
+    number = pl.lit(int.from_bytes(sha256(written.encode()).digest()[:8], "big"), pl.UInt64)
+    mine = pl.col("program_id").is_null() & pl.col("op").is_in(once["op"].to_list())
+    for place, plane in enumerate(planes):
+        ops = plane.ops.with_columns(program_id=pl.when(mine).then(number).otherwise("program_id"))
+        planes[place] = replace(plane, ops=ops)
+    return [*numbered, frames.conform(once.with_columns(program_id=number), TEXTS)]
 
 
 def programs_of_texts(

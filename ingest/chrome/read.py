@@ -141,6 +141,7 @@ def _read_processes(
         else:
             plane = host.read_host_process(name, mine, bad, read.path, read.host, virtual)
         read.planes.append(plane)
+    texts = ops.number_without_launch(read.planes, texts)
     programs, found = ops.programs_of_texts(texts, read.path)
     read.programs.update({program.program_id: program for program in programs})
     read.issues += found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 from xlahouse.ingest.run import ingest_paths
@@ -46,3 +48,26 @@ def test_names_are_kept_as_they_are(tmp_path):
 def test_a_trace_of_nothing_but_names_is_a_run_without_device_events(tmp_path):
     with ingested("metadata_only.trace.json.gz", tmp_path) as warehouse:
         assert warehouse.query("select name, status from runs").rows == [("x", "no_device_events")]
+
+
+def test_a_payload_beyond_2_to_the_53_keeps_its_last_byte(tmp_path):
+    with ingested("huge_payload.trace.json.gz", tmp_path) as warehouse:
+        payload = warehouse.query("select kind, payload_bytes, group_size from collectives").rows
+        members = warehouse.query("select logical_id from replica_groups order by position").rows
+        volume = warehouse.query("select payload_bytes from traffic_volume").rows
+    assert payload == [("all-reduce", 9007199254740993, 2)]
+    assert members == [(0,), (1,)]
+    assert volume == [(9007199254740993,)]
+
+
+def test_a_text_that_is_cut_in_its_groups_keeps_the_collective(tmp_path):
+    trace = json.loads(gzip.decompress((CASES / "huge_payload.trace.json.gz").read_bytes()))
+    args = trace["traceEvents"][-1]["args"]
+    args["long_name"] = args["long_name"].partition("1}}")[0]
+    (tmp_path / "a.trace.json").write_text(json.dumps(trace))
+    ingest_paths([str(tmp_path / "a.trace.json")], str(tmp_path / "w"))
+    with Warehouse(str(tmp_path / "w")) as warehouse:
+        found = warehouse.query("select kind, payload_bytes, group_size from collectives").rows
+        codes = warehouse.query("select code from issues where severity = 'warning'").rows
+    assert found == [("all-reduce", 9007199254740993, None)]
+    assert ("bad_replica_groups",) in codes
