@@ -135,7 +135,7 @@ def _unpack(archive: str, into: str) -> None:
 def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:
     """(name, contents) of the regular files, without hidden ones."""
     if archive.endswith(".zip"):
-        with open_regular(archive) as file, zipfile.ZipFile(file) as packed:
+        with open_regular(archive) as raw, zipfile.ZipFile(raw) as packed:
             for info in packed.infolist():
                 if not info.is_dir() and not _hidden(info.filename):
                     yield info.filename, packed.open(info)

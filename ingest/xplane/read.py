@@ -57,7 +57,7 @@ def read_xplane(raw: TraceBytes, path: str, rank: RankInName | None = None) -> F
     try:
         space = wire.split_space(raw, path)
     except TraceFormatError as error:
-        if damage not in map(exceeded, ("unpacked_bytes", "unpacked_ratio")):
+        if damage is None or damage not in map(exceeded, ("unpacked_bytes", "unpacked_ratio")):
             raise
         raise LimitError(path, damage) from error
     stem = PurePosixPath(path).name.partition(".xplane.pb")[0]
