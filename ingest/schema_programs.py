@@ -60,7 +60,40 @@ source_file str file of the framework's code
 source_line int line in that file
 {SCOPE_COLUMNS}
 tick int tick of a stage-stacked pipeline, from the scope xlahouse.tick.<t>
+schedule_index int place in the order of the program; a loop's body once, before the loop; NULL in fusions
+estimated_cycles int cycles that the TPU's compiler expects it to take
+collective_emitter str how the TPU's compiler transfers, such as RotatedPincerEmitter; also of what it wraps
+collective_strategy str way of the data, such as UniDirection1DRingStrategy
+collective_colors int parts of the data that go ways of their own, at once
+collective_phases int rings that each part goes around, one after another
+collective_rings str devices on these rings: phases apart by a blank, colors by a comma
+collective_detail str all that the compiler says of the transfer
+rendezvous str name by which Megascale joins a transfer between slices
 """),
         ("program_id", "computation", "op"),
+    ),
+    Table(
+        "buffers",
+        "buffer of a program: memory that its values take one after another, from the compiler's assignment",
+        columns_of(f"""
+run_id str run
+world int processes whose programs share device numbers
+program_id uint compiled program
+module str name of the program
+buffer int number of its first value in the compiler's assignment
+allocation int memory that is allocated at once; a temporary one holds many buffers
+kind str argument, output, constant, temporary, or thread_local (of a call's own, and not counted)
+is_output bool the program returns it; an argument that is returned is donated
+memory_space int 0 HBM (on a CPU or GPU its only memory), 1 VMEM, 2 sync flags, 5 host, 6 SMEM
+bytes int length
+offset_bytes int where it begins in its allocation
+allocation_bytes int length of the allocation
+first_use int place in the schedule (instructions.schedule_index) from which on it is held
+last_use int place of its last use; of arguments, outputs and constants the number of places
+op str instruction that makes its first value; of what is no temporary, the largest one
+scope str op_name of the framework
+{SCOPE_COLUMNS}
+"""),
+        ("program_id", "allocation", "first_use", "buffer"),
     ),
 )

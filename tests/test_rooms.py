@@ -49,12 +49,14 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "ingest/xplane": (*INGEST, "ingest/hlo"),
     "ingest/chrome": (*INGEST, "ingest/hlo"),
     "ingest/clocks": INGEST,
-    "ingest/tables": (*INGEST, "ingest/clocks", "ingest/hlo", "ingest/xplane"),
+    "ingest/compiled": (*INGEST, "ingest/hlo"),
+    "ingest/tables": (*INGEST, "ingest/clocks", "ingest/compiled", "ingest/hlo", "ingest/xplane"),
     "ingest/store": (*INGEST, "ingest/tables"),
     "ingest": (
         *INGEST,
         *(
             "ingest/clocks",
+            "ingest/compiled",
             "ingest/hlo",
             "ingest/xplane",
             "ingest/chrome",

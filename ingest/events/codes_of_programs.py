@@ -61,6 +61,13 @@ COLLECTIVE_WITHOUT_PAYLOAD = Code(
     "they have no bytes and no bandwidth",
     _WITH_DUMP,
 )
+BUFFERS_UNREAD = Code(
+    "buffers_unread",
+    "warning",
+    "where a program's values lie in memory cannot be read",
+    "table buffers and the views of a program's memory lack it",
+    "capture again, or give the compiler's dump with --hlo-dump",
+)
 DAMAGED_HLO = Code(
     "damaged_hlo",
     "warning",

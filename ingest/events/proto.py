@@ -163,6 +163,7 @@ MESSAGES = {
         2 opcode bytes
         3 shape ShapeProto
         7 metadata OpMetadata
+        9 parameter_number int64
         13 tuple_index int64
         14 dimensions int64*
         26 channel_id int64
@@ -204,15 +205,54 @@ MESSAGES = {
         3 file_locations FileLocation*
         4 stack_frames StackFrame*
     """,
+    "InstructionSequence": "1 instruction_ids int64*",
+    "ScheduleEntry": """
+        1 key int64
+        2 value InstructionSequence
+    """,
+    "HloSchedule": "1 sequences ScheduleEntry*",
     "HloModule": """
         1 name bytes
         3 computations HloComputation*
         5 id int64
         6 entry_computation_id int64
+        7 schedule HloSchedule
         15 device_assignment DeviceAssignment
         17 stack_frame_index StackFrameIndex
     """,
-    "HloProto": "1 hlo_module HloModule",
+    # The BufferAssignment is decoded by itself, so that damage to it costs nothing else.
+    "HloProto": """
+        1 hlo_module HloModule
+        3 buffer_assignment bytes
+    """,
+    "BufferLocation": """
+        3 shape_index int64*
+        4 instruction_id int64
+    """,
+    "LogicalBuffer": """
+        1 id int64
+        2 size int64
+        3 defined_at BufferLocation
+    """,
+    "AssignedBuffer": """
+        1 logical_buffer_id int64
+        2 offset int64
+        3 size int64
+    """,
+    "BufferAllocation": """
+        1 index int64
+        2 size int64
+        3 is_thread_local bool
+        5 is_entry_computation_parameter bool
+        7 maybe_live_out bool
+        8 color int64
+        9 assigned AssignedBuffer*
+        12 is_constant bool
+    """,
+    "BufferAssignment": """
+        1 logical_buffers LogicalBuffer*
+        3 buffer_allocations BufferAllocation*
+    """,
 }
 
 

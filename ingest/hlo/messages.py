@@ -172,6 +172,7 @@ class HloInstruction(Message, Protocol):
     opcode: bytes
     shape: Shape
     metadata: OpMetadata
+    parameter_number: int
     tuple_index: int  # of get-tuple-element
     dimensions: ScalarList[int]
     channel_id: int  # 0 or less: none
@@ -233,6 +234,25 @@ class StackFrameIndex(Message, Protocol):
     stack_frames: MessageList[StackFrame]
 
 
+class InstructionSequence(Message, Protocol):
+    """The instructions of a computation in the order in which they run."""
+
+    instruction_ids: ScalarList[int]
+
+
+class ScheduleEntry(Message, Protocol):
+    """An entry of a map."""
+
+    key: int  # id of a computation
+    value: InstructionSequence
+
+
+class HloSchedule(Message, Protocol):
+    """The order of a module's instructions, by computation."""
+
+    sequences: MessageList[ScheduleEntry]
+
+
 class HloModule(Message, Protocol):
     """A module."""
 
@@ -240,8 +260,52 @@ class HloModule(Message, Protocol):
     name: bytes
     computations: MessageList[HloComputation]
     entry_computation_id: int
+    schedule: HloSchedule  # empty before the compiler has one
     device_assignment: DeviceAssignment
     stack_frame_index: StackFrameIndex
+
+
+class BufferLocation(Message, Protocol):
+    """A value: a part of an instruction's result."""
+
+    instruction_id: int
+    shape_index: ScalarList[int]  # into its tuples
+
+
+class LogicalBuffer(Message, Protocol):
+    """A value that needs memory."""
+
+    id: int
+    size: int
+    defined_at: BufferLocation
+
+
+class AssignedBuffer(Message, Protocol):
+    """Where a value lies within an allocation."""
+
+    logical_buffer_id: int
+    offset: int
+    size: int
+
+
+class BufferAllocation(Message, Protocol):
+    """Memory that is allocated at once."""
+
+    index: int
+    size: int
+    is_thread_local: bool
+    is_entry_computation_parameter: bool
+    maybe_live_out: bool
+    is_constant: bool
+    color: int  # the memory, as layouts number them
+    assigned: MessageList[AssignedBuffer]
+
+
+class BufferAssignment(Message, Protocol):
+    """Where the values of a program lie."""
+
+    logical_buffers: MessageList[LogicalBuffer]
+    buffer_allocations: MessageList[BufferAllocation]
 
 
 def new_shape() -> Shape:
@@ -259,12 +323,23 @@ def new_module() -> HloModule:
     return cast("HloModule", message_class("HloModule")())
 
 
-def module_of(raw: bytes) -> HloModule:
-    """The module in a serialized HloProto.
+def module_of(raw: bytes) -> tuple[HloModule, bytes]:
+    """The module in a serialized HloProto, and its BufferAssignmentProto as bytes, none without one.
 
     Raises:
         google.protobuf.message.DecodeError: the bytes are no HloProto.
     """
     proto = message_class("HloProto")()
     proto.ParseFromString(raw)
-    return cast("HloModule", proto.hlo_module)
+    return cast("HloModule", proto.hlo_module), bytes(proto.buffer_assignment)
+
+
+def buffer_assignment_of(raw: bytes) -> BufferAssignment:
+    """A serialized BufferAssignmentProto.
+
+    Raises:
+        google.protobuf.message.DecodeError: the bytes are none.
+    """
+    assignment = message_class("BufferAssignment")()
+    assignment.ParseFromString(raw)
+    return cast("BufferAssignment", assignment)

@@ -167,6 +167,8 @@ def read_module_text(text: str, program_id: int | None, source: str) -> ReadProg
     _read_body(module, lines, start + 1, source)
     module.name_operands()
     opaque = _call(module)
+    if "is_scheduled=true" in header:
+        _schedule(module.proto)
     assumed = _assign_devices(module, header, f"{source}, line {start + 1}")
     program = module.program(program_id or 0, name, opaque, assignment_assumed=assumed)
     return ReadProgram(program, module.problems)
@@ -194,6 +196,13 @@ def _read_body(module: _Module, lines: list[str], start: int, source: str) -> No
             module.problems.append(f"{source}, line {number + 1}: not understood: {shown(bare)}")
     if holder is not None:
         module.break_off(f"{source}, line {len(lines)}")
+
+
+def _schedule(module: HloModule) -> None:
+    """A scheduled module's text has the instructions in the order in which they run."""
+    for computation in module.computations:
+        numbers = [each.id for each in computation.instructions]
+        module.schedule.sequences.add(key=computation.id, value={"instruction_ids": numbers})
 
 
 def _joined(lines: list[str], start: int) -> Iterator[tuple[int, str]]:

@@ -38,6 +38,7 @@ class Program:
     digest: bytes = b""  # of its bytes: equal ones need not be compared; empty where unknown
     # device assignments of other processes that run the same program on devices of their own
     elsewhere: tuple[Assignment, ...] = ()
+    buffers: bytes = b""  # its BufferAssignmentProto; empty where the trace has none
 
     @cached_property
     def assignment(self) -> Assignment | None:
@@ -152,12 +153,13 @@ def parse_program(raw: bytes, program_id: int | None, name: str) -> Program:
         ValueError: the bytes are not an HloProto.
     """
     try:
-        module = module_of(raw)
+        module, buffers = module_of(raw)
     except DecodeError as error:
         raise ValueError(f"the HLO of {name} is damaged: {error}") from error
     own = module.id if program_id is None else program_id
     digest = hashlib.sha256(raw).digest()
-    return Program(own % _UINT64, _text(module.name) or name, module, digest=digest)
+    called = _text(module.name) or name
+    return Program(own % _UINT64, called, module, digest=digest, buffers=buffers)
 
 
 def instruction_rows(program: Program) -> list[dict[str, object]]:

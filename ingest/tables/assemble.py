@@ -9,6 +9,7 @@ from typing import TypeVar
 import polars as pl
 
 from xlahouse.ingest.clocks.clocks import Clock
+from xlahouse.ingest.compiled.decisions import Decisions, decisions
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.codes_of_devices import CLOCKS_UNKNOWN, DEVICE_COLLISION
 from xlahouse.ingest.events.frames import Device, PlaneEvents
@@ -118,6 +119,7 @@ def assemble(
         known = move_steps(shared.launches, launches)
         launches += _count(shared.launches)
         tables = _small_tables(world, planes, shared.facts, known)
+        tables |= _compiled_tables(world, tables["instructions"], each.compiled)
         process, places = _by_device(world, number_of), coords if first else ()
         devices = [device for plane in planes for device in plane.devices]
         clock = _by_device(world, names)
@@ -136,6 +138,7 @@ def assemble(
             )
         )
         issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
+        issues += each.compiled.issues
         issues += marker_issues(marked[0], source)
         issues += clock_issues(world, each.clocks, names, source)
         devices_named += max(logical_ids, default=-1) + 1
@@ -158,6 +161,7 @@ class _Stated:
 
     planes: list[PlaneEvents]
     facts: ProgramFacts
+    compiled: Decisions
     clocks: list[Clock]
     members: tuple[int, ...]  # as WorldParts.members
 
@@ -172,13 +176,15 @@ def _on_stated_clocks(
     all_in_one_group: bool,
 ) -> _Stated:
     planes = _planes_on_one_clock(world, epoch, issues)
-    facts = program_facts.gather(join_programs(world.files).values(), source)
+    programs = join_programs(world.files).values()
+    facts = program_facts.gather(programs, source)
+    compiled = decisions(programs, facts.ops, source)
     members = members_of(world, facts) if all_in_one_group else ()
     if members:
         own = facts.ops.filter(category="collective")
         facts = replace(facts, groups=with_all_ranks(facts.groups, own, facts.pairs, members))
     given = offsets_by_file(world, names, offsets)
-    return _Stated(planes, facts, clocks_of(world, planes, facts, given), members)
+    return _Stated(planes, facts, compiled, clocks_of(world, planes, facts, given), members)
 
 
 def _lead(clocks: Iterable[Clock]) -> int:
@@ -309,6 +315,24 @@ def _small_tables(
         "replica_groups": facts.groups.with_columns(in_world, device_id="logical_id"),
         "permute_pairs": facts.pairs.with_columns(in_world),
         "instructions": typed("instructions", facts.instructions).with_columns(in_world),
+    }
+
+
+def _compiled_tables(
+    world: World, instructions: pl.DataFrame, compiled: Decisions
+) -> dict[str, pl.DataFrame]:
+    """The instructions with what the compiler decided of each, and the buffers."""
+    found = compiled.instructions
+    named = instructions.drop(
+        [name for name in found.columns if name not in ("program_id", "op")], strict=False
+    )
+    return {
+        "instructions": named.join(
+            found, on=["program_id", "op"], how="left", maintain_order="left"
+        ),
+        "buffers": typed("buffers", compiled.buffers).with_columns(
+            world=pl.lit(world.number, pl.Int64)
+        ),
     }
 
 

@@ -17,7 +17,8 @@ def fields_of(table: str) -> dict[str, str]:
 
 
 def test_the_types_are_those_of_the_tables():
-    pending, seen = [(messages.HloModule, "HloModule")], {}
+    pending = [(getattr(messages, name), name) for name in ("HloModule", "BufferAssignment")]
+    seen = {}
     while pending:
         protocol, table = pending.pop()
         assert seen.setdefault(protocol, table) == table

@@ -1,0 +1,125 @@
+"""What the compilers of a run's programs decided: order, costs, ways of transfers, places in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.ingest.compiled.backend_config import NOTHING, CompilerNotes, compiler_notes
+from xlahouse.ingest.compiled.buffers import buffer_rows
+from xlahouse.ingest.compiled.schedule import places
+from xlahouse.ingest.events.codes_of_programs import BUFFERS_UNREAD, DAMAGED_HLO
+from xlahouse.ingest.events.frames import ColumnTypes
+from xlahouse.ingest.events.issues import Issue
+from xlahouse.ingest.hlo.messages import HloInstruction
+from xlahouse.ingest.hlo.program import Program
+
+_RENDEZVOUS = b"_xla_host_transfer_rendezvous"
+_COLLECTIVE = tuple(name for name in vars(NOTHING) if name.startswith("collective_"))
+INSTRUCTION_COLUMNS: ColumnTypes = {
+    "program_id": pl.UInt64,
+    "op": pl.String,
+    "schedule_index": pl.Int64,
+    "estimated_cycles": pl.Int64,
+    "collective_emitter": pl.String,
+    "collective_strategy": pl.String,
+    "collective_colors": pl.Int64,
+    "collective_phases": pl.Int64,
+    "collective_rings": pl.String,
+    "collective_detail": pl.String,
+    "rendezvous": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What the compilers decided about all programs of a world."""
+
+    instructions: pl.DataFrame  # INSTRUCTION_COLUMNS
+    buffers: list[dict[str, object]]  # rows of the buffers table, without run_id and world
+    issues: list[Issue]
+
+
+def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> Decisions:
+    """What the compilers of these programs decided; damage loses only what it is in.
+
+    Args:
+        programs: with different ids.
+        ops: facts of their ops: program_id, op, and transfer_op, the instruction that an op wraps.
+        source: the run, for issues.
+    """
+    rows: list[dict[str, object]] = []
+    buffers: list[dict[str, object]] = []
+    issues: list[Issue] = []
+    known = set(ops["program_id"].unique())
+    for program in programs:
+        if program.program_id not in known:  # damaged: a finding says so
+            continue
+        try:
+            order = places(program)
+            found, unread = _instructions(program, order)
+        except Exception as error:  # damage can raise anything; it loses this program only
+            detail = f"the HLO of {program.module} is inconsistent: {type(error).__name__}: {error}"
+            issues.append(DAMAGED_HLO.found(source, detail=detail))
+            continue
+        rows += found
+        if unread and not program.loose:  # names of ops may break off
+            issues.append(DAMAGED_HLO.found(source, len(unread), f"{program.module} {unread[0]}"))
+        try:
+            buffers += buffer_rows(program, order)
+        except Exception as error:
+            detail = f"{program.module}: {BUFFERS_UNREAD.meaning}: {type(error).__name__}: {error}"
+            issues.append(BUFFERS_UNREAD.found(source, detail=detail))
+    table = pl.DataFrame(rows, schema=INSTRUCTION_COLUMNS).unique(
+        ["program_id", "op"], keep="first"
+    )
+    return Decisions(_with_wrapped(table, ops), buffers, issues)
+
+
+def _instructions(
+    program: Program, order: dict[int, int]
+) -> tuple[list[dict[str, object]], list[str]]:
+    """(rows, a line for each backend_config that cannot be read)."""
+    rows, unread = [], []
+    for _, instruction in program.instructions():
+        name = instruction.name.decode("utf-8", "replace")
+        notes: CompilerNotes = NOTHING
+        try:
+            notes = compiler_notes(instruction)
+        except ValueError as error:
+            unread.append(f"{name}: {error}")
+        told = {"schedule_index": order.get(instruction.id), "rendezvous": _rendezvous(instruction)}
+        if notes is not NOTHING or any(value is not None for value in told.values()):
+            rows.append({"program_id": program.program_id, "op": name} | vars(notes) | told)
+    return rows, unread
+
+
+def _rendezvous(instruction: HloInstruction) -> str | None:
+    for each in instruction.frontend_attributes.map:
+        if each.key == _RENDEZVOUS:
+            return each.value.decode("utf-8", "replace")
+    return None
+
+
+def _with_wrapped(table: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """An op that wraps a transfer has what the compiler says of it, unless it says it of the op itself."""
+    keys = ["program_id", "op"]
+    wrapping = ops.filter(pl.col("transfer_op") != pl.col("op")).select(*keys, "transfer_op")
+    inner = table.filter(pl.col("collective_emitter").is_not_null()).select(
+        "program_id", pl.col("op").alias("transfer_op"), *_COLLECTIVE
+    )
+    found = wrapping.join(inner, on=["program_id", "transfer_op"]).drop("transfer_op")
+    joined = table.join(found, on=keys, how="full", coalesce=True, suffix="_inner")
+    own = pl.col("collective_emitter").is_null()
+    return joined.select(
+        *keys,
+        *(
+            pl.when(own).then(f"{name}_inner").otherwise(name).alias(name)
+            if name in _COLLECTIVE
+            else name
+            for name in INSTRUCTION_COLUMNS
+            if name not in keys
+        ),
+    )
