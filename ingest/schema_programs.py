@@ -68,7 +68,8 @@ collective_colors int parts of the data that go ways of their own, at once
 collective_phases int rings that each part goes around, one after another
 collective_rings str devices on these rings: phases apart by a blank, colors by a comma
 collective_detail str all that the compiler says of the transfer
-rendezvous str name by which Megascale joins a transfer between slices
+rendezvous str name by which the runtime joins a send and a recv of the host
+slice_count int slices of TPUs that a transfer of Megascale's is between, as its target states
 """),
         ("program_id", "computation", "op"),
     ),

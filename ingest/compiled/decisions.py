@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.program import Program
 
-_RENDEZVOUS = b"_xla_host_transfer_rendezvous"
+_TARGET = re.compile(rb"\{(\d+(?:,\d+)*)\}x\{")  # `{1,2}x{0:7}`: slices 1 and 2
 _COLLECTIVE = tuple(name for name in vars(NOTHING) if name.startswith("collective_"))
 INSTRUCTION_COLUMNS: ColumnTypes = {
     "program_id": pl.UInt64,
@@ -30,6 +31,7 @@ INSTRUCTION_COLUMNS: ColumnTypes = {
     "collective_rings": pl.String,
     "collective_detail": pl.String,
     "rendezvous": pl.String,
+    "slice_count": pl.Int64,
 }
 
 
@@ -90,17 +92,21 @@ def _instructions(
             notes = compiler_notes(instruction)
         except ValueError as error:
             unread.append(f"{name}: {error}")
-        told = {"schedule_index": order.get(instruction.id), "rendezvous": _rendezvous(instruction)}
+        told = {"schedule_index": order.get(instruction.id), **_between_slices(instruction)}
         if notes is not NOTHING or any(value is not None for value in told.values()):
             rows.append({"program_id": program.program_id, "op": name} | vars(notes) | told)
     return rows, unread
 
 
-def _rendezvous(instruction: HloInstruction) -> str | None:
-    for each in instruction.frontend_attributes.map:
-        if each.key == _RENDEZVOUS:
-            return each.value.decode("utf-8", "replace")
-    return None
+def _between_slices(instruction: HloInstruction) -> dict[str, object]:
+    """What the attributes of a send or recv say."""
+    told = {each.key: each.value for each in instruction.frontend_attributes.map}
+    target = _TARGET.match(told.get(b"_xla_megascale_target", b""))
+    name = told.get(b"_xla_host_transfer_rendezvous")
+    return {
+        "rendezvous": None if name is None else name.decode("utf-8", "replace"),
+        "slice_count": None if target is None else target[1].count(b",") + 1,
+    }
 
 
 def _with_wrapped(table: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
