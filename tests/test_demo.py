@@ -99,7 +99,7 @@ def test_every_instance_has_all_its_participants(warehouse, parallelism):
     found = warehouse.query(
         """
         select distinct participants_seen, group_size
-        from collective_bandwidth_v2 join runs using (run_id) where parallelism = $parallelism
+        from collective_bandwidth_v3 join runs using (run_id) where parallelism = $parallelism
         """,
         {"parallelism": parallelism},
     ).rows

@@ -52,6 +52,22 @@ AUDITS = (
         """,
     ),
     Audit(
+        "program_memory_adds_up",
+        "a program holds more than is allocated, or what it holds at its peak is not that peak",
+        """
+        with held as (
+            select run_id, world, program_id, memory_space_id, sum(bytes) as bytes
+            from memory_at_peak_v1 group by run_id, world, program_id, memory_space_id
+        )
+        select p.run_id, p.module, p.memory_space_id, p.peak_bytes, p.total_bytes, h.bytes
+        from program_memory_v1 as p
+        left join held as h
+            on h.run_id = p.run_id and h.world = p.world and h.program_id = p.program_id
+            and h.memory_space_id = p.memory_space_id
+        where p.peak_bytes > p.total_bytes or p.peak_bytes <> coalesce(h.bytes, 0)
+        """,
+    ),
+    Audit(
         "matrix_adds_up",
         "the targets of a source do not add up to its wire bytes",
         """

@@ -79,12 +79,12 @@ TRAFFIC_AUDITS = (
         ),
         fast as (
             select run_id, sum(count + bound_count + unknown_count) as said
-            from bandwidth_summary_v2 group by run_id
+            from bandwidth_summary_v3 group by run_id
         ),
         seen as (
             select run_id, sum(collectives) as seen from traffic_volume_v1 group by run_id
         ),
-        met as (select run_id, count(*) as seen from collective_bandwidth_v2 group by run_id)
+        met as (select run_id, count(*) as seen from collective_bandwidth_v3 group by run_id)
         select s.run_id, 'collective_latency_summary' as summary, s.seen, l.said
         from seen as s left join slow as l on l.run_id = s.run_id
         where l.said is distinct from s.seen
@@ -99,7 +99,7 @@ TRAFFIC_AUDITS = (
         "the busiest link of a collective is used above 1.02 of its peak, or below 0",
         """
         select run_id, instance, utilization_ratio
-        from collective_bandwidth_v2
+        from collective_bandwidth_v3
         where not utilization_ratio between 0 and 1.02
         """,
     ),

@@ -104,7 +104,7 @@ QUESTIONS = (
             ' transfers (', kind, ' over ', axis, ') are more than 2 % shorter than the links of their'
             ' chips allow together, by a factor of up to ', round(max(ici_ps / transfer_ps)
             filter (where is_impossible and transfer_ps > 0), 2)) as found
-        from collective_bandwidth_v2
+        from collective_bandwidth_v3
         group by run_id, kind, axis
         having count(*) filter (where is_impossible) > 0
         """,

@@ -32,7 +32,7 @@ def store_of(*rows):
     devices = [{"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}]
     runs = [{"run_id": "r"}]
     peaks = [{"run_id": "r", "device_id": 0, "peak_ici_bytes_per_s": 90e9}]
-    tables = {"hardware_peaks_v1": peaks, "collective_bandwidth_v2": list(rows)}
+    tables = {"hardware_peaks_v1": peaks, "collective_bandwidth_v3": list(rows)}
     return Store({"runs": runs, "devices": devices, **tables})
 
 

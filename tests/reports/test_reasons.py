@@ -148,7 +148,7 @@ def test_bounded_transfers_are_counted_and_left_out():
         }
         for k, bound in enumerate([True, None, False])
     ]
-    store = Store({"runs": [{"run_id": "r"}], "collective_bandwidth_v2": rows})
+    store = Store({"runs": [{"run_id": "r"}], "collective_bandwidth_v3": rows})
     section = filled(store, bandwidth.PANEL, "r")
     assert section.coverage.startswith("Bandwidth is known for 1 of 3 instances;")
     assert section.notes[0].startswith("2 instances left out:")

@@ -139,7 +139,7 @@ def _instance(run: Run, visit: Visit, seen: list[int]) -> Row:
 
 
 def collective_bandwidth(run: Run) -> list[Row]:
-    """Rows of collective_bandwidth_v2: an instance that a traced member saw each."""
+    """Rows of collective_bandwidth_v3: an instance that a traced member saw each."""
     rows = []
     for times in schedule(run):
         for _, visits in times.visits(run):

@@ -30,6 +30,25 @@ STEP = {"device_id": 0, "request": 0, "step": 0, "category": "compute"}
 
 FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
     "coverage_adds_up": {"coverage": [{"events_read": 5, "rows_written": 3, "events_rejected": 1}]},
+    # Two buffers of 60 at once in an allocation of 100.
+    "program_memory_adds_up": {
+        "buffers": [
+            {
+                "world": 0,
+                "program_id": 7,
+                "buffer": number,
+                "allocation": 0,
+                "kind": "temporary",
+                "is_output": False,
+                "memory_space": 0,
+                "bytes": 60,
+                "allocation_bytes": 100,
+                "first_use": 0,
+                "last_use": 1,
+            }
+            for number in range(2)
+        ]
+    },
     # A pair that is listed twice sends twice.
     "matrix_adds_up": {
         "devices": [{"device_id": 0, "world": 0}, {"device_id": 1, "world": 0}],

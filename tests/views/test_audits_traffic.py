@@ -20,8 +20,8 @@ COLUMNS = {
     "traffic_timeline_v1": "run_id text, axis text, bytes double",
     "traffic_burst_v2": "run_id text, scope text, axis text, bytes double",
     "collective_latency_summary_v2": "run_id text, count bigint",
-    "bandwidth_summary_v2": "run_id text, count bigint, bound_count bigint, unknown_count bigint",
-    "collective_bandwidth_v2": "run_id text, instance bigint, utilization_ratio double",
+    "bandwidth_summary_v3": "run_id text, count bigint, bound_count bigint, unknown_count bigint",
+    "collective_bandwidth_v3": "run_id text, instance bigint, utilization_ratio double",
     "link_traffic_v1": "run_id text, phase text, algorithm text, source_chip bigint,"
     " target_chip bigint, bytes double",
     "traffic_matrix_v1": "run_id text, phase text, algorithm text, source_device_id bigint,"
@@ -43,8 +43,8 @@ SOUND: dict[str, list[tuple[Any, ...]]] = {
         ("r", "run", "pp", 5.0),
     ],
     "collective_latency_summary_v2": [("r", 3), ("r", 1)],
-    "bandwidth_summary_v2": [("r", 1, 1, 0), ("r", 0, 0, 1)],
-    "collective_bandwidth_v2": [("r", 0, 0.0), ("r", 1, None), ("r", 2, 1.02)],
+    "bandwidth_summary_v3": [("r", 1, 1, 0), ("r", 0, 0, 1)],
+    "collective_bandwidth_v3": [("r", 0, 0.0), ("r", 1, None), ("r", 2, 1.02)],
     "link_traffic_v1": [("r", None, "ring", 0, 1, 12.0), ("r", None, "ring", 1, 3, 12.0)],
     "traffic_matrix_v1": [("r", None, "ring", 0, 3, 12.0), ("q", None, "ring", 9, 8, 1.0)],
     "_chip_place_v1": [
@@ -70,12 +70,12 @@ FAULTS: dict[str, list[tuple[str, int, tuple[Any, ...]]]] = {
     ],
     "summaries_hold_every_transfer": [
         ("collective_latency_summary_v2", 0, ("r", 4)),
-        ("bandwidth_summary_v2", 0, ("r", 2, 1, 0)),
-        ("bandwidth_summary_v2", 1, ("r", 0, 0, 0)),
+        ("bandwidth_summary_v3", 0, ("r", 2, 1, 0)),
+        ("bandwidth_summary_v3", 1, ("r", 0, 0, 0)),
     ],
     "no_link_exceeds_its_peak": [
-        ("collective_bandwidth_v2", 1, ("r", 1, 1.0201)),
-        ("collective_bandwidth_v2", 1, ("r", 1, -0.01)),
+        ("collective_bandwidth_v3", 1, ("r", 1, 1.0201)),
+        ("collective_bandwidth_v3", 1, ("r", 1, -0.01)),
     ],
     "links_conserve_bytes": [
         ("link_traffic_v1", 1, ("r", None, "ring", 1, 3, 11.0)),

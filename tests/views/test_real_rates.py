@@ -17,7 +17,7 @@ def test_a_real_exchange_of_two_chips(sample_warehouse):
     """S passes each of two links one after the other, and five links leave the chips of (0,2) and (0,0)."""
     with Warehouse(str(sample_warehouse("tpu/v6e_4dev_jax_psum_offload.xplane.pb"))) as warehouse:
         rows = warehouse.query(
-            "select transfer_ps, ici_ps, utilization_ratio, is_impossible from collective_bandwidth_v2"
+            "select transfer_ps, ici_ps, utilization_ratio, is_impossible from collective_bandwidth_v3"
             " where transfer_ps = 121687640000"
         ).rows
     ((transfer, least, use, impossible),) = rows
@@ -36,7 +36,7 @@ def test_no_real_transfer_is_faster_than_its_link(sample_warehouse, tmp_path, mo
     assert run_command(monkeypatch, "set", "device-kind", name, "TPU v6e", "-w", root) == 0
     with Warehouse(root) as warehouse:
         ((instances, used, most),) = warehouse.query(
-            "select count(*), count(utilization_ratio), max(busbw_bytes_per_s) from collective_bandwidth_v2"
+            "select count(*), count(utilization_ratio), max(busbw_bytes_per_s) from collective_bandwidth_v3"
         ).rows
     assert (instances, used) == (259, 0)
     assert most / LINK == pytest.approx(4.66, abs=0.01)

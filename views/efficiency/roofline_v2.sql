@@ -110,7 +110,7 @@ shared as (
             else s.group_size * s.wire_bytes
         end as group_bytes
     from sent as s
-    left join _group_link_v1 as c
+    left join _group_link_v2 as c
         on c.run_id = s.run_id and c.world = s.world and c.program_id = s.program_id
         and c.op = s.op and c.group_index = s.group_index
 ),

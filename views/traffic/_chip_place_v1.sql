@@ -7,7 +7,7 @@
 -- shapes cannot be recognized by the numbers, and are taken for plain ones.
 with kinds as (
     select
-        d.run_id, d.device_id, d.world, (d.inferred or coalesce(d.core, '') = 'cpu') as inferred,
+        d.run_id, d.device_id, d.world, d.slice_index, (d.inferred or coalesce(d.core, '') = 'cpu') as inferred,
         p.generation,
         coalesce(d.chip_id, d.logical_id // nullif(p.devices_per_chip, 0)) as chip,
         case when array_length(d.coords) >= 2 then d.coords[1] end as x,
@@ -25,6 +25,7 @@ counted as (
         run_id,
         max(case when inferred then 1 else 0 end) as inferred,
         max(world) - min(world) as more_worlds,
+        max(slice_index) - min(slice_index) as more_slices,
         count(*) - count(generation) as unknown_kinds,
         case when min(generation) = max(generation) then min(generation) end as generation,
         count(distinct chip) as chips,
@@ -57,7 +58,7 @@ shapes as (
 
 shaped as (
     select
-        c.run_id, c.inferred, c.more_worlds, c.unknown_kinds, c.generation, c.chips, c.first_chip,
+        c.run_id, c.inferred, c.more_worlds, c.more_slices, c.unknown_kinds, c.generation, c.chips, c.first_chip,
         c.last_chip, c.unnumbered, c.unplaced, c.places, c.min_x, c.min_y, c.min_z,
         c.generation in ('v5e', 'v6e') as is_flat,
         case when c.unplaced = 0 then c.x_size else s.x_size end as x_size,
@@ -76,6 +77,7 @@ judged as (
             when generation is null then 'the devices are of several kinds'
             when generation not in ('v4', 'v5e', 'v5p', 'v6e')
                 then concat('the shapes of ', generation, ' slices are not known')
+            when more_slices > 0 then 'the devices are of several slices'
             when unplaced = 0 and (places <> x_size * y_size * z_size)
                 then 'the coordinates of the chips do not fill a box'
             when unplaced = 0 and greatest(x_size, y_size, z_size) > 32

@@ -38,7 +38,7 @@ with instances as (
         case when not is_bound then busbw_bytes_per_s end as busbw,
         case when not is_bound then algbw_bytes_per_s end as algbw,
         case when not is_bound then utilization_ratio end as utilization
-    from collective_bandwidth_v2
+    from collective_bandwidth_v3
     where run_id = $run
 ), peaks as (
     select min(peak_ici_bytes_per_s) as peak_bytes_per_s
@@ -172,7 +172,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     else:
         found.append(
             "The busiest link is known for permutes, which go along their pairs, and for groups of "
-            "two, of which every algorithm is the same exchange."
+            "two, of which every algorithm is the same exchange; of larger groups where the TPU's "
+            "compiler states the rings that it sends over."
         )
     return found
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ingest.build import PlaneBuilder, space
 from xlahouse.ingest.hlo.megascale import slices_of
 from xlahouse.ingest.hlo.module_text import read_module_text
 from xlahouse.ingest.hlo.program_facts import gather
@@ -108,3 +109,40 @@ def test_the_all_reduce_between_slices_is_seen(dump, tmp_path):
         assert warehouse.query(sql).rows == [
             (400 * PS, 90 * PS, 310 * PS)
         ]  # fusion.2 hides 210 to 300
+
+
+@pytest.mark.parametrize("dump", [None, str(CASES / "megascale_dcn_hlo")])
+def test_what_a_transfer_between_slices_costs(dump, tmp_path):
+    """The send runs 200 to 205, the recv to 210, the send-done 300 to 310, the recv-done to 600.
+
+    Slack: 310 - 200, less 5 + 5 + 10. Of two slices each sends 2 x 1/2 x S.
+    """
+    ingest_paths([str(CASES / "megascale_dcn")], str(tmp_path), name="x", hlo_dump=dump)
+    sql = """
+        select rendezvous, slice_count, wire_bytes, in_flight_ps, stall_ps, slack_ps,
+            required_bytes_per_s, host_event_count, count(*)
+        from dcn_transfer group by all
+    """
+    size = 7680 * 1024 * 2
+    with Warehouse(str(tmp_path)) as warehouse:
+        ((*found, rate, events, count),) = warehouse.query(sql).rows
+    assert found == ["all-reduce.271_0", 2, size, 400 * PS, 310 * PS, 90 * PS]
+    assert (rate, events, count) == (pytest.approx(size / 90e-6), 0, 6)
+
+
+def test_events_of_megascale_are_linked_to_their_transfer_by_name(tmp_path):
+    """The network's part of the first step ends at 590, 280 after the recv-done begins to wait."""
+    (trace,) = (CASES / "megascale_dcn").rglob("*.xplane.pb")
+    host = PlaneBuilder("/device:CUSTOM:Megascale Trace")
+    line = host.line("network")
+    host.event(line, "device_1200001_gid_all-reduce.271_0", 220 * PS, 370 * PS)
+    host.event(line, "device_1200001_gid_all-reduce.99_0", 220 * PS, 370 * PS)
+    (tmp_path / "h.xplane.pb").write_bytes(trace.read_bytes() + space(host.plane, hostnames=()))
+    ingest_paths([str(tmp_path / "h.xplane.pb")], str(tmp_path / "w"))
+    sql = "select distinct step, host_event_count, host_ps, host_stall_ps from dcn_transfer order by 1"
+    with Warehouse(str(tmp_path / "w")) as warehouse:
+        assert warehouse.query(sql).rows == [
+            (0, 1, 370 * PS, 280 * PS),
+            (1, 0, None, None),
+            (2, 0, None, None),
+        ]

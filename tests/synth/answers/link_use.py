@@ -13,7 +13,7 @@ IMPOSSIBLE = 1.02
 
 
 def link_use(run: Run) -> list[Row]:
-    """Columns of collective_bandwidth_v2 about links: chips are numbered as devices are."""
+    """Columns of collective_bandwidth_v3 about links: chips are numbered as devices are."""
     shape = V6E.get(len(run.devices))
     return [row | _used(row, shape) for row in collective_bandwidth(run)]
 

@@ -52,7 +52,7 @@ def _step_lengths(run: Run) -> dict[tuple, list[int]]:
 
 
 def bandwidth_summary(run: Run) -> list[Row]:
-    """Rows of bandwidth_summary_v2."""
+    """Rows of bandwidth_summary_v3."""
     names = ("axis", "kind", "size_bucket_bytes")
     found = together(
         collective_bandwidth(run),

@@ -159,7 +159,7 @@ def test_worlds_share_device_numbers_and_nothing_else(tmp_path):
     assert pairs == Counter((world, number) for world in range(2) for number in range(4))
     columns = ("op", "phase", "request", "step", "group_size", "participants_seen")
     columns += ("payload_bytes", "wire_bytes", "skew_ps", "transfer_ps")
-    found = ingested.rows("select * from collective_bandwidth_v2")
+    found = ingested.rows("select * from collective_bandwidth_v3")
     assert_same(found, ingested.expected["collective_bandwidth"] * 2, columns)
     volume = ingested.rows("select * from traffic_volume_v1")
     columns = ("phase", "kind", "collectives", "payload_bytes", "wire_bytes")

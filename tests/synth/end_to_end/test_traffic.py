@@ -29,7 +29,7 @@ def test_collective_bandwidth(ingested):
     columns = ("program_id", "op", "axis", "kind", "phase", "request", "step", "group_size")
     columns += ("participants_seen", "payload_bytes", "wire_bytes", "skew_ps", "transfer_ps")
     columns += ("is_bound", "algbw_bytes_per_s", "busbw_bytes_per_s")
-    found = ingested.rows("select * from collective_bandwidth_v2")
+    found = ingested.rows("select * from collective_bandwidth_v3")
     assert_same(found, ingested.expected["collective_bandwidth"], columns)
     columns = (*columns[:7], "transfer_ps", "ici_link_count", "ici_ps", "is_impossible")
     assert_same(found, ingested.expected["link_use"], (*columns, "utilization_ratio"))
@@ -58,7 +58,7 @@ VIEWS = [
     "reconfiguration_fit_v2",
     "traffic_timeline_v1",
     "collective_latency_summary_v2",
-    "bandwidth_summary_v2",
+    "bandwidth_summary_v3",
 ]
 
 

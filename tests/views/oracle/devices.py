@@ -61,7 +61,9 @@ def draw_devices(run: Drawn) -> Devices:
                 core="cpu" if inferred else "tensorcore",
                 chip_id=place // cores if is_square or run.chance(0.9) else None,
                 coords=coords,
-                slice_index=None if 3 in ids else place % 2,  # draws nothing, so that draws stay
+                slice_index=None
+                if 3 in ids or is_square
+                else place % 2,  # draws nothing, so that draws stay
                 inferred=inferred,
                 peak_flops=rng.choice((None, 2e14)),
                 peak_hbm_bytes_per_s=rng.choice((None, 9e11)),

@@ -17,11 +17,12 @@ Link = tuple[int, int]
 
 
 def is_square(run: Run) -> bool:
-    """Four chips of one device each, whose numbers are known and place them."""
+    """Four chips of one slice and of one device each, whose numbers are known and place them."""
     cores = [row for device, row in run.devices.items() if not run.is_sparse(device)]
     chips = sorted(row["chip_id"] for row in cores if row["chip_id"] is not None)
     plain = all(row["coords"] is None and not row["inferred"] for row in cores)
     plain = plain and len({row["world"] for row in cores}) == 1
+    plain = plain and len({row["slice_index"] for row in cores} - {None}) < 2
     return len(cores) == 4 and chips == [0, 1, 2, 3] and plain and cores[0]["kind"] in KINDS
 
 
@@ -124,9 +125,44 @@ def link_use(run: Run) -> Iterator[Row]:
                 carried: dict[Link, float] = defaultdict(float)
                 for link in (link for a, b in pairs for link in way(chip[a], chip[b])):
                     carried[link] += each
+                if len({chip[member] for member in members}) == 4 and not pairs:
+                    carried = around(run, first, sent / 4)
                 share = ratio(max(carried.values(), default=None), peak * _transfer(rows) / 1e12)
                 row["utilization_ratio"] = share if share and share <= 1.02 else None
         yield row
+
+
+def around(run: Run, row: Row, each: float) -> dict[Link, float]:
+    """Bytes that each link of 2 x 2 chips carries where the compiler states rings; {} where it does not.
+
+    each: bytes that a member sends.
+    """
+    key = run.op_key(row)
+    named = ("world", "program_id", "op")
+    told = [
+        other
+        for other in run.rows("instructions")
+        if tuple(other[name] for name in named) == key
+        and "Short" not in other.get("collective_emitter", "Short")
+    ]
+    carried: dict[Link, float] = defaultdict(float)
+    strategy = told[0]["collective_strategy"] if told else ""
+    order = [0, 1, 3, 2]
+    steps = [(a, b) for a, b in zip(order, order[1:] + order[:1], strict=True)]
+    if strategy == "UniDirection1DRingStrategy":
+        for color in range(told[0]["collective_colors"]):
+            for a, b in steps:
+                link = (a, b) if color == 0 else (b, a)
+                carried[link] += each / told[0]["collective_colors"]
+    elif strategy == "UniDirectionNDRingStrategy":
+        for first in (
+            1,
+            2,
+        ) * 2:  # colours: of a quarter, halved along one axis, then along the other
+            for axis, part in ((first, 2 / 3), (3 - first, 1 / 3)):
+                for chip in range(4):
+                    carried[chip, chip ^ axis] += each / 4 * part
+    return carried
 
 
 def _transfer(rows: list[Row]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from tests.views.oracle.devices import Devices
@@ -84,6 +85,7 @@ def _collective(run: Drawn, devices: Devices, program_id: int, op: str) -> Colle
             operands="p",
             framework_op=f"m/{op[0]}",
             shape="bf16[4]{0}",
+            **draw_rings(f"{run.run_id} {program_id} {op}"),
         )
         run.add(
             "instructions",
@@ -95,6 +97,28 @@ def _collective(run: Drawn, devices: Devices, program_id: int, op: str) -> Colle
             source_line=len(op),
         )
     return Collective(op, kind, is_async, payload, groups, known, is_grouped)
+
+
+def draw_rings(name: str) -> dict[str, Any]:
+    """How a compiler says that four devices transfer, whatever the group; drawn from a name of the op."""
+    rng = Random(name)
+    if rng.random() < 0.3:
+        return {}
+    colors, phases, rings, strategy = rng.choice(
+        [
+            (2, 1, "4,4", "UniDirection1DRingStrategy"),
+            (1, 1, "4", "UniDirection1DRingStrategy"),
+            (4, 2, "2 2,2 2,2 2,2 2", "UniDirectionNDRingStrategy"),
+            (1, 1, "4", "StrategyRing"),
+        ]
+    )
+    return {
+        "collective_emitter": "PincerShort" if rng.random() < 0.1 else "Pincer",
+        "collective_strategy": strategy,
+        "collective_colors": colors,
+        "collective_phases": phases,
+        "collective_rings": rings,
+    }
 
 
 def _logical(devices: Devices, device: int) -> int:

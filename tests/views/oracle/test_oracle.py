@@ -19,6 +19,7 @@ from tests.views.oracle import (
     idle,
     links,
     meetings,
+    memory,
     pairs,
     peaks,
     profile,
@@ -54,8 +55,8 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "reconfiguration_fit_v2": sequence.reconfiguration_fit,
     "traffic_profile_v1": profile.traffic_profile,
     "traffic_timeline_v1": sequence.traffic_timeline,
-    "collective_bandwidth_v2": meetings.collective_bandwidth,
-    "bandwidth_summary_v2": meetings.bandwidth_summary,
+    "collective_bandwidth_v3": meetings.collective_bandwidth,
+    "bandwidth_summary_v3": meetings.bandwidth_summary,
     "clock_offset_v2": clocks.clock_offset,
     "straggler_v2": meetings.straggler,
     "device_time_v1": split.device_time,
@@ -71,7 +72,9 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "launch_overhead_v1": requests.launch_overhead,
     "scheduling_v2": requests.scheduling,
     "compile_v1": compiles.waited_for,
-    "memory_timeline_v1": compiles.memory,
+    "memory_timeline_v2": memory.memory_timeline,
+    "program_memory_v1": memory.program_memory,
+    "memory_at_peak_v1": memory.memory_at_peak,
     "op_profile_v1": costs.op_profile,
     "layer_breakdown_v1": costs.layer_breakdown,
     "module_breakdown_v1": costs.module_breakdown,
@@ -174,7 +177,7 @@ def test_view(view, runs, warehouse):
 
 def test_roofline(runs, warehouse):
     """Of runs whose links are those of four chips, or not known."""
-    linked = "select distinct run_id from collective_bandwidth_v2 where ici_link_count is not null"
+    linked = "select distinct run_id from collective_bandwidth_v3 where ici_link_count is not null"
     others = {run_id for (run_id,) in warehouse.query(linked).rows}
     told = [run for run in runs if links.is_square(run) or run.run_id not in others]
     assert len(told) > len(runs) / 2
@@ -234,8 +237,8 @@ def test_link_use(runs, warehouse):
 
     def rows_of(run, names, _):
         sql = (
-            f"select {', '.join(names)} from collective_bandwidth_v2 where run_id = '{run.run_id}'"
+            f"select {', '.join(names)} from collective_bandwidth_v3 where run_id = '{run.run_id}'"
         )
         return warehouse.query(sql).rows
 
-    assert not disagreeing("collective_bandwidth_v2", links.link_use, square, rows_of)
+    assert not disagreeing("collective_bandwidth_v3", links.link_use, square, rows_of)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.views.oracle.devices import Devices, draw_devices
 from tests.views.oracle.drawn import TICK_PS, Collective, Drawn, Program, Row
+from tests.views.oracle.memory import draw_buffers
 from tests.views.oracle.outside import NO_STEP, Step, add_host_events, add_outside
 from tests.views.oracle.programs import draw_programs
 
@@ -38,6 +39,7 @@ def draw_run(run: Drawn) -> Drawn:
     _number_launches(run)
     add_outside(run, devices, clock.free)
     add_host_events(run, clock.free)
+    draw_buffers(run, programs)
     return run
 
 

@@ -1,6 +1,5 @@
 -- one row per allocator of a device's memory and time at which it allocates or frees
--- From the counters that allocators leave in a trace. The peak of a device's HBM is the largest
--- peak_bytes of its allocator; it may be of a time before the profile.
+-- From the counters that allocators leave in a trace.
 with samples as (
     select
         run_id, device_id, start_ps, value,
