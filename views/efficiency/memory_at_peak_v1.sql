@@ -10,11 +10,11 @@ select
     -- compiled program
     p.program_id,
     -- name of the program
-    p.module,
+    max(p.module) as module,
     -- number of the memory: 0 HBM, 1 VMEM, 5 host
     p.memory_space_id,
     -- HBM (host where all devices are virtual), VMEM, host, or other
-    p.memory,
+    max(p.memory) as memory,
     -- argument, output, constant or temporary
     b.kind,
     -- op_name of the framework; NULL without one
@@ -35,5 +35,4 @@ inner join buffers as b
     and b.memory_space = p.memory_space_id and b.kind <> 'thread_local'
     and b.first_use <= p.peak_schedule_index and b.last_use >= p.peak_schedule_index
 group by
-    p.run_id, p.world, p.program_id, p.module, p.memory_space_id, p.memory, b.kind, b.scope,
-    b.layer, b.component
+    p.run_id, p.world, p.program_id, p.memory_space_id, b.kind, b.scope, b.layer, b.component
