@@ -58,8 +58,8 @@ def buffer_rows(program: Program, places: dict[int, int]) -> list[dict[str, obje
     for allocation in assignment.buffer_allocations:
         held = []
         for each in allocation.assigned:
-            buffer = values.get(each.logical_buffer_id)
-            number = None if buffer is None else buffer.defined_at.instruction_id
+            value = values.get(each.logical_buffer_id)
+            number = None if value is None else value.defined_at.instruction_id
             first, end = spans.get(each.logical_buffer_id, (None, None))
             maker = None if number is None else program.by_id.get(number)
             held.append(_Value(each.logical_buffer_id, each.offset, each.size, maker, first, end))
