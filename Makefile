@@ -15,7 +15,7 @@ install: $(STAMP)  ## make .venv and install xlahouse with all extras that run h
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[capture,mcp,serve,spark,test]'
+	$(BIN)/python -m pip install --quiet --editable '.[capture,compile,mcp,serve,spark,test]'
 	@touch $@
 
 demo: $(STAMP)  ## capture, ingest, query and report on this machine; pages land in demo/site

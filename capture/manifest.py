@@ -128,6 +128,11 @@ def manifest_path(trace_dir: Path) -> Path:
     return trace_dir.with_name(f"metadata_{match['timestamp']}.json")
 
 
+def metadata_path(compiled_dir: Path) -> Path:
+    """The manifest's place for a `compiled_<timestamp>` folder."""
+    return compiled_dir.with_name(f"metadata_{compiled_dir.name.removeprefix('compiled_')}.json")
+
+
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write as indented JSON; readers see the complete file or no file."""
     draft = path.with_name(f".{path.name}.partial")

@@ -42,6 +42,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "capture/models": CAPTURE,
     "capture": (*CAPTURE, "capture/models"),  # plans: checked against the models that they name
     "capture/run": (*CAPTURE, "capture/models", "capture"),
+    "capture/compile": (*CAPTURE, "capture/models", "capture", "capture/run"),
     "capture/tpu": (*CAPTURE, "capture", "capture/run"),
     "ingest/base": (),
     "ingest/events": (*CAPTURE, "ingest/base"),

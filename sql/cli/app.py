@@ -17,6 +17,7 @@ try:
     from xlahouse.sql.cli.check import check
     from xlahouse.sql.cli.compact import compact
     from xlahouse.sql.cli.compare import compare
+    from xlahouse.sql.cli.compile import compile
     from xlahouse.sql.cli.demo import demo
     from xlahouse.sql.cli.drop import drop
     from xlahouse.sql.cli.export import export_app
@@ -47,6 +48,7 @@ app = typer.Typer(
 for verb in (
     demo,
     capture,
+    compile,
     ingest,
     runs,
     query,

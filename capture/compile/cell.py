@@ -1,0 +1,121 @@
+"""Compiles the two programs of one experiment, and writes them beside its captures."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from xlahouse.capture.compile.child import Limits, run_child
+from xlahouse.capture.compile.describe import describe
+from xlahouse.capture.compile.lower import PROGRAMS, Lowered, LowerJob
+from xlahouse.capture.compile.program import CACHE, Compiled, Compiler, compile_program
+from xlahouse.capture.compile.target import Target
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.manifest import metadata_path, write_manifest
+from xlahouse.capture.plan import Experiment
+
+CHILD = (sys.executable, "-m", "xlahouse.capture.compile.lower")
+FACTS = "compiled.json"  # of a compiled run's folder, written last
+# Fields that change no program.
+_SAME = {"name": "x", "seed": 0, "repeat": 0, "requests": 1, "warmup_requests": 0, "compare": False}
+
+
+class CompiledRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The file compiled.json: all that the compiler said about a run's programs."""
+
+    key: str  # names plan, code, chips, flags and versions
+    topology: str  # libtpu's name, such as v6e:2x4
+    chip_config: str  # libtpu's `chip_config_name`; empty: its default
+    flags: str  # LIBTPU_INIT_ARGS
+    compiler: dict[str, str]  # package -> version
+    programs: dict[str, Compiled]  # `prefill` and `decode`
+
+
+def compile_cell(
+    experiment: Experiment,
+    target: Target,
+    compiler: Compiler,
+    traces: Path,
+    limits: Limits,
+    say: Callable[[str], None],
+) -> Path:
+    """Compile an experiment for `target` and return its folder, compiled_<timestamp>.
+
+    Raises:
+        CaptureError: the reason, in one line; other cells are not affected.
+    """
+    key = cell_key(experiment, target, compiler)
+    cell = traces / experiment.cell
+    done = find_compiled(cell, key)
+    if done is not None:
+        say("compiled before")
+        return done
+    stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+    growing, folder = cell / f".compiled_{stamp}.partial", cell / f"compiled_{stamp}"
+    log = cell / f"compiled_{stamp}.log"
+    growing.mkdir(parents=True)
+    try:
+        say("tracing")
+        job = LowerJob(experiment=experiment, folder=str(growing.absolute()))
+        answer = run_child(CHILD, msgspec.json.encode(job), log, limits, {})
+        lowered = msgspec.json.decode(answer.splitlines()[-1], type=Lowered)
+        programs = {}
+        for name in PROGRAMS:
+            say(f"compiling the {name}")
+            program = growing / f"{name}.pb"
+            programs[name] = compile_program(program, log, target, compiler, traces / CACHE, limits)
+            program.unlink()
+        run = CompiledRun(
+            key=key,
+            topology=target.topology,
+            chip_config=target.chip_config,
+            flags=target.flags,
+            compiler=compiler.versions,
+            programs=programs,
+        )
+        (growing / FACTS).write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
+        write_manifest(describe(experiment, target, lowered, run), metadata_path(folder))
+        growing.rename(folder)
+    except OSError as error:
+        raise CaptureError(f"{error}; free some space, or choose another --traces") from error
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)
+    return folder
+
+
+def cell_key(experiment: Experiment, target: Target, compiler: Compiler) -> str:
+    """Equal for experiments with the same programs, made by the same code."""
+    alike = msgspec.structs.replace(experiment, **_SAME)
+    facts = (target.topology, target.chip_config, target.device_count, target.flags)
+    versions = sorted(compiler.versions.items())
+    said = msgspec.json.encode(alike) + repr((facts, versions, _code())).encode()
+    return hashlib.sha256(said).hexdigest()
+
+
+def _code() -> str:
+    """Names the version of capture's code that traces and compiles."""
+    root = Path(__file__).parent.parent
+    files = sorted([*root.glob("models/*"), *root.glob("compile/*.py")])
+    digest = hashlib.sha256()
+    for file in files:
+        if file.is_file():
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def find_compiled(cell: Path, key: str) -> Path | None:
+    """The newest folder of `cell` with the programs that `key` names."""
+    for folder in sorted(cell.glob("compiled_*"), reverse=True):
+        try:
+            run = msgspec.json.decode((folder / FACTS).read_bytes(), type=CompiledRun)
+        except (OSError, msgspec.DecodeError):
+            continue
+        if run.key == key:
+            return folder
+    return None

@@ -1,0 +1,129 @@
+"""Traces the prefill and the decode step of an experiment to HLO, in a process of its own.
+
+`python -m xlahouse.capture.compile.lower` reads a LowerJob (JSON) from stdin and writes `prefill.pb` and
+`decode.pb`, each the HloModuleProto of the program before partitioning, into its folder; its last line
+on stdout is a Lowered (JSON). The code is what capture runs, at real sizes; weights take no memory.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from xlahouse.capture.plan import Experiment
+
+if TYPE_CHECKING:
+    from xlahouse.capture.compile.placeholders import PlaceholderLayout
+    from xlahouse.capture.models.sharded import ShardedModel
+
+PROGRAMS = ("prefill", "decode")
+CACHE = (
+    "xlahouse.cache"  # scope of the cache's arguments, as capture/compile/compiler.py finds them
+)
+WIDTHS = {"float32": 4, "bfloat16": 2}  # bytes
+
+
+class LowerJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The task of the process."""
+
+    experiment: Experiment  # to trace
+    folder: str  # for the programs
+
+
+class Lowered(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of the traced model, for its manifest."""
+
+    parameters: int  # of the whole model
+    weight_bytes: int  # of all parameters, each counted once
+    kv_bytes_per_token: int  # keys and values of one token of one sequence
+    versions: dict[str, str]  # package -> version
+    warnings: list[str]  # one sentence each
+
+
+def lower(job: LowerJob) -> Lowered:
+    """Write both programs."""
+    from xlahouse.capture.models.cache import bytes_per_token
+    from xlahouse.capture.run.record import RECORDED_PACKAGES
+
+    experiment = job.experiment
+    os.environ |= {
+        "PJRT_DEVICE": "CPU",
+        "CPU_NUM_DEVICES": str(experiment.device_count),
+        "XLA_IR_DEBUG": "1",  # both put scopes into op_names
+        "XLA_HLO_DEBUG": "1",
+    }
+    sys.modules.setdefault("jax", None)  # type: ignore[arg-type]  # torch_xla would use it
+    import torch_xla.runtime as xr
+    from torch_xla.backends import set_mat_mul_precision
+
+    xr.use_spmd()
+    if experiment.dtype == "float32":  # as capture sets it on a TPU
+        set_mat_mul_precision("highest")
+    for program in PROGRAMS:
+        layout, sharded = placeholders(experiment)
+        tokens = experiment.prompt_tokens if program == "prefill" else 1
+        proto = trace(experiment, layout, sharded, tokens)
+        Path(job.folder, f"{program}.pb").write_bytes(proto)
+    width = WIDTHS[experiment.dtype]
+    return Lowered(
+        parameters=sharded.placed.parameters,
+        weight_bytes=sharded.placed.weight_bytes,
+        kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
+        versions={
+            "python": platform.python_version(),
+            **{package: version(package) for package in RECORDED_PACKAGES},
+        },
+        warnings=[],
+    )
+
+
+def placeholders(experiment: Experiment) -> tuple[PlaceholderLayout, ShardedModel]:
+    """The experiment's model with placeholders for its weights and cache, each with its name."""
+    from xlahouse.capture.compile.placeholders import PlaceholderLayout
+    from xlahouse.capture.models.collectives import MeshCollectives
+    from xlahouse.capture.models.paper import PaperWeights
+    from xlahouse.capture.models.sharded import ShardedModel
+    from xlahouse.capture.run.profile import add_scopes
+
+    layout = PlaceholderLayout(experiment.mesh)
+    sharded = ShardedModel(experiment.blueprint, PaperWeights(), MeshCollectives(layout))
+    add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
+    for name, tensor in sharded.placed.tensors.items():
+        layout.name(tensor, name)
+    for (layer, entry), tensor in sharded.cache.whole.items():
+        layout.name(tensor, f"{CACHE}.{layer}.{entry}")
+    for axis, tensor in sharded.places.items():
+        layout.name(tensor, f"xlahouse.place.{axis}")
+    return layout, sharded
+
+
+def trace(
+    experiment: Experiment, layout: PlaceholderLayout, sharded: ShardedModel, tokens: int
+) -> bytes:
+    """The HloModuleProto of a step over `tokens` positions of each sequence."""
+    import torch
+    import torch_xla
+
+    from xlahouse.capture.models.decode import Generator
+
+    generator = Generator(sharded, experiment.output_tokens)
+    prompt = torch.empty(experiment.batch_size, tokens, dtype=torch.int64, device="meta")
+    with torch.no_grad():
+        sequences, positions = generator.begin(prompt)
+        layout.name(sequences, "xlahouse.tokens")
+        layout.name(positions, "xlahouse.positions")
+        results = generator._step(sequences, positions)
+        roots = [*sharded.cache.whole.values(), *results]
+        proto: bytes = torch_xla._XLAC._get_xla_tensors_hlo_proto(roots)
+    return proto
+
+
+if __name__ == "__main__":
+    lowered = lower(msgspec.json.decode(sys.stdin.buffer.read(), type=LowerJob))
+    print(msgspec.json.encode(lowered).decode())

@@ -1,0 +1,115 @@
+"""Compiles the experiments of a plan, one after the other; each that fails costs only itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlahouse.capture.compile.cell import cell_key, compile_cell
+from xlahouse.capture.compile.child import Limits
+from xlahouse.capture.compile.program import Compiler
+from xlahouse.capture.compile.target import Target, target_of
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.runner import choose_experiments
+
+TRACING_PACKAGES = ("torch", "torch_xla", "transformers")
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class CompileEvent:
+    """One line on the progress of an experiment."""
+
+    experiment: str  # its name
+    message: str  # one line
+    ended: bool = False  # compiled or failed; no other line follows
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Experiments whose programs are the same; the first stands for all."""
+
+    first: Experiment
+    target: Target  # chips to compile for
+    names: tuple[str, ...]  # of all
+
+    @property
+    def shared_by(self) -> str:
+        """A note on the experiments that share the programs; empty for one."""
+        others = len(self.names) - 1
+        return (
+            f"; {others} more experiment{'s' * (others > 1)} have the same programs"
+            if others
+            else ""
+        )
+
+
+def compile_plan(
+    plan: Path,
+    traces: Path,
+    names: Sequence[str] = (),
+    slice_name: str | None = None,
+    python: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    on_event: Callable[[CompileEvent], None] = lambda event: None,
+) -> list[Path]:
+    """Compile the experiments of a plan and return their folders, in the plan's order.
+
+    Args:
+        plan: the plan file.
+        traces: a folder goes to <model>/<parallelism>/batch_<b>_seq_<s>/compiled_<timestamp> under it.
+        names: experiments, `*` matches any letters; (): all.
+        slice_name: chips to compile for, such as v6e-8; None: those that the plan names.
+        python: a Python with jax and libtpu; None: this one.
+        limits: of every child process.
+        on_event: called with the progress of each experiment.
+
+    Raises:
+        ManifestError: the plan is not valid, or has no such experiment.
+        CaptureError: a package is missing, or experiments failed; one line for each.
+    """
+    missing = [name for name in TRACING_PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CaptureError(
+            f"compile traces with {', '.join(missing)}: pip install 'xlahouse[capture,compile]'"
+        )
+    chosen = choose_experiments(plan, tuple(names))
+    targets = [target_of(experiment, slice_name) for experiment in chosen]
+    with tempfile.TemporaryDirectory() as scratch:
+        compiler = Compiler.of(python, Path(scratch))
+    folders, failures = [], []
+    cells = group(chosen, targets, compiler)
+    for place, alike in enumerate(cells, 1):
+        name = alike.first.name
+
+        def say(message: str, ended: bool = False, name: str = name, place: int = place) -> None:
+            on_event(CompileEvent(name, f"{message} ({place} of {len(cells)})", ended))
+
+        try:
+            folders.append(compile_cell(alike.first, alike.target, compiler, traces, limits, say))
+            say(f"compiled{alike.shared_by}", ended=True)
+        except CaptureError as error:
+            failures.append(f"experiment {name}: {error}")
+            say(f"failed: {error}", ended=True)
+    if failures:
+        raise CaptureError("\n".join(failures))
+    return folders
+
+
+def group(
+    chosen: Sequence[Experiment], targets: Sequence[Target], compiler: Compiler
+) -> list[Alike]:
+    """Experiments with the same programs together, in the plan's order."""
+    found: dict[str, list[tuple[Experiment, Target]]] = {}
+    for experiment, target in zip(chosen, targets, strict=True):
+        found.setdefault(cell_key(experiment, target, compiler), []).append((experiment, target))
+    return [
+        Alike(same[0][0], same[0][1], tuple(experiment.name for experiment, _ in same))
+        for same in found.values()
+    ]

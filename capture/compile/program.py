@@ -1,0 +1,120 @@
+"""Compiles one program in a subprocess, or takes it from the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from xlahouse.capture.compile.child import Limits, run_child
+from xlahouse.capture.compile.target import Target
+from xlahouse.capture.errors import CaptureError
+
+SCRIPT = Path(__file__).with_name("compiler.py")
+CACHE = ".compiled"  # folder beside the captures' models
+
+
+class ChipPlace(msgspec.Struct, frozen=True):
+    """A device of the topology."""
+
+    id: int  # by which replica groups name it
+    coords: list[int]  # of its chip, [x, y, z]
+    core: int  # of the chip
+    host: int  # process
+
+
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+    """The compiler's statements on one program; bytes are those of one device."""
+
+    argument_bytes: int  # weights, cache, tokens
+    output_bytes: int  # results, aliased ones included
+    alias_bytes: int  # results in the buffers of arguments
+    temp_bytes: int  # temporaries, at most at once
+    generated_code_bytes: int  # the program itself
+    peak_bytes: int  # most that is live at once, as the compiler counts it
+    arguments: list[str]  # [parameter] -> the scope of its first use
+    platform_version: str  # the compiler's build
+    device_kind: str  # such as TPU v6 lite
+    devices: list[ChipPlace]  # of the topology, by id
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The Python that has jax and libtpu, and their versions."""
+
+    python: str
+    versions: dict[str, str]  # package -> version
+
+    @classmethod
+    def of(cls, python: str | None, scratch: Path) -> Compiler:
+        """Ask a Python (None: this one) for its compiler.
+
+        Raises:
+            CaptureError: it has none.
+        """
+        chosen = python or sys.executable
+        answer = run_child(
+            (chosen, str(SCRIPT), "versions"), b"", scratch / "versions.log", Limits(), {}
+        )
+        versions = json.loads(answer)
+        missing = [name for name in ("jax", "jaxlib", "libtpu") if name not in versions]
+        if missing:
+            raise CaptureError(
+                f"{chosen} has no {' and no '.join(missing)}: pip install 'xlahouse[compile]' "
+                "(Linux x86-64), or name another Python with --compiler"
+            )
+        return cls(chosen, versions)
+
+
+def compile_program(
+    program: Path, log: Path, target: Target, compiler: Compiler, cache: Path, limits: Limits
+) -> Compiled:
+    """Compile the HloModuleProto in the file `<name>.pb` to `<name>.hlo.pb` beside it.
+
+    The compiler's messages go to `log`.
+
+    Raises:
+        CaptureError: the compiler refused it, failed, or exceeded its limits.
+    """
+    key = _key(program.read_bytes(), target, compiler)
+    kept = cache / f"{key}.json"
+    hlo = cache / f"{key}.hlo.pb"
+    if not kept.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        draft = cache / f".{key}"
+        request = {
+            "program": str(program),
+            "out": str(draft),
+            "topology": target.topology,
+            "chip_config": target.chip_config,
+            "device_count": target.device_count,
+        }
+        answer = run_child(
+            (compiler.python, str(SCRIPT)),
+            json.dumps(request).encode(),
+            log,
+            limits,
+            {"LIBTPU_INIT_ARGS": target.flags},
+        )
+        draft.with_name(f"{draft.name}.hlo.pb").replace(hlo)
+        draft.write_bytes(answer)
+        draft.replace(kept)  # last: a program without its answer is compiled again
+    program.with_suffix(".hlo.pb").write_bytes(hlo.read_bytes())
+    return msgspec.json.decode(kept.read_bytes(), type=Compiled)
+
+
+def _key(program: bytes, target: Target, compiler: Compiler) -> str:
+    """Names a program by all that decides how it is compiled."""
+    facts = (
+        target.topology,
+        target.chip_config,
+        target.device_count,
+        target.flags,
+        sorted(compiler.versions.items()),
+        hashlib.sha256(SCRIPT.read_bytes()).hexdigest(),
+    )
+    return hashlib.sha256(program + repr(facts).encode()).hexdigest()

@@ -1,0 +1,58 @@
+"""The verb `compile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compile(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="Plan of experiments.")],
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option("--experiment", help="Only experiments of this name; * is any text."),
+    ] = None,
+    slice_name: Annotated[
+        str | None,
+        typer.Option("--slice", help="Chips to compile for, such as v6e-8; else the plan's."),
+    ] = None,
+    traces: Annotated[Path, typer.Option("--traces", help="Folder for the programs.")] = Path(
+        "traces"
+    ),
+    compiler: Annotated[
+        str | None,
+        typer.Option("--compiler", help="A Python with jax and libtpu; else this one."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Seconds for one program.")
+    ] = 3600.0,
+    memory: Annotated[
+        float, typer.Option("--memory", min=1, help="GiB of memory for one program.")
+    ] = 16.0,
+) -> None:
+    """Compile a plan's programs with the TPU's own compiler; no TPU is needed.
+
+    \b
+    Examples:
+      xlahouse compile plan.yaml --slice v6e-8
+      xlahouse compile plan.yaml --experiment tp8 --traces traces
+      xlahouse ingest traces -w warehouse
+    """
+    from xlahouse.capture.compile import plan as plans
+    from xlahouse.capture.compile.child import Limits
+    from xlahouse.sql.cli.progress import progress
+
+    with progress("compile") as say:
+        folders = plans.compile_plan(
+            plan,
+            traces,
+            tuple(experiment or ()),
+            slice_name,
+            compiler,
+            Limits(timeout, memory),
+            lambda event: say(f"{event.experiment}: {event.message}", passing=not event.ended),
+        )
+    for folder in folders:
+        print(folder)
