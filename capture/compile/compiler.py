@@ -86,7 +86,7 @@ def prepare(program: bytes) -> tuple[bytes, list[str]]:
 
     context = make_ir_context()
     with context, ir.Location.unknown(context):
-        module = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(program))
+        module: Any = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(program))
         (function,) = (op for op in module.body.operations if str(op.name) == '"main"')
         block = function.regions[0].blocks[0]
         known = list(function.attributes["arg_attrs"])
@@ -95,7 +95,7 @@ def prepare(program: bytes) -> tuple[bytes, list[str]]:
         results = [ir.DictAttr.get(default) for _ in function.type.results]
         function.attributes["res_attrs"] = ir.ArrayAttr.get(results)
         scopes, attributes = [], []
-        for argument, own in zip(list(block.arguments), known, strict=True):
+        for argument, own in zip(tuple(block.arguments), known, strict=True):
             scope = scope_of(argument)
             added = {each.name: each.attr for each in own} | default
             for mark in marks(argument):
