@@ -9,6 +9,7 @@ import pytest
 from tests.ingest.traces import rows, tpu_trace, write
 from tests.synth.describe import Run
 from tests.synth.write import write_run
+from xlahouse.capture.commands import filled
 from xlahouse.capture.errors import ManifestError
 from xlahouse.ingest.events.codes_of_files import CARD_CONTRADICTS
 from xlahouse.ingest.run import ingest_paths
@@ -89,8 +90,9 @@ def test_what_contradicts_the_trace_is_told_and_left_out(tmp_path):
     told = [
         message for code, severity, message in card_issues(tmp_path / "wh") if severity == "warning"
     ]
+    trace, place = str(card.parent / "host0.xplane.pb"), str(tmp_path / "wh")
     assert told == [
-        CARD_CONTRADICTS.found("", detail=detail).message
+        filled(CARD_CONTRADICTS.found("", detail=detail).message, row["name"], place, [trace])
         for detail in (
             "expected_device_count: 2 in the trace or manifest, 4 in the card",
             "mesh: tp=4 in the card, but the run names 2 devices",
@@ -215,12 +217,14 @@ def test_two_cards_beside_a_trace_are_none(tmp_path):
     (card.parent / "two.yaml").write_text(CARD)
     ingest_paths([str(tmp_path / "in")], str(tmp_path / "wh"))
     assert run_row(tmp_path / "wh")["model"] is None
+    trace = card.parent / "host0.xplane.pb"
     assert card_issues(tmp_path / "wh") == [
         (
             "card_unreadable",
             "warning",
             "several workload cards lie beside the trace (one.yaml, two.yaml); "
-            "the facts that they would give are NULL; name one with --card",
+            f"the facts that they would give are NULL; name one: `xlahouse ingest {trace} "
+            f"--run {card.parent.name} --card CARD -w {tmp_path / 'wh'}`",
         )
     ]
 
