@@ -27,6 +27,7 @@ program_id uint compiled program
 module str name of the program
 {SPAN_COLUMNS}
 enqueue_ps int when the host enqueued it; NULL without a link
+enqueue_thread str thread of the host that enqueued it, as in host_events; NULL where it is not known
 {STEP_COLUMNS}
 """),
         ("device_id", "start_ps"),

@@ -20,6 +20,24 @@ args str stats as a JSON object
         ("thread", "start_ps"),
     ),
     Table(
+        "host_gaps",
+        "time between launches of a device longer than 10 us, and name of host events in it",
+        columns_of("""
+run_id str run
+device_id int device, SparseCores and virtual devices left out
+launch int number of the next launch on the device
+start_ps int start of the gap: no launch is open on the device; time without an open request is left out
+duration_ps int length of the gap
+thread str thread that enqueued the next launch; NULL where it is not known
+name str events of that thread; NULL: no event, one more than 8 levels out, or the thread is not known
+level int how many events are nested in the innermost of them, one in the other: 0 to 7
+events int how many of them
+overlap_ps int time of the gap in which one of them is open
+self_ps int time of the gap in which one of them is the innermost event; adds up to duration_ps
+"""),
+        ("device_id", "start_ps", "level"),
+    ),
+    Table(
         "counters",
         "sample of a counter",
         columns_of("""

@@ -42,7 +42,7 @@ from xlahouse.reports.panels.runs import (
     scaling,
     study,
 )
-from xlahouse.reports.panels.scheduling import clocks, launches
+from xlahouse.reports.panels.scheduling import clocks, host_gaps, launches
 from xlahouse.reports.panels.time import (
     bubbles,
     idle_gaps,
@@ -96,7 +96,7 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
         op_time.OPS,
         padding.PANEL,
     ),
-    "scheduling": (launches.LAUNCHES, launches.COMPILES, clocks.PANEL),
+    "scheduling": (launches.LAUNCHES, host_gaps.PANEL, launches.COMPILES, clocks.PANEL),
     "quality": (quality.ISSUES, quality.COVERAGE),
 }
 # Pages over all runs of a site.

@@ -51,7 +51,11 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "ingest/chrome": (*INGEST, "ingest/hlo"),
     "ingest/clocks": INGEST,
     "ingest/compiled": (*INGEST, "ingest/hlo"),
-    "ingest/tables": (*INGEST, "ingest/clocks", "ingest/compiled", "ingest/hlo", "ingest/xplane"),
+    "ingest/nesting": INGEST,
+    "ingest/tables": (
+        *INGEST,
+        *("ingest/clocks", "ingest/compiled", "ingest/hlo", "ingest/nesting", "ingest/xplane"),
+    ),
     "ingest/store": (*INGEST, "ingest/tables"),
     "ingest": (
         *INGEST,
@@ -61,6 +65,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
             "ingest/hlo",
             "ingest/xplane",
             "ingest/chrome",
+            "ingest/nesting",
             "ingest/tables",
             "ingest/store",
         ),

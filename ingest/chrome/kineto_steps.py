@@ -35,7 +35,7 @@ def with_steps(ops: pl.DataFrame, others: pl.DataFrame, calls: pl.DataFrame) -> 
         calls: of the runtime, among these.
 
     Returns:
-        ops with launch_key, step_name and enqueue_ps, all NULL outside every step.
+        ops with launch_key, step_name, enqueue_ps and enqueue_thread, all NULL outside every step.
     """
     marks = marked_steps(others).select(
         "rank",
@@ -47,7 +47,7 @@ def with_steps(ops: pl.DataFrame, others: pl.DataFrame, calls: pl.DataFrame) -> 
     number = pl.int_range(pl.len()).over("rank", "pid")
     marks = marks.sort("start_ps").with_columns(launch_key=number.cast(pl.Int64))
     correlation = pl.col("args").str.extract(CORRELATION).cast(pl.Int64, strict=False)
-    made = calls.select("rank", "pid", "start_ps", correlation=correlation).drop_nulls(
+    made = calls.select("rank", "pid", "thread", "start_ps", correlation=correlation).drop_nulls(
         ["correlation", "start_ps"]
     )
     owned = (
@@ -55,7 +55,14 @@ def with_steps(ops: pl.DataFrame, others: pl.DataFrame, calls: pl.DataFrame) -> 
         .unique(["rank", "correlation"], keep="first", maintain_order=True)
         .join_asof(marks, on="start_ps", by=["rank", "pid"], check_sortedness=False)
         .filter(pl.col("start_ps") < pl.col("until"))
-        .select("rank", "correlation", "launch_key", "step_name", enqueue_ps="start_ps")
+        .select(
+            "rank",
+            "correlation",
+            "launch_key",
+            "step_name",
+            enqueue_ps="start_ps",
+            enqueue_thread="thread",
+        )
     )
     return (
         ops.with_columns(correlation=correlation)
@@ -73,6 +80,7 @@ def launches_of(ops: pl.DataFrame) -> pl.DataFrame:
             pl.col("device_id").first(),
             pl.col("step_name").first().alias("module"),
             pl.col("enqueue_ps").min(),
+            pl.col("enqueue_thread").sort_by("enqueue_ps", nulls_last=True).first(),
             pl.col("start_ps").min(),
             duration_ps=(pl.col("start_ps") + pl.col("duration_ps")).max()
             - pl.col("start_ps").min(),

@@ -14,29 +14,37 @@ from xlahouse.ingest.chrome.spans import COMPLETE
 
 _KEY = ["cat", "name", "id"]  # equal on all events of an arrow
 _SLICES = (COMPLETE, "B")
-_LINKS = {"event": pl.UInt32, "enqueue_ps": pl.Int64}
+_LINKS = {"event": pl.UInt32, "enqueue_ps": pl.Int64, "enqueue_thread": pl.String}
+_EARLIEST = pl.col("enqueue_thread").sort_by("enqueue_ps").first()
 
 
 def with_enqueue(rows: pl.DataFrame, on_host: list[str]) -> pl.DataFrame:
-    """Add `enqueue_ps`: start of the host's slice whose arrow ends at the row; NULL without an arrow.
+    """Add `enqueue_ps` and `enqueue_thread`: start and thread of the host's slice whose arrow ends at the
+    row; NULL without an arrow.
 
     Args:
-        rows: ChromeSpans.rows with pid.
+        rows: ChromeSpans.rows with pid and thread.
         on_host: pids of host processes; arrows that leave from elsewhere enqueue nothing.
     """
     hosts = pl.col("pid").is_in(on_host)
     links = pl.concat([_bound(rows, hosts), _drawn(rows, hosts)])
     if links.is_empty():
-        return rows.with_columns(enqueue_ps=pl.lit(None, pl.Int64))
-    first = links.group_by("event").agg(pl.col("enqueue_ps").min())
+        return rows.with_columns(
+            pl.lit(None, kind).alias(name) for name, kind in _LINKS.items() if name != "event"
+        )
+    first = links.group_by("event").agg(pl.col("enqueue_ps").min(), _EARLIEST)
     return rows.join(first, on="event", how="left", maintain_order="left")
 
 
 def _bound(rows: pl.DataFrame, hosts: pl.Expr) -> pl.DataFrame:
     """Links by bind_id."""
     bound = rows.filter(pl.col("bind_id").is_not_null())
-    leaving = bound.filter(hosts & pl.col("flow_out"))
-    starts = leaving.group_by("cat", "bind_id").agg(enqueue_ps=pl.col("start_ps").min())
+    leaving = bound.filter(hosts & pl.col("flow_out")).rename({"thread": "enqueue_thread"})
+    starts = (
+        leaving.with_columns(enqueue_ps="start_ps")
+        .group_by("cat", "bind_id")
+        .agg(pl.col("enqueue_ps").min(), _EARLIEST)
+    )
     ends = bound.filter(~hosts & pl.col("flow_in")).join(starts, on=["cat", "bind_id"])
     return _later(ends)
 
@@ -58,7 +66,8 @@ def _drawn(rows: pl.DataFrame, hosts: pl.Expr) -> pl.DataFrame:
     opened = _beside(leaving, slices, "backward")
     inside = pl.col("slice_end") >= pl.col("start_ps")
     begun = opened.with_columns(enqueue_ps=pl.when(inside).then("at").otherwise("start_ps"))
-    starts = begun.group_by(_KEY).agg(pl.col("enqueue_ps").min())
+    named = begun.rename({"thread": "enqueue_thread"})
+    starts = named.group_by(_KEY).agg(pl.col("enqueue_ps").min(), _EARLIEST)
     ends = arrows.filter(~hosts & (pl.col("ph") != "s")).join(starts, on=_KEY)
     around = (pl.col("bp") == "e").fill_null(False)
     before = _beside(ends.filter(around), slices, "backward").filter(inside)

@@ -36,7 +36,7 @@ def read_tpu_process(
 
     Args:
         name: of the process, which names the device.
-        rows: ChromeSpans.rows of the process, with `thread` and `enqueue_ps`.
+        rows: ChromeSpans.rows of the process, with `thread`, `enqueue_ps` and `enqueue_thread`.
         refused: (thread), events of the process that were refused.
         source: the file.
         host: its host.
@@ -98,6 +98,7 @@ def _launches(rows: pl.DataFrame, device_id: int) -> pl.DataFrame:
         "start_ps",
         "duration_ps",
         "enqueue_ps",
+        "enqueue_thread",
         device_id=pl.lit(device_id, pl.Int64),
         program_id=pl.coalesce(pl.Series(own, dtype=pl.UInt64), fingerprint),
         module=pl.col("name").str.replace(r"\(\d+\)$", ""),

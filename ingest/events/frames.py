@@ -55,6 +55,7 @@ LAUNCHES: ColumnTypes = {
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
     "enqueue_ps": pl.Int64,
+    "enqueue_thread": pl.String,  # as host_events name it; NULL where the reader does not know it
     # consumer context and id (_ct, _c) that the enqueuing host event's (_pt, _p) equal, within a file
     "link_type": pl.Int64,
     "link": pl.Int64,
@@ -83,7 +84,12 @@ MARKERS: ColumnTypes = {
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
 }
-PRODUCERS: ColumnTypes = {"link_type": pl.Int64, "link": pl.Int64, "enqueue_ps": pl.Int64}
+PRODUCERS: ColumnTypes = {
+    "link_type": pl.Int64,
+    "link": pl.Int64,
+    "enqueue_ps": pl.Int64,
+    "enqueue_thread": pl.String,
+}
 COVERAGE: ColumnTypes = {
     "source": pl.String,
     "plane": pl.String,
@@ -195,6 +201,7 @@ class PlaneEvents:
     host_pieces: HostRows | None = None  # more of the host events, read piece by piece
     # reads ops, host_events and counters that were put off, so that a run's ops are never in memory at once
     rest: Callable[[], PlaneEvents] | None = None
+    file: int = 0  # number of its file in its world
     bytes: int = 0  # about how large the events are, put off or not
 
 

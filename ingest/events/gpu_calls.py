@@ -16,6 +16,7 @@ _CALL_COLUMNS = {
     "call": pl.String,
     "execution": pl.Int64,
     "enqueue_ps": pl.Int64,
+    "enqueue_thread": pl.String,
 }
 
 
@@ -42,6 +43,7 @@ def calls_of(calls: pl.DataFrame, events: pl.DataFrame) -> HostCalls:
     """
     executions = events.filter(pl.col("name").str.contains(EXECUTION)).select(
         executor="thread",
+        enqueue_thread="thread",
         execution=pl.col("event").cast(pl.Int64),
         enqueue_ps="start_ps",
         until=pl.col("start_ps") + pl.col("duration_ps"),
@@ -56,7 +58,7 @@ def calls_of(calls: pl.DataFrame, events: pl.DataFrame) -> HostCalls:
 
 
 def _owned(calls: pl.DataFrame, executions: pl.DataFrame) -> pl.DataFrame:
-    """(event, execution, enqueue_ps) of the calls that an execution made.
+    """(event, execution, enqueue_ps, enqueue_thread) of the calls that an execution made.
 
     Calls and executions are on lines of different names even where they are of one thread. The line of
     executions that spans most of the program's calls of a line is of the same thread; where two span as
@@ -84,5 +86,5 @@ def _owned(calls: pl.DataFrame, executions: pl.DataFrame) -> pl.DataFrame:
     best = ranked.filter((pl.col("rank") == 1) & (pl.len().over("thread", "rank") == 1))
     chosen = best.select("thread", "executor")
     return spanned.join(chosen, on=["thread", "executor"]).select(
-        "event", "execution", "enqueue_ps"
+        "event", "execution", "enqueue_ps", "enqueue_thread"
     )

@@ -59,7 +59,7 @@ def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         kernels: kernel (what ran), thread, lane, start_ps, duration_ps, hlo_op, hlo_module, program_id,
-            memcpy_details, scope, and call, execution and enqueue_ps of gpu_calls.HostCalls.
+            memcpy_details, scope, and call, execution, enqueue_ps and enqueue_thread of gpu_calls.HostCalls.
     """
     executed = kernels.filter(pl.col("execution").is_not_null())
     return (
@@ -70,6 +70,7 @@ def launches_of(kernels: pl.DataFrame) -> pl.DataFrame:
             until=(pl.col("start_ps") + pl.col("duration_ps")).max(),
             start_ps=pl.col("start_ps").min(),
             enqueue_ps=pl.col("enqueue_ps").min(),
+            enqueue_thread=pl.col("enqueue_thread").sort_by("enqueue_ps").first(),
         )
         .with_columns(duration_ps=pl.col("until") - pl.col("start_ps"))
         .filter(pl.col("module").is_not_null())  # otherwise it launched no op of a program

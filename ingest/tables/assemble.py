@@ -20,6 +20,7 @@ from xlahouse.ingest.hlo import program_facts
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import join_programs
+from xlahouse.ingest.nesting.launch_gaps import launch_gaps
 from xlahouse.ingest.tables.clock_rows import (
     check_names,
     clock_issues,
@@ -60,6 +61,7 @@ class WorldParts:
     members: tuple[
         int, ...
     ]  # of collectives without a group, if the user states that they span all
+    gaps: pl.DataFrame  # launch_gaps.GAPS and the device's file; none of virtual devices
     inferred: bool  # whether its devices are virtual, or their identity is deduced
 
 
@@ -232,7 +234,8 @@ def _planes_on_one_clock(world: World, epoch: int | None, issues: list[Issue]) -
                 planes.append(_left_out(plane, taken, file.path, issues))
                 continue
             taken |= {device.device_id: device.plane for device in plane.devices}
-            planes.append(shift(plane, TimeMove(delta), number * KEYS_OF_A_FILE))
+            moved = shift(plane, TimeMove(delta), number * KEYS_OF_A_FILE)
+            planes.append(replace(moved, file=number))
     return planes
 
 
@@ -269,18 +272,39 @@ def _shared(
 ) -> WorldParts:
     """Launches in their steps, and facts of the programs. marked: from markers_by_process."""
     devices = [device for plane in planes for device in plane.devices]
-    launches = finish_launches(_taken_launches(world, planes), *marked, component_of)
+    finished = finish_launches(_taken_launches(world, planes), *marked, component_of)
+    launches = frames.by_start(finished).rechunk()
+    inferred = any(device.inferred or device.core == "cpu" for device in devices)
     return WorldParts(
         planes=planes,
-        launches=frames.by_start(launches).rechunk(),
+        launches=launches,
         facts=facts,
         schedule=NO_PIPELINE,
         tables={},
         device_offset=0,
         component_of=component_of,
         members=(),
-        inferred=any(device.inferred or device.core == "cpu" for device in devices),
+        gaps=_gaps(launches.clear() if inferred else launches, planes, marked, component_of),
+        inferred=inferred,
     )
+
+
+def _gaps(
+    launches: pl.DataFrame,
+    planes: list[PlaneEvents],
+    marked: tuple[pl.DataFrame, pl.DataFrame],
+    component_of: dict[int, int],
+) -> pl.DataFrame:
+    """Gaps between launches, with the file of their device. marked: from markers_by_process."""
+    owners = [(plane.file, device) for plane in planes for device in plane.devices]
+    file_of = {device.device_id: file for file, device in owners if device.core != "sparsecore"}
+    markers, hosts = marked
+    clock = pl.col("device_id").replace_strict(component_of, default=None, return_dtype=pl.Int64)
+    clock_of_host = dict(hosts.select("host", clock).drop_nulls().iter_rows())
+    of_cores = launches.filter(pl.col("device_id").is_in(list(file_of)))
+    gaps = launch_gaps(of_cores.with_columns(clock=clock), markers, clock_of_host)
+    file = pl.col("device_id").replace_strict(file_of, default=None, return_dtype=pl.Int64)
+    return gaps.with_columns(file=file)
 
 
 def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:

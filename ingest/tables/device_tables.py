@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
+from xlahouse.ingest.nesting.host_gaps import Wanted
 from xlahouse.ingest.tables.busy import COMMUNICATING, busy_intervals
 from xlahouse.ingest.tables.device_steps import (
     SplitSteps,
@@ -45,6 +46,7 @@ class WorldContext:
     launches: pl.DataFrame  # finished, by device and start
     facts: pl.DataFrame  # program_facts.FACT_COLUMNS
     schedule: Schedule
+    wanted: dict[int, Wanted]  # by file, the host events that say what it did in gaps
     device_offset: int  # added to a device number to make it the run's
     source: str  # the run, for findings
 
@@ -56,6 +58,7 @@ class FinishedBatch:
     transfers: Transfers
     shown: pl.DataFrame  # program_id, op of the collectives that ran
     coverage: pl.DataFrame
+    in_gaps: pl.DataFrame  # host_gaps.EVENTS
     issues: list[Issue] = field(default_factory=list)
     span: tuple[int, int] | None = None  # from the first event's start to the last one's end, ps
     inferred: int = 0  # ops without HLO
@@ -104,7 +107,7 @@ def finish_planes(
     """
     issues: list[Issue] = []
     whole = [piece for plane in planes for piece in _read_whole(plane, shared.source, issues)]
-    span = write_host_events(whole, writer, part)
+    written = write_host_events(whole, shared.wanted, writer, part)
     counters = frames.stack([plane.counters for plane in whole], frames.COUNTERS)
     moved = counters.with_columns(pl.col("device_id") + shared.device_offset)
     writer.write("counters", moved, part)
@@ -128,8 +131,9 @@ def finish_planes(
         Transfers.of_rows(transfers, unpaired),
         ops.kinds.filter(is_transfer).select("program_id", "op").unique(),
         coverage,
+        written.in_gaps,
         issues,
-        joined_span([span, _span_of_ops(ops)]),
+        joined_span([written.span, _span_of_ops(ops)]),
         int(ops.of_kinds(pl.col("inferred_category")).sum()),
         ops.outside,
         _communicating(ops),
@@ -170,7 +174,7 @@ def _read_whole(plane: PlaneEvents, source: str, issues: list[Issue]) -> Iterato
         issues.append(DAMAGED_PLANE.found(source, detail=detail))
         return
     issues += rest.issues
-    yield rest
+    yield replace(rest, file=plane.file)
 
 
 def _ops_of(plane: PlaneEvents) -> Iterator[OpEvents]:

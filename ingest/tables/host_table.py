@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
@@ -12,6 +12,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrow_arrays import constant
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.spans import joined_span, span_of
+from xlahouse.ingest.nesting.host_gaps import Wanted, joined
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.pieces import TableWriter, pieces_of
 from xlahouse.ingest.xplane.host_pieces import SCHEMA
@@ -21,28 +22,36 @@ TABLE = BY_NAME["host_events"]
 WHOLE = pa.schema([SCHEMA.field("name").with_name("run_id"), *SCHEMA])
 
 
+@dataclass(frozen=True)
+class WrittenEvents:
+    """What is kept of host events once they are written."""
+
+    span: tuple[int, int] | None  # from the first one's start to the last one's end, ps
+    in_gaps: pl.DataFrame  # host_gaps.EVENTS
+
+
 def write_host_events(
-    planes: Sequence[PlaneEvents], writer: TableWriter, part: int
-) -> tuple[int, int] | None:
+    planes: Sequence[PlaneEvents], wanted: Mapping[int, Wanted], writer: TableWriter, part: int
+) -> WrittenEvents:
     """Write the host events of some planes as one file.
 
     Args:
         planes: the planes.
+        wanted: of each file, the events to keep.
         writer: where to.
         part: number of the file.
-
-    Returns:
-        from the first one's start to the last one's end, ps; None where there are none.
     """
-    seen = _Seen()
-    writer.write_pieces(TABLE.name, seen.passing(_pieces(planes, writer.run_id)), part)
-    return seen.span
+    seen = _Seen(wanted)
+    writer.write_pieces(TABLE.name, seen.passing(_pieces(planes, writer.run_id, seen)), part)
+    return WrittenEvents(seen.span, joined(seen.kept))
 
 
 @dataclass
 class _Seen:
-    """Remembers the span of the events that pass."""
+    """Remembers the span of the events that pass, and those that are wanted."""
 
+    wanted: Mapping[int, Wanted]
+    kept: list[pl.DataFrame] = field(default_factory=list)
     span: tuple[int, int] | None = None  # from the first one's start to the last one's end, ps
 
     def passing(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -51,17 +60,26 @@ class _Seen:
             self.span = joined_span([self.span, span_of(times.drop_nulls())])
             yield piece
 
+    def keep(self, piece: pa.Table, file: int) -> None:
+        """Remember the events of a file's piece that are wanted."""
+        if file in self.wanted:
+            self.kept.append(self.wanted[file].events(piece))
 
-def _pieces(planes: Sequence[PlaneEvents], run_id: str) -> Iterator[pa.Table]:
+
+def _pieces(planes: Sequence[PlaneEvents], run_id: str, seen: _Seen) -> Iterator[pa.Table]:
+    for plane in planes:
+        if plane.file in seen.wanted and not plane.host_events.is_empty():
+            seen.keep(plane.host_events.to_arrow(), plane.file)
     read = frames.stack([plane.host_events for plane in planes], frames.HOST_EVENTS)
-    later = [plane.host_pieces for plane in planes if plane.host_pieces is not None]
+    later = [(plane.host_pieces, plane.file) for plane in planes if plane.host_pieces is not None]
     if not later:
         yield from pieces_of(read, TABLE, run_id)
         return
     for piece in pieces_of(read, TABLE, run_id):
         yield _as_read_later(piece)
-    for pieces in later:
+    for pieces, file in later:
         for piece in pieces.tables():
+            seen.keep(piece, file)
             yield _with_run(piece, run_id)
 
 

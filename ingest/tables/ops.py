@@ -14,10 +14,10 @@ from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.hlo import op_names
 from xlahouse.ingest.hlo.scopes import component_of, layer_of
 from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS
+from xlahouse.ingest.nesting.self_time import self_times
 from xlahouse.ingest.tables.op_launches import launch_rows
 from xlahouse.ingest.tables.pipeline import Schedule, place_in_pipeline
 from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps, device_places
-from xlahouse.ingest.tables.self_time import self_times
 
 _ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
 

@@ -17,6 +17,7 @@ from xlahouse.ingest.events.frames import Device
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.spans import joined_span, span_of
 from xlahouse.ingest.hlo.group_rows import GROUP_COLUMNS
+from xlahouse.ingest.nesting.host_gaps import Wanted, host_gaps, joined
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
@@ -55,7 +56,8 @@ def write_tables(run: AssembledRun, writer: TableWriter, threads: int) -> RunTab
         pieces = _collective_pieces(transfers, writer.run_id, world.device_offset, instances)
         writer.write_pieces("collectives", pieces, number)
         instances += transfers.instances
-        for name, table in world.tables.items():
+        gaps = host_gaps(world.gaps, joined(batch.in_gaps for batch in finished))
+        for name, table in {**world.tables, "host_gaps": gaps}.items():
             small.setdefault(name, []).append(move_devices(table, world.device_offset))
         issues += [issue for batch in finished for issue in batch.issues] + found
         coverage += [batch.coverage for batch in finished]
@@ -79,7 +81,12 @@ def _finish_devices(
 ) -> list[FinishedBatch]:
     """Finish all devices of a world, some batches at once; no other batch is in memory."""
     shared = WorldContext(
-        world.launches, world.facts.ops, world.schedule, world.device_offset, source
+        world.launches,
+        world.facts.ops,
+        world.schedule,
+        Wanted.of(world.gaps),
+        world.device_offset,
+        source,
     )
     todo = list(batches(world.planes))
     sizes = (sum(plane.bytes for plane in planes) for planes in todo)

@@ -126,15 +126,18 @@ def _roots(chunk: EventChunk) -> Integers:
 
 
 def _producers(chunk: EventChunk) -> pl.DataFrame:
-    """Host events that enqueue something: producer id and start."""
+    """Host events that enqueue something: producer id, start and thread."""
     (of_id, ids), (of_type, types) = chunk.links("_p"), chunk.integers("_pt")
     rows, place, place_of_type = np.intersect1d(
         of_id, of_type, assume_unique=True, return_indices=True
     )
     good = chunk.in_time[rows]
+    lines = chunk.plane.lines
+    line = np.searchsorted(lines["line"].to_numpy(), chunk.core.line[rows])
     found = {
         "link": ids[place],
         "link_type": types[place_of_type],
         "enqueue_ps": chunk.core.start_ps[rows],
     }
-    return pl.DataFrame({name: values[good] for name, values in found.items()})
+    threads = lines["name"].gather(line)
+    return pl.DataFrame(found).with_columns(enqueue_thread=threads).filter(good)

@@ -197,6 +197,18 @@ TIME_AUDITS = (
         """,
     ),
     Audit(
+        "host_gaps_add_up",
+        "what a host did in a gap between launches does not add up to it, or is open for less than itself",
+        """
+        select run_id, device_id, start_ps, max(duration_ps) as duration_ps,
+            sum(self_ps) as of_events_ps
+        from host_gaps
+        group by run_id, device_id, start_ps
+        having sum(self_ps) <> max(duration_ps) or min(self_ps) < 0
+            or max(overlap_ps) > max(duration_ps) or min(overlap_ps - self_ps) < 0
+        """,
+    ),
+    Audit(
         "exposed_time_has_owners",
         "the exposed time of a phase's collectives does not add up to that of its steps, or one is"
         " exposed for longer than it is in flight",

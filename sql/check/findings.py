@@ -51,6 +51,50 @@ QUESTIONS = (
         """,
     ),
     Question(
+        "host_late",
+        "devices wait for their host; see `host_gap` for what it did",
+        """
+        with late as (
+            select run_id, phase, activity, sum(self_ps) as self_ps
+            from host_gap_v1
+            where phase is distinct from 'warmup' and phase is distinct from 'compile'
+            group by run_id, phase, activity
+        ),
+        shared as (
+            select *, sum(self_ps) over (partition by run_id, phase) as gap_ps from late
+        ),
+        told as (
+            select run_id, phase, any_value(gap_ps) as gap_ps, string_agg(concat(activity, ' ',
+                round(100 * self_ps / gap_ps), ' %'), ', ' order by self_ps desc) as did
+            from shared
+            where self_ps >= gap_ps / 100
+            group by run_id, phase
+        ),
+        counted as (
+            select g.run_id, l.phase, count(distinct (g.device_id, g.start_ps)) as gaps
+            from host_gaps as g
+            inner join launches as l using (run_id, device_id, launch)
+            group by g.run_id, l.phase
+        ),
+        lasting as (
+            select run_id, phase, sum(period_ps) as period_ps
+            from device_time_v1
+            where core is distinct from 'sparsecore'
+            group by run_id, phase
+            having count(*) = count(period_ps)
+        )
+        select t.run_id, concat(round(100 * t.gap_ps / p.period_ps, 1), ' % of the time of phase ',
+            coalesce(t.phase, 'outside markers'), ' passes between launches, ',
+            round(t.gap_ps / c.gaps / 1e6, 1), ' us before each: ', t.did) as found
+        from told as t
+        inner join counted as c
+            on c.run_id = t.run_id and c.phase is not distinct from t.phase
+        inner join lasting as p
+            on p.run_id = t.run_id and p.phase is not distinct from t.phase
+        where t.gap_ps > p.period_ps / 2
+        """,
+    ),
+    Question(
         "clocks_spread",
         "skews across the two clocks are not known;"
         " `xlahouse query 'select * from clock_offset'` has each clock",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
-from xlahouse.reports.panels.scheduling import clocks, launches
+from xlahouse.reports.panels.scheduling import clocks, host_gaps, launches
 
 DEVICE = {"run_id": "r", "device_id": 0, "traced": True, "core": "tensorcore"}
 
@@ -48,6 +48,38 @@ def test_launches_are_drawn_by_phase():
     assert [(row["phase"], row["p50"]) for row in gaps] == [("decode", -3)]
     assert section.coverage.startswith("12 of 14 launches linked to their enqueue;")
     assert section.notes == ["Queue and dispatch leave out 2 launches without a link to the host."]
+
+
+def test_activities_of_hosts_are_drawn_by_phase():
+    """Two gaps of 40: 60 of the 80 enqueue, in two kinds of events, and 20 have no event."""
+    gaps = [
+        {"run_id": "r", "device_id": 0, "launch": 1, "start_ps": start} for start in (0, 100, 100)
+    ]
+    did = [("A::Execute", "enqueue", 45), ("Enqueue", "enqueue", 15), (None, "unknown", 20)]
+    named = [
+        {"run_id": "r", "phase": "decode", "name": name, "activity": activity, "gap_count": 2}
+        | {
+            "event_count": 2,
+            "overlap_ps": own,
+            "self_ps": own,
+            "gap_ratio": own / 80,
+            "mean_self_ps": own / 2,
+        }
+        for name, activity, own in did
+    ]
+    launch = {"run_id": "r", "device_id": 0, "launch": 1, "phase": "decode"}
+    store = store_of(host_gaps=gaps, launches=[launch], host_gap_v1=named)
+    section = filled(store, host_gaps.PANEL, "r")
+    assert_valid(section)
+    (figure,) = section.figures
+    assert [(row["activity"], row["gap_ratio"]) for row in data(figure.spec)] == [
+        ("enqueue", 0.75),
+        ("unknown", 0.25),
+    ]
+    assert section.coverage.startswith("2 gaps longer than 10 us;")
+    assert section.notes == [
+        "decode: 40 ps before a launch, on average; the largest part is enqueue: A::Execute, 56 %."
+    ]
 
 
 def test_launches_that_nothing_links_say_why():

@@ -163,6 +163,13 @@ FAULTS: dict[str, dict[str, list[dict[str, Any]]]] = {
         "ops": [{**STEP, "start_ps": 0, "duration_ps": 5, "attributed_ps": 4}],
         "busy_intervals": [{**STEP, "start_ps": 0, "duration_ps": 5}],
     },
+    # A gap of 100, of which two events have 60 and 30 themselves, and no row has the rest.
+    "host_gaps_add_up": {
+        "host_gaps": [
+            {"device_id": 0, "start_ps": 5, "duration_ps": 100, "overlap_ps": 60, "self_ps": own}
+            for own in (60, 30)
+        ]
+    },
     "self_time_fits_its_line": {
         "ops": [{**STEP, "line": "XLA Ops", "start_ps": 0, "duration_ps": 5, "self_ps": 6}]
     },

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xlahouse.ingest.events.spans import merge_spans
-from xlahouse.ingest.tables.self_time import self_times as times_of_lines
+from xlahouse.ingest.nesting.self_time import self_times as times_of_lines
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 40), st.integers(0, 15)), min_size=0, max_size=20

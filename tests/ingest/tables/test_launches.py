@@ -134,7 +134,13 @@ def test_the_innermost_open_marker_counts():
 def test_of_enqueues_of_one_id_the_latest_before_the_launch_counts():
     """Ids are used again: 9 was enqueued at 10, 100 and 300. 8 starts before its only enqueue."""
     producers = pl.DataFrame(
-        [(12, 9, 300), (12, 9, 10), (12, 9, 100), (12, 8, 70), (7, 9, 40)],
+        [
+            (12, 9, 300, "a"),
+            (12, 9, 10, "b"),
+            (12, 9, 100, "c"),
+            (12, 8, 70, "d"),
+            (7, 9, 40, "e"),
+        ],
         schema=frames.PRODUCERS,
         orient="row",
     )
@@ -149,3 +155,4 @@ def test_of_enqueues_of_one_id_the_latest_before_the_launch_counts():
     found = linked(frames.conform(launches, frames.LAUNCHES), producers)
     assert found["start_ps"].to_list() == launches["start_ps"].to_list()
     assert found["enqueue_ps"].to_list() == [100, 10, 300, 10, 70, None, 1]
+    assert found["enqueue_thread"].to_list() == ["c", "b", "a", "b", "d", None, None]

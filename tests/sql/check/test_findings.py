@@ -73,6 +73,24 @@ SPREAD = [
             "recompiles: 1 compiles after warm-up; ",
         ),
         (
+            # Of a period of 100 us, 60 lie before launch 1: 45 in Python, 14.5 enqueue, 0.5 wait.
+            {
+                "launches": [{"device_id": 0, "launch": 1, "phase": "decode"}],
+                "device_steps": [
+                    {"device_id": 0, "request": 0, "step": s, "phase": "decode"}
+                    | {"start_ps": start, "duration_ps": 20 * 10**6}
+                    for s, start in ((1, 0), (2, 80 * 10**6))
+                ],
+                "host_gaps": [
+                    {"device_id": 0, "launch": 1, "start_ps": 20 * 10**6, "duration_ps": 60 * 10**6}
+                    | {"name": name, "self_ps": own * 10**5}
+                    for name, own in (("Execute", 145), ("$f", 450), ("Await", 5))
+                ],
+            },
+            "host_late: 60.0 % of the time of phase decode passes between launches, 60.0 us before each:"
+            " python 75.0 %, enqueue 24.0 %; ",
+        ),
+        (
             {
                 # 2 x 2 chips of two links each; two send 1800 bytes each: 3600 / (4 x 9e10) = 10,000 ps.
                 "devices": [

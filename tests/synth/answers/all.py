@@ -6,6 +6,7 @@ from tests.synth.answers.ccl import ccl_bench
 from tests.synth.answers.efficiency import efficiency
 from tests.synth.answers.expected import expected_traffic
 from tests.synth.answers.exposed import exposed_collective
+from tests.synth.answers.host import host_gap
 from tests.synth.answers.idle import idleness
 from tests.synth.answers.link_use import link_use
 from tests.synth.answers.links import link_traffic
@@ -44,6 +45,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "step_latency": step_latency(run),
         "run_summary": run_summary(run),
         "row_counts": row_counts(run),
+        "host_gap": host_gap(run),
         "compile": [],  # nothing is compiled while the profiler runs
         # No allocator writes, and no compiler says where values lie; one slice needs no network.
         **{name: [] for name in ("memory_timeline", "program_memory", "memory_at_peak")},

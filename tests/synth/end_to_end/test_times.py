@@ -67,6 +67,13 @@ def test_times(ingested, view):
 
 
 @every_run
+def test_host_gap(ingested):
+    expected = ingested.expected["host_gap"]
+    columns = list(expected[0]) if expected else ["phase"]
+    assert_same(ingested.rows("select * from host_gap_v1"), expected, columns)
+
+
+@every_run
 def test_clock_offset(ingested):
     expected = ingested.expected["clock_offset"]
     assert_same(ingested.rows("select * from clock_offset_v2"), expected, list(expected[0]))

@@ -16,6 +16,7 @@ from tests.views.oracle import (
     compiles,
     costs,
     exposed,
+    hosts,
     idle,
     links,
     meetings,
@@ -71,6 +72,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "latency_v2": requests.latency,
     "launch_overhead_v1": requests.launch_overhead,
     "scheduling_v2": requests.scheduling,
+    "host_gap_v1": hosts.host_gap,
     "compile_v1": compiles.waited_for,
     "memory_timeline_v2": memory.memory_timeline,
     "program_memory_v1": memory.program_memory,
@@ -92,6 +94,7 @@ def runs():
     for seed in range(FIRST, FIRST + RUNS):
         run = draw_run(Drawn(Random(seed), f"seed {seed}"))
         add_busy_intervals(run)
+        hosts.add_host_gaps(run)
         drawn.append(Run(run.run_id, run.tables))
     return drawn
 

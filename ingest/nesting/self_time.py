@@ -1,4 +1,4 @@
-"""Self time of ops: each instant of a line belongs to the innermost op that is open on it."""
+"""Nests the events of a line: each instant belongs to the innermost one that is open on it."""
 
 from __future__ import annotations
 
@@ -60,11 +60,45 @@ def self_times(line: Integers, start_ps: Integers, duration_ps: Integers) -> Int
 def _set_own_times(own: Integers, ops: _LineOps) -> None:
     """Write into `own`, at each op's row, its duration less that of the ops within it.
 
-    An op that outlives the op it started in takes that op's time from its start on: cut off there, ops
-    nest. Each round cuts the first crossing of every heap of ops, and mostly more. Ops of which
-    nothing is left have no self time.
+    Ops of which nothing is left once they nest have no self time.
     """
     own[ops.row] = 0
+    ops, parent = _nested(ops)
+    inside = np.flatnonzero(parent >= 0)
+    lengths = ops.end - ops.start
+    own[ops.row] = lengths
+    np.subtract.at(own, ops.row.take(parent.take(inside)), lengths.take(inside))
+
+
+class Nest(NamedTuple):
+    """Events that nest, by start: columns of one length."""
+
+    row: Integers  # among the events that were given
+    start: Integers
+    end: Integers
+    parent: Integers  # place here of the innermost event around it, before it; -1 for none
+
+
+def nest(start_ps: Integers, end_ps: Integers) -> Nest:
+    """The events of one line that last, cut where they cross: then they nest.
+
+    An event that outlives the event it started in takes that one's time from its start on.
+
+    Args:
+        start_ps: start of each event, in any order.
+        end_ps: end of each, no earlier.
+    """
+    rows = np.flatnonzero(end_ps > start_ps)
+    ops, parent = _nested(_LineOps.of(rows, start_ps, end_ps - start_ps))
+    return Nest(*ops, parent)
+
+
+def _nested(ops: _LineOps) -> tuple[_LineOps, Integers]:
+    """(ops that nest, place of the op that each is in): one that outlives the op it started in takes that
+    op's time from its start on.
+
+    Each round cuts the first crossing of every heap of ops, and mostly more.
+    """
     while True:
         parent = _parents(ops.start, ops.end)
         inside = np.flatnonzero(parent >= 0)
@@ -72,13 +106,10 @@ def _set_own_times(own: Integers, ops: _LineOps) -> None:
         end_above = ops.end.take(above)
         crosses = (ops.end.take(inside) > end_above) & (ops.start.take(inside) < end_above)
         if not crosses.any():
-            break
+            return ops, parent
         end = ops.end.copy()
         np.minimum.at(end, above[crosses], ops.start[inside[crosses]])
         ops = ops._replace(end=end).take(np.flatnonzero(end > ops.start))
-    lengths = ops.end - ops.start
-    own[ops.row] = lengths
-    np.subtract.at(own, ops.row.take(above), lengths.take(inside))
 
 
 def _parents(starts: Integers, ends: Integers) -> Integers:
