@@ -37,6 +37,7 @@ RUN_SETTINGS = Table(
         Column("chip_flops_per_s", "float", "bf16 FLOP/s of a chip; NULL: as known"),
         Column("chip_hbm_bytes_per_s", "float", "HBM bandwidth of a chip; NULL: as known"),
         Column("link_bytes_per_s", "float", "bandwidth of one ICI link, one way; NULL: as known"),
+        Column("shared_link_bytes_per_s", "float", "of a link that jobs share; NULL: not known"),
     ),
 )
 TABLES: dict[str, Table] = {**BY_NAME, RUN_SETTINGS.name: RUN_SETTINGS}

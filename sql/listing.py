@@ -176,6 +176,11 @@ def read_run_settings(place: Place, run_ids: list[str]) -> list[Row]:
                 settings = read_settings(place.root, run_id)
                 mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)
                 peaks = settings.peaks or Peaks()
-                numbers = (peaks.bf16_flops, peaks.hbm_bytes_per_s, peaks.ici_bytes_per_s)
+                numbers = (
+                    peaks.bf16_flops,
+                    peaks.hbm_bytes_per_s,
+                    peaks.ici_bytes_per_s,
+                    peaks.shared_link_bytes_per_s,
+                )
                 rows.append((run_id, mesh, settings.device_kind, *numbers))
     return rows

@@ -18,11 +18,12 @@ Peak = Annotated[float, msgspec.Meta(gt=0, le=1e24)]  # beyond that a number is 
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Peaks that a user overrides: of a chip, and of one ICI link, one way."""
+    """Peaks that a user overrides: of a chip, of one ICI link, one way, and of a link that jobs share."""
 
     bf16_flops: Peak | None = None
     hbm_bytes_per_s: Peak | None = None
     ici_bytes_per_s: Peak | None = None
+    shared_link_bytes_per_s: Peak | None = None
 
     def given(self) -> list[tuple[str, float]]:
         """(name, value) of each peak that is set."""

@@ -58,11 +58,13 @@ PLAIN_NAMES = {
     "world",
 }
 PLAIN_DOUBLES = {
+    "best_score",
     "bytes",
     "collectives_per_step",
     "difference",
     "executions_per_step",
     "flops",
+    "in_phase_score",
     "median",
     "other_executions_per_step",
     "other_median",

@@ -52,7 +52,8 @@ def set_peaks_of(
         typer.Argument(
             metavar="PEAKS",
             help="Of a chip: bf16_flops=…,hbm_bytes_per_s=…; of a link, one way: "
-            f"ici_bytes_per_s=…; peaks that you leave out keep their known values. {OWN_HELP}.",
+            f"ici_bytes_per_s=…; of a link that jobs share (traffic_compatibility): "
+            f"shared_link_bytes_per_s=…; peaks that you leave out keep their known values. {OWN_HELP}.",
         ),
     ],
     warehouse: WarehouseOption = "./warehouse",
@@ -63,6 +64,7 @@ def set_peaks_of(
     Examples:
       xlahouse set peaks baseline bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12
       xlahouse set peaks 579c ici_bytes_per_s=4.5e10 -w wh
+      xlahouse set peaks baseline shared_link_bytes_per_s=2.5e10
       xlahouse set peaks baseline own
     """
     from xlahouse.sql.settings import set_peaks

@@ -148,7 +148,11 @@ def test_runs_are_listed_as_far_as_the_limit_that_it_advises(
         (["query"], 2, "Missing argument"),
         (["set", "mesh", "base", "tp=3"], 1, "3 places, but the run names 2 devices"),
         (["set", "mesh", "nobody", "tp=2"], 1, "no run 'nobody'"),
-        (["set", "peaks", "base", "flops=1"], 1, "of bf16_flops, hbm_bytes_per_s, ici_bytes_per_s"),
+        (
+            ["set", "peaks", "base", "flops=1"],
+            1,
+            "of bf16_flops, hbm_bytes_per_s, ici_bytes_per_s, shared",
+        ),
         (["set", "peaks", "base", "bf16_flops=1,bf16_flops=2"], 1, "each once"),
         (["set", "peaks", "base", "bf16_flops=many"], 1, "'many' is not a number"),
         (["set", "peaks", "base", "bf16_flops"], 1, "'' is not a number"),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.views.oracle import (
     clocks,
+    compatibility,
     compiles,
     costs,
     exposed,
@@ -215,6 +216,41 @@ def test_op_diff(runs, warehouse):
         wanted = [tuple(asked(row[n], types[n]) for n in names) for row in rows]
         wrong = differences(found[pair], wanted, 1e-3)
         assert wrong == ([], []), f"{pair}: {names}"
+
+
+def test_compatibility(runs, tmp_path):
+    """Pairs of jobs whose common period is short enough to try every shift, on a link that is set."""
+    capacity, tables, some = 2e9, {}, runs[:20]
+    for run in some:
+        for name, rows in run.tables.items():
+            tables.setdefault(name, []).extend(rows)
+    told = {row["run_id"]: row for row in tables.get("run_settings", [])}
+    peaks = {"shared_link_bytes_per_s": capacity}
+    tables["run_settings"] = [
+        {**told.get(run.run_id, {"run_id": run.run_id}), "peaks": peaks} for run in some
+    ]
+    busy = {
+        (run.run_id, phase): job for run in some for phase, job in compatibility.jobs(run).items()
+    }
+    with Warehouse(str(write_warehouse(tmp_path, tables))) as opened:
+        found = opened.query("select * from traffic_compatibility_v1").dicts()
+    assert len(found) == len(busy) ** 2
+    tried = 0
+    for row in found:
+        first, second = (
+            busy[row["run_id"], row["phase"]],
+            busy[row["other_run_id"], row["other_phase"]],
+        )
+        known = first[1] is not None and second[1] is not None
+        assert not known or (row["period_ps"], row["other_period_ps"]) == (first[0], second[0])
+        if (row["common_period_ps"] or 0) <= 500 * min(first[0], second[0]) // 100:
+            expected = compatibility.compatibility(first, second, capacity)
+            assert all(same(row[name], value, 1e-6) for name, value in expected.items()), (
+                row,
+                expected,
+            )
+            tried += row["best_score"] is not None
+    assert tried > 5
 
 
 def test_links(runs, warehouse):
