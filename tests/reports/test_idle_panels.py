@@ -104,9 +104,11 @@ def test_the_example_is_idle_between_its_steps_only(two_runs):
         for device in range(4)
     ]
     gaps = rows_of(two_runs, idle_gaps.PANEL, TP4)
-    # 1e8 ps opens the bin from 100 us to 1 ms.
+    # A gap between requests is one of 15 and one of 5; 1e8 ps opens the bin from 100 us to 1 ms.
     assert gaps.select("from_ps", "to_ps", "cause", "gaps", "idle_ps", "ratio").rows() == [
-        (100 * US, 1000 * US, "between steps", 44, 4400 * US, 1.0)
+        (1 * US, 10 * US, "between steps", 8, 40 * US, pytest.approx(40 / 3760)),
+        (10 * US, 100 * US, "between steps", 8, 120 * US, pytest.approx(120 / 3760)),
+        (100 * US, 1000 * US, "between steps", 36, 3600 * US, pytest.approx(3600 / 3760)),
     ]
 
 
@@ -117,7 +119,7 @@ def test_gaps_are_binned_by_powers_of_ten():
         for cause, ps in lengths
     ]
     warm = {**gaps[0], "phase": "warmup", "duration_ps": 10**12}
-    store = store_of(idle_gap_v1=[*gaps, warm])
+    store = store_of(idle_gap_v2=[*gaps, warm])
     rows = rows_of(store, idle_gaps.PANEL, "r")
     # 10 us = 9,999,999 + 1 ps in all.
     assert rows.select("from_ps", "cause", "gaps", "idle_ps", "longest_ps", "ratio").rows() == [

@@ -47,6 +47,17 @@ def pauses(run: Run) -> list[Span]:
     return found
 
 
+def without(span: Span, closed: list[Span]) -> list[Span]:
+    """The parts of a span that lie in none of others, which are in order and apart."""
+    begin, end = span
+    bounds = [begin]
+    for start, until in closed:
+        if start < end and until > begin and start < until:
+            bounds += [max(start, begin), min(until, end)]
+    bounds.append(end)
+    return [(a, b) for a, b in zip(bounds[::2], bounds[1::2], strict=True) if b > a]
+
+
 def timed(run: Run) -> list[Row]:
     """Rows of device_time_v1 for every step, with their periods."""
     found = {}

@@ -21,7 +21,7 @@ with gaps as (
         cast(floor(log10(duration_ps) + 1e-9) as integer) as decade,
         replace(cause, '_', ' ') as cause,
         duration_ps
-    from idle_gap_v1
+    from idle_gap_v2
     where run_id = $run and duration_ps > 0 and {MEASURED}
 )
 select

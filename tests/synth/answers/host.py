@@ -9,7 +9,7 @@ from tests.synth.answers.time import ran
 from tests.synth.describe import Run
 from tests.synth.host import ENQUEUE_EVERY_PS, ENQUEUE_PS
 from tests.synth.lanes import Span
-from tests.synth.periods import pauses
+from tests.synth.periods import pauses, without
 from tests.synth.timeline import clock, step_launches
 from tests.synth.traffic import Row
 from tests.synth.write import processes
@@ -28,15 +28,11 @@ def _enqueues(run: Run, positions: list[int]) -> list[int]:
     return sorted(found)
 
 
-def _pieces(begin: int, end: int, closed: list[Span]) -> list[Span]:
-    """The parts of a gap in which a request is open, where they are long enough."""
-    bounds = [begin]
-    for start, until in closed:
-        if start < end and until > begin and start < until:
-            bounds += [max(start, begin), min(until, end)]
-    bounds.append(end)
-    parts = zip(bounds[::2], bounds[1::2], strict=True)
-    return [(a, b) for a, b in parts if b - a > LEAST_PS]
+def _gaps(reached: int | None, start: int, closed: list[Span]) -> list[Span]:
+    """The gaps before a launch: while a request is open, and long enough."""
+    if reached is None or reached >= start:
+        return []
+    return [(a, b) for a, b in without((reached, start), closed) if b - a > LEAST_PS]
 
 
 def host_gap(run: Run) -> list[Row]:
@@ -51,7 +47,7 @@ def host_gap(run: Run) -> list[Row]:
         for position in positions:
             reached = None
             for start, end, each in sorted(launches[position], key=lambda row: row[:2]):
-                for a, b in _pieces(reached, start, closed) if reached is not None else ():
+                for a, b in _gaps(reached, start, closed):
                     first = bisect_right(handed, a - ENQUEUE_PS)
                     inside = handed[first : bisect_left(handed, b)]
                     if each.enqueue is None:

@@ -10,7 +10,7 @@ from tests.synth.clocks import comparable
 from tests.synth.describe import DATA_AXES, Run
 from tests.synth.lanes import SHORT_PS, Span, gaps, lane
 from tests.synth.mesh import coordinate
-from tests.synth.periods import extra_windows, timed
+from tests.synth.periods import extra_windows, pauses, timed, without
 from tests.synth.timeline import clock
 from tests.synth.traffic import Row
 
@@ -130,10 +130,12 @@ def bubble(run: Run) -> list[Row]:
 
 
 def idle_gap(run: Run) -> list[Row]:
-    """Rows of idle_gap_v1, without where they start."""
+    """Rows of idle_gap_v2, without where they start."""
     rows = []
     for step in steps(run):
-        parts = [*step.gaps, Counter(between_steps=step.before)]
+        start = step.window[0]
+        open_pieces = without((start - step.before, start), pauses(run))
+        parts = [*step.gaps, *(Counter(between_steps=b - a) for a, b in open_pieces)]
         for causes in parts:
             if causes.total() >= SHORT_PS:
                 row = {f"{cause}_ps": causes[cause] for cause in CAUSES}

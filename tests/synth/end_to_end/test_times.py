@@ -83,6 +83,6 @@ def test_clock_offset(ingested):
 @every_run
 def test_idleness(ingested, view):
     expected = ingested.expected[view]
-    version = 2 if view == "bubble" else 1
+    version = 1 if view == "sync_wait" else 2
     found = ingested.rows(f"select * from {view}_v{version} where step is not null")
     assert_same(found, expected, list(expected[0]) if expected else ["device_id"])

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from tests.views.oracle.busy import length, runs_as, span, union
+from tests.views.oracle.busy import length, span, union
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, ratio
 from tests.views.oracle.split import (
@@ -131,27 +131,21 @@ class Idle:
             found[cause] += b - a
         return found
 
-    def before(self, window: Window) -> Spans:
-        """Idle time between the step before and this one."""
-        line = [w for w in self.windows if w.device == window.device]
-        earlier = line[: line.index(window)]
-        if not earlier:
-            return []
-        outside = [
-            span(op)
-            for op in self.run.rows("ops")
-            if op["device_id"] == window.device and op["step"] is None and runs_as(op)
-        ]
-        return without(outside, earlier[-1].end, window.start)
-
 
 def idle_gap(run: Run) -> Iterator[Row]:
     """Gaps of 100 ns and more."""
     found = Idle(run)
+    free = {
+        (device, ops[0]["request"], ops[0]["step"]): spans
+        for device, ops, spans in before_steps(run)
+    }
     for window in found.windows:
         gaps = [(gap, found.causes(window, *gap)) for gap in window.idle]
         between = dict.fromkeys(CAUSES, 0)
-        gaps += [((a, b), {**between, "between_steps": b - a}) for a, b in found.before(window)]
+        gaps += [
+            ((a, b), {**between, "between_steps": b - a})
+            for a, b in free[window.device, *window.step]
+        ]
         for (start, end), causes in gaps:
             if end - start >= SHORT_PS:
                 yield {

@@ -67,7 +67,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "step_time_v1": split.step_time,
     "load_balance_v1": split.load_balance,
     "sync_wait_v1": split.sync_wait,
-    "idle_gap_v1": idle.idle_gap,
+    "idle_gap_v2": idle.idle_gap,
     "bubble_v2": idle.bubble,
     "step_latency_v1": requests.step_latency,
     "latency_v2": requests.latency,
