@@ -178,7 +178,7 @@ select
     cast(j.period_ps as bigint) as period_ps,
     -- of the second job's
     cast(j.other_period_ps as bigint) as other_period_ps,
-    -- the common period, after rounding; NULL where there is none of at most 20 of the longer
+    -- the common period, after rounding; NULL without one of at most 20 of the longer
     cast(
         least(j.period_ps, j.other_period_ps) * (j.longer_units // nullif(j.common, 0)) as bigint
     ) as common_period_ps,
