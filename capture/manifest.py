@@ -92,14 +92,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     tick_microbatch: list[list[Count | None]] = []  # [tick][stage] -> microbatch; None: masked
     plan_entry: dict[str, Any] = {}  # the experiment of the plan, with defaults
     warnings: list[str] = []  # one sentence each
-    # Cost of the profiler, and of the debug scopes that put module paths into op names: the median
-    # over decode steps of (with - without) / without, on the host's clock.
+    # Cost of the profiler: the median over decode steps of (with - without) / without, on the host's
+    # clock.
     profiler_cost_ratio: float | None = None
-    scopes_cost_ratio: float | None = None
     # Lower and upper quartile of the same ratios: with 0 between them, the cost is noise.
     profiler_cost_quartiles: list[float] = []
-    scopes_cost_quartiles: list[float] = []
     cost_pairs: Count = 0  # decode steps compared
+    # What the host did for the profiled decode steps.
+    dispatch_depth: Count | None = (
+        None  # steps sent before the tokens of an earlier one are awaited
+    )
+    host_step_s: float | None = None  # CPU time of the thread that sends a step: the median
+    launches_per_step: float | None = None  # of all programs, over prefills and decode steps
+    # Share of steps that were sent when the devices had ended all earlier ones: they waited for the host.
+    host_late_ratio: float | None = None
     # bfloat16: distance of the prefill's logits from the unsharded model's (root mean square over
     # the vocabulary, in standard deviations of these), and its limit.
     logits_difference: float | None = None

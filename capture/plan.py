@@ -77,8 +77,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prompt_tokens: AtLeastOne  # tokens of each prompt
     output_tokens: AtLeastOne  # tokens that each sequence generates; the prefill gives the first
     dtype: Literal["float32", "bfloat16"] = "float32"  # of weights, activations and cache
-    # requests before the profiler starts; the second prefill meets the cache of the first
-    warmup_requests: AtLeastZero = 2
+    warmup_requests: AtLeastZero = 2  # requests before the profiler starts; the first compiles
     requests: AtLeastOne = 2  # requests under the profiler
     seed: AtLeastZero = 0  # of prompts and random weights
     repeat: AtLeastZero = 0  # number of the repetition
@@ -88,6 +87,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # places of an expert, as a multiple of its fair share of tokens; tokens beyond are dropped;
     # null: places for all tokens
     capacity_factor: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    # decode steps that are sent before the tokens of an earlier one are awaited
+    steps_ahead: AtLeastZero = 2
     # TPU type that it is for, such as `v6e-8`: as many chips as the mesh has devices; other devices
     # run it too
     slice: str = ""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from xlahouse.capture.models.parallel import holding
 from xlahouse.capture.models.pipeline import run_pipeline
+from xlahouse.capture.models.replay import Program
 
 if TYPE_CHECKING:
     import torch
@@ -27,35 +30,62 @@ class Marker(Protocol):
     def __call__(self, step: int) -> AbstractContextManager[object]: ...
 
 
+@dataclass
+class Times:
+    """Times of one request's steps on the host, in seconds."""
+
+    # [step] the prefill's from the start of its marker, a decode step's from the previous tokens, until
+    # its tokens are on the host
+    steps: list[float] = field(default_factory=list)
+    # [decode step] CPU time of the thread that sends it
+    sending: list[float] = field(default_factory=list)
+    late: int = 0  # decode steps that were sent when the devices had ended all earlier ones
+
+
+def late_ratio(requests: Sequence[Times]) -> float | None:
+    """Share of decode steps that were sent late; None without decode steps."""
+    decodes = sum(len(each.sending) for each in requests)
+    return sum(each.late for each in requests) / decodes if decodes else None
+
+
 class Generator:
-    """Runs requests through a sharded model; every step is traced, launched and awaited in turn."""
+    """Runs requests through a sharded model; each kind of step is traced once and then replayed."""
 
-    def __init__(self, sharded: ShardedModel, output_tokens: int) -> None:
-        self.sharded, self.output_tokens = sharded, output_tokens
+    def __init__(self, sharded: ShardedModel, output_tokens: int, ahead: int = 0) -> None:
+        """`ahead`: decode steps that are sent before the tokens of an earlier one are awaited."""
+        self.sharded, self.output_tokens, self.ahead = sharded, output_tokens, ahead
+        self._programs: dict[int, Program] = {}  # tokens of a sequence in a step -> its program
 
-    def run(self, prompt: torch.Tensor, marker: Marker) -> tuple[torch.Tensor, list[float]]:
+    def run(self, prompt: torch.Tensor, marker: Marker) -> tuple[torch.Tensor, Times]:
         """Generate greedily from `prompt` ([batch, prompt_tokens], on the host).
 
-        Returns the tokens, [batch, output_tokens] on the host, and each step's host-clock
-        duration in seconds: the prefill's from the start of its marker, a decode step's from the
-        previous tokens, until its tokens are on the host.
+        Returns the tokens, [batch, output_tokens] on the host, and the steps' times. The first request
+        compiles. Prefill is awaited before the first decode step is sent.
         """
         import torch
-        import torch_xla
 
-        columns, durations = [], []
-        last = time.perf_counter()
+        arrivals = _Arrivals()
         for step in range(self.output_tokens):
-            with marker(step), torch.no_grad():
+            with marker(step):
                 if step == 0:
                     tokens, positions = self.begin(prompt)
-                tokens, positions = self._step(tokens, positions)
-                torch_xla.sync(wait=True)  # shards cannot be read earlier
-                columns.append(fetch(tokens))
-            now = time.perf_counter()
-            durations.append(now - last)
-            last = now
-        return torch.cat(columns, dim=1), durations
+                program = self._program(tokens, positions)
+                arrivals.start(step)
+                tokens, positions = program.launch(tokens, positions)
+                arrivals.sent(step, tokens)
+                while arrivals.waiting > (self.ahead if step else 0):
+                    arrivals.receive()
+        while arrivals.waiting:
+            arrivals.receive()
+        return torch.cat(arrivals.columns, dim=1), arrivals.times
+
+    def _program(self, tokens: torch.Tensor, positions: torch.Tensor) -> Program:
+        """The program for a step of as many tokens."""
+        count = tokens.shape[-1]
+        if count not in self._programs:
+            cache = self.sharded.cache.whole
+            self._programs[count] = Program(self._step, cache, tokens, positions)
+        return self._programs[count]
 
     def begin(self, prompt: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The prompt and its positions on the mesh."""
@@ -108,6 +138,61 @@ class Generator:
                 logits_to_keep=LOGIT_POSITIONS,
                 query_positions=positions,
             ).logits
+
+
+class _Arrivals:
+    """Tokens that are under way, and the times at which they reach the host."""
+
+    def __init__(self) -> None:
+        self.columns: list[torch.Tensor] = []  # [batch, 1] of each step that has arrived
+        self.times = Times()
+        self._flight: deque[torch.Tensor] = deque()
+        self._last, self._cpu = time.perf_counter(), 0.0
+        self._before = launches_ended()
+
+    @property
+    def waiting(self) -> int:
+        """Steps that were sent and whose tokens are not on the host."""
+        return len(self._flight)
+
+    def start(self, step: int) -> None:
+        """A step is about to be sent."""
+        if step and launches_ended(wait=False) - self._before >= step:
+            self.times.late += 1
+        self._cpu = time.thread_time()
+
+    def sent(self, step: int, tokens: torch.Tensor) -> None:
+        """The step was sent; `tokens` are its results."""
+        if step:
+            self.times.sending.append(time.thread_time() - self._cpu)
+        self._flight.append(tokens)
+
+    def receive(self) -> None:
+        """Wait for the oldest step's tokens."""
+        import torch_xla
+
+        # A launch has its buffers when the next one was sent; the last one is waited for.
+        if len(self._flight) == 1:
+            torch_xla._XLAC._xla_wait_device_ops([])
+        self.columns.append(fetch(self._flight.popleft()))
+        now = time.perf_counter()
+        self.times.steps.append(now - self._last)
+        self._last = now
+
+
+def launches_ended(wait: bool = True) -> int:
+    """Launches that the devices have ended since this process started, from torch_xla's metrics.
+
+    A thread of the runtime counts a launch after it ends, perhaps after its results are there. With `wait`
+    all launches are awaited first: otherwise the next reading would include the last one.
+    """
+    import torch_xla.core.xla_model as xm
+    import torch_xla.debug.metrics as met
+
+    if wait:
+        xm.wait_device_ops()
+    found = (met.metric_data(name) for name in ("ExecuteReplicatedTime", "ExecuteTime"))
+    return sum(int(data[0]) for data in found if data)
 
 
 def prefill_logits(sharded: ShardedModel, prompt: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from xlahouse.capture.manifest import (
     PREFILL,
     REQUEST,
     WARMUP,
-    RequestTiming,
     manifest_path,
     write_manifest,
 )
@@ -31,7 +30,7 @@ from xlahouse.capture.run.record import Counts, Outcome, counts, describe
 if TYPE_CHECKING:
     import torch
 
-    from xlahouse.capture.models.decode import Generator
+    from xlahouse.capture.models.decode import Generator, Times
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.models.weights import WeightSource
     from xlahouse.capture.plan import Experiment
@@ -112,40 +111,47 @@ def profile_requests(
 ) -> Outcome:
     """Warm up, then run the requests under the profiler, which writes to `folder`.
 
-    Requests before and after it run without the profiler, with and without debug scopes, to
-    measure the cost of both.
+    A request before and one after it run without the profiler, to measure its cost.
 
     Raises:
         CaptureError: a profiled step compiled, or the profiler left no trace.
     """
-    from xlahouse.capture.models.decode import Generator
-    from xlahouse.capture.run.overhead import Bare, cost, profiler_warnings
+    from xlahouse.capture.models.decode import Generator, late_ratio
+    from xlahouse.capture.run.overhead import cost, host_warnings, profiler_warnings
     from xlahouse.capture.run.profile import session
 
-    generator = Generator(sharded, experiment.output_tokens)
+    generator = Generator(sharded, experiment.output_tokens, experiment.steps_ahead)
     for warmup in range(experiment.warmup_requests):
         say("progress", f"warm-up {warmup + 1} of {experiment.warmup_requests}")
         generator.run(prompts[0], partial(step_marker, WARMUP, WARMUP, warmup))
     say("progress", f"profiling {experiment.requests} requests")
-    bare = [Bare.measure(generator, prompts[0])] if experiment.warmup_requests else []
+    bare = [run_bare(generator, prompts[0])] if experiment.warmup_requests else []
     before, started = counts(), datetime.now(UTC)
     with session(folder, lambda: say("progress", "stopping the profiler", STOP_LIMIT_S)):
         runs = [run_request(generator, prompt, index) for index, prompt in enumerate(prompts)]
     spent = counts() - before
-    bare += [Bare.measure(generator, prompts[-1])] if experiment.warmup_requests else []
-    profiled = [runs[0][1].step_s, runs[-1][1].step_s]
-    profiler_cost = cost(profiled, [each.scoped_s for each in bare])
+    bare += [run_bare(generator, prompts[-1])] if experiment.warmup_requests else []
+    profiler_cost = cost([runs[0][1].steps[1:], runs[-1][1].steps[1:]], bare)
+    steps = experiment.requests * experiment.output_tokens
+    virtual = os.environ["PJRT_DEVICE"] == "CPU"
+    times = [times for _, times in runs]
     return Outcome(
         captured_at=started.isoformat(timespec="milliseconds"),
         tokens=[tokens for tokens, _ in runs],
-        timings=[timing for _, timing in runs],
+        times=times,
         warnings=[
-            *check_counts(spent, experiment.requests * experiment.output_tokens),
-            *profiler_warnings(profiler_cost, virtual=os.environ["PJRT_DEVICE"] == "CPU"),
+            *check_counts(spent, steps),
+            *profiler_warnings(profiler_cost, virtual),
+            *host_warnings(late_ratio(times), virtual),
         ],
         profiler_cost=profiler_cost,
-        scopes_cost=cost([each.scoped_s for each in bare], [each.unscoped_s for each in bare]),
+        launches_per_step=spent.launches / steps,
     )
+
+
+def run_bare(generator: Generator, prompt: torch.Tensor) -> list[float]:
+    """Seconds of each decode step of a request without the profiler."""
+    return generator.run(prompt, lambda step: nullcontext())[1].steps[1:]
 
 
 def check_counts(spent: Counts, steps: int) -> list[str]:
@@ -159,7 +165,7 @@ def check_counts(spent: Counts, steps: int) -> list[str]:
     if spent.compiles:
         raise CaptureError(
             f"a profiled step was not warm: XLA compiled {spent.compiles} times; "
-            "raise warmup_requests to 2 or more"
+            "raise warmup_requests to 1 or more"
         )
     if spent.launches == steps:
         return []
@@ -168,13 +174,12 @@ def check_counts(spent: Counts, steps: int) -> list[str]:
 
 def run_request(
     generator: Generator, prompt: torch.Tensor, index: int
-) -> tuple[torch.Tensor, RequestTiming]:
-    """One profiled request inside its marker: its tokens and host-clock times."""
+) -> tuple[torch.Tensor, Times]:
+    """One profiled request inside its marker: its tokens and its steps' times."""
     from xlahouse.capture.run.profile import marker
 
     with marker(REQUEST, index):
-        tokens, durations = generator.run(prompt, partial(step_marker, PREFILL, DECODE, index))
-    return tokens, RequestTiming(request=index, ttft_s=durations[0], step_s=durations[1:])
+        return generator.run(prompt, partial(step_marker, PREFILL, DECODE, index))
 
 
 def step_marker(first: str, later: str, request: int, step: int) -> AbstractContextManager[object]:

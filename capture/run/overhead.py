@@ -1,39 +1,12 @@
-"""The cost of profiler and debug scopes: the same decode steps with and without, in pairs."""
+"""What the profiler costs, and whether a capture measures its host instead of its devices."""
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import torch
-
-    from xlahouse.capture.models.decode import Generator
 
 PROFILER_LIMIT = 0.05  # share of a step that the profiler may cost
-
-
-@dataclass(frozen=True)
-class Bare:
-    """Seconds of each decode step of two requests without the profiler."""
-
-    scoped_s: list[float]  # with debug scopes, as profiled requests have them
-    unscoped_s: list[float]  # without
-
-    @classmethod
-    def measure(cls, generator: Generator, prompt: torch.Tensor) -> Bare:
-        """Run both requests. Scopes are not part of a program's fingerprint, so nothing compiles."""
-        import torch_xla
-
-        scoped = generator.run(prompt, lambda step: contextlib.nullcontext())[1]
-        torch_xla._XLAC._set_ir_debug(False)
-        try:
-            unscoped = generator.run(prompt, lambda step: contextlib.nullcontext())[1]
-        finally:
-            torch_xla._XLAC._set_ir_debug(True)
-        return cls(scoped[1:], unscoped[1:])
+LATE_LIMIT = 0.05  # share of decode steps that may reach devices that wait for them
 
 
 @dataclass(frozen=True)
@@ -71,4 +44,17 @@ def profiler_warnings(profiler: Cost, virtual: bool) -> list[str]:
     return [
         f"the profiler slows a decode step by {profiler.ratio:.0%}, more than {PROFILER_LIMIT:.0%}: "
         "times of this capture are too long"
+    ]
+
+
+def host_warnings(late: float | None, virtual: bool) -> list[str]:
+    """A warning if devices waited for the host in more than LATE_LIMIT of the decode steps.
+
+    Virtual devices run on the host itself: there the share says nothing.
+    """
+    if virtual or late is None or late <= LATE_LIMIT:
+        return []
+    return [
+        f"the devices waited for the host before {late:.0%} of the decode steps, more than "
+        f"{LATE_LIMIT:.0%}: TPOT is the host's; raise steps_ahead"
     ]

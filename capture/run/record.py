@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,7 +14,13 @@ import msgspec
 
 from xlahouse.capture.manifest import Manifest, RequestTiming
 from xlahouse.capture.models.cache import bytes_per_token
-from xlahouse.capture.models.decode import ELSEWHERE, LOGIT_POSITIONS
+from xlahouse.capture.models.decode import (
+    ELSEWHERE,
+    LOGIT_POSITIONS,
+    Times,
+    late_ratio,
+    launches_ended,
+)
 from xlahouse.capture.models.pipeline import masked_note, schedule
 from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.run.overhead import Cost
@@ -44,10 +51,24 @@ class Outcome:
 
     captured_at: str  # start of profiling, ISO 8601, UTC
     tokens: list[torch.Tensor]  # [batch, output_tokens] each
-    timings: list[RequestTiming]  # by the host clock
+    times: list[Times]  # by the host's clock
     warnings: list[str]  # for the manifest
     profiler_cost: Cost  # with against without the profiler
-    scopes_cost: Cost  # with against without debug scopes
+    launches_per_step: float  # programs launched, over prefills and decode steps
+
+    @property
+    def requests(self) -> list[RequestTiming]:
+        """The times as the manifest lists them."""
+        return [
+            RequestTiming(request=index, ttft_s=each.steps[0], step_s=each.steps[1:])
+            for index, each in enumerate(self.times)
+        ]
+
+    @property
+    def host_step_s(self) -> float | None:
+        """CPU time of the thread that sends a decode step: the median; None without decode steps."""
+        sending = [seconds for each in self.times for seconds in each.sending]
+        return statistics.median(sending) if sending else None
 
 
 @dataclass(frozen=True)
@@ -62,23 +83,14 @@ class Counts:
 
 
 def counts() -> Counts:
-    """Read the counters; one that does not exist yet is 0.
-
-    A thread of the runtime counts a launch after it ends, perhaps after its results are there. So
-    wait for all launches: otherwise the next reading would include the last one.
-    """
-    import torch_xla.core.xla_model as xm
+    """Wait for all launches and read the counters; one that does not exist yet is 0."""
     import torch_xla.debug.metrics as met
 
-    xm.wait_device_ops()
-
-    def samples(metric: str) -> int:
-        data = met.metric_data(metric)
-        return int(data[0]) if data else 0
-
+    launches = launches_ended()
     # CompileTime has a sample for every compilation; the counter UncachedCompile omits programs that
     # torch_xla adds, such as the one that gathers a sharded tensor.
-    return Counts(samples("CompileTime"), samples("ExecuteReplicatedTime") + samples("ExecuteTime"))
+    compiles = met.metric_data("CompileTime")
+    return Counts(int(compiles[0]) if compiles else 0, launches)
 
 
 class DeviceAttributes(TypedDict, total=False):
@@ -142,7 +154,7 @@ def describe(
         host_count=xr.process_count(),
         repeat=experiment.repeat,
         warmup_requests=experiment.warmup_requests,
-        requests=outcome.timings,
+        requests=outcome.requests,
         tokens=[[] if ELSEWHERE in row else row for row in outcome.tokens[-1].tolist()],
         tokens_match_unsharded=None if differences is None else not differences,
         flags={name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ},
@@ -161,10 +173,12 @@ def describe(
             *([masked] if masked else []),
         ],
         profiler_cost_ratio=outcome.profiler_cost.ratio,
-        scopes_cost_ratio=outcome.scopes_cost.ratio,
         profiler_cost_quartiles=outcome.profiler_cost.quartiles,
-        scopes_cost_quartiles=outcome.scopes_cost.quartiles,
         cost_pairs=outcome.profiler_cost.pairs,
+        dispatch_depth=experiment.steps_ahead,
+        host_step_s=outcome.host_step_s,
+        launches_per_step=outcome.launches_per_step,
+        host_late_ratio=late_ratio(outcome.times),
         logits_difference=comparison.logits,
         logits_tolerance=None if comparison.logits is None else LOGITS_TOLERANCE,
     )

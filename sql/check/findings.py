@@ -95,6 +95,28 @@ QUESTIONS = (
         """,
     ),
     Question(
+        "waits_for_host",
+        "TPOT is the host's, not the devices'; raise `steps_ahead` in the plan, and see"
+        " `launch_overhead`",
+        """
+        with sent as (
+            select l.run_id, l.request, l.step,
+                max(case when l.enqueue_ps > l.start_ps - l.launch_gap_ps then 1 else 0 end) as waited
+            from launch_overhead_v1 as l
+            inner join devices as d on d.run_id = l.run_id and d.device_id = l.device_id
+            where l.phase = 'decode' and l.request is not null and l.queue_ps is not null
+                and l.launch_gap_ps is not null and d.core = 'tensorcore'
+                and d.inferred is distinct from true and d.kind like 'TPU%'
+            group by l.run_id, l.request, l.step
+        )
+        select run_id, concat('the devices waited for the host before ', round(100 * avg(waited), 1),
+            ' % of ', count(*), ' decode steps') as found
+        from sent
+        group by run_id
+        having avg(waited) > 0.05
+        """,
+    ),
+    Question(
         "clocks_spread",
         "skews across the two clocks are not known;"
         " `xlahouse query 'select * from clock_offset'` has each clock",

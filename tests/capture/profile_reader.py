@@ -49,6 +49,13 @@ class Profile:
         """The ops that start inside a marker."""
         return [op for op in self.ops if marker.start <= op.start <= marker.end]
 
+    def program(self, phase: str) -> int:
+        """The program of a phase's steps: that of the first op after its first marker opens. Steps are
+        awaited before the first of another phase is sent."""
+        opened = self.markers(phase)[0].start
+        later = (op for op in self.ops if op.start >= opened)
+        return min(later, key=lambda op: op.start).stats["program_id"]
+
 
 def read_profile(trace_dir: Path) -> Profile:
     (path,) = trace_dir.glob("plugins/profile/*/*.xplane.pb")

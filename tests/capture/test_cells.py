@@ -133,12 +133,14 @@ def test_tokens_are_those_of_the_unsharded_model(cells, name):
 @pytest.mark.parametrize("name", CELLS)
 def test_observing_has_a_price_that_the_manifest_names(cells, name):
     _, manifest, _, _ = cells[name]
-    for ratio, (lower, upper) in (
-        (manifest.scopes_cost_ratio, manifest.scopes_cost_quartiles),
-        (manifest.profiler_cost_ratio, manifest.profiler_cost_quartiles),
-    ):
-        assert lower <= ratio <= upper
+    lower, upper = manifest.profiler_cost_quartiles
+    assert lower <= manifest.profiler_cost_ratio <= upper
     assert manifest.cost_pairs == 2 * (manifest.output_tokens - 1)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_step_is_one_launch(cells, name):
+    assert cells[name][1].launches_per_step == 1
 
 
 def test_deepseek_4_1_says_what_it_is(cells):
@@ -171,9 +173,8 @@ def test_each_cell_moves_what_its_model_and_mesh_let_it_expect(captured, tmp_pat
 
 def step_collectives(profile, phase):
     """kind -> result shapes of one step's program, in order of kind and shape."""
-    op = profile.during(profile.markers(phase)[0])[0]
     found = {}
-    for kind, _, shape, groups in collectives(profile.programs[op.stats["program_id"]]):
+    for kind, _, shape, groups in collectives(profile.programs[profile.program(phase)]):
         found.setdefault(kind, []).append((shape, groups))
     return found
 
@@ -255,8 +256,7 @@ def test_the_dry_run_foretells_the_collectives(cells, name, phase):
     foretold = Counter()
     for each, count in getattr(share, phase).items():
         foretold[each.kind, each.payload_bytes // DTYPE_BYTES[experiment.dtype]] += count
-    op = profile.during(profile.markers(phase)[0])[0]
-    captured = payloads(profile.programs[op.stats["program_id"]])
+    captured = payloads(profile.programs[profile.program(phase)])
     assert captured == foretold
     assert share.parameters == manifest.parameters
 
@@ -272,10 +272,9 @@ def test_the_manifest_tells_stages_and_ticks(cells):
 
 def test_ticks_and_local_layers_reach_the_op_names(cells):
     profile = cells["pp2"][2]
-    op = profile.during(profile.markers("decode")[0])[0]
     names = [
         instruction.metadata.op_name
-        for computation in profile.programs[op.stats["program_id"]].computations
+        for computation in profile.programs[profile.program("decode")].computations
         for instruction in computation.instructions
     ]
     for tick in (0, 1):

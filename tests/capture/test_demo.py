@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 
 import pytest
 
@@ -97,17 +98,59 @@ def test_markers_name_request_and_step(cell):
     )
 
 
-def test_every_op_ran_inside_the_marker_of_its_step(cell):
+def test_each_request_runs_a_prefill_that_is_awaited_and_decodes_that_are_sent_ahead(cell):
     _, _, profile, _ = cell
-    markers = [*profile.markers("prefill"), *profile.markers("decode")]
-    inside = [profile.during(marker) for marker in markers]
+    for request, prefill in zip(
+        profile.markers("request"), profile.markers("prefill"), strict=True
+    ):
+        ran = profile.during(request)
+        assert max(op.end for op in ran) <= request.end
+        first = profile.during(prefill)
+        assert {op.stats["program_id"] for op in first} == {profile.program("prefill")}
+        assert max(op.end for op in first) <= prefill.end
+        rest = [op for op in ran if op.start > prefill.end]
+        assert len(first) + len(rest) == len(ran)
+        assert {op.stats["program_id"] for op in rest} == {profile.program("decode")}
+    inside = [profile.during(request) for request in profile.markers("request")]
     assert sum(map(len, inside)) == len(profile.ops)
-    last = [max(op.end for op in ops) for ops in inside]
-    assert all(end <= marker.end for end, marker in zip(last, markers, strict=True))
-    # One program a step, on every device: a prefill and a decode program, nothing else.
-    programs = [{op.stats["program_id"] for op in ops} for ops in inside]
-    assert all(len(program) == 1 for program in programs)
-    assert [len(set.union(*programs[:2])), len(set.union(*programs[2:]))] == [1, 1]
+
+
+def test_a_step_runs_once_on_each_device_and_not_before_it_is_sent(cell):
+    """The k-th execution of an op on the devices is that of the k-th step."""
+    _, _, profile, _ = cell
+    markers = profile.markers("decode")
+    for phase, steps in (("prefill", REQUESTS), ("decode", len(markers))):
+        ops = [op for op in profile.ops if op.stats["program_id"] == profile.program(phase)]
+        runs = Counter(op.stats["hlo_op"] for op in ops)
+        assert set(runs.values()) == {DEVICES * steps}
+    last = sorted(op.start for op in ops if op.stats["hlo_op"] == ops[-1].stats["hlo_op"])
+    assert all(last[DEVICES * step] >= marker.start for step, marker in enumerate(markers))
+
+
+def test_the_manifest_tells_what_the_host_did(cell):
+    _, _, _, manifest = cell
+    assert (manifest.dispatch_depth, manifest.launches_per_step) == (2, 1.0)
+    # 4 layers: 8 cache entries and 47 weights; tracing them again takes 25 ms and more.
+    assert 0 < manifest.host_step_s < 0.01
+    assert 0 <= manifest.host_late_ratio <= 1
+
+
+def test_no_entry_of_the_cache_is_copied(cell):
+    """Donated buffers are paired with the results that update them: [sequences, heads, 76, 64] a device.
+
+    With one key/value head a device, XLA's CPU fuses an update twice, once for the attention and once
+    for the result, and copies its input for it: as in a step that is not replayed, 2 copies a layer.
+    """
+    parallelism, _, profile, _ = cell
+    entry = {"tp4": (4, 1, 76, 64), "dp2.tp2": (2, 2, 76, 64)}[parallelism]
+    module = profile.programs[profile.program("decode")]
+    copies = [
+        instruction.name
+        for computation in module.computations
+        for instruction in computation.instructions
+        if instruction.opcode == "copy" and tuple(instruction.shape.dimensions) == entry
+    ]
+    assert len(copies) == {"tp4": 2 * LAYERS, "dp2.tp2": 0}[parallelism]
 
 
 @pytest.mark.parametrize(("phase", "tokens"), [("prefill", PROMPT), ("decode", 1)])
@@ -116,9 +159,8 @@ def test_collectives_are_those_of_the_layout_and_no_others(cell, phase, tokens):
     last logits. dp: none, so that no group has devices of two dp coordinates."""
     parallelism, _, profile, _ = cell
     groups, dp = CELLS[parallelism]
-    op = profile.during(profile.markers(phase)[0])[0]
     rows = BATCH // dp * tokens
-    assert collectives(profile.programs[op.stats["program_id"]]) == [
+    assert collectives(profile.programs[profile.program(phase)]) == [
         ("all-gather", "f32", (1, BATCH // dp, 1, VOCABULARY), groups),
         *[("all-reduce", "f32", (rows, HIDDEN), groups)] * (2 * LAYERS + 1),
     ]
@@ -132,21 +174,18 @@ def test_every_device_runs_every_collective_of_every_step(cell):
     assert sum(name.startswith("all-gather") for name in ran) == launches
 
 
-def test_scopes_reach_host_events_and_op_names(cell):
+def test_scopes_reach_op_names(cell):
+    """They act when a step is recorded, so the profile has no host events of them."""
     _, _, profile, _ = cell
     expected = {"model.embed_tokens", "model.norm", "lm_head"} | {
         f"model.layers.{layer}{part}"
         for layer in range(LAYERS)
         for part in ("", ".self_attn", ".mlp", ".input_layernorm", ".post_attention_layernorm")
     }
-    seen = [event.name for event in profile.events if event.name in expected]
-    assert {name: seen.count(name) for name in expected} == dict.fromkeys(
-        expected, REQUESTS * OUTPUT
-    )
-    program = profile.during(profile.markers("decode")[0])[0].stats["program_id"]
+    assert not [event.name for event in profile.events if event.name in expected]
     op_names = {
         part.rpartition(".")[0]  # torch_xla numbers its scopes: model.layers.0.mlp.5
-        for computation in profile.programs[program].computations
+        for computation in profile.programs[profile.program("decode")].computations
         for instruction in computation.instructions
         for part in instruction.metadata.op_name.split("/")[:-1]
     }
@@ -154,16 +193,14 @@ def test_scopes_reach_host_events_and_op_names(cell):
 
 
 def test_times_of_trace_and_host_clock_agree(cell):
-    """Within 20 %: TTFT is the start of the prefill's marker to its last op's end, TPOT the mean
-    time from there to the end of the last decode's last op."""
+    """Within 5 %, or 20 ms where other processes have the cores: TTFT is the start of the prefill's
+    marker to its last op's end, TPOT the mean time from there to the end of the request's last op."""
     _, _, profile, manifest = cell
-    for timing, prefill in zip(manifest.requests, profile.markers("prefill"), strict=True):
+    for timing, prefill, request in zip(
+        manifest.requests, profile.markers("prefill"), profile.markers("request"), strict=True
+    ):
         first = max(op.end for op in profile.during(prefill))
-        decodes = [
-            marker
-            for marker in profile.markers("decode")
-            if marker.stats["request"] == timing.request
-        ]
-        last = max(op.end for op in profile.during(decodes[-1]))
-        assert (first - prefill.start) / 1e12 == pytest.approx(timing.ttft_s, rel=0.2)
-        assert (last - first) / 1e12 / len(decodes) == pytest.approx(timing.tpot_s, rel=0.2)
+        last = max(op.end for op in profile.during(request))
+        near = {"rel": 0.05, "abs": 0.02}
+        assert (first - prefill.start) / 1e12 == pytest.approx(timing.ttft_s, **near)
+        assert (last - first) / 1e12 / (OUTPUT - 1) == pytest.approx(timing.tpot_s, **near)

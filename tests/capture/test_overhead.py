@@ -1,10 +1,11 @@
-"""What observing costs a decode step: median and quartiles over pairs, and when it is too much."""
+"""What the profiler costs a decode step, and when a capture measures its host."""
 
 from __future__ import annotations
 
 import pytest
 
-from xlahouse.capture.run.overhead import Cost, cost, profiler_warnings
+from xlahouse.capture.models.decode import Times, late_ratio
+from xlahouse.capture.run.overhead import Cost, cost, host_warnings, profiler_warnings
 
 
 def test_cost_is_the_median_and_the_quartiles_over_pairs_of_steps():
@@ -39,3 +40,19 @@ def test_what_may_be_chance_is_not(noise):
 
 def test_virtual_devices_share_their_cores_with_all_else():
     assert profiler_warnings(Cost(0.12, [0.06, 0.2], 14), virtual=True) == []
+
+
+def test_a_capture_whose_devices_wait_for_the_host_says_that_tpot_is_the_hosts():
+    assert host_warnings(0.06, virtual=False) == [
+        "the devices waited for the host before 6% of the decode steps, more than 5%: TPOT is the "
+        "host's; raise steps_ahead"
+    ]
+    assert host_warnings(0.05, virtual=False) == []
+    assert host_warnings(None, virtual=False) == []  # one output token: no decode step
+    assert host_warnings(1.0, virtual=True) == []
+
+
+def test_the_share_of_late_steps_is_over_all_requests():
+    requests = [Times(sending=[0.1] * 3, late=1), Times(sending=[0.1] * 5, late=3)]
+    assert late_ratio(requests) == 0.5
+    assert late_ratio([Times(steps=[1.0])]) is None

@@ -43,6 +43,7 @@ def test_two_real_repeats_are_one_setup(repeats):
         {"flags": {"XLA_FLAGS": ""}},
         {"plan_entry": {"capacity_factor": 1.25}},
         {"plan_entry": {"scopes": []}},
+        {"dispatch_depth": 1},
     ],
 )
 def test_each_choice_is_part_of_a_setup(repeats, chosen):
@@ -60,10 +61,11 @@ def test_each_choice_is_part_of_a_setup(repeats, chosen):
         {"tokens_match_unsharded": False},
         {"warnings": ["slow"]},
         {"profiler_cost_ratio": 0.5},
-        {"scopes_cost_ratio": 0.5},
         {"profiler_cost_quartiles": [0.1, 0.2]},
-        {"scopes_cost_quartiles": [0.1, 0.2]},
         {"cost_pairs": 3},
+        {"host_step_s": 0.001},
+        {"launches_per_step": 1.5},
+        {"host_late_ratio": 0.25},
         {"logits_difference": 0.1},
     ],
 )

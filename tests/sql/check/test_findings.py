@@ -59,6 +59,30 @@ SPREAD = [
         ),
         (
             {
+                # Ends of the launches before: 10, 40 and 70. Steps 1 and 3 are sent after them, step 2
+                # before. On device 1, which is not a TPU, and for the prefill it does not matter.
+                "devices": [
+                    {"device_id": 0, "core": "tensorcore", "inferred": False, "kind": "TPU v6e"},
+                    {"device_id": 1, "core": "cpu", "inferred": True, "kind": "cpu"},
+                ],
+                "launches": [
+                    {"device_id": device, "launch": k, "start_ps": start, "duration_ps": 10}
+                    | {"enqueue_ps": enqueue, "phase": phase, "request": 0, "step": k}
+                    for device in (0, 1)
+                    for k, (enqueue, start, phase) in enumerate(
+                        [
+                            (0, 0, "prefill"),
+                            (20, 30, "decode"),
+                            (35, 60, "decode"),
+                            (75, 80, "decode"),
+                        ]
+                    )
+                ],
+            },
+            "waits_for_host: the devices waited for the host before 66.7 % of 3 decode steps; ",
+        ),
+        (
+            {
                 "phases": [MARKER | {"start_ps": 0, "duration_ps": 10}],
                 "host_events": [
                     {

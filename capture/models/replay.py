@@ -1,0 +1,112 @@
+"""A step that is traced once, compiled, and then launched by the hash of its program.
+
+Tracing a step costs the host more than an accelerator needs to run it: 430 ms for 64 layers with scopes,
+replaying it 4 ms. A program's inputs are weights and constants, which stay, and the state (tokens,
+positions, cache), which each launch replaces by its results. The cache is donated: XLA updates it in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+Step = Callable[["torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
+
+
+class Program:
+    """One step for one number of tokens: `launch` runs it and leaves the new state in the cache."""
+
+    def __init__(
+        self,
+        step: Step,
+        cache: dict[tuple[int, str], torch.Tensor],
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+    ) -> None:
+        """Trace `step` on the state and compile it; nothing runs.
+
+        Nothing but `cache` may hold its tensors: a launch donates their buffers.
+        """
+        import torch
+        import torch_xla
+
+        xla = torch_xla._XLAC
+        torch_xla.sync(wait=True)  # the state is data on the devices, not work that waits
+        self._cache = cache
+        keys, held = list(cache), list(cache.values())
+        for tensor in held:
+            xla._set_buffer_donation(tensor, True)
+        # An input of the program is known by its handle; `copy_` gives a tensor another.
+        before = xla._get_tensors_handle([tokens, positions, *held])
+        with torch.no_grad():
+            results = step(tokens, positions)
+        self._keys = _in_parameter_order(keys, before[2:], [*results, *cache.values()])
+        handles = dict(zip(keys, before[2:], strict=True))
+        state = [*before[:2], *(handles[key] for key in self._keys)]
+        roots = [*results, *(cache[key] for key in self._keys)]
+        inputs = _inputs(roots)
+        places = {handle: place for place, handle in enumerate(state)}
+        # Input -> its place in the state, or None for what stays the same.
+        self._places = [places.get(handle) for handle in xla._get_tensors_handle(inputs)]
+        self._fixed = [
+            tensor if place is None else None
+            for place, tensor in zip(self._places, inputs, strict=True)
+        ]
+        self._hash = _compile(roots)
+        for place, tensor in zip(self._places, inputs, strict=True):
+            if place is not None and place >= 2:
+                # A tensor on the same buffer without the traced work, which is never launched.
+                cache[self._keys[place - 2]] = tensor
+
+    def launch(
+        self, tokens: torch.Tensor, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Send the step to the devices: the next tokens and positions, which may not be ready yet."""
+        import torch_xla
+
+        state = [tokens, positions, *(self._cache[key] for key in self._keys)]
+        inputs = [
+            fixed if place is None else state[place]
+            for place, fixed in zip(self._places, self._fixed, strict=True)
+        ]
+        tokens, positions, *held = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
+        self._cache.update(zip(self._keys, held, strict=True))
+        return tokens, positions
+
+
+def _in_parameter_order(
+    keys: list[tuple[int, str]], handles: list[int], roots: list[torch.Tensor]
+) -> list[tuple[int, str]]:
+    """The cache's entries in the order of the program's parameters.
+
+    XLA pairs donated parameters with results of the same size in order, whatever flows where. With results
+    in the parameters' order each entry stays in its buffer; in any other order XLA copies whole entries.
+    """
+    import torch_xla
+
+    order = torch_xla._XLAC._get_tensors_handle(_inputs(roots))
+    rank = {handle: place for place, handle in enumerate(order)}
+    ranked = sorted(zip(handles, keys, strict=True), key=lambda pair: rank[pair[0]])
+    return [key for _, key in ranked]
+
+
+def _inputs(roots: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The data on the devices that the roots' program reads, in the order of its parameters."""
+    import torch_xla
+
+    _, inputs = torch_xla._XLAC._get_tensors_xla_device_data_node(roots)
+    return list(inputs)
+
+
+def _compile(roots: list[torch.Tensor]) -> bytes:
+    """Compile the roots' program with its donated inputs; its hash."""
+    import torch_xla
+    from torch_xla.utils.buffer_donor_context import alias_with_buffer_donor_config
+
+    with alias_with_buffer_donor_config():
+        key: bytes = torch_xla._XLAC._get_graph_hash(roots)
+        torch_xla._XLAC._xla_warm_up_cache(roots, [])
+    return key
