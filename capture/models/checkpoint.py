@@ -68,6 +68,9 @@ class Checkpoint:
         assert whole is not None
         return whole
 
+    def drawing(self, name: str, like: torch.Tensor) -> None:
+        """Weights are read, not drawn."""
+
     def _read(self, key: str, name: str, shape: torch.Size) -> torch.Tensor:
         stored = self._load(key)
         if tuple(stored.shape) != tuple(shape):

@@ -123,3 +123,6 @@ class PaperWeights:
     def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
         """The skeleton's own empty tensor."""
         return like
+
+    def drawing(self, name: str, like: torch.Tensor) -> None:
+        """Nothing is drawn."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xlahouse.capture.models.drawing import Drawing
 from xlahouse.capture.models.families import Family, Spec, is_packed, parameter_spec
 from xlahouse.capture.models.weights import WeightSource, stored_dtype, stored_tensors
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharding import Layout
 
+DRAWN = (
+    2**20
+)  # elements of a tensor that devices draw; for fewer the host is faster than a compiler
 LAYER = re.compile(r"^model\.layers\.(\d+)\.(.*)$")
 
 
@@ -96,12 +100,16 @@ def place_weights(
             continue
         if id(empty) not in done:
             kept = stored_dtype(model, name, empty, dtype)
-            parts = [source.tensor(each, empty).to(kept) for each in names]
-            whole, spec = _laid_out(family, layout, name, parts, stages)
-            done[id(empty)] = layout.place(whole.to(layout.device), spec)
+            whole = _drawn(family, source, layout, name, empty, names, kept)
+            if whole is None:
+                parts = [source.tensor(each, empty).to(kept) for each in names]
+                joined, spec = _laid_out(family, layout, name, parts)
+                whole = layout.place(joined.to(layout.device), spec)
+            done[id(empty)] = whole
             if id(empty) in parameters:
-                placed.parameters += whole.numel()
-                placed.weight_bytes += whole.numel() * whole.element_size()
+                count = empty.numel() * len(names)
+                placed.parameters += count
+                placed.weight_bytes += count * whole.element_size()
         placed.tensors[name] = done[id(empty)]
         if len(names) > 1:
             placed.stacked.add(name)
@@ -121,16 +129,54 @@ def _sources(name: str, stages: Stages) -> list[str]:
     return [f"model.layers.{layer}.{match[2]}" for layer in layers]
 
 
+def _drawn(
+    family: Family,
+    source: WeightSource,
+    layout: Layout,
+    name: str,
+    empty: torch.Tensor,
+    names: list[str],
+    dtype: torch.dtype,
+) -> torch.Tensor | None:
+    """The tensor as the devices draw it, each its own shard; None for what the host provides."""
+    import torch_xla
+
+    drawings = [source.drawing(each, empty) for each in names] if empty.numel() >= DRAWN else []
+    found = [each for each in drawings if each is not None]
+    if not found:
+        return None
+
+    def words(parts: list[torch.Tensor]) -> torch.Tensor:
+        joined, spec = _laid_out(family, layout, name, parts)
+        kept = [axes if size > 1 else None for axes, size in zip(spec, joined.shape, strict=True)]
+        return layout.place(joined.to(layout.device), tuple(kept))
+
+    scale = layout.place(found[0].scale.to(layout.device), (None,))
+    on_devices = Drawing(
+        rows=(words([each.rows[0] for each in found]), words([each.rows[1] for each in found])),
+        columns=(
+            words([each.columns[0] for each in found]),
+            words([each.columns[1] for each in found]),
+        ),
+        scale=scale,
+    )
+    whole = on_devices.tensor().to(dtype)
+    _, spec = _laid_out(family, layout, name, [empty] * len(found))
+    layout.place(whole, spec)
+    torch_xla.sync()  # a program for each shape, not one for all weights
+    return whole
+
+
 def _laid_out(
-    family: Family, layout: Layout, name: str, parts: list[torch.Tensor], stages: Stages
+    family: Family, layout: Layout, name: str, parts: list[torch.Tensor]
 ) -> tuple[torch.Tensor, Spec]:
-    """The tensor for the devices, and its spec."""
+    """The tensor for the devices from those of its stages, and its spec."""
     import torch
 
     spec = parameter_spec(family, name) or (None,) * parts[0].dim()
-    if is_packed(name):
+    if is_packed(name) and parts[0].shape[1] > 1:
         parts = [_interleave(part, layout.size(layout.tensor_axis)) for part in parts]
-    if stages.count == 1 or len(parts) == 1:
+    if len(parts) == 1:
         return parts[0], spec
     return torch.stack(parts), ("pp", *spec)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
+
+from xlahouse.capture.models.drawing import Drawing, drawing
 
 if TYPE_CHECKING:
     import torch
@@ -23,9 +24,13 @@ class WeightSource(Protocol):
         """The tensor on the host, with the shape of `like` (which has no data)."""
         ...
 
+    def drawing(self, name: str, like: torch.Tensor) -> Drawing | None:
+        """How devices draw the tensor themselves; None: only the host has it."""
+        ...
+
 
 class RandomWeights:
-    """Seeded weights that keep activations near 1, each drawn by its name.
+    """Seeded weights that keep activations near 1, each drawn by its name and the element's indices.
 
     Norms are near 1 and biases near 0, but not equal, so that a sharding that omits one changes the
     tokens.
@@ -37,18 +42,25 @@ class RandomWeights:
 
     def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
         """Draw it; it depends on name and seed alone."""
-        import torch
-
-        generator = torch.Generator().manual_seed(self.seed * 2**32 + zlib.crc32(name.encode()))
         if not like.is_floating_point():  # deepseek_v4: the experts of each token id, distinct
-            order = torch.rand(like.shape[0], self.experts, generator=generator).argsort(-1)
+            order = self._draw(name, (like.shape[0], self.experts), 1.0).tensor().argsort(-1)
             return order[:, : like.shape[1]].to(like.dtype)
-        drawn = torch.randn(like.shape, generator=generator)
-        if name.endswith("embed_tokens.weight"):
-            return drawn
-        if like.dim() > 1 and not name.endswith("position_bias"):
-            return drawn / like.shape[-1] ** 0.5
-        return 0.1 * drawn + (1.0 if re.search(r"norm\.weight$|scale$", name) else 0.0)
+        matrix = self.drawing(name, like)
+        if matrix is not None:
+            return matrix.tensor()
+        drawn = self._draw(name, like.shape, 0.1).tensor()
+        return drawn + (1.0 if re.search(r"norm\.weight$|scale$", name) else 0.0)
+
+    def drawing(self, name: str, like: torch.Tensor) -> Drawing | None:
+        """That of a matrix; rows of the embedding have deviation 1, other rows length 1."""
+        plain = like.dim() < 2 or not like.is_floating_point()
+        if plain or name.endswith("position_bias"):
+            return None
+        embedding = name.endswith("embed_tokens.weight")
+        return self._draw(name, like.shape, 1.0 if embedding else like.shape[-1] ** -0.5)
+
+    def _draw(self, name: str, shape: Sequence[int], deviation: float) -> Drawing:
+        return drawing(f"{self.seed}:{name}", shape, deviation)
 
 
 def build_skeleton(model_class: str, family: str, config: dict[str, ConfigValue]) -> CausalModel:
