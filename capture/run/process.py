@@ -18,6 +18,7 @@ from xlahouse.capture.advice import advice_on
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.job import Job, Note, partial_dir
+from xlahouse.capture.run.warm import Forked, WarmProcess
 
 CHILD = (sys.executable, "-m", "xlahouse.capture.run.experiment")
 Listener = Callable[[Note], None]
@@ -30,10 +31,12 @@ def run_experiment(
     listen: Listener,
     command: tuple[str, ...] = CHILD,
     stamp: str | None = None,
+    warm: WarmProcess | None = None,
 ) -> Path:
     """Capture one experiment on `device` (`cpu` or `tpu`) and return its trace folder.
 
-    `stamp` names the capture; hosts of one run share it. None: the time now.
+    `stamp` names the capture; hosts of one run share it. None: the time now. `warm` starts the child
+    in place of `command`.
     A failed capture leaves only a log, trace_<timestamp>.log, with the child's stderr.
 
     Raises:
@@ -46,7 +49,8 @@ def run_experiment(
     try:
         cell.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as stderr:
-            error, code = _run_child(command, job, stderr, listen)
+            child = warm.start(stderr) if warm else _start(command, stderr)
+            error, code = _run_child(child, job, listen)
     except OSError as problem:
         raise CaptureError(f"experiment {experiment.name}: {problem}") from problem
     finally:
@@ -65,14 +69,16 @@ def new_stamp() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
 
 
+def _start(command: tuple[str, ...], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
+
+
 def _run_child(
-    command: tuple[str, ...], job: Job, stderr: IO[bytes], listen: Listener
+    started: subprocess.Popen[bytes] | Forked, job: Job, listen: Listener
 ) -> tuple[str | None, int]:
     """Run the job and forward its notes; return its error note, if any, and its exit code."""
     error = None
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
-    ) as child:
+    with started as child:
         assert child.stdin is not None
         assert child.stdout is not None
         watch = Watchdog(child.kill)
@@ -93,6 +99,7 @@ def _run_child(
             raise
         finally:
             watch.end()
+    assert child.returncode is not None
     return watch.hanging or error, child.returncode
 
 

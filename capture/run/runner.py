@@ -7,6 +7,7 @@ import fnmatch
 import importlib.util
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from xlahouse.capture.opening import read_regular
 from xlahouse.capture.plan import Experiment, read_plan
 from xlahouse.capture.run.job import Note
 from xlahouse.capture.run.process import run_experiment
+from xlahouse.capture.run.warm import WarmProcess
 
 CAPTURE_PACKAGES = ("torch", "torch_xla", "transformers")
 PLATFORMS = ("cpu", "tpu")
@@ -61,29 +63,40 @@ def run_plan(
     """
     chosen = choose_experiments(plan_path, experiments, devices)
     resolved = resolve_device(device)
+    found = [None if fresh else find_capture(each, traces_dir, resolved) for each in chosen]
     traces, failures = [], []
-    for experiment in chosen:
+    with _warm_process(resolved, found.count(None)) as warm:
+        for experiment, done in zip(chosen, found, strict=True):
 
-        def tell(kind: str, message: str, name: str = experiment.name) -> None:
-            on_event(CaptureEvent(name, kind, message))
+            def tell(kind: str, message: str, name: str = experiment.name) -> None:
+                on_event(CaptureEvent(name, kind, message))
 
-        done = None if fresh else find_capture(experiment, traces_dir, resolved)
-        if done is not None:
-            tell("skipped", str(done))
-            traces.append(done)
-            continue
-        tell("started", f"{experiment.model.name} on {experiment.parallelism}")
-        try:
-            traces.append(
-                run_experiment(experiment, traces_dir, resolved, _passing_on(tell), stamp=stamp)
-            )
-            tell("captured", str(traces[-1]))
-        except CaptureError as error:
-            tell("failed", str(error))
-            failures.append(str(error))
+            if done is not None:
+                tell("skipped", str(done))
+                traces.append(done)
+                continue
+            tell("started", f"{experiment.model.name} on {experiment.parallelism}")
+            notes = _passing_on(tell)
+            try:
+                trace = run_experiment(
+                    experiment, traces_dir, resolved, notes, stamp=stamp, warm=warm
+                )
+                traces.append(trace)
+                tell("captured", str(trace))
+            except CaptureError as error:
+                tell("failed", str(error))
+                failures.append(str(error))
     if failures:
         raise CaptureError("\n".join(failures))
     return traces
+
+
+def _warm_process(device: str, captures: int) -> AbstractContextManager[WarmProcess | None]:
+    """A process to start several captures from; None where each imports for itself.
+
+    On a TPU minutes of a capture hide seconds of imports, and libtpu need not bear a fork.
+    """
+    return WarmProcess() if device == "cpu" and captures > 1 else nullcontext()
 
 
 def _passing_on(tell: Callable[[str, str], None]) -> Callable[[Note], None]:

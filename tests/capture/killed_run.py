@@ -27,7 +27,7 @@ NAME = "tests.capture.killed_run"
 def run(traces: Path, stop: Path) -> int:
     command = (sys.executable, "-m", NAME, "child", str(stop))
 
-    def run_experiment(experiment, folder, device, listen, stamp=None):
+    def run_experiment(experiment, folder, device, listen, stamp=None, warm=None):
         return process.run_experiment(experiment, folder, device, listen, command, stamp)
 
     def tell(event):

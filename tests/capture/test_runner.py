@@ -50,7 +50,7 @@ def captured(monkeypatch):
     """Experiments that would have run; each leaves a capture, or fails if its name is in `fails`."""
     ran = {"names": [], "fails": ()}
 
-    def run(experiment, traces, device, listen, stamp=None):
+    def run(experiment, traces, device, listen, stamp=None, warm=None):
         ran["names"].append(experiment.name)
         if experiment.name in ran["fails"]:
             raise CaptureError(f"experiment {experiment.name}: broken")
