@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.models.decode import Generator, Times
     from xlahouse.capture.models.sharded import ShardedModel
-    from xlahouse.capture.models.weights import WeightSource
     from xlahouse.capture.plan import Experiment
+    from xlahouse.capture.run.sources import Opened
 
 STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
 
@@ -50,12 +50,13 @@ def capture(job: Job) -> None:
     from xlahouse.capture.run.reference import compare, draw_prompts, run_unsharded
     from xlahouse.capture.run.sources import open_weights
 
-    experiment, trace_dir = job.experiment, Path(job.trace_dir)
+    trace_dir = Path(job.trace_dir)
     fix_environment(job)
-    source = open_weights(experiment)
+    opened = open_weights(job.experiment)
+    experiment = opened.experiment
     prompts = draw_prompts(experiment)
-    unsharded = run_unsharded(experiment, source, prompts) if experiment.compare else None
-    sharded = place(experiment, source)
+    unsharded = run_unsharded(opened, prompts) if experiment.compare else None
+    sharded = place(opened)
     growing = partial_dir(trace_dir)
     try:
         outcome = profile_requests(sharded, experiment, prompts, growing)
@@ -63,7 +64,7 @@ def capture(job: Job) -> None:
         comparison = compare(experiment, sharded, prompts, outcome.tokens, unsharded)
         for warning in [*outcome.warnings, *(comparison.differences or [])]:
             say("warning", warning)
-        manifest = describe(experiment, sharded, outcome, comparison)
+        manifest = describe(opened, job.experiment, sharded, outcome, comparison)
         growing.rename(trace_dir)
     finally:
         shutil.rmtree(growing, ignore_errors=True)
@@ -91,17 +92,18 @@ def fix_environment(job: Job) -> None:
         )
 
 
-def place(experiment: Experiment, source: WeightSource) -> ShardedModel:
+def place(opened: Opened) -> ShardedModel:
     """The model on the XLA devices, sharded, with scopes."""
     from torch_xla.backends import set_mat_mul_precision
 
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.run.profile import add_scopes
 
+    experiment = opened.experiment
     if experiment.dtype == "float32" and os.environ["PJRT_DEVICE"] == "TPU":
         set_mat_mul_precision("highest")  # otherwise a TPU multiplies float32 in bfloat16
     say("progress", "placing weights")
-    sharded = ShardedModel(experiment.blueprint, source)
+    sharded = ShardedModel(opened.blueprint, opened.source)
     add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
     return sharded
 

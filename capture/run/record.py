@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypedDict
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,17 +23,18 @@ from xlahouse.capture.models.decode import (
 )
 from xlahouse.capture.models.pipeline import masked_note, schedule
 from xlahouse.capture.models.presets import size_of
+from xlahouse.capture.run.devices import by_ordinal, device_coords, device_kind
 from xlahouse.capture.run.overhead import Cost
 from xlahouse.capture.run.reference import LOGITS_TOLERANCE, OutputComparison
-from xlahouse.capture.run.sources import notes_on
 
 if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
+    from xlahouse.capture.run.sources import Opened
 
-RECORDED_PACKAGES = ("torch", "torch_xla", "transformers")
+RECORDED_PACKAGES = ("torch", "torch_xla", "transformers", "libtpu")  # those that are installed
 RECORDED_VARIABLES = (
     "PJRT_DEVICE",
     "CPU_NUM_DEVICES",
@@ -93,30 +94,17 @@ def counts() -> Counts:
     return Counts(int(compiles[0]) if compiles else 0, launches)
 
 
-class DeviceAttributes(TypedDict, total=False):
-    """The runtime's attributes of a device; virtual devices have no coords."""
-
-    coords: list[int]  # of the chip, [x, y, z]
-    device_kind: str  # such as TPU v6 lite
-
-
-def device_coords(attributes: Sequence[DeviceAttributes]) -> list[list[int]]:
-    """Coordinates of each device's chip, by device id; [] if the runtime lacks those of a device.
-
-    Args:
-        attributes: of all devices, by id: torch_xla's own meshes index them so.
-    """
-    found = [list(device.get("coords", ())) for device in attributes]
-    known = all(len(coords) in (2, 3) and min(coords) >= 0 for coords in found)
-    return found if known else []
-
-
 def describe(
-    experiment: Experiment, sharded: ShardedModel, outcome: Outcome, comparison: OutputComparison
+    opened: Opened,
+    entry: Experiment,
+    sharded: ShardedModel,
+    outcome: Outcome,
+    comparison: OutputComparison,
 ) -> Manifest:
-    """The manifest of a finished capture."""
+    """The manifest of a finished capture; `entry` is the plan's."""
     import torch_xla.runtime as xr
 
+    experiment = opened.experiment
     sizes, placed = experiment.model.sizes, sharded.placed
     width, differences = DTYPE_BYTES[experiment.dtype], comparison.differences
     piped = experiment.mesh.get("pp", 1) > 1
@@ -124,19 +112,18 @@ def describe(
     masked = (
         masked_note(placed, sharded.stages, experiment.microbatches, virtual) if piped else None
     )
-    attributes: list[DeviceAttributes] = xr.global_runtime_device_attributes()
-    kind = str(attributes[0].get("device_kind", xr.device_type()))
+    attributes = by_ordinal(xr.global_runtime_device_attributes())
     return Manifest(
         name=experiment.name,
         captured_at=outcome.captured_at,
         framework="torch_xla",
         framework_versions={
             "python": platform.python_version(),
-            **{package: version(package) for package in RECORDED_PACKAGES},
+            **{package: version(package) for package in RECORDED_PACKAGES if find_spec(package)},
         },
         model=experiment.model.name,
         model_family=experiment.model.family,
-        model_config={**sizes},
+        model_config=sizes | opened.further,
         weights=sharded.source_label,
         layers=size_of(sizes, "num_hidden_layers"),
         hidden_size=size_of(sizes, "hidden_size"),
@@ -149,7 +136,7 @@ def describe(
         mesh=experiment.axes,
         mesh_device_ids=sharded.layout.device_ids,
         device_coords=device_coords(attributes),
-        device_kind=kind.lower() if kind.upper() == "CPU" else kind,
+        device_kind=device_kind(attributes, str(xr.device_type())),
         device_count=experiment.device_count,
         host_count=xr.process_count(),
         repeat=experiment.repeat,
@@ -165,9 +152,9 @@ def describe(
         logit_positions=LOGIT_POSITIONS,
         stage_layers=experiment.stages.layers,
         tick_microbatch=schedule(experiment.mesh["pp"], experiment.microbatches) if piped else [],
-        plan_entry=msgspec.to_builtins(experiment),
+        plan_entry=msgspec.to_builtins(entry),
         warnings=[
-            *notes_on(experiment),
+            *opened.notes,
             *outcome.warnings,
             *(differences or []),
             *([masked] if masked else []),

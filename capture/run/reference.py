@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.models.decode import ELSEWHERE, prefill_logits
 from xlahouse.capture.models.presets import size_of
-from xlahouse.capture.models.weights import WeightSource, fill_on_host
+from xlahouse.capture.models.weights import fill_on_host
 from xlahouse.capture.run.job import say
-from xlahouse.capture.run.sources import skeleton_of
+from xlahouse.capture.run.sources import Opened
 
 if TYPE_CHECKING:
     import torch
@@ -127,12 +127,11 @@ class Unsharded(NamedTuple):
     logits: torch.Tensor  # [batch, vocab] after the first prompt
 
 
-def run_unsharded(
-    experiment: Experiment, source: WeightSource, prompts: list[torch.Tensor]
-) -> Unsharded:
+def run_unsharded(opened: Opened, prompts: list[torch.Tensor]) -> Unsharded:
     """Run the unsharded model on the host for each prompt."""
     say("progress", "generating with the unsharded model")
-    model = fill_on_host(skeleton_of(experiment), source, experiment.dtype)
+    experiment = opened.experiment
+    model = fill_on_host(opened.skeleton(), opened.source, experiment.dtype)
     return Unsharded(
         tokens=[generate_unsharded(model, prompt, experiment) for prompt in prompts],
         logits=unsharded_logits(model, prompts[0]),

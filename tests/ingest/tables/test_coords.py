@@ -8,7 +8,7 @@ import pytest
 from tests.capture.test_manifest import MANIFEST
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import rows, tpu_trace, write
-from xlahouse.capture.run.record import device_coords
+from xlahouse.capture.run.devices import device_coords
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql import Warehouse
 

@@ -1,0 +1,33 @@
+"""Devices as their platform tells of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlahouse.capture.run.devices import by_ordinal, device_coords, device_kind
+
+
+def test_attributes_are_those_of_the_ordinal_and_not_of_the_place_in_the_list():
+    listed = [
+        {"name": "TPU:10", "coords": [1, 1, 0]},
+        {"name": "TPU:2", "coords": [0, 1, 0]},
+        {"name": "TPU:0", "coords": [0, 0, 0]},
+    ]
+    assert device_coords(by_ordinal(listed)) == [[0, 0, 0], [0, 1, 0], [1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [("0x005e", "TPU v4"), ("0x0063", "TPU v5 lite"), ("0x006f", "TPU v6 lite"), ("0x9999", "TPU")],
+)
+def test_the_kind_of_a_chip_is_read_from_pci_where_the_runtime_does_not_tell(
+    tmp_path, device, kind
+):
+    for name, vendor, number in (("0", "0x8086", "0x0063"), ("1", "0x1ae0", device)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "vendor").write_text(f"{vendor}\n")
+        (folder / "device").write_text(f"{number}\n")
+    assert device_kind([{"name": "TPU:0"}], "TPU", tmp_path) == kind
+    assert device_kind([{"device_kind": "TPU v5p"}], "TPU", tmp_path) == "TPU v5p"
+    assert device_kind([{"name": "CPU:0"}], "CPU", tmp_path) == "cpu"
