@@ -120,7 +120,8 @@ def test_a_step_runs_once_on_each_device_and_not_before_it_is_sent(cell):
     _, _, profile, _ = cell
     markers = profile.markers("decode")
     for phase, steps in (("prefill", REQUESTS), ("decode", len(markers))):
-        ops = [op for op in profile.ops if op.stats["program_id"] == profile.program(phase)]
+        program = profile.program(phase)
+        ops = [op for op in profile.ops if op.stats["program_id"] == program]
         runs = Counter(op.stats["hlo_op"] for op in ops)
         assert set(runs.values()) == {DEVICES * steps}
     last = sorted(op.start for op in ops if op.stats["hlo_op"] == ops[-1].stats["hlo_op"])
