@@ -87,8 +87,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # places of an expert, as a multiple of its fair share of tokens; tokens beyond are dropped;
     # null: places for all tokens
     capacity_factor: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    # decode steps that are sent before the tokens of an earlier one are awaited
-    steps_ahead: AtLeastZero = 2
+    # decode steps that are sent before the tokens of an earlier one are awaited; null: 2 on a TPU; 0
+    # on virtual devices, which a trace tells apart only while their launches do not overlap
+    steps_ahead: AtLeastZero | None = None
     # TPU type that it is for, such as `v6e-8`: as many chips as the mesh has devices; other devices
     # run it too
     slice: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.models.presets import ConfigValue
@@ -50,10 +50,10 @@ def settle(
     Raises:
         CaptureError: config.json is damaged, of another architecture, or contradicts the plan.
     """
-    stored = _read(folder)
+    stored, chosen = _read(folder), cast(dict[str, ConfigValue], overrides)
     if stored is None:
         note = f"{folder} has no config.json: rope, eps, scales and sizes are the plan's"
-        return Settled(preset | overrides, {}, [note])  # type: ignore[operator]
+        return Settled(preset | chosen, {}, [note])
     if stored.get("model_type", family) != family:
         raise CaptureError(
             f"{folder}: its config.json is of {stored['model_type']}, the plan's preset of {family}; "
@@ -71,9 +71,8 @@ def settle(
             continue
         _check_override(folder, name, own[name], value)
         notes.append(f"the plan overrides {name}, {own[name]} in the checkpoint: {value}")
-    config = preset | own | overrides  # type: ignore[operator]
     further = {name: stored[name] for name in _FURTHER if name in stored}
-    return Settled(config, further, notes)
+    return Settled(preset | own | chosen, further, notes)
 
 
 def preset_fields(stored: dict[str, Any]) -> dict[str, ConfigValue]:

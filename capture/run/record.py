@@ -55,6 +55,7 @@ class Outcome:
     times: list[Times]  # by the host's clock
     warnings: list[str]  # for the manifest
     profiler_cost: Cost  # with against without the profiler
+    dispatch_depth: int  # decode steps sent before the tokens of an earlier one are awaited
     launches_per_step: float  # programs launched, over prefills and decode steps
 
     @property
@@ -162,7 +163,7 @@ def describe(
         profiler_cost_ratio=outcome.profiler_cost.ratio,
         profiler_cost_quartiles=outcome.profiler_cost.quartiles,
         cost_pairs=outcome.profiler_cost.pairs,
-        dispatch_depth=experiment.steps_ahead,
+        dispatch_depth=outcome.dispatch_depth,
         host_step_s=outcome.host_step_s,
         launches_per_step=outcome.launches_per_step,
         host_late_ratio=late_ratio(outcome.times),

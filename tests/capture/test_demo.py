@@ -98,7 +98,7 @@ def test_markers_name_request_and_step(cell):
     )
 
 
-def test_each_request_runs_a_prefill_that_is_awaited_and_decodes_that_are_sent_ahead(cell):
+def test_each_request_runs_a_prefill_that_is_awaited_and_then_decodes(cell):
     _, _, profile, _ = cell
     for request, prefill in zip(
         profile.markers("request"), profile.markers("prefill"), strict=True
@@ -130,7 +130,7 @@ def test_a_step_runs_once_on_each_device_and_not_before_it_is_sent(cell):
 
 def test_the_manifest_tells_what_the_host_did(cell):
     _, _, _, manifest = cell
-    assert (manifest.dispatch_depth, manifest.launches_per_step) == (2, 1.0)
+    assert (manifest.dispatch_depth, manifest.launches_per_step) == (0, 1.0)
     # 4 layers: 8 cache entries and 47 weights; tracing them again takes 25 ms and more.
     assert 0 < manifest.host_step_s < 0.01
     assert 0 <= manifest.host_late_ratio <= 1

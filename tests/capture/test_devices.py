@@ -1,4 +1,4 @@
-"""Devices as their platform tells of them."""
+"""The kind and the coordinates of devices, as their platform states them."""
 
 from __future__ import annotations
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from tests.conftest import DEMO_PLAN
 from xlahouse.capture.models.decode import Times, late_ratio
+from xlahouse.capture.plan import read_plan
+from xlahouse.capture.run.experiment import dispatch_depth
 from xlahouse.capture.run.overhead import Cost, cost, host_warnings, profiler_warnings
 
 
@@ -56,3 +60,10 @@ def test_the_share_of_late_steps_is_over_all_requests():
     requests = [Times(sending=[0.1] * 3, late=1), Times(sending=[0.1] * 5, late=3)]
     assert late_ratio(requests) == 0.5
     assert late_ratio([Times(steps=[1.0])]) is None
+
+
+def test_steps_are_sent_ahead_on_a_tpu_and_on_virtual_devices_only_if_the_plan_says_so():
+    experiment = read_plan(DEMO_PLAN).experiments[0]
+    assert [dispatch_depth(experiment, virtual) for virtual in (False, True)] == [2, 0]
+    chosen = msgspec.structs.replace(experiment, steps_ahead=1)
+    assert [dispatch_depth(chosen, virtual) for virtual in (False, True)] == [1, 1]
