@@ -58,7 +58,8 @@ class WarmProcess:
 
     def _connect(self) -> socket.socket:
         """The socket to the process, which is started where none runs."""
-        if self._socket is None or self._process is None or self._process.poll() is not None:
+        running = self._process is not None and self._process.poll() is None
+        if self._socket is None or self._socket.fileno() < 0 or not running:
             self._end()
             self._socket, theirs = socket.socketpair()
             with theirs:
@@ -108,6 +109,7 @@ class Forked:
     def _answer(self) -> int:
         found = self._answers.recv(_NUMBER, socket.MSG_WAITALL)
         if len(found) < _NUMBER:
+            self._answers.close()  # the next child needs another process
             raise OSError("the process that starts captures has ended; run the command again")
         return int.from_bytes(found, "little")
 
