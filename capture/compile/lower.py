@@ -11,12 +11,14 @@ import os
 import platform
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.job import without_jax
 
 if TYPE_CHECKING:
     from xlahouse.capture.compile.placeholders import PlaceholderLayout
@@ -58,7 +60,7 @@ def lower(job: LowerJob) -> Lowered:
         "XLA_IR_DEBUG": "1",  # both put scopes into op_names
         "XLA_HLO_DEBUG": "1",
     }
-    sys.modules.setdefault("jax", None)  # type: ignore[arg-type]  # torch_xla would use it
+    without_jax()
     import torch_xla.runtime as xr
     from torch_xla.backends import set_mat_mul_precision
 
@@ -77,7 +79,7 @@ def lower(job: LowerJob) -> Lowered:
         kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
         versions={
             "python": platform.python_version(),
-            **{package: version(package) for package in RECORDED_PACKAGES},
+            **{package: version(package) for package in RECORDED_PACKAGES if find_spec(package)},
         },
         warnings=[],
     )

@@ -24,7 +24,7 @@ from xlahouse.capture.manifest import (
     manifest_path,
     write_manifest,
 )
-from xlahouse.capture.run.job import Job, partial_dir, receive, say
+from xlahouse.capture.run.job import Job, partial_dir, receive, say, without_jax
 from xlahouse.capture.run.record import Counts, Outcome, counts, describe
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def fix_environment(job: Job) -> None:
     Raises:
         CaptureError: platform and mesh differ in their number of devices.
     """
+    without_jax()
     devices = job.experiment.device_count
     # The two debug flags put scopes into HLO op_names.
     os.environ |= {"PJRT_DEVICE": job.device.upper(), "XLA_IR_DEBUG": "1", "XLA_HLO_DEBUG": "1"}

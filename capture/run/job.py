@@ -39,6 +39,11 @@ def say(kind: str, message: str, limit_s: float | None = None) -> None:
     print(msgspec.json.encode(Note(kind, message, limit_s)).decode(), flush=True)
 
 
+def without_jax() -> None:
+    """Keep jax out of this process: torch_xla's scopes would trace with it where it is installed."""
+    sys.modules["jax"] = None  # type: ignore[assignment]
+
+
 def receive() -> Job:
     """The job, which the parent process sends as a line. The parent keeps the pipe open: if it ends,
     even by SIGKILL, this process ends too and removes its unfinished capture."""

@@ -17,6 +17,8 @@ import traceback
 from types import TracebackType
 from typing import IO
 
+from xlahouse.capture.run.job import without_jax
+
 COMMAND = (sys.executable, "-m", "xlahouse.capture.run.warm")
 _NUMBER = 4  # bytes of a process number or an exit status
 
@@ -152,6 +154,7 @@ def _capture(files: list[int]) -> None:
 
 def _import_all() -> None:
     """What captures import. Nothing here may start the runtime, which reads its variables once."""
+    without_jax()
     # torch_xla reads these two when it is imported.
     os.environ |= {"XLA_IR_DEBUG": "1", "XLA_HLO_DEBUG": "1"}
     import torch_xla.debug.profiler

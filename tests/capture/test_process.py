@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import DEMO_PLAN
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import read_plan
-from xlahouse.capture.run.job import Job, Note, partial_dir
+from xlahouse.capture.run.job import Job, Note, partial_dir, without_jax
 from xlahouse.capture.run.process import run_experiment
 
 EXPERIMENT = read_plan(DEMO_PLAN).experiments[0]
@@ -120,3 +120,12 @@ def test_a_partial_capture_is_not_named_as_captures_are(tmp_path):
     growing = partial_dir(tmp_path / "trace_1.trace")
     growing.mkdir()
     assert list(tmp_path.glob("trace_*.trace")) == []
+
+
+def test_a_capture_does_not_import_jax(monkeypatch):
+    """torch_xla's scopes would trace with jax, which the compile extra installs."""
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "jax")
+    without_jax()
+    with pytest.raises(ImportError):
+        import jax  # noqa: F401
