@@ -34,8 +34,10 @@ def write_warehouse(root: Path, tables: Rows) -> Path:
     for given in rows.values():
         for row in given:
             runs.setdefault(row["run_id"], {"run_id": row["run_id"]})
+    by_run = {name: _by_run(name, given) for name, given in rows.items()}
     for run_id, run in (runs or {"r": {"run_id": "r"}}).items():
-        files = [_write(root, name, run_id, given) for name, given in rows.items()]
+        held = {name: given[run_id] for name, given in by_run.items() if run_id in given}
+        files = [_write(root, name, run_id, mine) for name, mine in held.items()]
         row = {"name": run_id, "ingest_version": INGEST_VERSION, **run, "files": files}
         path = root / "tables" / "runs" / f"{run_id}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,16 +45,21 @@ def write_warehouse(root: Path, tables: Rows) -> Path:
     return root
 
 
-def _write(root: Path, table: str, run_id: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    mine = [row for row in rows if row["run_id"] == run_id]
-    schema = BY_NAME[table].schema
-    for row in mine:
-        unknown = set(row) - set(schema.names)
+def _by_run(table: str, rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """run_id -> its rows of a table, all of whose columns exist."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        unknown = set(row) - set(BY_NAME[table].schema.names)
         assert not unknown, f"{table} has no column {unknown}"
+        found.setdefault(row["run_id"], []).append(row)
+    return found
+
+
+def _write(root: Path, table: str, run_id: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     path = root / "tables" / table / f"run_id={run_id}" / "part-0.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(mine, schema), path)
-    return {"table": table, "path": str(path.relative_to(root)), "rows": len(mine)}
+    pq.write_table(pa.Table.from_pylist(rows, BY_NAME[table].schema), path)
+    return {"table": table, "path": str(path.relative_to(root)), "rows": len(rows)}
 
 
 def _write_settings(root: Path, row: dict[str, Any]) -> None:

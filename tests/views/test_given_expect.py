@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.each import check_each
 from tests.views.given_expect import FOLDER, Case, cases, differences
-from tests.warehouse import write_warehouse
+from tests.views.together import answers, own_rows, write_together
 from xlahouse.sql import Warehouse
-from xlahouse.sql.library import View, shipped
+from xlahouse.sql.library import shipped
+
+CASES = {view: list(its) for view, its in groupby(cases(), key=lambda case: case.view)}
 
 
-@pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_view(case: Case, tmp_path: Path) -> None:
-    root = write_warehouse(tmp_path / "warehouse", case.given)
-    with Warehouse(root) as warehouse:
-        found = warehouse.query(f"select {', '.join(case.columns)} from {case.view}").rows
-    assert not differences(case, found), f"got {found}"
+@pytest.mark.parametrize("view", CASES)
+def test_view(view: str, tmp_path: Path) -> None:
+    """The cases of a view are runs of one warehouse, and the view is computed once for all."""
+    with Warehouse(write_together(tmp_path / "warehouse", CASES[view])) as warehouse:
+        result = warehouse.query(own_rows(view, shipped().views[view].column_names))
+        found = [
+            answers(result.columns, result.rows, number, case)
+            for number, case in enumerate(CASES[view])
+        ]
+    pairs = zip(CASES[view], found, strict=True)
+    check_each("cases", {case.name: partial(_check, case, rows) for case, rows in pairs})
 
 
-@pytest.mark.parametrize("view", shipped().public, ids=lambda view: view.name)
-def test_every_view_has_cases(view: View) -> None:
-    assert (FOLDER / view.folder / f"{view.name}.yaml").exists(), "write given/expect cases for it"
+def _check(case: Case, found: list[tuple[Any, ...]]) -> None:
+    assert not differences(case, found), f"{differences(case, found)}, got {found}"
+
+
+def test_a_case_has_a_name_of_its_own() -> None:
+    counts = Counter(map(str, cases()))
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_every_view_has_cases() -> None:
+    wanted = {view: FOLDER / view.folder / f"{view.name}.yaml" for view in shipped().public}
+    assert [view.name for view, path in wanted.items() if not path.exists()] == []
 
 
 def test_launches_of_a_case_have_one_order():
