@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.charts.facts import PageFacts
-from xlahouse.reports.charts.panel import Drawn, F, Panel, Queryable, Spec, fill
+from xlahouse.reports.charts.panel import Drawn, F, Panel, Queryable, VegaLite, fill
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import OwnPage
@@ -108,7 +108,7 @@ def _drawn_own(
         raise ReportError(page.problem(error)) from error
 
 
-def as_file(spec: Spec, title: str, shape: str, kind: str) -> bytes:
+def as_file(spec: VegaLite, title: str, shape: str, kind: str) -> bytes:
     """A figure's bytes.
 
     Args:
@@ -133,9 +133,9 @@ def _renumbered(svg: str) -> str:
     return _ID.sub(lambda found: numbers.setdefault(found[0], f"{found[1]}{len(numbers)}"), svg)
 
 
-def _printable(spec: Spec, title: str, width: int) -> Spec:
+def _printable(spec: VegaLite, title: str, width: int) -> VegaLite:
     """The figure on paper: dark ink where a page's own colour would be, and a width of its own."""
-    solid: Spec = json.loads(json.dumps(spec).replace('"currentColor"', f'"{INK}"'))
+    solid: VegaLite = json.loads(json.dumps(spec).replace('"currentColor"', f'"{INK}"'))
     solid["title"] = {"text": title, "color": INK, "fontSize": 14, "anchor": "start"}
     solid["background"] = PAPER
     solid["padding"] = 12
@@ -144,7 +144,7 @@ def _printable(spec: Spec, title: str, width: int) -> Spec:
     return solid
 
 
-def _widen(part: Spec, width: int) -> None:
+def _widen(part: VegaLite, width: int) -> None:
     """A width in px wherever the page's place decides it."""
     if part.get("width") == "container":
         part["width"] = width

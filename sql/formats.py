@@ -20,7 +20,7 @@ from xlahouse.sql.types import Value
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Writer = Callable[[Result, IO[str], int | None], int]
+WriteRows = Callable[[Result, IO[str], int | None], int]
 BY_SUFFIX = {
     ".csv": "csv",
     ".json": "json",
@@ -67,7 +67,7 @@ def write_result(
         ) from error
 
 
-def _writer(format: str, path: Path | None, limit: int | None, formulas: bool) -> Writer:
+def _writer(format: str, path: Path | None, limit: int | None, formulas: bool) -> WriteRows:
     if format == "table" and path is None and limit is None:
         return _write_page
     if format == "csv" and path is not None and not formulas:
@@ -83,7 +83,7 @@ def _is_stdout(path: Path) -> bool:
         return False
 
 
-def _write_to_stdout(result: Result, write: Writer, limit: int | None) -> int:
+def _write_to_stdout(result: Result, write: WriteRows, limit: int | None) -> int:
     sys.stdout.flush()
     text = io.TextIOWrapper(sys.stdout.buffer, "utf-8", newline="")
     try:
@@ -92,7 +92,7 @@ def _write_to_stdout(result: Result, write: Writer, limit: int | None) -> int:
         text.detach()  # flushes, and leaves stdout open
 
 
-def _write_whole(result: Result, write: Writer, path: Path, limit: int | None) -> int:
+def _write_whole(result: Result, write: WriteRows, path: Path, limit: int | None) -> int:
     """Write beside the file and then put it in its place, with the rights that it had."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -270,7 +270,7 @@ def _cell(text: str) -> str:
     return visible(text).replace("|", "\\|")
 
 
-WRITERS: dict[str, Writer] = {
+WRITERS: dict[str, WriteRows] = {
     "table": _write_table,
     "csv": _write_csv,
     "json": _write_json,

@@ -16,7 +16,7 @@ from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.process import new_stamp
 from xlahouse.capture.run.runner import choose_experiments, find_capture
 from xlahouse.capture.tpu.gcloud import GONE, Gcloud
-from xlahouse.capture.tpu.vm import Pause, Say, as_it_was, create, delete, state_of, workers_of
+from xlahouse.capture.tpu.vm import Announce, Pause, as_it_was, create, delete, state_of, workers_of
 
 HOME = ".xlahouse"  # under the VM's home folder: venv/, plan.yaml, traces/
 _PYTHON = f"$HOME/{HOME}/venv/bin/python"
@@ -42,7 +42,7 @@ class Errand:
     recreate: int = 0  # how often a preempted spot VM is created again
 
 
-def run(gcloud: Gcloud, errand: Errand, say: Say, pause: Pause) -> list[Path]:
+def run(gcloud: Gcloud, errand: Errand, say: Announce, pause: Pause) -> list[Path]:
     """Capture a plan on a TPU VM; each experiment's traces are fetched to errand.traces.
 
     Experiments with captures there are skipped. A spot TPU VM that is preempted is created again up
@@ -76,7 +76,9 @@ def run(gcloud: Gcloud, errand: Errand, say: Say, pause: Pause) -> list[Path]:
         create(gcloud, wanted, None, True, 1.0, say, pause)
 
 
-def _run_all(gcloud: Gcloud, errand: Errand, chosen: Sequence[Experiment], say: Say) -> list[Path]:
+def _run_all(
+    gcloud: Gcloud, errand: Errand, chosen: Sequence[Experiment], say: Announce
+) -> list[Path]:
     found = {each.name: find_capture(each, errand.traces, "tpu") for each in chosen}
     for name, folder in found.items():
         if folder is not None:
@@ -111,7 +113,7 @@ def _require_active(gcloud: Gcloud, name: str) -> None:
         raise CaptureError(f"{name} is {state}; wait until it is ACTIVE, then run again")
 
 
-def _prepare(gcloud: Gcloud, errand: Errand, say: Say) -> None:
+def _prepare(gcloud: Gcloud, errand: Errand, say: Announce) -> None:
     """Install xlahouse and copy the plan to every host."""
     say(f"{errand.name}: installing xlahouse")
     on_all = ("tpu-vm", "ssh", errand.name, "--worker=all")
@@ -123,7 +125,7 @@ def _prepare(gcloud: Gcloud, errand: Errand, say: Say) -> None:
     gcloud.run(*on_all, f"--command={_INSTALL}{wanted or shlex.quote(errand.install)}")
 
 
-def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Say) -> Path | None:
+def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Announce) -> Path | None:
     """Capture one experiment on all hosts, under one timestamp, and fetch it."""
     stamp = new_stamp()
     script = (

@@ -14,7 +14,7 @@ from xlahouse.capture.tpu.gcloud import GONE, Gcloud
 from xlahouse.capture.tpu.quota import Grant, check_quota, pricing
 
 POLL_S = 20.0
-Say = Callable[[str], None]
+Announce = Callable[[str], None]
 Pause = Callable[[], None]
 
 
@@ -111,7 +111,7 @@ def create(
     grants: list[Grant] | None,
     wait: bool,
     hours: float,
-    say: Say,
+    say: Announce,
     pause: Pause,
 ) -> None:
     """Request a TPU VM and, with `wait`, return when it is ready.
@@ -145,7 +145,7 @@ def cost(asked: Slice, spot: bool, zone: str, hours: float) -> str:
     return f"{asked.accelerator_type} is {chips} on {hosts}: {total}"
 
 
-def wait_until_active(gcloud: Gcloud, name: str, say: Say, pause: Pause) -> None:
+def wait_until_active(gcloud: Gcloud, name: str, say: Announce, pause: Pause) -> None:
     """Return when the TPU VM is ready.
 
     Raises:

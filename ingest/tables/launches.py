@@ -16,7 +16,7 @@ from xlahouse.ingest.events.spans import starts_of_runs
 from xlahouse.ingest.tables.instances import by_first_start, number_instances
 
 KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, always below this
-STEP_COLUMNS = ("phase", "request", "step")
+STEP_KEY = ("phase", "request", "step")
 _PROGRAM = ("program_id", "module")
 _COMPONENT = "component"
 
@@ -68,7 +68,7 @@ def _joined_by_name(launches: pl.DataFrame, component_of: Mapping[int, int]) -> 
     """Launches before their steps, with one instance for the launches of one program that markers on clocks
     which cannot be compared put into the same step, where each clock has as many of them."""
     instances, _ = _with_component(launches, component_of)
-    step = [*_PROGRAM, *STEP_COLUMNS]
+    step = [*_PROGRAM, *STEP_KEY]
     named = (
         instances.filter(pl.col("phase").is_in(STEP_MARKERS))
         .drop_nulls(["request", "step"])
@@ -84,7 +84,7 @@ def _joined_by_name(launches: pl.DataFrame, component_of: Mapping[int, int]) -> 
     key = [*step, "turn", "turns"]
     whole = named.with_columns(whole=pl.col("launch_instance").min().over(key))
     renamed = whole.select("launch_instance", "whole").unique()
-    joined = launches.drop(STEP_COLUMNS).join(
+    joined = launches.drop(STEP_KEY).join(
         renamed, on="launch_instance", how="left", maintain_order="left"
     )
     number = pl.coalesce("whole", "launch_instance")
@@ -137,7 +137,7 @@ def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
     """Give launches on hosts without step markers the step of their instance on other hosts."""
     if launches["marked"].all():
         return launches
-    step = pl.struct(STEP_COLUMNS)
+    step = pl.struct(STEP_KEY)
     known = launches.filter("marked").group_by("launch_instance").agg(step=step.unique())
     alike = known.filter(pl.col("step").list.len() == 1).explode("step")
     shared = launches.select("launch_instance").join(
@@ -148,7 +148,7 @@ def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
     )["shared"]
     return launches.with_columns(
         pl.when("marked").then(name).otherwise(shared.struct.field(name)).alias(name)
-        for name in STEP_COLUMNS
+        for name in STEP_KEY
     )
 
 
@@ -169,13 +169,11 @@ def _innermost(steps: pl.DataFrame) -> pl.DataFrame:
     rows = ordered.with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
     markers = map(_Marker._make, rows.select(_Marker._fields).iter_rows())
     found = [
-        (host, when, *(marker[3:] if marker else [None] * len(STEP_COLUMNS)))
+        (host, when, *(marker[3:] if marker else [None] * len(STEP_KEY)))
         for host, of_host in groupby(markers, key=lambda marker: marker.host)
         for when, marker in _innermost_of(list(of_host))
     ]
-    schema = {"host": pl.String, "when": pl.Int64} | {
-        name: steps.schema[name] for name in STEP_COLUMNS
-    }
+    schema = {"host": pl.String, "when": pl.Int64} | {name: steps.schema[name] for name in STEP_KEY}
     return pl.DataFrame(found, schema=schema, orient="row").sort("when", maintain_order=True)
 
 

@@ -9,9 +9,9 @@ import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.spans import starts_of_runs
-from xlahouse.ingest.tables.launches import STEP_COLUMNS
+from xlahouse.ingest.tables.launches import STEP_KEY
 
-OF_LAUNCH = ("launch", "launch_instance", *STEP_COLUMNS)
+OF_LAUNCH = ("launch", "launch_instance", *STEP_KEY)
 
 
 def device_places(device_id: Integers) -> tuple[Integers, Integers]:

@@ -16,7 +16,7 @@ from xlahouse.reports.charts.units import show_text
 
 # What a panel knows beside its rows: a run's facts, or those of all runs of a site.
 F = TypeVar("F", contravariant=True)
-Spec = dict[str, Any]  # a chart, or a part of one, as Vega-Lite
+VegaLite = dict[str, Any]  # a chart, or a part of one, as Vega-Lite
 
 
 class Rows(Protocol):
@@ -95,7 +95,7 @@ class Drawn:
     title: str
     note: str
     shape: str  # as of Figure
-    spec: Spec | None  # None: not drawn
+    spec: VegaLite | None  # None: not drawn
     problem: str = ""  # why it is not drawn
 
 
@@ -158,12 +158,12 @@ def draw(figure: Figure, id: str) -> Drawn:
     return Drawn(id, figure.title, figure.note, figure.shape, spec)
 
 
-def count_marks(spec: Spec) -> int:
+def count_marks(spec: VegaLite) -> int:
     """Rows that each layer and view draws, added up."""
     return _marks(spec, spec.get("datasets", {}), {})
 
 
-def _marks(part: Spec, datasets: Mapping[str, list[Spec]], above: Spec) -> int:
+def _marks(part: VegaLite, datasets: Mapping[str, list[VegaLite]], above: VegaLite) -> int:
     data = part.get("data", above)
     inner = [each for name in _COMPOSED for each in part.get(name, ())]
     if isinstance(part.get("spec"), dict):  # of facets and repetitions

@@ -29,7 +29,7 @@ _UNITS = {"_bytes": "bytes", "_bytes_per_s": "bytes/s", "_ratio": "ratio"}
 
 
 @dataclass
-class Writer:
+class PerfettoWriter:
     """A trace under construction."""
 
     file: IO[bytes]
@@ -90,7 +90,7 @@ def write_perfetto(
     draft = path.with_name(f".{path.name}.partial")
     try:
         with draft.open("wb") as file:
-            writer = Writer(file, _shift_ns(warehouse, run_id))
+            writer = PerfettoWriter(file, _shift_ns(warehouse, run_id))
             file.write(packet(sequence_flags=CLEARED))
             for source in sources(warehouse, run_id):
                 on_progress(source.title)
@@ -112,7 +112,9 @@ def _shift_ns(warehouse: Warehouse, run_id: str) -> int:
     return 1 + max(0, -((earliest or 0) // 1000))
 
 
-def _write_source(writer: Writer, warehouse: Warehouse, run_id: str, source: SliceSource) -> None:
+def _write_source(
+    writer: PerfettoWriter, warehouse: Warehouse, run_id: str, source: SliceSource
+) -> None:
     """A source's slices, track by track, each in chunks by start."""
     frame = warehouse.query(source.sql, {"run": run_id, **source.parameters}).pl()
     if frame.is_empty():
@@ -137,7 +139,7 @@ def _write_source(writer: Writer, warehouse: Warehouse, run_id: str, source: Sli
         writer.slices += slices.height
 
 
-def _described(writer: Writer, slices: pl.DataFrame) -> pl.DataFrame:
+def _described(writer: PerfettoWriter, slices: pl.DataFrame) -> pl.DataFrame:
     """Slices with their texts as numbers, and other columns as annotations."""
     names = writer.interned("event_names", slices["name"])
     categories = writer.interned("event_categories", slices["category"])
@@ -177,7 +179,7 @@ def _listed(value: pl.Expr) -> pl.Expr:
     return pl.concat_list(value).list.drop_nulls()
 
 
-def _write_counters(writer: Writer, warehouse: Warehouse, run_id: str) -> None:
+def _write_counters(writer: PerfettoWriter, warehouse: Warehouse, run_id: str) -> None:
     """Samples of counters, each counter a track of its device, or of the run."""
     sql = (
         "select device_id, name, start_ps, value from counters "

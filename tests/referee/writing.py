@@ -143,7 +143,7 @@ class Plane:
             self.stat(made.stats, name, value)
 
 
-class Writer:
+class HostWriter:
     """The file of one host."""
 
     def __init__(self, truth: Truth, host: int) -> None:
@@ -267,7 +267,7 @@ def write(truth: Truth, folder: Path) -> None:
     session = folder / SESSION
     session.mkdir(parents=True)
     for host in range(truth.hosts):
-        writer = Writer(truth, host)
+        writer = HostWriter(truth, host)
         for number, device in enumerate(d for d in truth.devices if truth.host(d) == host):
             writer.device(number, device)
         writer.rest()
