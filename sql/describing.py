@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import ViewError
@@ -31,15 +32,22 @@ def create_all(connection: duckdb.DuckDBPyConnection, library: Library) -> None:
         named.append((view.name, view, view.sql))
         if library.pointers.get(view.base) == view.name != view.base:
             named.append((view.base, view, f"select * from {view.name}"))
+    with _at_once(connection):
+        _create_views(connection, named)
+        columns = dict(connection.execute(COLUMNS_SQL).fetchall())
+        for name, view, _ in named:
+            run_all(connection, comment_view(view, name, columns[name]))
+
+
+def _create_views(
+    connection: duckdb.DuckDBPyConnection, named: Sequence[tuple[str, View, str]]
+) -> None:
     # A view binds everything it rests on, down to the tables; over tables of the same names and
     # columns it binds only itself.
     for name, _, sql in named:
         _create(connection, name, f"create table {name} as {sql}\nwith no data")
     for name, _, sql in reversed(named):  # the relations it reads are still tables
         _create(connection, name, f"drop table {name}", f"create view {name} as {sql}")
-    columns = dict(connection.execute(COLUMNS_SQL).fetchall())
-    for name, view, _ in named:
-        run_all(connection, comment_view(view, name, columns[name]))
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, *statements: str) -> None:
@@ -55,9 +63,22 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create every table, typed and without rows, with comments."""
     from xlahouse.sql.database import empty_table
 
-    for table in TABLES.values():
-        connection.execute(empty_table(table.name))
-        run_all(connection, comment_table(table, "table"))
+    with _at_once(connection):
+        for table in TABLES.values():
+            connection.execute(empty_table(table.name))
+            run_all(connection, comment_table(table, "table"))
+
+
+@contextmanager
+def _at_once(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """One transaction: thousands of comments, each in its own, take longer than all views together."""
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
 
 
 def run_all(connection: duckdb.DuckDBPyConnection, statements: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 
 import pytest
@@ -11,16 +12,31 @@ from tests.reports.html import Page
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.own_page import read_own_page
+from xlahouse.reports.pages import INDEX, OVERVIEW
 from xlahouse.reports.site import render_site
 from xlahouse.sql import Warehouse
 
+SHOWN = [INDEX, OVERVIEW]
 
-def test_an_unchanged_page_is_not_drawn_again(two_runs, tmp_path):
-    first = render_site(two_runs, tmp_path)
-    assert first.unchanged == []
-    stamps = {path: path.stat().st_mtime_ns for path in first.pages}
-    again = render_site(two_runs, tmp_path)
-    assert again.unchanged == again.pages == first.pages
+
+@pytest.fixture(scope="module")
+def drawn(two_runs, tmp_path_factory):
+    """A site of two runs with a few of its pages; a test renders again into a copy of it."""
+    folder = tmp_path_factory.mktemp("site")
+    assert render_site(two_runs, folder, pages=SHOWN).unchanged == []
+    return folder
+
+
+@pytest.fixture
+def site(drawn, tmp_path):
+    return shutil.copytree(drawn, tmp_path / "site")
+
+
+def test_an_unchanged_page_is_not_drawn_again(two_runs, site):
+    stamps = {path: path.stat().st_mtime_ns for path in site.glob("*.html")}
+    again = render_site(two_runs, site, pages=SHOWN)
+    assert set(again.unchanged) == set(again.pages) == set(stamps)
+    assert len(stamps) == 3
     assert stamps == {path: path.stat().st_mtime_ns for path in again.pages}
 
 
@@ -28,6 +44,8 @@ def test_an_unchanged_page_is_not_drawn_again(two_runs, tmp_path):
 def test_only_what_changed_is_drawn_again(tmp_path):
     tables = merge(example_run("a" * 12, "one", {"tp": 4}), example_run("b" * 12, "two", {"tp": 4}))
     first = render_site(Store(tables), tmp_path)
+    assert first.unchanged == []
+    assert render_site(Store(tables), tmp_path).unchanged == first.pages
     tables["runs"][1]["batch_size"] = 7
     again = render_site(Store(tables), tmp_path)
     drawn = {path.name for path in set(again.pages) - set(again.unchanged)}
@@ -48,25 +66,22 @@ def test_a_setting_changes_pages(tmp_path):
     assert again.unchanged == []
 
 
-def test_pages_of_runs_that_are_gone_are_told(two_runs, tmp_path):
-    render_site(two_runs, tmp_path, pages=["overview"])
+def test_pages_of_runs_that_are_gone_are_told(site):
     left = Store(example_run("a" * 12, "demo tp4", {"tp": 4}))
-    found = render_site(left, tmp_path, pages=["overview"])
+    found = render_site(left, site, pages=[OVERVIEW])
     assert [path.name for path in found.stale] == ["run-demo-dp2.tp2.html"]
     assert found.stale[0].exists()  # it is the user's to remove
 
 
-def test_a_page_that_is_drawn_later_keeps_the_way_to_those_before(two_runs, tmp_path):
-    render_site(two_runs, tmp_path, runs=["aaa"], pages=["index", "overview"])
-    (path,) = render_site(two_runs, tmp_path, runs=["aaa"], pages=["time"]).pages
+def test_a_page_that_is_drawn_later_keeps_the_way_to_those_before(two_runs, site):
+    (path,) = render_site(two_runs, site, runs=["aaa"], pages=["quality"]).pages
     links = {a.get("href") for a in Page(path.read_text("utf-8")).all("a")}
-    assert {"index.html", "run-demo-tp4.html", "run-demo-tp4.time.html"} <= links
+    assert {"index.html", "run-demo-tp4.html", "run-demo-tp4.quality.html"} <= links
 
 
-def test_a_record_that_cannot_be_read_costs_a_drawing(two_runs, tmp_path):
-    render_site(two_runs, tmp_path, pages=["overview"])
-    (tmp_path / "site.json").write_text("[not ours")
-    assert render_site(two_runs, tmp_path, pages=["overview"]).unchanged == []
+def test_a_record_that_cannot_be_read_costs_a_drawing(two_runs, site):
+    (site / "site.json").write_text("[not ours")
+    assert render_site(two_runs, site, runs=["aaa"], pages=[OVERVIEW]).unchanged == []
 
 
 def site_bytes(folder):

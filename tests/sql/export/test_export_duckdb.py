@@ -18,6 +18,7 @@ from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.store import Store
 from xlahouse.sql import Warehouse
 from xlahouse.sql.export.duckdb_file import write_duckdb
+from xlahouse.sql.library import Library, shipped
 
 GIVEN = {
     "runs": [{"run_id": "a", "name": "it's a"}, {"run_id": "b", "name": "b"}],
@@ -39,8 +40,15 @@ def root(tmp_path: Path) -> Path:
     return write_warehouse(tmp_path / "it's w", GIVEN)
 
 
-def export(root: Path, path: Path, copy: bool, runs: str = "ab") -> str | None:
+FEW = Library({view.name: view for view in shipped().closure({"run_mesh"})[1]})
+
+
+def export(
+    root: Path, path: Path, copy: bool, runs: str = "ab", library: Library = FEW
+) -> str | None:
+    """Export some runs with some views: creating all of them takes seconds."""
     with Warehouse(root) as warehouse:
+        warehouse.library = library
         return write_duckdb(warehouse, list(runs), path, copy)
 
 
@@ -52,7 +60,7 @@ def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.verify
 @pytest.mark.parametrize("copy", [False, True])
 def test_views_answer_as_in_the_warehouse(root: Path, tmp_path: Path, copy: bool) -> None:
-    export(root, tmp_path / "x.duckdb", copy)
+    export(root, tmp_path / "x.duckdb", copy, library=shipped())
     assert ask(tmp_path / "x.duckdb", MESH) == ROWS
     with Warehouse(root) as warehouse:
         for view in warehouse.library.pointers:
@@ -144,7 +152,7 @@ def test_harlequin_opens_it(root: Path, tmp_path: Path) -> None:
         pytest.skip("needs Harlequin: pip install harlequin")
     from harlequin_duckdb import DuckDbAdapter
 
-    export(root, tmp_path / "x.duckdb", copy=False)
+    export(root, tmp_path / "x.duckdb", copy=False, library=shipped())
     connection = DuckDbAdapter([str(tmp_path / "x.duckdb")], read_only=True).connect()
     shown, waiting = set(), list(connection.get_catalog().items)
     while waiting:
