@@ -45,6 +45,8 @@ class RunDatabase(Database):
         tables, views = library.closure(names, self._installed & self._kept)
         for table in sorted(tables - self._installed):
             self._install_table(table)
+        for table in tables:  # bound to one file of each kind: kept views need the others too
+            self._point_all(self._connection, table, None)
         for view in views:
             if view.name in self._kept:
                 ready = frozenset(self._installed & self._kept)

@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -36,6 +38,33 @@ def test_panels_of_a_run_have_the_same_rows(root):
             assert_frame_equal(ours, theirs, check_exact=False, rel_tol=1e-9)
         kept = one.query("select count(*) as n from traffic_burst").dicts()
     assert kept[0]["n"] > 0
+
+
+def split_files(root: Path, run_id: str) -> None:
+    """Put each of a run's tables into two files, as ingests of several hosts and compaction do."""
+    path = root / "tables" / "runs" / f"{run_id}.parquet"
+    row = pq.read_table(path)
+    files = []
+    for file in row["files"].to_pylist()[0]:
+        whole = pq.read_table(root / file["path"], partitioning=None)
+        half = whole.num_rows // 2
+        second = file["path"].replace("part-0", "part-1")
+        for name, rows in ((file["path"], whole[:half]), (second, whole[half:])):
+            pq.write_table(rows, root / name)
+            files.append({"table": file["table"], "path": name, "rows": rows.num_rows})
+    place = row.column_names.index("files")
+    listed = pa.array([files], row.schema.field("files").type)
+    pq.write_table(row.set_column(place, row.schema.field("files"), listed), path)
+
+
+def test_what_is_kept_rests_on_every_file_of_a_table(tmp_path):
+    root = write_warehouse(tmp_path / "wh", example_run(ONE, "one", {"tp": 4}))
+    sql = "select axis, count(*) as n, sum(wire_bytes) as bytes from _collective_wire_v1 group by axis"
+    with Warehouse(root) as whole:
+        expected = whole.query(sql).dicts()
+    split_files(root, ONE)
+    with Warehouse(root) as whole, whole.of_run("one", ["_collective_wire_v1"]) as one:
+        assert whole.query(sql).dicts() == one.query(sql).dicts() == expected
 
 
 def test_other_runs_are_not_there(root):
