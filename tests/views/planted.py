@@ -35,7 +35,7 @@ def faults(view: View) -> list[Mutant]:
 
 
 class Bench:
-    """All cases' rows in tables, the views on them, and what they gave before anything was planted."""
+    """All cases' rows and every view's rows in tables: a fault is computed from the rows below its view."""
 
     def __init__(self, root: Path, given: list[Case]) -> None:
         self._library: Library = shipped()
@@ -47,18 +47,33 @@ class Bench:
                 self._database.register("given", rows)
                 self._database.execute(f"create table {table} as select * from given")
         self.order: list[View] = self._library.closure(set(self._library.views))[1]
+        # As mutants are written, so that the writing itself cannot be what a case catches.
+        self._sql = {view.name: written(parse_view(view)) for view in self.order}
+        self._below = {
+            view.name: [each.name for each in self._library.closure({view.name})[1]]
+            for view in self.order
+        }
+        self._pairs = {v.name for v in self.order if "other_run_id" in v.column_names}
         for view in self.order:
-            # As mutants are written, so that the writing itself cannot be what a case catches.
-            self._create(view.name, written(parse_view(view)))
-        self._sound = {view.name: self._answer(view.name) for view in self._library.public}
+            if view.name not in self._pairs:  # pairs of different cases' runs are too many to keep
+                sql = f"{self._with(view.name, self._pairs)} select * from {view.name}"
+                self._database.execute(f"create table {view.name} as {sql}")
+        self._sound = {view.name: self._answer(view.name, set()) for view in self._library.public}
 
-    def _create(self, name: str, sql: str) -> None:
-        self._database.execute(f"create or replace view {name} as {sql}")
+    def _with(self, name: str, computed: set[str]) -> str:
+        """The WITH of a view's query: the view itself and those below it that are not read as tables."""
+        parts = [
+            f"{each} as (\n{self._sql[each]}\n)"
+            for each in self._below[name]
+            if each == name or each in computed
+        ]
+        return f"with {', '.join(parts)}"
 
-    def _answer(self, view: str) -> dict[str, Counter[Any]]:
-        """Case -> its rows, in the case's columns, by a view."""
+    def _answer(self, view: str, changed: set[str]) -> dict[str, Counter[Any]]:
+        """Case -> its rows by a view, in its columns; `changed`: views that tables no longer hold."""
         names = [column.name for column in self._library.views[view].columns]
-        cursor = self._database.execute(own_rows(view, names))
+        sql = f"{self._with(view, self._pairs | changed)} {own_rows(view, names)}"
+        cursor = self._database.execute(sql)
         columns = [column[0] for column in cursor.description or ()]
         rows = cursor.fetchall()
         return {
@@ -85,19 +100,21 @@ class Bench:
     def catches(self, mutant: Mutant) -> bool:
         """Whether a case of the view, or of one on top of it, fails or does not end with the fault in it,
         or the fault cannot happen, as the statement does not bind."""
+        changed = {name for name, below in self._below.items() if mutant.view in below}
+        sound, self._sql[mutant.view] = self._sql[mutant.view], mutant.sql
         try:
-            self._create(mutant.view, mutant.sql)
-        except duckdb.BinderException:
-            return True
-        try:
-            return any(self._differs(view) for view in self._above(mutant.view))
+            return any(
+                self._differs(view.name, changed)
+                for view in self.order
+                if view.name in changed and not view.internal
+            )
         finally:
-            self._create(mutant.view, self._library.views[mutant.view].sql)
+            self._sql[mutant.view] = sound
 
-    def _differs(self, view: str) -> bool:
+    def _differs(self, view: str, changed: set[str]) -> bool:
         try:
             with self._limited():
-                return self._answer(view) != self._sound[view]
+                return self._answer(view, changed) != self._sound[view]
         except duckdb.Error:
             return True
 
@@ -111,18 +128,6 @@ class Bench:
         finally:
             timer.cancel()
             timer.join()
-
-    def _above(self, name: str) -> list[str]:
-        """The public views that rest on a view, itself first."""
-        return [
-            view.name
-            for view in self.order
-            if not view.internal
-            and (
-                view.name == name
-                or name in {each.name for each in self._library.closure({view.name})[1]}
-            )
-        ]
 
 
 def _row(row: tuple[Any, ...]) -> tuple[Any, ...]:
