@@ -12,7 +12,7 @@ from xlahouse.capture.plan import Experiment, Model
 from xlahouse.capture.run.sources import skeleton_of
 
 torch, safetensors = Later("torch"), Later("safetensors.torch")
-pytestmark = needs("torch")
+pytestmark = [needs("torch"), pytest.mark.xdist_group("capture")]
 
 QWEN = {
     "vocab_size": 32,

@@ -21,7 +21,7 @@ from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.tpu.quota import read_quota
 
 torch = Later("torch")
-pytestmark = needs("torch", "transformers")
+pytestmark = [needs("torch", "transformers"), pytest.mark.xdist_group("capture")]
 STUDY = DEMO_PLAN.with_name("study.yaml")
 CELLS = Path(__file__).with_name("cells.yaml")
 STUDIED = read_plan(STUDY).experiments

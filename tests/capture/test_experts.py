@@ -12,7 +12,7 @@ from xlahouse.capture.models.experts import (
 )
 
 torch = Later("torch")
-pytestmark = needs("torch")
+pytestmark = [needs("torch"), pytest.mark.xdist_group("capture")]
 EXPERTS, HIDDEN, WIDTH, TOKENS, CHOSEN = 4, 8, 6, 5, 2
 
 

@@ -28,12 +28,14 @@ def count(name):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.xdist_group("capture")
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_sizes_give_the_published_count_of_parameters(name):
     assert count(name) == PUBLISHED[name]
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.xdist_group("capture")
 def test_deepseek_v3_has_671_billion():
     """As its report says, without the layer that predicts further tokens."""
     assert round(count("deepseek-v3.1-base") / 1e9) == 671

@@ -66,6 +66,7 @@ def test_the_plan_is_valid_and_its_experiments_are_named_as_it_says(tmp_path):
     assert plan.experiments[2].model.sizes["num_hidden_layers"] == 8
 
 
+@pytest.mark.xdist_group("capture")
 def test_the_dry_run_prints_what_is_shown():
     pytest.importorskip("torch", reason="install xlahouse[capture]")
     name, shown = re.search(

@@ -64,6 +64,7 @@ def test_only_the_experts_first_weights_are_packed():
     assert not is_packed("model.layers.3.mlp.gate_proj.weight")
 
 
+@pytest.mark.xdist_group("capture")
 def test_each_device_gets_its_rows_of_gate_and_of_up():
     torch = pytest.importorskip("torch", reason="install xlahouse[capture]")
     from xlahouse.capture.models.placing import _interleave

@@ -42,6 +42,7 @@ def test_qwen3_06b() -> None:
     assert (facts["expert_layers"], facts["experts"], facts["experts_per_token"]) == (0, None, None)
 
 
+@pytest.mark.xdist_group("capture")
 @pytest.mark.parametrize(
     ("preset", "changed"),
     [
