@@ -18,16 +18,16 @@ from xlahouse.reports.figure_files import render_figures
     ("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF")]
 )
 def test_each_figure_of_a_page_is_a_file(two_runs, tmp_path, kind, magic):
-    paths = render_figures(two_runs, tmp_path / "f", kind, runs=["aaa"], pages=["time"])
+    paths = render_figures(two_runs, tmp_path / "f", kind, runs=["aaa"], pages=["intervals"])
     assert paths
     assert paths == sorted(set(paths), key=paths.index)
     for path in paths:
-        assert re.fullmatch(rf"run-demo-tp4\.time\.[a-z-]+-\d+\.{kind}", path.name)
+        assert re.fullmatch(rf"run-demo-tp4\.intervals\.[a-z-]+-\d+\.{kind}", path.name)
         assert path.read_bytes().startswith(magic)
 
 
 def test_a_png_is_sharp_enough_for_print(two_runs, tmp_path):
-    (first, *_) = render_figures(two_runs, tmp_path, "png", runs=["aaa"], pages=["communication"])
+    (first, *_) = render_figures(two_runs, tmp_path, "png", runs=["aaa"], pages=["intervals"])
     width, _ = struct.unpack(">II", first.read_bytes()[16:24])
     assert width > 800  # 420 px of plot and its labels, two dots a px
 

@@ -121,22 +121,24 @@ def test_no_file(tmp_path):
         read_own_page(tmp_path / "absent.py")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("mark_bar()", "mark_bar(size='x')"), "busiest.py, line 10: SchemaValidationError: "),
-        (("return alt", "return 3 or alt"), "charts returned int; return an Altair chart"),
-        (('x="bytes"', "x=rows.nope"), "busiest.py, line 10: AttributeError: "),
-        (("traffic_volume_v1", "traffic_volum"), "traffic_volum"),
-    ],
-)
-def test_one_that_fails_costs_itself(tmp_path, monkeypatch, capsys, change, message):
+FAULTS = {
+    ("mark_bar()", "mark_bar(size='x')"): "own0.py, line 10: SchemaValidationError: ",
+    ("return alt", "return 3 or alt"): "charts returned int; return an Altair chart",
+    ('x="bytes"', "x=rows.nope"): "own2.py, line 10: AttributeError: ",
+    ("traffic_volume_v1", "traffic_volum"): "traffic_volum",
+}
+
+
+def test_each_one_that_fails_costs_itself(tmp_path, monkeypatch, capsys):
     root = write_warehouse(tmp_path / "wh", example_run("a" * 12, "one", {"tp": 4}))
-    path = page(tmp_path, OF_SITE.replace(*change))
-    given = ("report", "index", "-w", root, "-o", tmp_path / "site", "--page", path)
-    assert run_command(monkeypatch, *given) == 1
+    given = ["--page", page(tmp_path, OF_SITE, "whole.py")]
+    for number, change in enumerate(FAULTS):
+        given += ["--page", page(tmp_path, OF_SITE.replace(*change), f"own{number}.py")]
+    site = tmp_path / "site"
+    assert run_command(monkeypatch, "report", "index", "-w", root, "-o", site, *given) == 1
     told = capsys.readouterr()
-    assert told.out.splitlines() == [str(tmp_path / "site" / "index.html")]
-    assert message in told.err
-    assert "the page is left out" in told.err
+    assert told.out.splitlines() == [str(site / "index.html"), str(site / "whole.html")]
+    lines = [line for line in told.err.splitlines() if "the page is left out" in line]
+    for line, message in zip(lines, FAULTS.values(), strict=True):
+        assert message in line
     assert "Traceback" not in told.err
