@@ -21,8 +21,9 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A handful of rows: what costs time here is compiling plans, scheduling tasks and starting.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    # A handful of rows: what costs time here is compiling plans, scheduling tasks and starting, and
+    # classes that are compiled well before they have run often.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
