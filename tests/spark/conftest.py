@@ -21,9 +21,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A handful of rows: what costs time here is compiling plans, scheduling tasks and starting, and
-    # classes that are compiled well before they have run often.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # A handful of rows: what costs time here is compiling plans, scheduling tasks and starting.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -31,10 +29,13 @@ SETTINGS = {
     "spark.sql.files.openCostInBytes": "0",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
+JAVA = "-XX:+UseSerialGC"
+# A session of few views ends before what the JVM's second compiler does pays off.
+JAVA_OF_FEW = f"{JAVA} -XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def spark(tmp_path_factory, request):
     """A local SparkSession with two threads."""
     require_spark()
     from pyspark.sql import SparkSession
@@ -43,6 +44,8 @@ def spark(tmp_path_factory):
     builder = SparkSession.builder.master("local[2]").appName("xlahouse tests")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
+    is_long = any(item.get_closest_marker("verify") for item in request.session.items)
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA if is_long else JAVA_OF_FEW)
     folder = tmp_path_factory.mktemp("spark")
     session = builder.config("spark.sql.warehouse.dir", str(folder)).getOrCreate()
     yield session
