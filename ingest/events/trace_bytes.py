@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+
 from xlahouse.capture.errors import TraceChangedError
 from xlahouse.capture.opening import open_regular
 from xlahouse.ingest.events.files import is_local, open_fs, open_on
@@ -169,7 +171,7 @@ def contents(part: TraceBytes) -> memoryview:
 
 def joined(parts: Sequence[TraceBytes]) -> memoryview:
     """The bytes of all parts, one after the other, in a buffer of their own."""
-    buffer = memoryview(bytearray(sum(map(len, parts))))
+    buffer = memoryview(np.empty(sum(map(len, parts)), np.uint8))  # which is not filled with zeros
     at = 0
     for part in parts:
         place = buffer[at : at + len(part)]
