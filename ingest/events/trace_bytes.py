@@ -171,7 +171,7 @@ def contents(part: TraceBytes) -> memoryview:
 
 def joined(parts: Sequence[TraceBytes]) -> memoryview:
     """The bytes of all parts, one after the other, in a buffer of their own."""
-    buffer = memoryview(np.empty(sum(map(len, parts)), np.uint8))  # which is not filled with zeros
+    buffer = np.empty(sum(map(len, parts)), np.uint8).data  # which is not filled with zeros
     at = 0
     for part in parts:
         place = buffer[at : at + len(part)]
