@@ -127,7 +127,7 @@ from xlahouse.ingest.run import IngestError, each_in_workers, ingest_paths
 root, workers, *paths = sys.argv[1:]
 read = one_run.read_trace
 
-def read_or_die(raw, path, rank=None):
+def read_or_die(raw, path, *rest):
     name = os.path.basename(path)
     if name.startswith("cut"):
         os.truncate(path, os.path.getsize(path) // 2)
@@ -135,7 +135,7 @@ def read_or_die(raw, path, rank=None):
         if name.startswith("dies_once"):
             open(path + ".died", "w").close()
         os.kill(os.getpid(), signal.SIGKILL)
-    return read(raw, path, rank)
+    return read(raw, path, *rest)
 
 one_run.read_trace = read_or_die
 if __name__ == "__main__":
