@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.spans import merge_spans
 from xlahouse.ingest.nesting.self_time import Nest, nest
 
@@ -189,7 +189,7 @@ def _levels(parent: Integers, inside: Integers) -> Integers:
     return level
 
 
-def _within_their_like(parent: Integers, level: Integers, code: Integers) -> Integers:
+def _within_their_like(parent: Integers, level: Integers, code: Integers) -> Mask:
     """Whether an event of the same name that is kept is around each."""
     like = np.zeros(len(parent), np.bool_)
     around = parent
