@@ -198,7 +198,7 @@ def each_in_workers(
     on_event: OnEvent = lambda message: None,
 ) -> Iterator[IngestResult | str]:
     """Outcomes of runs that worker processes ingest; of a single run, by this process."""
-    if len(runs) == 1:
+    if len(runs) <= 1:
         return each_here(runs, root, options, workers)
     from xlahouse.ingest.workers import ingest_apart  # a single run does not wait for it to load
 

@@ -14,10 +14,16 @@ DOORS = ("capture/opening.py", "ingest/events/files.py")
 READING = {"open", "fdopen", "read_text", "read_bytes", "cat_file", "mmap", "OSFile", "safe_open"}
 # File, and why what it reads by itself is not a file that a user names.
 OWN = {
+    "capture/compile/cell.py": "code of the package, and what compile wrote",
+    "capture/compile/child.py": "the log of a process that compile started",
+    "capture/compile/compiler.py": "a script of its own: the program that compile wrote",
+    "capture/compile/program.py": "code of the package, and what compile wrote",
     "capture/models/checkpoint.py": "safetensors opens the files that lie in a checkpoint's folder",
     "capture/models/presets.py": "a file of the package",
     "capture/readme_tables.py": "a document of the project",
     "capture/run/process.py": "the log of a process that capture started",
+    "capture/run/devices.py": "what the system says of its PCI devices",
+    "capture/run/warm.py": "a pipe to a process that capture started",
     "capture/tpu/package.py": "facts of the installed package",
     "ingest/archives.py": "archives read from a file that is open already",
     "ingest/store/store.py": "warehouse.json and leases, which ingest wrote",
@@ -30,6 +36,9 @@ OWN = {
     "sql/export/catalogue.py": "a document of the project",
     "sql/export/examples.py": "a file of the package",
     "sql/library.py": "views of the package",
+    "sql/limits.py": "what the system says of this process",
+    "sql/outputs.py": "the record of files that xlahouse wrote",
+    "sql/serve/web.py": "a file of the package",
     "sql/place.py": "files of a remote warehouse",
     "ingest/hlo/dumps.py": "a remote or checked dump",
     "ingest/xplane/decode.py": "/dev/null",

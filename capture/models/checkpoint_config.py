@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.models.presets import ConfigValue
+from xlahouse.capture.opening import read_regular
 
 # Fields that decide no tensor's shape: a plan may run a checkpoint with other values.
 _FREE = (
@@ -126,7 +127,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(read_regular(path))
     except (OSError, ValueError) as error:
         raise CaptureError(f"{path}: {error}; download the checkpoint again") from error
     if not isinstance(stored, dict):

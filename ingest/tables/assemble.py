@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import polars as pl
 
@@ -43,7 +42,6 @@ from xlahouse.ingest.tables.worlds import (
     split_worlds,
 )
 
-T = TypeVar("T")
 NO_OFFSETS: dict[str, int] = {}
 
 
@@ -122,9 +120,9 @@ def assemble(
         launches += _count(shared.launches)
         tables = _small_tables(world, planes, shared.facts, known)
         tables |= _compiled_tables(world, tables["instructions"], each.compiled)
-        process, places = _by_device(world, number_of), coords if first else ()
+        process, places = world.by_device(number_of), coords if first else ()
         devices = [device for plane in planes for device in plane.devices]
-        clock = _by_device(world, names)
+        clock = world.by_device(names)
         tables["devices"] = device_rows(
             devices, logical_ids, world.number, process, places, clock, shared.facts.slices
         )
@@ -205,10 +203,8 @@ def _aligned(world: World, stated: _Stated, lead_ps: int) -> list[PlaneEvents]:
 
 
 def _component_of(world: World, clocks: Sequence[Clock]) -> dict[int, int]:
-    component = {
-        file.path: clock.component for file, clock in zip(world.files, clocks, strict=True)
-    }
-    return _by_device(world, component)
+    pairs = zip(world.files, clocks, strict=True)
+    return world.by_device({file.path: clock.component for file, clock in pairs})
 
 
 def _count(launches: pl.DataFrame) -> int:
@@ -313,16 +309,6 @@ def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:
     for some in (planes, *(file.planes for file in world.files)):
         some[:] = [replace(plane, launches=launches.clear()) for plane in some]
     return launches.drop("link", "link_type")
-
-
-def _by_device(world: World, of_file: Mapping[str, T]) -> dict[int, T]:
-    """What is known of a file, by path, for each of its devices."""
-    return {
-        device.device_id: of_file[file.path]
-        for file in world.files
-        for plane in file.planes
-        for device in plane.devices
-    }
 
 
 def _small_tables(

@@ -7,7 +7,9 @@ programs one id.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import polars as pl
 
@@ -18,6 +20,7 @@ from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import clash, whole_programs
 
+T = TypeVar("T")
 _FILES_NAMED = 3  # files that a finding names
 
 
@@ -31,6 +34,15 @@ class World:
     def logical_ids(self, facts: ProgramFacts) -> set[int]:
         """Numbers of all devices, traced or named by a program."""
         return facts.logical_ids | set(_numbers(self.files))
+
+    def by_device(self, of_file: Mapping[str, T]) -> dict[int, T]:
+        """What is known of a file, by path, for each of its devices."""
+        return {
+            device.device_id: of_file[file.path]
+            for file in self.files
+            for plane in file.planes
+            for device in plane.devices
+        }
 
 
 def split_worlds(files: list[FileEvents]) -> list[World]:

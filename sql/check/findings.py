@@ -52,7 +52,8 @@ QUESTIONS = (
     ),
     Question(
         "host_late",
-        "devices wait for their host; see `host_gap` for what it did",
+        "devices wait for their host;"
+        " `xlahouse query 'select * from host_gap'` shows how the host spent these times",
         """
         with late as (
             select run_id, phase, activity, sum(self_ps) as self_ps
@@ -96,8 +97,8 @@ QUESTIONS = (
     ),
     Question(
         "waits_for_host",
-        "TPOT is the host's, not the devices'; raise `steps_ahead` in the plan, and see"
-        " `launch_overhead`",
+        "TPOT is the host's, not the devices'; raise `steps_ahead` in the plan;"
+        " `xlahouse query 'select * from launch_overhead'` shows each launch",
         """
         with sent as (
             select l.run_id, l.request, l.step,

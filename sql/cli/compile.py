@@ -32,7 +32,7 @@ def compile(
         float, typer.Option("--memory", min=1, help="GiB of memory for one program.")
     ] = 16.0,
 ) -> None:
-    """Compile a plan's programs with the TPU's own compiler; no TPU is needed.
+    """Compile a plan with the TPU's own compiler; no TPU is needed.
 
     \b
     Examples:

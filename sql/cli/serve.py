@@ -113,7 +113,7 @@ def mcp(
     memory: MemoryOption = "2GB",
     workers: WorkersOption = 1,
 ) -> None:
-    """Answer agents over stdin and stdout, by the Model Context Protocol, read-only.
+    """Answer agents on stdin and stdout (Model Context Protocol).
 
     Tools: runs, tables, views, describe, query, summary, compare, check. Answers carry units, coverage
     and why a value cannot be known.

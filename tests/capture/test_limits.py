@@ -22,7 +22,7 @@ experiments:
 
 
 def test_the_readme_lists_them():
-    assert limits.described() in (ROOT / "README.md").read_text("utf-8"), limits.described()
+    assert limits.described() in (ROOT / "ingest/README.md").read_text("utf-8"), limits.described()
 
 
 def test_a_limit_is_raised_by_its_name(monkeypatch):

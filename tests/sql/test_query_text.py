@@ -77,7 +77,7 @@ class Counting:
         ("select name as nothing_else from runs where run_id = $run", 2),
         ("select count(*) as nothing_else from run_summary where name = $run", 2),
         ("select $run as nothing_else", 2),
-        ("explain select name as nothing_else from runs where run_id = $run", 3),
+        ("explain select name as nothing_else from runs where run_id = $run", 4),  # and its plan
         ("select count(*) as nothing_else from duckdb_views() where view_name = $run", 2),
     ],
 )

@@ -226,6 +226,7 @@ ELSEWHERE = {
     "module_breakdown": "module_launches",
     "ccl_legacy": "their definitions over the exported JSON: tests/sql/export/ccl_naive.py",
     "op_diff": "two runs: tests/views/test_op_diff.py",
+    "traffic_compatibility": "two runs: its cases, and tests/views/oracle",
     **dict.fromkeys(("setup_summary", "run_comparison", "scaling"), "several runs: answers_runs"),
 }
 

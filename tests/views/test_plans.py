@@ -24,8 +24,8 @@ BY_EQUALITY = {"HASH_JOIN", "CROSS_PRODUCT"}
 
 def joins(warehouse: Warehouse, sql: str) -> set[str]:
     """DuckDB's names of the joins in a statement's plan, those by equality left out."""
-    ((_, plan),) = warehouse.query(f"explain (format json) {sql}").rows
-    names, waiting = set(), json.loads(plan)
+    lines = warehouse.query(f"explain (format json) {sql}").rows
+    names, waiting = set(), json.loads("\n".join(line for (line,) in lines))
     assert waiting
     while waiting:
         node = waiting.pop()

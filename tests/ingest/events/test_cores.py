@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import process
 from types import SimpleNamespace
 
 import pytest
 
-from xlahouse.ingest import run
+from xlahouse.ingest import run, workers
 from xlahouse.ingest.events.cores import threads_for, usable_cores
 from xlahouse.ingest.one_run import Options
 from xlahouse.ingest.tables import run_tables
@@ -53,12 +52,14 @@ def test_so_many_batches_are_finished_at_once(monkeypatch):
         return planes, part
 
     monkeypatch.setattr(run_tables, "finish_planes", finish)
+    monkeypatch.setattr(run_tables.Wanted, "of", lambda gaps: {})
     planes = [SimpleNamespace(bytes=8 * MIB, devices=[]) for _ in range(5)]
     world = SimpleNamespace(
         planes=planes,
         launches=None,
         facts=SimpleNamespace(ops=None),
         schedule=None,
+        gaps=None,
         device_offset=0,
     )
     found = run_tables._finish_devices(world, "f", None, 3, threads=5)
@@ -69,23 +70,16 @@ def test_processes_share_the_cores(monkeypatch):
     given = []
 
     class Pool:
-        def __init__(self, processes, **_):
-            self.processes = processes
+        def __init__(self, ingest, root, options, runs):
+            self.options = options
 
-        def __enter__(self):
-            return self
+        def outcomes(self, numbers, processes):
+            given.append((processes, self.options.threads))
+            return [(number, "refused") for number in numbers]
 
-        def __exit__(self, *_):
-            pass
-
-        def submit(self, call, found, root, options):
-            given.append((self.processes, options.threads))
-            return SimpleNamespace(result=lambda: "refused")
-
-    monkeypatch.setattr(process, "ProcessPoolExecutor", Pool)
-    monkeypatch.setattr(run, "usable_cores", lambda: 7)
+    monkeypatch.setattr(workers, "_Pool", Pool)
+    monkeypatch.setattr(workers, "usable_cores", lambda: 7)
     runs = [SimpleNamespace(name=str(number)) for number in range(4)]
-    assert list(run._each(runs, "w", Options(), 3)) == ["refused"] * 4
-    assert given == [(3, 2)] * 4
-    list(run._each(runs, "w", Options(), 9))
-    assert given[4:] == [(4, 1)] * 4
+    assert list(run.each_in_workers(runs, "w", Options(), 3)) == ["refused"] * 4
+    assert list(run.each_in_workers(runs, "w", Options(), 9)) == ["refused"] * 4
+    assert given == [(3, 2), (1, 1), (4, 1), (1, 1)]  # and who died alone, on one thread

@@ -32,6 +32,7 @@ def test_the_verbs() -> None:
     assert {" ".join(path) for path in commands()} == {
         "demo",
         "capture",
+        "compile",
         "ingest",
         "runs",
         "set mesh",
@@ -43,6 +44,9 @@ def test_the_verbs() -> None:
         "tables",
         "check",
         "report",
+        "summary",
+        "serve",
+        "mcp",
         "compact",
         "compare",
         "drop",
