@@ -14,7 +14,13 @@ from xlahouse.capture.errors import CaptureError
 
 GIB = 2**30
 # How an allocator and the loader say that a limit of memory is reached.
-_OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "failed to map segment")
+_OUT_OF_MEMORY = (
+    "bad_alloc",
+    "MemoryError",
+    "Cannot allocate memory",
+    "failed to map segment",
+    "Memory allocation still failed",
+)
 _LAST = 4000  # characters at the end of a log that state why a process ended
 
 
