@@ -51,12 +51,19 @@ class CausalOutput(Protocol):
     logits: torch.Tensor  # [batch, tokens, vocab]
 
 
+class GenerationConfig(Protocol):
+    """Defaults of transformers' own generation."""
+
+    eos_token_id: int | list[int] | None  # tokens that end a text
+
+
 class CausalModel(Protocol):
     """A model with its head: one of transformers' `…ForCausalLM`."""
 
     config: TransformersConfig  # its sizes
     model: Decoder  # all but the head
     lm_head: torch.nn.Module  # [batch, tokens, hidden] -> [batch, tokens, vocab]
+    generation_config: GenerationConfig  # of `generate`
     base_model_prefix: str  # name of `model` in a checkpoint
 
     def __call__(self, *tokens: torch.Tensor, **options: object) -> CausalOutput:

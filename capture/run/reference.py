@@ -47,11 +47,12 @@ def generate_unsharded(
 
     count = experiment.output_tokens
     with torch.no_grad():
+        # A capture decodes past the end of a text, and may choose its token.
+        model.generation_config.eos_token_id = None
         tokens = model.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             max_new_tokens=count,
-            min_new_tokens=count,
             do_sample=False,
         )
     return tokens[:, prompt.shape[1] :]

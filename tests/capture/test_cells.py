@@ -67,11 +67,11 @@ def generate(model, experiment):
 
     prompt = draw_prompts(experiment)[-1]
     with torch.no_grad():
+        model.generation_config.eos_token_id = None  # greedy to the last token, whichever it is
         tokens = model.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             max_new_tokens=OUTPUT,
-            min_new_tokens=OUTPUT,
             do_sample=False,
         )
     return tokens[:, PROMPT:].tolist()
