@@ -154,16 +154,25 @@ class Database:
             for row in read_run_settings(self._place, list(self.listing.names)):
                 self._connection.execute(f"insert into {name} values ({places})", list(row))
         elif name == "runs" and self.listing.runs_sql:
-            self._create(name, self.listing.runs_sql, "table")
-            own = self.listing.own_rows_sql
-            if own and not self._has_the_runs():  # an ingest replaced the index since it was listed
-                self._connection.execute("drop table runs")
-                self._create(name, own, "table")
+            self._install_runs(self.listing.runs_sql, self.listing.own_rows_sql)
         elif self.listing.files.get(name):
             self._create_table(name)
         else:
             self._connection.execute(empty_table(name))
         self._installed.add(name)
+
+    def _install_runs(self, sql: str, own_rows: str | None) -> None:
+        """Create `runs` from the index, else from the runs' own rows: it may be replaced or removed."""
+        try:
+            self._create("runs", sql, "table")
+        except WarehouseError:
+            if own_rows is None:
+                raise
+            self._create("runs", own_rows, "table")
+            return
+        if own_rows and not self._has_the_runs():
+            self._connection.execute("drop table runs")
+            self._create("runs", own_rows, "table")
 
     def _create_table(self, name: str) -> None:
         """Create a table over its files; one that lacks columns, as an older ingest's may, has NULLs.

@@ -138,8 +138,9 @@ def test_a_damaged_row_costs_its_own_run(
     with Warehouse(root, said.append) as warehouse:
         assert warehouse.query("select run_id from runs").rows == [("ab34",)]
         assert warehouse.query("select distinct run_id from devices").rows == [("ab34",)]
-        assert check_warehouse(warehouse).errors == 1
-        assert check_warehouse(warehouse).lines[0] == f"error    {said[0]}"
+        checked = check_warehouse(warehouse)
+    assert checked.errors == 1
+    assert checked.lines[0] == f"error    {said[0]}"
     assert len(said) == 1
     assert "ab12.parquet is damaged" in said[0]
     assert reason in said[0]
