@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from xlahouse.capture.compile.target import Target
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import metadata_path, write_manifest
 from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.process import new_stamp
 
 CHILD = (sys.executable, "-m", "xlahouse.capture.compile.lower")
 FACTS = "compiled.json"  # of a compiled run's folder, written last
@@ -56,7 +57,7 @@ def compile_cell(
     if done is not None:
         say("compiled before")
         return done
-    stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+    stamp = new_stamp()
     growing, folder = cell / f".compiled_{stamp}.partial", cell / f"compiled_{stamp}"
     log = cell / f"compiled_{stamp}.log"
     growing.mkdir(parents=True)
@@ -98,8 +99,9 @@ def cell_key(experiment: Experiment, target: Target, compiler: Compiler) -> str:
     return hashlib.sha256(said).hexdigest()
 
 
+@cache
 def _code() -> str:
-    """Names the version of capture's code that traces and compiles."""
+    """Names the version of capture's code that traces and compiles; read once for all cells."""
     root = Path(__file__).parent.parent
     files = sorted([*root.glob("models/*"), *root.glob("compile/*.py")])
     digest = hashlib.sha256()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.run.process import ending, last_line
 
 GIB = 2**30
 # How an allocator and the loader say that a limit of memory is reached.
@@ -80,8 +80,4 @@ def _reason(code: int, log: Path, limits: Limits) -> str:
     text = log.read_text(errors="replace")[-_LAST:]
     if any(word in text for word in _OUT_OF_MEMORY):
         return f"it needs more than {limits.memory_gib:g} GiB of memory; raise --memory"
-    ending = f"it ended with code {code}"
-    if code < 0:
-        ending = f"it was ended by {signal.Signals(-code).name}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"{ending}: {lines[-1]}" if lines else ending
+    return f"{ending(code)}: {last_line(log)}"

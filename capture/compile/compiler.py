@@ -21,7 +21,6 @@ ENVIRONMENT = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-CACHE = "xlahouse.cache."  # scopes of the arguments whose buffers become results
 PACKAGES = ("jax", "jaxlib", "libtpu")
 MEMORY = ("argument", "output", "alias", "temp", "generated_code")
 
@@ -39,16 +38,19 @@ def main() -> int:
 
 
 def compile_program(
-    program: str, out: str, topology: str, chip_config: str, device_count: int
+    program: str, out: str, topology: str, chip_config: str, device_count: int, donated: str
 ) -> dict[str, Any]:
-    """Compile the HloModuleProto in the file `program` for the first `device_count` devices."""
+    """Compile the HloModuleProto in the file `program` for the first `device_count` devices.
+
+    Arguments whose scope begins with `donated` give their buffers to results.
+    """
     from jax.experimental import topologies
 
     options = {"chip_config_name": chip_config} if chip_config else {}
     found = topologies.get_topology_desc(topology, platform="tpu", **options).devices
     devices = sorted(found, key=lambda device: device.id)  # the list is not in the order of ids
     with open(program, "rb") as file:
-        module, arguments = prepare(file.read())
+        module, arguments = prepare(file.read(), donated)
     executable = build(module, devices[:device_count])
     stats = executable.get_compiled_memory_stats()
     (compiled,) = executable.hlo_modules()
@@ -74,7 +76,7 @@ def compile_program(
     }
 
 
-def prepare(program: bytes) -> tuple[bytes, list[str]]:
+def prepare(program: bytes, donated: str) -> tuple[bytes, list[str]]:
     """The program as MLIR, its arguments sharded and donated, and the arguments' scopes.
 
     A placeholder of torch_xla cannot have a sharding. capture/compile/placeholders.py multiplies it
@@ -101,7 +103,7 @@ def prepare(program: bytes) -> tuple[bytes, list[str]]:
             for mark in marks(argument):
                 added["mhlo.sharding"] = mark.attributes["mhlo.sharding"]
                 mark.operands[0] = argument
-            if scope.startswith(CACHE):
+            if scope.startswith(donated):
                 added["jax.buffer_donor"] = ir.BoolAttr.get(True)
             scopes.append(scope)
             attributes.append(ir.DictAttr.get(added))

@@ -8,10 +8,7 @@ on stdout is a Lowered (JSON). The code is what capture runs, at real sizes; wei
 from __future__ import annotations
 
 import os
-import platform
 import sys
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +25,6 @@ PROGRAMS = ("prefill", "decode")
 CACHE = (
     "xlahouse.cache"  # scope of the cache's arguments, as capture/compile/compiler.py finds them
 )
-WIDTHS = {"float32": 4, "bfloat16": 2}  # bytes
 
 
 class LowerJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,14 +40,12 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int  # of the whole model
     weight_bytes: int  # of all parameters, each counted once
     kv_bytes_per_token: int  # keys and values of one token of one sequence
-    versions: dict[str, str]  # package -> version
-    warnings: list[str]  # one sentence each
 
 
 def lower(job: LowerJob) -> Lowered:
     """Write both programs."""
     from xlahouse.capture.models.cache import bytes_per_token
-    from xlahouse.capture.run.record import RECORDED_PACKAGES
+    from xlahouse.capture.run.record import DTYPE_BYTES
 
     experiment = job.experiment
     os.environ |= {
@@ -72,16 +66,11 @@ def lower(job: LowerJob) -> Lowered:
         tokens = experiment.prompt_tokens if program == "prefill" else 1
         proto = trace(experiment, layout, sharded, tokens)
         Path(job.folder, f"{program}.pb").write_bytes(proto)
-    width = WIDTHS[experiment.dtype]
+    width = DTYPE_BYTES[experiment.dtype]
     return Lowered(
         parameters=sharded.placed.parameters,
         weight_bytes=sharded.placed.weight_bytes,
         kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
-        versions={
-            "python": platform.python_version(),
-            **{package: version(package) for package in RECORDED_PACKAGES if find_spec(package)},
-        },
-        warnings=[],
     )
 
 

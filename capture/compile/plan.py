@@ -14,10 +14,7 @@ from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import Target, target_of
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
-from xlahouse.capture.run.runner import choose_experiments
-
-TRACING_PACKAGES = ("torch", "torch_xla", "transformers")
-
+from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
 
 DEFAULT_LIMITS = Limits()
 
@@ -74,7 +71,7 @@ def compile_plan(
         ManifestError: the plan is not valid, or has no such experiment.
         CaptureError: a package is missing, or experiments failed; one line for each.
     """
-    missing = [name for name in TRACING_PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for name in CAPTURE_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise CaptureError(
             f"compile traces with {', '.join(missing)}: pip install 'xlahouse[capture,compile]'"

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from xlahouse.capture.compile.child import Limits, run_child
+from xlahouse.capture.compile.lower import CACHE as DONATED
 from xlahouse.capture.compile.target import Target
 from xlahouse.capture.errors import CaptureError
 
@@ -92,6 +93,7 @@ def compile_program(
             "topology": target.topology,
             "chip_config": target.chip_config,
             "device_count": target.device_count,
+            "donated": f"{DONATED}.",
         }
         answer = run_child(
             (compiler.python, str(SCRIPT)),

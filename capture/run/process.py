@@ -57,7 +57,7 @@ def run_experiment(
         # A killed child cannot clean up.
         shutil.rmtree(partial_dir(trace_dir), ignore_errors=True)
     if code:
-        reason = error or f"{_ending(code)}: {_last_line(log)}"
+        reason = error or f"{ending(code)}: {last_line(log)}"
         advice = advice_on(reason, log.read_text(errors="replace"))
         raise CaptureError(f"experiment {experiment.name}: {reason}{advice}; its log is {log}")
     log.unlink()
@@ -141,14 +141,14 @@ def _decode_note(line: bytes) -> Note | None:
         return None
 
 
-def _ending(code: int) -> str:
+def ending(code: int) -> str:
     """How a process ended."""
     if code >= 0:
         return f"its process ended with code {code}"
     return f"its process was ended by {signal.Signals(-code).name}"
 
 
-def _last_line(log: Path) -> str:
+def last_line(log: Path) -> str:
     """The last line of a log, where Python and XLA put the reason."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it printed nothing"

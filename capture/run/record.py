@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -95,6 +95,43 @@ def counts() -> Counts:
     return Counts(int(compiles[0]) if compiles else 0, launches)
 
 
+def framework_versions() -> dict[str, str]:
+    """Package -> version, of Python and the RECORDED_PACKAGES."""
+    found = {package: version(package) for package in RECORDED_PACKAGES if find_spec(package)}
+    return {"python": platform.python_version(), **found}
+
+
+def planned(experiment: Experiment) -> dict[str, Any]:
+    """The manifest's fields that follow from the plan and the packages, whatever runs."""
+    sizes = experiment.model.sizes
+    piped = experiment.mesh.get("pp", 1) > 1
+    return {
+        "name": experiment.name,
+        "framework": "torch_xla",
+        "framework_versions": framework_versions(),
+        "model": experiment.model.name,
+        "model_family": experiment.model.family,
+        "layers": size_of(sizes, "num_hidden_layers"),
+        "hidden_size": size_of(sizes, "hidden_size"),
+        "dtype": experiment.dtype,
+        "batch_size": experiment.batch_size,
+        "microbatches": experiment.microbatches,
+        "prompt_tokens": experiment.prompt_tokens,
+        "output_tokens": experiment.output_tokens,
+        "parallelism": experiment.parallelism,
+        "mesh": experiment.axes,
+        "device_count": experiment.device_count,
+        "repeat": experiment.repeat,
+        "warmup_requests": experiment.warmup_requests,
+        "head_weights": size_of(sizes, "vocab_size") * size_of(sizes, "hidden_size"),
+        "logit_positions": LOGIT_POSITIONS,
+        "stage_layers": experiment.stages.layers,
+        "tick_microbatch": schedule(experiment.mesh["pp"], experiment.microbatches)
+        if piped
+        else [],
+    }
+
+
 def describe(
     opened: Opened,
     entry: Experiment,
@@ -115,33 +152,14 @@ def describe(
     )
     attributes = by_ordinal(xr.global_runtime_device_attributes())
     return Manifest(
-        name=experiment.name,
+        **planned(experiment),
         captured_at=outcome.captured_at,
-        framework="torch_xla",
-        framework_versions={
-            "python": platform.python_version(),
-            **{package: version(package) for package in RECORDED_PACKAGES if find_spec(package)},
-        },
-        model=experiment.model.name,
-        model_family=experiment.model.family,
         model_config=sizes | opened.further,
         weights=sharded.source_label,
-        layers=size_of(sizes, "num_hidden_layers"),
-        hidden_size=size_of(sizes, "hidden_size"),
-        dtype=experiment.dtype,
-        batch_size=experiment.batch_size,
-        microbatches=experiment.microbatches,
-        prompt_tokens=experiment.prompt_tokens,
-        output_tokens=experiment.output_tokens,
-        parallelism=experiment.parallelism,
-        mesh=experiment.axes,
         mesh_device_ids=sharded.layout.device_ids,
         device_coords=device_coords(attributes),
         device_kind=device_kind(attributes, str(xr.device_type())),
-        device_count=experiment.device_count,
         host_count=xr.process_count(),
-        repeat=experiment.repeat,
-        warmup_requests=experiment.warmup_requests,
         requests=outcome.requests,
         tokens=[[] if ELSEWHERE in row else row for row in outcome.tokens[-1].tolist()],
         tokens_match_unsharded=None if differences is None else not differences,
@@ -149,10 +167,6 @@ def describe(
         parameters=placed.parameters,
         weight_bytes=placed.weight_bytes,
         kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
-        head_weights=size_of(sizes, "vocab_size") * size_of(sizes, "hidden_size"),
-        logit_positions=LOGIT_POSITIONS,
-        stage_layers=experiment.stages.layers,
-        tick_microbatch=schedule(experiment.mesh["pp"], experiment.microbatches) if piped else [],
         plan_entry=msgspec.to_builtins(entry),
         warnings=[
             *opened.notes,

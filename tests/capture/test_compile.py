@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.capture.compiled_programs import transfers
 from tests.later import Later, needs
 from xlahouse.capture.compile.cell import FACTS, CompiledRun, compile_cell, find_compiled
 from xlahouse.capture.compile.child import Limits, run_child
@@ -18,8 +18,6 @@ from xlahouse.capture.compile.target import target_of
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import decode_manifest, metadata_path
 from xlahouse.capture.plan import Experiment, Model
-from xlahouse.ingest.hlo.program import parse_program
-from xlahouse.ingest.hlo.program_facts import gather
 
 torch_xla = Later("torch_xla")
 SMALL = {
@@ -50,13 +48,6 @@ def cell(**fields):
     )
 
 
-def transfers(folder: Path, program: str) -> Counter:
-    """Kind of each collective of a compiled program -> how often."""
-    raw = (folder / f"{program}.hlo.pb").read_bytes()
-    rows = gather([parse_program(raw, 1, program)], "x").ops.filter(category="collective")
-    return Counter(rows.drop_nulls("transfer_op").unique("transfer_op")["kind"].to_list())
-
-
 @pytest.fixture(scope="module")
 def compiler(tmp_path_factory):
     """The compiler of this Python."""
@@ -77,7 +68,8 @@ def tp4(tmp_path_factory, compiler):
 def test_collectives_are_the_plans(tp4):
     """Tensor parallelism: an all-reduce for the embedding and two a layer; one all-gather of logits."""
     for program in ("prefill", "decode"):
-        assert transfers(tp4[0], program) == {"all-reduce": 1 + 2 * 2, "all-gather": 1}
+        found = transfers(tp4[0], program)["kind"]
+        assert Counter(found) == {"all-reduce": 1 + 2 * 2, "all-gather": 1}
 
 
 @compiles

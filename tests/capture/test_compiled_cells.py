@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.capture.compiled_programs import transfers
 from tests.conftest import DEMO_PLAN
 from tests.later import needs
 from tests.layers import sampled
@@ -21,8 +22,6 @@ from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.forecast import forecast
-from xlahouse.ingest.hlo.program import parse_program
-from xlahouse.ingest.hlo.program_facts import gather
 
 pytestmark = [
     pytest.mark.verify,
@@ -45,10 +44,7 @@ def compiler(tmp_path_factory):
 
 def compiled(folder: Path, program: str) -> Counter:
     """(kind, payload bytes) of each transfer of a program -> how often."""
-    raw = (folder / f"{program}.hlo.pb").read_bytes()
-    facts = gather([parse_program(raw, 1, program)], "x")
-    # The parts of one transfer share its instruction; instructions inside its fusions have none.
-    rows = facts.ops.filter(category="collective").drop_nulls("transfer_op").unique("transfer_op")
+    rows = transfers(folder, program)
     assert not rows["kind"].is_null().any()
     return Counter(zip(rows["kind"], rows["payload_bytes"], strict=True))
 
