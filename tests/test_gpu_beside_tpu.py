@@ -21,6 +21,7 @@ PAIRS = (
     "op_diff_v1",
     "run_comparison_v1",
     "run_comparison_v2",
+    "traffic_compatibility_v1",
 )  # of two runs, so that others bring rows
 
 
