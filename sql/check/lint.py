@@ -60,6 +60,7 @@ PLAIN_NAMES = {
 PLAIN_DOUBLES = {
     "best_score",
     "bytes",
+    "changes_per_step",
     "collectives_per_step",
     "difference",
     "executions_per_step",

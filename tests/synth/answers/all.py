@@ -11,6 +11,7 @@ from tests.synth.answers.idle import idleness
 from tests.synth.answers.link_use import link_use
 from tests.synth.answers.links import link_traffic
 from tests.synth.answers.model import utilization
+from tests.synth.answers.networks import networks
 from tests.synth.answers.profile import profile
 from tests.synth.answers.profiles import traffic_profile
 from tests.synth.answers.sizes import sizes
@@ -59,6 +60,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         **idleness(run),
         **traffic(run),
         **sizes(run),
+        **networks(run),
         **utilization(run),
         **profile(run),
     }

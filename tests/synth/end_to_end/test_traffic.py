@@ -56,6 +56,8 @@ VIEWS = [
     "traffic_window_v2",
     "traffic_window_summary_v2",
     "reconfiguration_fit_v2",
+    "reconfiguration_cost_v1",
+    "traffic_demand_v1",
     "traffic_timeline_v1",
     "collective_latency_summary_v2",
     "bandwidth_summary_v3",

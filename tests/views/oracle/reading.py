@@ -217,3 +217,9 @@ def _name(run: Run, axes: tuple[str, ...] | None) -> str:
     if axes is None:
         return "unclassified"
     return "+".join(axis for axis, _ in run.axes if axis in axes) or "none"
+
+
+def steps_launched(run: Run, phase: str | None) -> int | None:
+    """Steps of a phase that have launches, on any device; None without one."""
+    launches = [row for row in run.rows("launches") if row["phase"] == phase]
+    return len({(r["request"], r["step"]) for r in launches if r["step"] is not None}) or None

@@ -8,7 +8,16 @@ from itertools import pairwise
 from typing import Any
 
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.reading import Run, grouped, mean, middle, rank, ratio, total
+from tests.views.oracle.reading import (
+    Run,
+    grouped,
+    mean,
+    middle,
+    rank,
+    ratio,
+    steps_launched,
+    total,
+)
 
 DELAYS = (10**6, 10**7, 10**8, 10**9, 10**10)
 
@@ -195,6 +204,28 @@ def reconfiguration_fit(run: Run) -> Iterator[Row]:
                 "fit_ratio": ratio(len(fitting), len(rows)),
                 "fitting_bytes": total(row["next_bytes"] for row in fitting) if fitting else 0,
                 "next_bytes": total(row["next_bytes"] for row in rows),
+            }
+
+
+def reconfiguration_cost(run: Run) -> Iterator[Row]:
+    """Each change's delay, as far as it fits into its window and beyond."""
+    key = ("scope", "device_id", "group_id", "rail_id", "phase")
+    for values, rows in grouped(traffic_window(run), *key).items():
+        steps = steps_launched(run, values[-1])
+        for delay in DELAYS:
+            hidden = sum(min(max(row["window_ps"], 0), delay) for row in rows)
+            exposed = sum(delay - min(max(row["window_ps"], 0), delay) for row in rows)
+            yield {
+                **dict(zip(key, values, strict=True)),
+                "delay_ps": delay,
+                "step_count": steps,
+                "change_count": len(rows),
+                "exposed_change_count": sum(row["window_ps"] < delay for row in rows),
+                "changes_per_step": ratio(len(rows), steps),
+                "hidden_ps": hidden,
+                "exposed_ps": exposed,
+                "hidden_ratio": ratio(hidden, hidden + exposed),
+                "step_exposed_ps": ratio(exposed, steps),
             }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.reading import Run, grouped, middle, rank, ratio, total
+from tests.views.oracle.reading import Run, grouped, middle, rank, ratio, steps_launched, total
 
 
 def run_mesh(run: Run) -> Iterator[Row]:
@@ -92,6 +92,41 @@ def traffic_matrix(run: Run) -> Iterator[Row]:
     names = ("phase", "axis", "kind", "algorithm", "source_device_id", "target_device_id")
     for key, parts in sums.items():
         yield {**dict(zip(names, key, strict=True)), "bytes": total(parts)}
+
+
+def traffic_demand(run: Run) -> Iterator[Row]:
+    """The matrix a step, all-reduces apart, with each source's targets and each pair's share of the most."""
+    for (phase, algorithm), cells in grouped(traffic_matrix(run), "phase", "algorithm").items():
+        steps = steps_launched(run, phase)
+        pairs = grouped(cells, "source_device_id", "target_device_id")
+        sums = {
+            pair: [_sum_or_0(r["bytes"] for r in rows if (r["kind"] == "all-reduce") == reduces)
+                   for reduces in (True, False)]
+            for pair, rows in pairs.items()
+        }  # fmt: skip
+        wholes = {pair: total(parts) for pair, parts in sums.items()}
+        unknown = None in wholes.values() or None in {target for _, target in pairs}
+        for (source, target), (reduced, other) in sums.items():
+            own = [rows for (from_device, _), rows in pairs.items() if from_device == source]
+            kinds = [{row["kind"] == "all-reduce" for row in rows} for rows in own]
+            known = None not in {to for from_device, to in pairs if from_device == source}
+            whole = wholes[source, target]
+            yield {
+                "phase": phase, "algorithm": algorithm,
+                "source_device_id": source, "target_device_id": target, "step_count": steps,
+                "step_all_reduce_bytes": ratio(reduced, steps),
+                "step_other_bytes": ratio(other, steps),
+                "step_bytes": ratio(whole, steps),
+                "heat_ratio": None if unknown else ratio(whole, max(wholes.values())),
+                "target_count": len(own) if known else None,
+                "all_reduce_target_count": sum(True in each for each in kinds) if known else None,
+                "other_target_count": sum(False in each for each in kinds) if known else None,
+            }  # fmt: skip
+
+
+def _sum_or_0(values: Iterable[float | None]) -> float | None:
+    listed = list(values)
+    return total(listed) if listed else 0.0
 
 
 def _sent(run: Run, row: Row, algorithm: str) -> list[tuple[int | None, float | None]]:
