@@ -90,6 +90,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # decode steps that are sent before the tokens of an earlier one are awaited; null: 2 on a TPU; 0
     # on virtual devices, which a trace tells apart only while their launches do not overlap
     steps_ahead: AtLeastZero | None = None
+    # keys that the prefill attends to at a time; null: as many as have at most 2^28 scores a device
+    key_block: AtLeastOne | None = None
     # TPU type that it is for, such as `v6e-8`: as many chips as the mesh has devices; other devices
     # run it too
     slice: str = ""
@@ -140,13 +142,14 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             dtype=self.dtype,
             batch_size=self.batch_size,
             length=self.prompt_tokens + self.output_tokens,
+            key_block=self.key_block,
         )
 
     @property
     def cell(self) -> Path:
-        """Folder of its captures under the traces folder; seq is prompt and output together."""
-        length = self.prompt_tokens + self.output_tokens
-        return Path(self.model.name, self.parallelism, f"batch_{self.batch_size}_seq_{length}")
+        """Folder of its captures under the traces folder; seq is the prompt's length."""
+        sizes = f"batch_{self.batch_size}_seq_{self.prompt_tokens}"
+        return Path(self.model.name, self.parallelism, sizes)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ from xlahouse.capture.errors import CaptureError
 
 @dataclass(frozen=True)
 class Generation:
-    """One TPU generation (source: Google Cloud's pages on generations and on runtime versions)."""
+    """One TPU generation (source: Google Cloud's pages on generations and on runtime versions; rates of
+    a chip: jax-ml's scaling book, and Google's page for v6e's FLOP/s)."""
 
     name: str  # such as v5e
     prefix: str  # of its accelerator types, such as v5litepod
@@ -20,15 +21,30 @@ class Generation:
     chips_per_host: int  # in larger slices
     runtime: str  # version of the software on its VMs
     hbm_gib: int  # memory of a chip, which is one device
+    flops_per_s: float  # of a chip, in bfloat16
+    hbm_bytes_per_s: float  # of a chip
+    ici_bytes_per_s: float  # of one link, one way
 
 
 _FLAT = (1, 4, 8, 16, 32, 64, 128, 256)
 _CUBES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 GENERATIONS = (
-    Generation("v4", "v4", 2, _CUBES, (4,), 4, "tpu-ubuntu2204-base", 32),
-    Generation("v5e", "v5litepod", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv5-lite", 16),
-    Generation("v5p", "v5p", 2, _CUBES, (4,), 4, "v2-alpha-tpuv5", 95),
-    Generation("v6e", "v6e", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv6e", 32),
+    Generation("v4", "v4", 2, _CUBES, (4,), 4, "tpu-ubuntu2204-base", 32, 2.75e14, 1.2e12, 4.5e10),
+    Generation(
+        "v5e",
+        "v5litepod",
+        1,
+        _FLAT,
+        (1, 4, 8),
+        4,
+        "v2-alpha-tpuv5-lite",
+        16,
+        1.97e14,
+        8.1e11,
+        4.5e10,
+    ),
+    Generation("v5p", "v5p", 2, _CUBES, (4,), 4, "v2-alpha-tpuv5", 95, 4.59e14, 2.8e12, 9e10),
+    Generation("v6e", "v6e", 1, _FLAT, (1, 4, 8), 4, "v2-alpha-tpuv6e", 32, 9.18e14, 1.6e12, 9e10),
 )
 NAMES = tuple(generation.name for generation in GENERATIONS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.paper import Collective, PaperCollectives
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.sharded import ShardedModel
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What one layer does, and the tensor that it returns."""
+
+    noted: list[Collective]  # its collectives
+    rise: int  # of the watermark, in bytes
+    flops: int  # of its matrix products
+    shape: torch.Size  # of its result
+    dtype: torch.dtype  # of its result
+
+
 class AlikeLayers:
     """Wraps every layer of a model on paper; on meta tensors shapes alone decide a layer's work."""
 
@@ -22,8 +34,8 @@ class AlikeLayers:
         self, sharded: ShardedModel, collectives: PaperCollectives, mark: Watermark
     ) -> None:
         self.noted, self.mark = collectives.noted, mark
-        # Kind of layer and shapes of its inputs -> its collectives, rise of the watermark, its result.
-        self.seen: dict[Hashable, tuple[list[Collective], int, torch.Size, torch.dtype]] = {}
+        # Kind of layer and shapes of its inputs -> its work and its result.
+        self.seen: dict[Hashable, _Work] = {}
         for index, layer in enumerate(sharded.model.model.layers):
             kind = _kind(sharded, index, layer)
             layer.forward = functools.partial(self._call, kind, layer.forward)
@@ -42,17 +54,24 @@ class AlikeLayers:
         shapes = {name: _shape(value) for name, value in others.items()}
         key = (kind, _shape(hidden), tuple(sorted(shapes.items())))
         if key not in self.seen:
-            first, before, most = len(self.noted), self.mark.now, self.mark.most
-            self.mark.most = before
+            mark = self.mark
+            first, before, most, flops = len(self.noted), mark.now, mark.most, mark.flops
+            mark.most = before
             result = forward(hidden, **others)
-            rise = self.mark.most - before
-            self.mark.most = max(most, self.mark.most)
-            self.seen[key] = (self.noted[first:], rise, result.shape, result.dtype)
+            self.seen[key] = _Work(
+                noted=self.noted[first:],
+                rise=mark.most - before,
+                flops=mark.flops - flops,
+                shape=result.shape,
+                dtype=result.dtype,
+            )
+            mark.most = max(most, mark.most)
             return result
-        noted, rise, shape, dtype = self.seen[key]
-        self.noted.extend(noted)
-        self.mark.most = max(self.mark.most, self.mark.now + rise)
-        return hidden.new_empty(shape, dtype=dtype)
+        work = self.seen[key]
+        self.noted.extend(work.noted)
+        self.mark.flops += work.flops
+        self.mark.most = max(self.mark.most, self.mark.now + work.rise)
+        return hidden.new_empty(work.shape, dtype=work.dtype)
 
 
 def _kind(sharded: ShardedModel, index: int, layer: torch.nn.Module) -> Hashable:

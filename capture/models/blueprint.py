@@ -22,3 +22,4 @@ class Blueprint:
     dtype: str  # `float32` or `bfloat16`
     batch_size: int  # sequences over all devices
     length: int  # tokens of a sequence: prompt and output
+    key_block: int | None = None  # keys that a prefill attends to at a time; None: by size

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from xlahouse.capture.models.attention import LARGEST_MASK, LONG_MASK, causal_bias
 from xlahouse.capture.models.families import Spec
 
 if TYPE_CHECKING:
@@ -162,16 +163,19 @@ class StaticCache:
     def mask(self) -> torch.Tensor:
         """Bias of the scores: 0 for slots that a position attends to, else -inf.
 
-        Shape [1, 1, tokens, slots]; deepseek_v4 joins it with masks that have a batch, so there it
-        has a batch dimension too.
+        Shape [1, 1, tokens, slots], or for many tokens LONG_MASK: attention then makes it in blocks.
+        deepseek_v4 joins it with masks that have a batch, so there it is whole and has a batch
+        dimension too.
         """
         import torch
 
         assert self.positions is not None
-        slots = torch.arange(self.slots, device=self.positions.device)[None, :]
-        visible = slots <= self.positions[:, None]
+        slots = torch.arange(self.slots, device=self.positions.device)
         if self.window is None:
-            return torch.where(visible, 0.0, float("-inf"))[None, None].to(self.dtype)
+            if len(self.positions) * self.slots > LARGEST_MASK:
+                return self.positions.new_zeros(1, 1, 1, LONG_MASK).to(self.dtype)
+            return causal_bias(slots, self.positions).to(self.dtype)
+        visible = slots <= self.positions[:, None]
         visible = visible & (slots > self.positions[:, None] - self.window)
         mask = torch.where(visible, 0.0, float("-inf"))[None, None].to(self.dtype)
         return mask.expand(next(iter(self.held.values())).shape[0], -1, -1, -1)

@@ -91,6 +91,7 @@ def run_pipeline(
         "position_embeddings": base.rotary_emb(hidden, positions[None]),
         "cache": cache,
         "use_cache": True,
+        "query_positions": positions,
     }
     for layer in base.layers[: stages.dense]:
         hidden = layer(hidden, **shared)

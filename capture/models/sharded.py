@@ -35,7 +35,7 @@ class ShardedModel:
         self.collectives = collectives or MeshCollectives(Layout(blueprint.mesh))
         self.layout = self.collectives.layout
         self.stages, self.microbatches = blueprint.stages, blueprint.microbatches
-        register_attention()
+        register_attention(blueprint.key_block)
         register_experts(self.collectives, blueprint.capacity_factor)
         self.model = build_skeleton(self.family.model_class, self.family.name, blueprint.config)
         self.model.set_attn_implementation(ATTENTION)

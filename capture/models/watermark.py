@@ -1,4 +1,4 @@
-"""Memory of a traced step besides weights and cache: the results of ops that are alive."""
+"""What a traced step takes: memory besides weights and cache, by the results that are alive, and FLOPs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watermark:
-    """Bytes of op results that are alive."""
+    """Bytes of op results that are alive, and floating-point operations so far."""
 
     now: int = 0  # bytes that are alive
     most: int = 0  # highest `now` so far
+    flops: int = 0  # of matrix products
 
     def watching(self) -> AbstractContextManager[object]:
         """A context in which the results of ops are counted while they are alive."""
         from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils.flop_counter import flop_registry
 
         mark = self
 
@@ -36,6 +38,9 @@ class Watermark:
                 kwargs: dict[str, object] | None = None,
             ) -> object:
                 results = op(*args, **(kwargs or {}))
+                count = flop_registry.get(op._overloadpacket)
+                if count is not None:
+                    mark.flops += count(*args, **(kwargs or {}), out_val=results)
                 # XLA updates the cache in place.
                 if op._schema.name != "aten::index_copy":
                     mark.add(results, args)

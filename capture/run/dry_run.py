@@ -1,4 +1,4 @@
-"""Prints the memory and collectives of each experiment of a plan, without running any."""
+"""Prints memory and collectives of each experiment of a plan, and its hours, without running any."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ USABLE = 0.95
 
 
 def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
-    """Lines to print: names of experiments that differ in seed and repeat only, then their forecast.
+    """Lines to print: names of experiments that differ in seed and repeat only, then their forecast;
+    at the end the hours of the plan.
 
     Raises:
         CaptureError: after all lines, if an experiment does not fit its slice.
@@ -38,6 +39,7 @@ def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
         )
         return
     from xlahouse.capture.run.forecast import forecast
+    from xlahouse.capture.run.hours import hour_lines, hours_of
 
     too_large = []
     for alike in _alike(chosen):
@@ -46,6 +48,7 @@ def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
         yield from _describe(alike[0], share)
         if fits(alike[0], share) is False:
             too_large += [each.name for each in alike]
+    yield from hour_lines(hours_of((each, forecast(each)) for each in chosen))
     if too_large:
         raise CaptureError(
             f"{', '.join(too_large)}: more than the slice's memory; shard over more devices (tp, "

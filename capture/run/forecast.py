@@ -1,4 +1,4 @@
-"""Memory and collectives of an experiment, from tracing its steps on tensors without data."""
+"""Memory, FLOPs and collectives of an experiment, from tracing its steps on tensors without data."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class Forecast:
     temporary_bytes: int  # an estimate: the largest sum of op results that are alive at once
     prefill: Counter[Collective]  # collective -> how often
     decode: Counter[Collective]  # collective -> how often, in each step
+    prefill_flops: int  # a device's, of matrix products
+    decode_flops: int  # a device's, of matrix products, in each step
 
     @property
     def total_bytes(self) -> int:
@@ -59,12 +61,14 @@ def _forecast(encoded: bytes) -> Forecast:
     sharded = ShardedModel(experiment.blueprint, PaperWeights(), collectives)
     mark = Watermark()
     layers = AlikeLayers(sharded, collectives, mark)
-    steps = []
+    steps, flops = [], []
     for tokens in (experiment.prompt_tokens, 1):
         collectives.noted.clear()
         layers.forget()
+        mark.flops = 0
         _trace(sharded, mark, experiment.batch_size, tokens)
         steps.append(Counter(collectives.noted))
+        flops.append(mark.flops)
     return Forecast(
         parameters=sharded.placed.parameters,
         weight_bytes=_bytes(sharded.placed.tensors.values()),
@@ -72,6 +76,8 @@ def _forecast(encoded: bytes) -> Forecast:
         temporary_bytes=mark.most,
         prefill=steps[0],
         decode=steps[1],
+        prefill_flops=flops[0],
+        decode_flops=flops[1],
     )
 
 

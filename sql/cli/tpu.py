@@ -60,24 +60,36 @@ def create(
         str | None, typer.Option("--service-account", help="Service account of the VM.")
     ] = None,
     hours: Annotated[
-        float, typer.Option("--hours", min=0.1, help="Planned hours, for the cost estimate.")
+        float, typer.Option("--hours", min=0.1, help="Planned hours; a longer plan is refused.")
     ] = 1.0,
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="PLAN.yaml", help="Plan that must end within the hours."),
+    ] = None,
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option("--experiment", help="Only experiments of this name; * is any text."),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Return when the VM is ready, or at once.")
     ] = True,
     project: Project = None,
     dry_run: DryRun = False,
+    limits: LimitsOption = None,
 ) -> None:
     """Request a TPU VM as a queued resource, within the quota.
 
     \b
     Examples:
       xlahouse tpu create tp4 --type v6e-4 --zone us-east1-d
+      xlahouse tpu create core --type v6e-8 --zone us-east1-d \\
+        --plan core.yaml --hours 5
       xlahouse tpu create big --type v4-32 --zone us-central2-b \\
         --on-demand --hours 3 --dry-run
     """
     from xlahouse.capture.slices import parse_slice
     from xlahouse.capture.tpu import vm
+    from xlahouse.capture.tpu.budget import check_hours
     from xlahouse.capture.tpu.quota import SHIPPED, read_quota
 
     wanted = vm.Wanted(
@@ -90,6 +102,8 @@ def create(
         service_account,
     )
     grants = None if force else read_quota(quota or SHIPPED)
+    if plan is not None:
+        _say(check_hours(plan, tuple(experiment or ()), wanted.slice, hours))
     gcloud = _gcloud(zone, project, dry_run)
     vm.create(gcloud, wanted, grants, wait, hours, _say, vm.wait_a_while)
     if not dry_run:

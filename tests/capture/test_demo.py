@@ -25,7 +25,7 @@ CELLS = {
 @pytest.fixture(params=CELLS, scope="module")
 def cell(request, demo_traces):
     """(parallelism, trace folder, its profile, its manifest)."""
-    (trace,) = demo_traces.glob(f"qwen3-demo/{request.param}/batch_4_seq_76/trace_*.trace")
+    (trace,) = demo_traces.glob(f"qwen3-demo/{request.param}/batch_4_seq_64/trace_*.trace")
     path = manifest_path(trace)
     return request.param, trace, read_profile(trace), decode_manifest(path.read_bytes(), str(path))
 

@@ -214,8 +214,8 @@ def test_lines_of_a_dry_run():
     again = msgspec.structs.replace(one, name="y", repeat=1)
     lines = list(dry_run.describe_plan([one, again], Path("traces")))
     assert lines == [
-        "x  traces/qwen3-32b/tp8/batch_8_seq_640",
-        "y  traces/qwen3-32b/tp8/batch_8_seq_640",
+        "x  traces/qwen3-32b/tp8/batch_8_seq_512",
+        "y  traces/qwen3-32b/tp8/batch_8_seq_512",
         "  tp8 on v6e-8: 32,762,123,264 parameters, bfloat16, 8 devices",
         "  tp8 divides num_attention_heads 64 into 8, num_key_value_heads 8 into 1, "
         "intermediate_size 25600 into 3200, vocab_size 151936 into 18992",
@@ -259,7 +259,7 @@ def test_what_does_not_fit_is_an_error_after_all_else():
 def test_without_torch_the_names_and_what_is_needed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert list(dry_run.describe_plan([real("qwen3-32b", {"tp": 8})], Path("traces"))) == [
-        "x  traces/qwen3-32b/tp8/batch_8_seq_640",
+        "x  traces/qwen3-32b/tp8/batch_8_seq_512",
         "a forecast of memory and collectives needs torch and transformers: "
         "pip install 'xlahouse[capture]'",
     ]

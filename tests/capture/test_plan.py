@@ -48,8 +48,8 @@ def test_experiments_inherit_the_defaults_and_override_them(tmp_path):
 def test_label_and_folder_follow_the_mesh_and_the_workload(tmp_path):
     first, second = read_plan(write(tmp_path, GOOD)).experiments
     assert (first.parallelism, second.parallelism) == ("tp4", "dp2.tp2")
-    assert str(first.cell) == "tiny/tp4/batch_4_seq_20"
-    assert str(second.cell) == "tiny/dp2.tp2/batch_8_seq_20"
+    assert str(first.cell) == "tiny/tp4/batch_4_seq_16"
+    assert str(second.cell) == "tiny/dp2.tp2/batch_8_seq_16"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ growing.rename(trace)
 """
     trace = run(tmp_path, script, notes)
     assert notes == [Note("progress", "half"), Note("warning", "odd")]
-    assert trace.parent == tmp_path / "qwen3-demo/tp4/batch_4_seq_76"
+    assert trace.parent == tmp_path / "qwen3-demo/tp4/batch_4_seq_64"
     assert list(trace.parent.iterdir()) == [trace]  # neither log nor partial capture
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import DEMO_PLAN
 from tests.later import Later, needs
 from xlahouse.capture.errors import CaptureError
-from xlahouse.capture.models.attention import grouped_attention
+from xlahouse.capture.models.attention import LONG_MASK, grouped_attention, keys_at_once
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.reference import compare_tokens, draw_prompts, logits_difference
 from xlahouse.capture.run.runner import run_plan
@@ -30,6 +30,54 @@ def test_grouped_attention_equals_torchs_own():
     )
     assert weights is None
     torch.testing.assert_close(got, want.transpose(1, 2))
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 8])
+@pytest.mark.parametrize("sink", [None, 1.5])
+def test_attention_in_blocks_of_keys_is_that_over_all(block, sink):
+    """Also for queries that see nothing in the first blocks, and with a sink in each head."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(shape, generator=generator)
+
+    query, key, value = draw(2, 8, 5, 16), draw(2, 4, 7, 16), draw(2, 4, 7, 12)
+    mask = torch.zeros(1, 1, 5, 7)
+    mask[..., 3, :4] = mask[..., 4, 1:] = float("-inf")
+    sinks = None if sink is None else torch.full((8,), sink)
+    # float64 softmax over all keys, and over the sink as one more key whose value is 0
+    scores = torch.einsum("bhtd,bhsd->bhts", query, key.repeat_interleave(2, 1)).double() * 0.25
+    scores = scores + mask
+    if sink is not None:
+        scores = torch.cat([scores, torch.full((2, 8, 5, 1), sink)], -1)
+    weights = scores.softmax(-1)[..., :7]
+    want = torch.einsum("bhts,bhsd->bthd", weights, value.repeat_interleave(2, 1).double())
+    got, _ = grouped_attention(None, query, key, value, mask, 0.25, sinks, key_block=block)
+    torch.testing.assert_close(got, want.float())
+
+
+def test_a_long_prompts_mask_is_made_for_each_block():
+    """Positions 2, 3, 4 of 7 slots: the same as with the whole mask."""
+    generator = torch.Generator().manual_seed(1)
+    query, key, value = (torch.randn(1, 2, size, 4, generator=generator) for size in (3, 7, 7))
+    positions = torch.tensor([2, 3, 4])
+    whole = torch.tensor(
+        [[0.0 if slot <= place else -torch.inf for slot in range(7)] for place in (2, 3, 4)]
+    )
+    want, _ = grouped_attention(None, query, key, value, whole[None, None], 0.5)
+    long = torch.zeros(1, 1, 1, LONG_MASK)
+    for block in (2, 7):
+        got, _ = grouped_attention(
+            None, query, key, value, long, 0.5, query_positions=positions, key_block=block
+        )
+        torch.testing.assert_close(got, want)
+
+
+def test_a_block_has_at_most_a_gibibyte_of_scores():
+    """Qwen3-32B under tp8: 8 heads of 32,768 queries are 2^18 rows, so 2^10 keys; of 512, all slots."""
+    assert keys_at_once(8 * 32768) == 1024
+    assert keys_at_once(8 * 512) == 65536
+    assert keys_at_once(2**30) == 128
 
 
 def test_prompts_are_seeded_and_differ_by_request():
