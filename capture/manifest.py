@@ -65,7 +65,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: Count  # sequences over all devices
     microbatches: Count = 1  # of a pipeline; 1 without
     prompt_tokens: Count  # of each sequence
-    output_tokens: Count  # of each sequence; the prefill gives the first
+    output_tokens: Count  # of each sequence of a profiled request; the prefill gives the first
     parallelism: str  # label such as `dp2.tp2`
     mesh: list[MeshAxis]  # major to minor
     mesh_device_ids: list[int]  # the devices of the mesh, in its order

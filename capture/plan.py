@@ -79,6 +79,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     dtype: Literal["float32", "bfloat16"] = "float32"  # of weights, activations and cache
     warmup_requests: AtLeastZero = 2  # requests before the profiler starts; the first compiles
     requests: AtLeastOne = 2  # requests under the profiler
+    # decode steps of each request under the profiler, and of warm-ups after the first: a trace of many
+    # steps exceeds the tracer's buffers, or the 2 GiB of a file
+    profiled_steps: AtLeastOne = 16
     seed: AtLeastZero = 0  # of prompts and random weights
     repeat: AtLeastZero = 0  # number of the repetition
     # module paths that become scopes of the profile; `*` is one segment
@@ -106,6 +109,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def device_count(self) -> int:
         """Devices of the mesh."""
         return math.prod(self.mesh.values())
+
+    @property
+    def profiled_tokens(self) -> int:
+        """Tokens that each sequence of a profiled request generates."""
+        return min(self.output_tokens, self.profiled_steps + 1)
 
     @property
     def parallelism(self) -> str:

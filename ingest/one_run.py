@@ -29,6 +29,7 @@ from xlahouse.ingest.events.trace_bytes import (
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.hlo.dumps import Dump, complete, fingerprint_of, list_dumps
 from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.missing_steps import missing_steps
 from xlahouse.ingest.rank_files import ranks_in_names
 from xlahouse.ingest.run_findings import (
     card_problem,
@@ -151,6 +152,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *unknown_kind(row, options.device_kind is not None, run.name),
             *stated_groups(options.all_in_one_group, run.name),
             *missing_hosts(manifest, built.hosts, run.name),
+            *missing_steps(manifest, (world.launches for world in built.worlds), run.name),
         ]
         issues = issue_rows([_shown(each, run, name, root) for each in (*tables.issues, *found)])
         names = pl.col("source").map_elements(run.shown, pl.String)

@@ -56,16 +56,19 @@ class Generator:
         self.sharded, self.output_tokens, self.ahead = sharded, output_tokens, ahead
         self._programs: dict[int, Program] = {}  # tokens of a sequence in a step -> its program
 
-    def run(self, prompt: torch.Tensor, marker: Marker) -> tuple[torch.Tensor, Times]:
+    def run(
+        self, prompt: torch.Tensor, marker: Marker, output_tokens: int | None = None
+    ) -> tuple[torch.Tensor, Times]:
         """Generate greedily from `prompt` ([batch, prompt_tokens], on the host).
 
-        Returns the tokens, [batch, output_tokens] on the host, and the steps' times. The first request
-        compiles. Prefill is awaited before the first decode step is sent.
+        Returns the tokens, [batch, output_tokens] on the host, and the steps' times; `output_tokens`
+        replaces the generator's. The first request compiles. Prefill is awaited before the first decode
+        step is sent.
         """
         import torch
 
         arrivals = _Arrivals()
-        for step in range(self.output_tokens):
+        for step in range(output_tokens or self.output_tokens):
             with marker(step):
                 if step == 0:
                     tokens, positions = self.begin(prompt)

@@ -126,10 +126,11 @@ def profile_requests(
 
     virtual = os.environ["PJRT_DEVICE"] == "CPU"
     ahead = dispatch_depth(experiment, virtual)
-    generator = Generator(sharded, experiment.output_tokens, ahead)
+    generator = Generator(sharded, experiment.profiled_tokens, ahead)
     for warmup in range(experiment.warmup_requests):
         say("progress", f"warm-up {warmup + 1} of {experiment.warmup_requests}")
-        generator.run(prompts[0], partial(step_marker, WARMUP, WARMUP, warmup))
+        length = experiment.profiled_tokens if warmup else experiment.output_tokens
+        generator.run(prompts[0], partial(step_marker, WARMUP, WARMUP, warmup), length)
     say("progress", f"profiling {experiment.requests} requests")
     bare = [run_bare(generator, prompts[0])] if experiment.warmup_requests else []
     before, started = counts(), datetime.now(UTC)
@@ -138,7 +139,7 @@ def profile_requests(
     spent = counts() - before
     bare += [run_bare(generator, prompts[-1])] if experiment.warmup_requests else []
     profiler_cost = cost([runs[0][1].steps[1:], runs[-1][1].steps[1:]], bare)
-    steps = experiment.requests * experiment.output_tokens
+    steps = experiment.requests * experiment.profiled_tokens
     times = [times for _, times in runs]
     return Outcome(
         captured_at=started.isoformat(timespec="milliseconds"),

@@ -106,20 +106,22 @@ def spent_on(experiment: Experiment, share: Forecast, compiles: bool = True) -> 
     generation = parse_slice(experiment.slice).generation
     layers = size_of(experiment.model.sizes, "num_hidden_layers")
     prefill, decode = step_seconds(experiment, share, generation)
-    request = prefill + decode * (experiment.output_tokens - 1)
+    request = prefill + decode * (experiment.profiled_tokens - 1)
+    whole = prefill + decode * (experiment.output_tokens - 1)
     if experiment.model.weights:
         load = share.parameters * _width(experiment) / READ_BYTES_PER_S
     else:
         load = share.weight_bytes / DRAWN_BYTES_PER_S
     prefill_compile = PREFILL_COMPILE_S * (1 + BLOCK_COMPILE * (_blocks(experiment) - 1))
-    beside = experiment.warmup_requests + (2 if experiment.warmup_requests else 0)
-    tokens = experiment.batch_size * (experiment.prompt_tokens + experiment.output_tokens)
+    warm = experiment.warmup_requests > 0
+    tokens = experiment.batch_size * (experiment.prompt_tokens + experiment.profiled_tokens)
     unsharded = 2 * share.parameters * tokens * experiment.requests / HOST_FLOPS_PER_S
     return Spent(
         start=START_S,
         load=load,
         compile=layers * (prefill_compile + DECODE_COMPILE_S) if compiles else 0.0,
-        warm_up=beside * request,
+        # The first is whole; one on each side of the profiler measures its cost.
+        warm_up=whole + (experiment.warmup_requests + 1) * request if warm else 0.0,
         steps=experiment.requests * request + (unsharded if experiment.compare else 0.0),
         traces=SESSION_S,
     )

@@ -128,7 +128,7 @@ class Watchdog:
     def _give_up(self, note: Note) -> None:
         self.hanging = (
             f"{note.message}: no result in {note.limit_s:g} s, so the process was ended; "
-            "profile fewer requests or output tokens"
+            "lower `profiled_steps` or `requests` in the plan"
         )
         self._end_child()
 

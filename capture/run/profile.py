@@ -129,5 +129,5 @@ def check_session(folder: Path) -> None:
         if not plane.stat().st_size:
             raise CaptureError(
                 f"{plane}: the profiler wrote an empty xplane (a trace is above 2 GiB); "
-                "profile fewer requests or output tokens"
+                "lower `profiled_steps` or `requests` in the plan"
             )

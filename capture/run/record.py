@@ -51,7 +51,7 @@ class Outcome:
     """Results of the profiled requests; tokens and timings have one item for each."""
 
     captured_at: str  # start of profiling, ISO 8601, UTC
-    tokens: list[torch.Tensor]  # [batch, output_tokens] each
+    tokens: list[torch.Tensor]  # [batch, profiled tokens] each
     times: list[Times]  # by the host's clock
     warnings: list[str]  # for the manifest
     profiler_cost: Cost  # with against without the profiler
@@ -117,7 +117,7 @@ def planned(experiment: Experiment) -> dict[str, Any]:
         "batch_size": experiment.batch_size,
         "microbatches": experiment.microbatches,
         "prompt_tokens": experiment.prompt_tokens,
-        "output_tokens": experiment.output_tokens,
+        "output_tokens": experiment.profiled_tokens,
         "parallelism": experiment.parallelism,
         "mesh": experiment.axes,
         "device_count": experiment.device_count,

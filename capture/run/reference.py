@@ -39,13 +39,13 @@ def draw_prompts(experiment: Experiment) -> list[torch.Tensor]:
 def generate_unsharded(
     model: CausalModel, prompt: torch.Tensor, experiment: Experiment
 ) -> torch.Tensor:
-    """Tokens of transformers' own greedy generation on the host: [batch, output_tokens].
+    """Tokens of transformers' own greedy generation on the host: [batch, profiled_tokens].
 
     It shares only weights with the capture; attention, cache and loop are transformers' own.
     """
     import torch
 
-    count = experiment.output_tokens
+    count = experiment.profiled_tokens
     with torch.no_grad():
         # A capture decodes past the end of a text, and may choose its token.
         model.generation_config.eos_token_id = None
@@ -93,7 +93,7 @@ def logits_difference(
 def compare_tokens(
     sharded: list[torch.Tensor], unsharded: list[torch.Tensor], exact: bool
 ) -> list[str]:
-    """One line for each request, [batch, output_tokens] each, whose tokens differ.
+    """One line for each request, [batch, tokens] each, whose tokens differ.
 
     Raises:
         CaptureError: they differ although `exact`. In bfloat16 rounding may decide between two
@@ -124,7 +124,7 @@ class OutputComparison:
 class Unsharded(NamedTuple):
     """Output of the unsharded model."""
 
-    tokens: list[torch.Tensor]  # [batch, output_tokens] for each request
+    tokens: list[torch.Tensor]  # [batch, profiled_tokens] for each request
     logits: torch.Tensor  # [batch, vocab] after the first prompt
 
 

@@ -150,3 +150,10 @@ UNEVEN_ENDS = Code(
     "synchronous collectives whose members end over 1 us apart",
     "clocks disagree, so their skew is NULL",
 )
+STEPS_MISSING = Code(
+    "steps_missing",
+    "warning",
+    "steps that the capture ran have no launch on some device of the trace",
+    "sums and times are those of the steps that arrived: the tracer's buffers were full, or the file was cut",
+    "profile fewer steps: lower `profiled_steps` or `requests` in the plan, and capture again",
+)

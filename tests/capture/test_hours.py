@@ -65,8 +65,9 @@ def test_what_an_experiment_spends():
     assert (spent.start, spent.traces) == (60, 15)
     assert spent.load == pytest.approx(8.19171584)  # 1 GB/s
     assert spent.compile == 64 * 2.5  # 2 s and 0.5 s a layer
-    assert spent.warm_up == pytest.approx(7 * (prefill + 127 * decode))  # 5, and one on each side
-    assert spent.steps == pytest.approx(2 * (prefill + 127 * decode))
+    # A whole request, then 4, and one on each side of the profiler, of 16 decode steps.
+    assert spent.warm_up == pytest.approx(7 * prefill + (127 + 6 * 16) * decode)
+    assert spent.steps == pytest.approx(2 * (prefill + 16 * decode))
     assert spent_on(QWEN, share, compiles=False).compile == 0
 
 
