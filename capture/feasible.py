@@ -100,14 +100,32 @@ def parts_of(candidate: Candidate) -> list[str]:
 def nearest(candidate: Candidate) -> Candidate | None:
     """The feasible candidate whose mesh differs least: as many devices if possible, else fewer.
 
-    None where none is found among the first _TRIED meshes.
+    A number of devices that no slice has may become the next power of two, fewer or more. None where
+    none is found among the first _TRIED meshes.
     """
     devices = math.prod(candidate.mesh.values())
+    if devices & (devices - 1):
+        return _nearest_slice(candidate, devices)
+    return _nearest_of(candidate, sorted(_divisors(devices), reverse=True))
+
+
+def _nearest_slice(candidate: Candidate, devices: int) -> Candidate | None:
+    """The nearer of those on the powers of two below and above, else on fewer devices."""
+    below = 1 << (devices.bit_length() - 1)
+    found = [_nearest_of(candidate, [count]) for count in (below, 2 * below, devices)]
+    near = [each for each in found if each is not None]
+    if near:
+        return min(near, key=lambda other: _distance(other, candidate))
+    return _nearest_of(candidate, sorted(_divisors(below // 2 or 1), reverse=True))
+
+
+def _nearest_of(candidate: Candidate, counts: list[int]) -> Candidate | None:
+    """The feasible candidate that differs least, of the first number of devices that has one."""
     axes = list(dict.fromkeys((*candidate.mesh, "dp", "tp")))
     if "sp" in candidate.mesh:
         axes.remove("tp")
     left = _TRIED
-    for count in sorted(_divisors(devices), reverse=True):
+    for count in counts:
         meshes = list(itertools.islice(_meshes(axes, count), left))
         left -= len(meshes)
         found = [other for mesh in meshes for other in _with_microbatches(candidate, mesh)]

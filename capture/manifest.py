@@ -106,6 +106,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     launches_per_step: float | None = None  # of all programs, over prefills and decode steps
     # Share of steps that were sent when the devices had ended all earlier ones: they waited for the host.
     host_late_ratio: float | None = None
+    # Programs that were compiled before profiling; others came from the folder of an earlier capture.
+    programs_compiled: Count | None = None
     # bfloat16: distance of the prefill's logits from the unsharded model's (root mean square over
     # the vocabulary, in standard deviations of these), and its limit.
     logits_difference: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -55,6 +55,19 @@ def device_kind(attributes: Sequence[DeviceAttributes], platform: str, pci: Path
         if vendor == _GOOGLE and device in _KINDS:
             return _KINDS[device]
     return platform
+
+
+def compiler_notes(mesh: Mapping[str, int], kind: str) -> list[str]:
+    """What the compiler of these chips is known to change in the collectives of a mesh.
+
+    Source: libtpu 0.0.21's programs for v4, which `xlahouse compile` shows.
+    """
+    if mesh.get("sp", 1) == 1 or not re.search(r"\bv4\b", kind):
+        return []
+    return [
+        "sp on v4: its compiler makes all-reduces of the prefill's reduce-scatters, which send twice the "
+        "bytes; compare sp on v5e or v6e, or use tp here"
+    ]
 
 
 def _read(path: Path) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.feasible import parts_of
 from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.devices import compiler_notes
 from xlahouse.capture.slices import parse_slice
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
         f"{count} device{'' if count == 1 else 's'}"
     )
     yield from (f"  {line}" for line in parts_of(experiment.candidate))
+    if experiment.slice:
+        generation = parse_slice(experiment.slice).generation
+        yield from (f"  {note}" for note in compiler_notes(experiment.mesh, generation.name))
     unit, size = ("GiB", GIB) if share.total_bytes >= GIB / 10 else ("MiB", GIB / 1024)
     yield (
         f"  a device holds {share.total_bytes / size:.2f} {unit}: weights "

@@ -6,6 +6,7 @@ object a line, to stdout; capture/run/process.py is at the other end.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -87,11 +88,33 @@ def fix_environment(job: Job) -> None:
     import torch_xla.runtime as xr
 
     xr.use_spmd()
+    keep_programs(job)
     found = xr.global_runtime_device_count()
     if found != devices:
         raise CaptureError(
             f"the mesh has {devices} devices, {job.device} has {found}; change the mesh in the plan"
         )
+
+
+def keep_programs(job: Job) -> None:
+    """Keep compiled programs on disk, and take those that an earlier capture compiled.
+
+    torch_xla names a program by its graph, devices and flags. The folder's name has what else decides
+    it: packages, and the scopes and code from which its ops have their names.
+    """
+    import torch_xla.runtime as xr
+
+    from xlahouse.capture.run.record import framework_versions
+
+    if not job.programs:
+        return
+    said = repr((sorted(framework_versions().items()), job.experiment.scopes)).encode()
+    digest = hashlib.sha256(said)
+    for file in sorted(Path(__file__).parents[1].glob("models/*.py")):
+        digest.update(file.read_bytes())
+    folder = Path(job.programs, digest.hexdigest()[:16])
+    folder.mkdir(parents=True, exist_ok=True)
+    xr.initialize_cache(str(folder), readonly=False)
 
 
 def place(opened: Opened) -> ShardedModel:
@@ -153,6 +176,7 @@ def profile_requests(
         profiler_cost=profiler_cost,
         dispatch_depth=ahead,
         launches_per_step=spent.launches / steps,
+        compiles=before.compiles,
     )
 
 

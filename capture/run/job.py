@@ -19,6 +19,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     experiment: Experiment  # to capture
     trace_dir: str  # the finished capture's folder, named trace_<timestamp>.trace
     device: str  # `cpu` or `tpu`
+    programs: str = ""  # folder for compiled programs, which later captures reuse; empty: none
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,6 +20,8 @@ from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.job import Job, Note, partial_dir
 from xlahouse.capture.run.warm import Forked, WarmProcess
 
+PROGRAMS = ".programs"  # in the traces folder: programs that captures compiled
+KEEPING = ("tpu",)  # devices whose runtime loads programs; PJRT's CPU client can write them only
 CHILD = (sys.executable, "-m", "xlahouse.capture.run.experiment")
 Listener = Callable[[Note], None]
 
@@ -45,7 +47,12 @@ def run_experiment(
     cell = traces_dir / experiment.cell
     timestamp = stamp or new_stamp()
     trace_dir, log = cell / f"trace_{timestamp}.trace", cell / f"trace_{timestamp}.log"
-    job = Job(experiment=experiment, trace_dir=str(trace_dir.absolute()), device=device)
+    job = Job(
+        experiment=experiment,
+        trace_dir=str(trace_dir.absolute()),
+        device=device,
+        programs=str((traces_dir / PROGRAMS).absolute()) if device in KEEPING else "",
+    )
     try:
         cell.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as stderr:

@@ -23,7 +23,7 @@ from xlahouse.capture.models.decode import (
 )
 from xlahouse.capture.models.pipeline import masked_note, schedule
 from xlahouse.capture.models.presets import size_of
-from xlahouse.capture.run.devices import by_ordinal, device_coords, device_kind
+from xlahouse.capture.run.devices import by_ordinal, compiler_notes, device_coords, device_kind
 from xlahouse.capture.run.overhead import Cost
 from xlahouse.capture.run.reference import LOGITS_TOLERANCE, OutputComparison
 
@@ -41,7 +41,8 @@ RECORDED_VARIABLES = (
     "XLA_IR_DEBUG",
     "XLA_HLO_DEBUG",
     "XLA_FLAGS",
-    "LIBTPU_INIT_ARGS",
+    "LIBTPU_INIT_ARGS",  # torch_xla completes it by the kind of chip
+    "TPU_MEGACORE",
 )
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -57,6 +58,7 @@ class Outcome:
     profiler_cost: Cost  # with against without the profiler
     dispatch_depth: int  # decode steps sent before the tokens of an earlier one are awaited
     launches_per_step: float  # programs launched, over prefills and decode steps
+    compiles: int  # programs that were compiled, and not taken from an earlier capture
 
     @property
     def requests(self) -> list[RequestTiming]:
@@ -151,6 +153,7 @@ def describe(
         masked_note(placed, sharded.stages, experiment.microbatches, virtual) if piped else None
     )
     attributes = by_ordinal(xr.global_runtime_device_attributes())
+    kind = device_kind(attributes, str(xr.device_type()))
     return Manifest(
         **planned(experiment),
         captured_at=outcome.captured_at,
@@ -158,7 +161,7 @@ def describe(
         weights=sharded.source_label,
         mesh_device_ids=sharded.layout.device_ids,
         device_coords=device_coords(attributes),
-        device_kind=device_kind(attributes, str(xr.device_type())),
+        device_kind=kind,
         host_count=xr.process_count(),
         requests=outcome.requests,
         tokens=[[] if ELSEWHERE in row else row for row in outcome.tokens[-1].tolist()],
@@ -171,6 +174,7 @@ def describe(
         warnings=[
             *opened.notes,
             *outcome.warnings,
+            *compiler_notes(experiment.mesh, kind),
             *(differences or []),
             *([masked] if masked else []),
         ],
@@ -181,6 +185,7 @@ def describe(
         host_step_s=outcome.host_step_s,
         launches_per_step=outcome.launches_per_step,
         host_late_ratio=late_ratio(outcome.times),
+        programs_compiled=outcome.compiles,
         logits_difference=comparison.logits,
         logits_tolerance=None if comparison.logits is None else LOGITS_TOLERANCE,
     )

@@ -26,44 +26,48 @@ class Gcloud:
 
     zone: str  # such as us-east1-d
     project: str | None = None  # None: gcloud's own
-    # called with each command of a dry run; None: run them
-    show: Callable[[str], None] | None = None
-
-    @property
-    def dry(self) -> bool:
-        """Whether commands are only printed."""
-        return self.show is not None
+    # called with each command that changes or fetches something, before it runs
+    show: Callable[[str], None] = lambda line: None
+    dry: bool = False  # commands are shown and not run
 
     def command(self, *words: str) -> list[str]:
         """A complete command line: `gcloud compute tpus …` with zone and project."""
-        line = ["gcloud", "compute", "tpus", *words, f"--zone={self.zone}", "--quiet"]
+        return self._for_project("compute", "tpus", *words, f"--zone={self.zone}")
+
+    def _for_project(self, *words: str) -> list[str]:
+        line = ["gcloud", *words, "--quiet"]
         return [*line, f"--project={self.project}"] if self.project else line
 
-    def run(self, *words: str) -> str:
-        """Run a command and return its output; a dry run prints the command and returns "".
+    def run(self, *words: str) -> None:
+        """Run a command on TPUs.
 
         Raises:
             CaptureError: gcloud is missing or failed; has gcloud's own reason.
         """
-        line = self.command(*words)
-        if self.show is not None:
-            self.show(shlex.join(line))
-            return ""
-        _require_gcloud()
-        done = subprocess.run(line, capture_output=True, text=True, errors="replace")
-        if done.returncode:
-            raise CaptureError(failure(words, done.stderr or done.stdout))
-        return done.stdout
+        self._run(self.command(*words), words)
+
+    def set_up(self, *words: str) -> None:
+        """Run a command on the project: `gcloud …` without a zone.
+
+        Raises:
+            CaptureError: gcloud is missing or failed; has gcloud's own reason.
+        """
+        self._run(self._for_project(*words), words)
+
+    def _run(self, line: list[str], words: Sequence[str]) -> None:
+        self.show(shlex.join(line))
+        if not self.dry:
+            _output_of(line, words)
 
     def follow(self, listen: Callable[[str], None], *words: str) -> None:
-        """Run a long command, and pass each line of its output to `listen`; a dry run prints it.
+        """Run a long command, and pass each line of its output to `listen`.
 
         Raises:
             CaptureError: gcloud is missing or failed; has gcloud's own reason.
         """
         line = self.command(*words)
-        if self.show is not None:
-            self.show(shlex.join(line))
+        self.show(shlex.join(line))
+        if self.dry:
             return
         _require_gcloud()
         said: deque[str] = deque(maxlen=100)
@@ -81,19 +85,20 @@ class Gcloud:
     def describe(self, kind: str, name: str, form: type[Resource]) -> Resource | None:
         """A `queued-resources` or `tpu-vm` resource; None if no resource has that name.
 
-        A dry run returns a `form` without values.
+        The command is not shown, as it changes nothing; a dry run returns a `form` without values.
 
         Raises:
             CaptureError: gcloud failed for another reason.
         """
+        if self.dry:
+            return form()
+        words = (kind, "describe", name, "--format=json")
         try:
-            printed = self.run(kind, "describe", name, "--format=json")
+            printed = _output_of(self.command(*words), words)
         except CaptureError as error:
             if "NOT_FOUND" in str(error) or "not found" in str(error):
                 return None
             raise
-        if self.dry:
-            return form()
         try:
             return msgspec.json.decode(printed, type=form)
         except msgspec.ValidationError as error:
@@ -106,16 +111,28 @@ class Gcloud:
             ) from error
 
     def save(self, file: IO[bytes], *words: str) -> None:
-        """Run a command and write its output to a file; not for a dry run.
+        """Run a command and write its output to a file.
 
         Raises:
             CaptureError: gcloud is missing or failed; has gcloud's own reason.
         """
-        _require_gcloud()
         line = self.command(*words)
+        self.show(shlex.join(line))
+        if self.dry:
+            return
+        _require_gcloud()
         done = subprocess.run(line, stdout=file, stderr=subprocess.PIPE)
         if done.returncode:
             raise CaptureError(failure(words, done.stderr.decode(errors="replace")))
+
+
+def _output_of(line: list[str], words: Sequence[str]) -> str:
+    """Run a command and return its output."""
+    _require_gcloud()
+    done = subprocess.run(line, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise CaptureError(failure(words, done.stderr or done.stdout))
+    return done.stdout
 
 
 def failure(words: Sequence[str], said: str) -> str:

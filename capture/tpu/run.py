@@ -13,21 +13,29 @@ from pathlib import Path
 
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
-from xlahouse.capture.run.process import new_stamp
+from xlahouse.capture.run.process import PROGRAMS, new_stamp
 from xlahouse.capture.run.runner import choose_experiments, find_capture
+from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.tpu.gcloud import GONE, Gcloud
 from xlahouse.capture.tpu.vm import Announce, Pause, as_it_was, create, delete, state_of, workers_of
 
+SENT = ".sent"  # in the folder of programs on a host
 HOME = ".xlahouse"  # under the VM's home folder: venv/, plan.yaml, traces/
 _PYTHON = f"$HOME/{HOME}/venv/bin/python"
-# TPU VMs come with Python 3.10, so uv installs a newer one.
+# TPU VMs come with Python 3.10, so uv installs a newer one. torch comes for CPUs: that for GPUs brings
+# gigabytes of libraries that no TPU VM uses.
 _INSTALL = f"""set -eu
-mkdir -p "$HOME/{HOME}/traces"
+mkdir -p "$HOME/{HOME}/traces/{PROGRAMS}"
+touch "$HOME/{HOME}/traces/{PROGRAMS}/{SENT}"
 test -x "{_PYTHON}" || {{
   python3 -m pip install --quiet --user uv
   python3 -m uv --quiet venv --python 3.12 "$HOME/{HOME}/venv"
 }}
-python3 -m uv --quiet pip install --python "{_PYTHON}" """
+python3 -m uv --quiet pip install --torch-backend=cpu --python "{_PYTHON}" """
+# Programs that were compiled since the last look; the file SENT has its time.
+_NEW_PROGRAMS = f"""cd {HOME}/traces
+find {PROGRAMS} -type f -newer {PROGRAMS}/{SENT} -print0 | tar --null -czf - -T -
+touch {PROGRAMS}/{SENT}"""
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ def _run_all(
     todo = [each for each in chosen if found[each.name] is None]
     if todo and not gcloud.dry:
         _require_active(gcloud, errand.name)
-    if todo or gcloud.dry:
+    if todo:
         _prepare(gcloud, errand, say)
     failures = []
     for experiment in todo:
@@ -121,6 +129,10 @@ def _prepare(gcloud: Gcloud, errand: Errand, say: Announce) -> None:
     local = Path(errand.install)
     files = [str(errand.plan), *([str(local)] if local.is_file() else [])]
     gcloud.run("tpu-vm", "scp", *files, f"{errand.name}:{HOME}/", "--worker=all")
+    programs = errand.traces / PROGRAMS
+    if programs.is_dir():
+        place = f"{errand.name}:{HOME}/traces/"
+        gcloud.run("tpu-vm", "scp", "--recurse", str(programs), place, "--worker=all")
     wanted = f'"$HOME/{HOME}/{local.name}[capture,tpu]"' if local.is_file() else None
     gcloud.run(*on_all, f"--command={_INSTALL}{wanted or shlex.quote(errand.install)}")
 
@@ -137,16 +149,30 @@ def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Announ
         lambda line: say(f"  {line}"),
         *("tpu-vm", "ssh", errand.name, "--worker=all", f"--command={script}"),
     )
+    hosts = parse_slice(experiment.slice).hosts if experiment.slice else 1
+    fetch(gcloud, errand.name, errand.traces, experiment.cell, hosts)
+    _fetch_programs(gcloud, errand)
     if gcloud.dry:
         return None
-    fetch(gcloud, errand.name, errand.traces, experiment.cell)
     folder = find_capture(experiment, errand.traces, "tpu")
     if folder is None:
         raise CaptureError(f"it ran, but {errand.traces / experiment.cell} has no complete trace")
     return folder
 
 
-def fetch(gcloud: Gcloud, name: str, traces: Path, cell: Path = Path()) -> list[Path]:
+def _fetch_programs(gcloud: Gcloud, errand: Errand) -> None:
+    """Fetch what the experiment compiled, for a VM that is created again: hosts compile the same."""
+    words = ("tpu-vm", "ssh", errand.name, "--worker=0", f"--command={_NEW_PROGRAMS}")
+    errand.traces.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=errand.traces) as draft:
+        _unpack(gcloud, words, Path(draft))
+        if not gcloud.dry:
+            _move(Path(draft), errand.traces)
+
+
+def fetch(
+    gcloud: Gcloud, name: str, traces: Path, cell: Path = Path(), hosts: int = 1
+) -> list[Path]:
     """Fetch finished traces from every host; hosts of one capture share one folder.
 
     Args:
@@ -154,6 +180,7 @@ def fetch(gcloud: Gcloud, name: str, traces: Path, cell: Path = Path()) -> list[
         name: the TPU VM.
         traces: folder for captures, with the same subfolders as on the VM.
         cell: fetch only this subfolder of the traces.
+        hosts: in a dry run, which cannot ask for their number.
 
     Returns:
         The fetched manifests: one a capture.
@@ -163,13 +190,11 @@ def fetch(gcloud: Gcloud, name: str, traces: Path, cell: Path = Path()) -> list[
     """
     where = shlex.quote(f"{HOME}/traces")
     what = shlex.quote(cell.as_posix())
-    script = f"tar -C {where} --exclude='.*.partial' --exclude='*.log' -czf - {what}"
-    if gcloud.dry:
-        gcloud.run("tpu-vm", "ssh", name, "--worker=0", f"--command={script}")
-        return []
+    programs = "" if cell.parts else f" --exclude=./{PROGRAMS}"
+    script = f"tar -C {where} --exclude='.*.partial' --exclude='*.log'{programs} -czf - {what}"
     traces.mkdir(parents=True, exist_ok=True)
     fetched: set[Path] = set()
-    for worker in range(workers_of(gcloud, name)):
+    for worker in range(hosts if gcloud.dry else workers_of(gcloud, name)):
         words = ("tpu-vm", "ssh", name, f"--worker={worker}", f"--command={script}")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=traces) as draft:
             _unpack(gcloud, words, Path(draft))
@@ -181,6 +206,8 @@ def _unpack(gcloud: Gcloud, words: tuple[str, ...], draft: Path) -> None:
     """Run a command that prints a gzipped tar archive, and unpack it."""
     with tempfile.TemporaryFile(dir=draft.parent) as packed:
         gcloud.save(packed, *words)
+        if gcloud.dry:
+            return
         packed.seek(0)
         try:
             with tarfile.open(fileobj=packed, mode="r:gz") as archive:

@@ -79,6 +79,9 @@ class Wanted:
     network: str | None = None  # gcloud's --network
     subnetwork: str | None = None  # gcloud's --subnetwork
     service_account: str | None = None  # gcloud's --service-account
+    valid_for: str = (
+        "6h"  # chips that are not granted until then are not granted, nor billed, at all
+    )
 
     @property
     def words(self) -> list[str]:
@@ -96,6 +99,7 @@ class Wanted:
             f"--accelerator-type={self.slice.accelerator_type}",
             f"--runtime-version={self.runtime or self.slice.generation.runtime}",
             *(["--spot"] if self.spot else []),
+            f"--valid-until-duration={self.valid_for}",
             *(f"--{name}={value}" for name, value in options.items() if value),
         ]
 

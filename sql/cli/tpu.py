@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +29,30 @@ Project = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands only.")]
 Traces = Annotated[Path, typer.Option("--traces", help="Folder for the traces, on this machine.")]
+
+
+@tpu_app.command()
+def setup(
+    zone: Zone,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    project: Project = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Prepare a cloud project, once: the TPU service, its identity, a network.
+
+    Each command is shown before it runs. Create VMs with --network tpu-net --subnetwork tpu-subnet.
+
+    \b
+    Examples:
+      xlahouse tpu setup --zone us-east1-d --dry-run
+      xlahouse tpu setup --zone us-east1-d --project my-project
+    """
+    from xlahouse.capture.tpu.setup import set_up
+
+    if not (yes or dry_run):
+        set_up(_gcloud(zone, project, True), _say)
+        typer.confirm("Run these commands?", abort=True, err=True)
+    set_up(_gcloud(zone, project, dry_run), _say)
 
 
 @tpu_app.command()
@@ -70,6 +93,10 @@ def create(
         list[str] | None,
         typer.Option("--experiment", help="Only experiments of this name; * is any text."),
     ] = None,
+    valid_for: Annotated[
+        str,
+        typer.Option("--valid-for", help="Time after which ungranted chips are not wanted: 6h."),
+    ] = "6h",
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Return when the VM is ready, or at once.")
     ] = True,
@@ -100,6 +127,7 @@ def create(
         network,
         subnetwork,
         service_account,
+        valid_for,
     )
     grants = None if force else read_quota(quota or SHIPPED)
     if plan is not None:
@@ -197,8 +225,7 @@ def delete(
 def _gcloud(zone: str, project: str | None, dry_run: bool) -> Gcloud:
     from xlahouse.capture.tpu.gcloud import Gcloud
 
-    show: Callable[[str], None] | None = print if dry_run else None
-    return Gcloud(zone, project, show)
+    return Gcloud(zone, project, print if dry_run else _say, dry_run)
 
 
 def _say(line: str) -> None:

@@ -15,19 +15,92 @@ from pathlib import Path
 ROOT = Path(os.environ["FAKE_GCLOUD"])
 
 
+# Command -> (its flags with a value, those without), from its page of Google Cloud's reference
+# (cloud.google.com/sdk/gcloud/reference/…, general availability; `beta` for the service's identity).
+SSH = (
+    "worker zone command output-directory ssh-flag ssh-key-file strict-host-key-checking "
+    "ssh-key-expiration ssh-key-expire-after"
+)
+FLAGS = {
+    "compute tpus queued-resources create": (
+        "zone runtime-version accelerator-type topology type node-id node-count node-prefix boot-disk "
+        "data-disk description labels metadata metadata-from-file network range scopes service-account "
+        "subnetwork tags valid-after-duration valid-after-time valid-until-duration valid-until-time "
+        "reservation-host-folder reservation-host-organization reservation-host-project",
+        "async guaranteed internal-ips reserved shielded-secure-boot spot",
+    ),
+    "compute tpus queued-resources describe": ("zone", ""),
+    "compute tpus queued-resources delete": ("zone", "async force"),
+    "compute tpus tpu-vm describe": ("zone", ""),
+    "compute tpus tpu-vm ssh": (SSH, "dry-run force-key-file-overwrite internal-ip plain"),
+    "compute tpus tpu-vm scp": (
+        "worker zone scp-flag ssh-key-file strict-host-key-checking ssh-key-expiration "
+        "ssh-key-expire-after",
+        "compress dry-run force-key-file-overwrite internal-ip plain recurse",
+    ),
+    "services enable": ("", "async"),
+    "beta services identity create": ("service folder organization", ""),
+    "compute networks create": (
+        "bgp-routing-mode description internal-ipv6-range mtu network-firewall-policy-enforcement-order "
+        "network-profile range resource-manager-tags subnet-mode",
+        "enable-ula-internal-ipv6",
+    ),
+    "compute networks subnets create": (
+        "network description purpose range region role secondary-range stack-type",
+        "enable-flow-logs enable-private-ip-google-access",
+    ),
+    "compute firewall-rules create": (
+        "action allow description destination-ranges direction network priority rules source-ranges "
+        "source-service-accounts source-tags target-service-accounts target-tags",
+        "disabled enable-logging",
+    ),
+}
+WIDE = (
+    "access-token-file account billing-project configuration flags-file flatten format "
+    "impersonate-service-account project trace-token verbosity",
+    "help log-http quiet user-output-enabled",
+)
+NEEDED = {
+    "compute tpus queued-resources create": {"runtime-version", "accelerator-type", "node-id"},
+    "beta services identity create": {"service"},
+    "compute networks subnets create": {"network", "range"},
+}
+
+
 def main(words):
     with (ROOT / "calls.jsonl").open("a") as calls:
         calls.write(json.dumps(words) + "\n")
-    if words[:2] != ["compute", "tpus"]:
+    plain = [word for word in words if not word.startswith("--")]
+    length = next((n for n in range(len(plain), 1, -1) if " ".join(plain[:n]) in FLAGS), 0)
+    command, plain = " ".join(plain[:length]), plain[length:]
+    if not length:
         fail(f"Invalid choice: {words[0]}")
-    noun, verb, name = words[2:5]
-    options = dict(
-        word.removeprefix("--").split("=", 1) if "=" in word else (word.removeprefix("--"), "")
-        for word in words[5:]
-        if word.startswith("--")
-    )
-    plain = [word for word in words[4:] if not word.startswith("--")]
-    DO[noun, verb](name, options, plain)
+    options = {}
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.removeprefix("--").partition("=")
+            with_value, without = (
+                set(f"{a} {b}".split()) for a, b in zip(FLAGS[command], WIDE, strict=True)
+            )
+            if name not in (with_value if equals else without):
+                fail(f"unrecognized arguments: {word}")
+            options[name] = value
+    if missing := NEEDED.get(command, set()) - set(options):
+        fail(f"argument --{min(missing)}: Must be specified.")
+    noun, verb = command.split()[-2:]
+    if (noun, verb) in DO:
+        DO[noun, verb](plain[0], options, plain)
+    else:
+        make(command, plain)
+
+
+def make(command, plain):
+    """A thing of the project, which may exist once only."""
+    path = ROOT / "project.json"
+    made = json.loads(path.read_text()) if path.exists() else []
+    if command.startswith("compute") and [command, *plain] in made:
+        fail(f"The resource '{plain[0]}' already exists")
+    path.write_text(json.dumps([*made, [command, *plain]]))
 
 
 def fail(reason):
@@ -124,11 +197,16 @@ def scp(name, options, plain):
     name, _, folder = target.partition(":")
     vm_named(name)
     for host in hosts_of(options):
-        for file in files:
+        for file in map(Path, files):
             place = ROOT / f"host{host}" / folder
             if not place.is_dir():
                 fail(f"scp: {place.name}: No such file or directory")
-            shutil.copy(file, place)
+            if file.is_dir() and "recurse" not in options:
+                fail(f"scp: {file}: not a regular file")
+            if file.is_dir():
+                shutil.copytree(file, place / file.name, dirs_exist_ok=True)
+            else:
+                shutil.copy(file, place)
 
 
 def delete(name, options, plain):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlahouse.capture.run.devices import by_ordinal, device_coords, device_kind
+from xlahouse.capture.run.devices import by_ordinal, compiler_notes, device_coords, device_kind
 
 
 def test_attributes_are_those_of_the_ordinal_and_not_of_the_place_in_the_list():
@@ -31,3 +31,12 @@ def test_the_kind_of_a_chip_is_read_from_pci_where_the_runtime_does_not_tell(
     assert device_kind([{"name": "TPU:0"}], "TPU", tmp_path) == kind
     assert device_kind([{"device_kind": "TPU v5p"}], "TPU", tmp_path) == "TPU v5p"
     assert device_kind([{"name": "CPU:0"}], "CPU", tmp_path) == "cpu"
+
+
+def test_sp_on_v4_says_that_its_compiler_makes_all_reduces():
+    (note,) = compiler_notes({"sp": 8}, "TPU v4")
+    assert note.startswith("sp on v4: its compiler makes all-reduces")
+    assert compiler_notes({"sp": 8}, "v4") == [note]  # as a slice's generation is called
+    assert compiler_notes({"tp": 8, "sp": 1}, "TPU v4") == []
+    assert compiler_notes({"sp": 8}, "TPU v5 lite") == []
+    assert compiler_notes({"sp": 8}, "cpu") == []

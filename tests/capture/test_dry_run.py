@@ -213,7 +213,7 @@ def test_lines_of_a_dry_run():
     one = real("qwen3-32b", {"tp": 8}, slice="v6e-8")
     again = msgspec.structs.replace(one, name="y", repeat=1)
     lines = list(dry_run.describe_plan([one, again], Path("traces")))
-    assert lines[:9] == [
+    assert lines[:10] == [
         "x  traces/qwen3-32b/tp8/batch_8_seq_512",
         "y  traces/qwen3-32b/tp8/batch_8_seq_512",
         "  tp8 on v6e-8: 32,762,123,264 parameters, bfloat16, 8 devices",

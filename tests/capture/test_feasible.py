@@ -28,7 +28,9 @@ def refuse(**fields):
     [
         # 8 devices: heads allow tp=4 at most, so the other factor of 2 goes to dp.
         ({"mesh": {"tp": 8}}, "mesh: tp=8 does not divide the model's num_key_", "{tp: 4, dp: 2}"),
-        ({"mesh": {"pp": 3}}, "mesh: pp=3 does not divide the model's 4 layers", "{tp: 1}"),
+        ({"mesh": {"pp": 3}}, "mesh: pp=3 does not divide the model's 4 layers", "{pp: 4}"),
+        ({"mesh": {"pp": 5}}, "mesh: pp=5 does not divide the model's 4 layers", "{pp: 4}"),
+        ({"model": V2, "mesh": {"pp": 3}}, "mesh: pp=3 does not divide the model's 26", "{pp: 2}"),
         ({"mesh": {"ep": 2}}, "mesh: ep=2, but qwen3 has no experts", "{tp: 2}"),
         ({"mesh": {"sp": 2}, "prompt_tokens": 15}, "prompt_tokens: 15 is not a multiple of sp=2", "{dp: 2}"),
         ({"mesh": {"tp": 2, "sp": 2}}, "mesh: tp and sp split the same weights", "{sp: 2, dp: 2}"),
@@ -42,7 +44,7 @@ def refuse(**fields):
         ({"mesh": {"pp": 2, "fsdp": 2}}, "mesh: fsdp with pp would gather each weight", None),
         ({"model": V4, "mesh": {"pp": 2}}, "mesh: pp=2, but layers of deepseek_v4 differ", None),
         ({"model": V2, "mesh": {"pp": 4}}, "mesh: pp=4 does not divide the model's 26 layers", "{pp: 2"),
-        ({"model": V2, "mesh": {"ep": 3}, "batch_size": 6}, "mesh: ep=3 does not divide the", "{dp: 3}"),
+        ({"model": V2, "mesh": {"ep": 3}, "batch_size": 6}, "mesh: ep=3 does not divide the", "{ep: 2}"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_and_the_nearest_named(fields, reason, near):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,48 @@ def test_a_run_goes_on_on_a_new_vm_of_the_same_kind(zone):
     assert names == ["a", "b", "b", "c", "c"]
 
 
+def test_programs_that_were_compiled_go_to_the_next_vm(zone):
+    """Each experiment finds what all before it compiled, also on a VM that is created again."""
+    play(zone, captures_a_life=[2], hosts=2)
+    create(zone)
+    run(zone, recreate=1)
+    found = [line for line in zone.lines if line.startswith("  found")]
+    per_host = ["  found []", "  found ['a']", "  found ['a', 'b']"]
+    assert found == [line for line in per_host for _ in range(2)]
+    programs = zone.folder / "traces" / ".programs"
+    assert sorted(path.name for path in programs.rglob("*") if path.is_file()) == ["a", "b", "c"]
+
+
+def test_a_dry_run_and_a_run_show_the_same_commands(zone, monkeypatch, capsys):
+    """A plan of the older form, where it lies; only the stamps of captures differ."""
+    plan = zone.folder / "configs" / "experiments.yaml"
+    plan.parent.mkdir()
+    plan.write_text(
+        "experiments:\n"
+        "  - model: Qwen-32B\n    parallelism: {strategy: tensor, tp_size: 4}\n"
+        "    batch_size: 8\n    sequence_length: 512\n    num_tokens: 128\n    enable_profiling: true\n"
+        "  - model: Qwen-32B\n    parallelism: {strategy: none}\n    batch_size: 8\n"
+        "    sequence_length: 512\n    num_tokens: 128\n    enable_profiling: true\n"
+    )
+    monkeypatch.chdir(zone.folder)
+    wheel = str(next(zone.folder.glob("*.whl")))
+    words = ("run", "vm", "configs/experiments.yaml", "--zone", ZONE, "--install", wheel)
+    create(zone, "v6e-4")
+    assert command(monkeypatch, *words, "--dry-run") == 0
+    dry = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert not list((zone.folder / "traces").glob("*/"))
+    assert command(monkeypatch, *words) == 0
+    shown = capsys.readouterr().err.splitlines()
+
+    def said(lines):
+        joined = re.sub(r"--stamp \S+", "", "\n".join(lines))
+        return re.findall(r"(?ms)^gcloud .*?--quiet$", joined)
+
+    assert said(shown) == said(dry) != []
+    assert sum("xlahouse capture experiments.yaml" in line for line in said(dry)) == 2
+    assert any("pip install --torch-backend=cpu" in line for line in said(dry))
+
+
 def test_an_experiment_that_fails_costs_itself(zone, monkeypatch):
     monkeypatch.setenv("BROKEN", "b")
     create(zone)
@@ -106,7 +149,8 @@ def test_a_dry_run_prints_the_commands_and_runs_none(zone, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert out == (
         "gcloud compute tpus queued-resources create vm --node-id=vm --accelerator-type=v4-32 "
-        "--runtime-version=tpu-ubuntu2204-base --zone=us-central2-b --quiet --project=p\n"
+        "--runtime-version=tpu-ubuntu2204-base --valid-until-duration=6h --zone=us-central2-b --quiet "
+        "--project=p\n"
     )
     assert "16 on-demand v4 chips in us-central2-b on 4 hosts: 48 chip-hours in 3 hours" in err
     plan = str(zone.folder / "plan.yaml")

@@ -55,6 +55,11 @@ plane.write_bytes(os.environ["FAKE_HOST"].encode())
 entry = msgspec.json.decode(msgspec.json.encode(chosen))
 manifest = msgspec.structs.replace(MANIFEST, plan_entry=entry, flags={{"PJRT_DEVICE": "TPU"}})
 write_manifest(manifest, cell / f"metadata_{{option('--stamp')}}.json")
+program = Path(option("--traces")) / ".programs" / "v1" / chosen.name
+print("found", sorted(path.name for path in program.parent.glob("*")))
+program.parent.mkdir(exist_ok=True)
+program.write_text("compiled")
+os.utime(program, (2**33, 2**33))  # later than whatever the clock says now
 (cell / ".trace_0.trace.partial").mkdir()
 (cell / ".trace_0.trace.partial" / "half").write_text("half")
 """
