@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 TPU_DEPTH = 2  # hides the 3 to 4 ms that a launch of 64 layers takes behind steps of 5
 STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
+PHASE_LIMIT_S = (
+    3600.0  # of weights, a warm-up or the profiled requests: a long prompt compiles for minutes
+)
 
 
 def capture(job: Job) -> None:
@@ -127,7 +130,7 @@ def place(opened: Opened) -> ShardedModel:
     experiment = opened.experiment
     if experiment.dtype == "float32" and os.environ["PJRT_DEVICE"] == "TPU":
         set_mat_mul_precision("highest")  # otherwise a TPU multiplies float32 in bfloat16
-    say("progress", "placing weights")
+    say("progress", "placing weights", PHASE_LIMIT_S)
     sharded = ShardedModel(opened.blueprint, opened.source)
     add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
     return sharded
@@ -151,10 +154,10 @@ def profile_requests(
     ahead = dispatch_depth(experiment, virtual)
     generator = Generator(sharded, experiment.profiled_tokens, ahead)
     for warmup in range(experiment.warmup_requests):
-        say("progress", f"warm-up {warmup + 1} of {experiment.warmup_requests}")
+        say("progress", f"warm-up {warmup + 1} of {experiment.warmup_requests}", PHASE_LIMIT_S)
         length = experiment.profiled_tokens if warmup else experiment.output_tokens
         generator.run(prompts[0], partial(step_marker, WARMUP, WARMUP, warmup), length)
-    say("progress", f"profiling {experiment.requests} requests")
+    say("progress", f"profiling {experiment.requests} requests", PHASE_LIMIT_S)
     bare = [run_bare(generator, prompts[0])] if experiment.warmup_requests else []
     before, started = counts(), datetime.now(UTC)
     with session(folder, lambda: say("progress", "stopping the profiler", STOP_LIMIT_S)):

@@ -62,7 +62,7 @@ class Spent:
     @property
     def total(self) -> float:
         """All of it."""
-        return sum(getattr(self, each.name) for each in fields(self))
+        return sum(float(getattr(self, each.name)) for each in fields(self))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ import pytest
 from tests.conftest import DEMO_PLAN
 from tests.later import Later, needs
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.manifest import decode_manifest, manifest_path
 from xlahouse.capture.models.attention import LONG_MASK, grouped_attention, keys_at_once
 from xlahouse.capture.plan import read_plan
+from xlahouse.capture.run import process
 from xlahouse.capture.run.reference import compare_tokens, draw_prompts, logits_difference
 from xlahouse.capture.run.runner import run_plan
 
@@ -160,3 +162,30 @@ def test_a_host_fetches_what_its_own_devices_have():
     logits = torch.tensor([[1.0, -1.0], [1.0, -1.0]])
     partly = torch.tensor([[float(ELSEWHERE)] * 2, [1.0, -1.0]])
     assert logits_difference(partly, logits) == 0
+
+
+@pytest.mark.verify
+def test_a_repeat_asks_for_the_programs_that_the_first_capture_kept(tmp_path, monkeypatch):
+    """By the same names, in another process. PJRT's CPU client cannot load them: only a TPU gains."""
+    pytest.importorskip("torch_xla", reason="install xlahouse[capture]")
+    monkeypatch.setattr(process, "KEEPING", ("cpu",))
+    plan = tmp_path / "twice.yaml"
+    plan.write_text(
+        "experiments:\n  - {name: t, mesh: {tp: 2}, batch_size: 2, prompt_tokens: 4, output_tokens: 3,\n"
+        "     repeats: 2, requests: 1, warmup_requests: 1, model: {name: t, preset: qwen3-demo, config:\n"
+        "     {num_hidden_layers: 1, hidden_size: 64, intermediate_size: 64, vocab_size: 64}}}\n"
+    )
+    kept = []
+
+    def look(event):
+        if event.kind == "captured":
+            programs = (tmp_path / "traces" / process.PROGRAMS).rglob("*")
+            kept.append(sorted(path.name for path in programs if path.is_file()))
+
+    traces = run_plan(plan, tmp_path / "traces", device="cpu", on_event=look)
+    first, second = kept
+    assert len(first) >= 2  # prefill and decode
+    assert first == second
+    for trace in traces:
+        path = manifest_path(trace)
+        assert decode_manifest(path.read_bytes(), str(path)).programs_compiled >= 2
