@@ -17,6 +17,7 @@ from xlahouse.reports.panels.communication import (
     volume,
 )
 from xlahouse.reports.panels.efficiency import (
+    kernels,
     latency,
     layers,
     op_time,
@@ -89,6 +90,7 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
         latency.PANEL,
         steps.PANEL,
         tokens.PANEL,
+        kernels.PANEL,
         roofline.PANEL,
         peak_use.PANEL,
         layers.PANEL,
