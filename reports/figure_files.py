@@ -13,8 +13,9 @@ from xlahouse.reports.charts.panel import Drawn, F, Panel, Queryable, VegaLite, 
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import OwnPage
-from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
+from xlahouse.reports.pages import OVERVIEW, RUN_PAGES, SITE_PAGES
 from xlahouse.reports.site import check_pages, page_file, read_runs
+from xlahouse.reports.verdict import read_verdict
 
 FIGURE_FORMATS = ("png", "svg", "pdf")
 WIDTHS = {"half": 420, "wide": 860, "square": 420}  # px of a figure, by its place on the page
@@ -86,6 +87,9 @@ def _all_drawn(
         with source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
             for name in (name for name in RUN_PAGES if name in wanted):
                 file = page_file(stem, name).removesuffix(".html")
+                if name == OVERVIEW:
+                    verdict = read_verdict(one_run, facts.run_id)
+                    yield from ((file, drawn) for drawn in verdict.section.figures)
                 for each in RUN_PAGES[name]:
                     yield from _drawn(one_run, file, each, of_run, facts)
         for page in (page for page in own if page.of_run):

@@ -11,6 +11,7 @@ from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
 from xlahouse.reports.page import render_page
 from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
 from xlahouse.reports.site_page import Banner, Link, common
+from xlahouse.reports.verdict import Verdict, shown_findings
 
 _WHY_VIRTUAL = (
     "Programs, collectives, groups, payloads and their order are those of the run. Times are "
@@ -25,6 +26,7 @@ def run_html(
     home: str,
     links: Sequence[Link],
     sections: list[Section],
+    verdict: Verdict | None = None,
 ) -> str:
     """A run's page as HTML.
 
@@ -35,6 +37,7 @@ def run_html(
         home: the index's file, or empty.
         links: the run's pages.
         sections: the panels, with their rows.
+        verdict: what the run's time goes to, on the overview.
     """
     heading = facts.name if cards else f"{title}: {facts.name}"
     return render_page(
@@ -45,6 +48,8 @@ def run_html(
             ),
             "subtitle": _subtitle(facts),
             "home": home,
+            "verdict": verdict,
+            "findings": shown_findings(verdict.summary, links) if verdict else [],
             "cards": cards,
             "setup": setup_rows(facts),
             "sections": sections,

@@ -20,6 +20,7 @@ from xlahouse.reports.site_files import SiteFiles
 from xlahouse.reports.site_page import Link, site_html
 from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, drawing
 from xlahouse.reports.unchanged import SettingsByRun, read_settings, run_key, site_key
+from xlahouse.reports.verdict import KEY, Verdict, read_verdict
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,17 @@ def _write_run_page(site: _Site, one_run: Queryable, facts: PageFacts, name: str
         return
     cards = site.cards[facts.run_id] if name == OVERVIEW else []
     title = own.title if own else name.capitalize()
-    site.files.write(file, key, run_html(facts, title, cards, _home(site), links, sections))
+    verdict = _verdict(site, source, file, facts) if name == OVERVIEW else None
+    html = run_html(facts, title, cards, _home(site), links, sections, verdict)
+    site.files.write(file, key, html)
+
+
+def _verdict(site: _Site, source: Queryable, file: str, facts: PageFacts) -> Verdict:
+    csv = site.files.csv_name(file, KEY)
+    verdict = read_verdict(source, facts.run_id, csv)
+    if verdict.section.csv:
+        site.files.write_csv(csv, verdict.rows)
+    return verdict
 
 
 def _home(site: _Site) -> str:

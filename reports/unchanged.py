@@ -50,7 +50,7 @@ def _digest(*parts: object) -> str:
 def _code() -> str:
     """Our version, pages and views: a page that another xlahouse drew is drawn again."""
     found = hashlib.sha256(version("xlahouse").encode())
-    for folder in ("xlahouse.reports", "xlahouse.views"):
+    for folder in ("xlahouse.reports", "xlahouse.views", "xlahouse.sql.answers"):
         for name, path in sorted(_files_below(files(folder))):
             found.update(name.encode() + path.read_bytes())
     return found.hexdigest()

@@ -77,7 +77,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "sql/serve": (*CAPTURE, "sql", "sql/answers", "sql/check", "sql/export"),
     "reports/charts": CAPTURE,
     "reports/panels": (*CAPTURE, "reports/charts"),
-    "reports": (*CAPTURE, "reports/charts", "reports/panels", "sql"),
+    "reports": (*CAPTURE, "reports/charts", "reports/panels", "sql", "sql/answers"),
 }
 FREE = "sql/cli"  # the command line reaches every verb
 

@@ -26,6 +26,10 @@ class Rows(Protocol):
         """The rows as a Polars frame."""
         ...
 
+    def dicts(self) -> list[dict[str, Any]]:
+        """The rows by column."""
+        ...
+
 
 class Queryable(Protocol):
     """A warehouse, as far as pages need it: something that answers SQL."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xlahouse.sql.answers.evidence import Source, evidence
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
+from xlahouse.sql.answers.split import (
+    AXES_SQL,
+    PREFILL_SQL,
+    TIME_SQL,
+    Part,
+    Split,
+    split_prefill,
+    split_time,
+)
+from xlahouse.sql.answers.words import called, duration, mean_step, percent
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -13,14 +25,11 @@ if TYPE_CHECKING:
 MOST_FINDINGS = 3
 LEAST_SHARE = 0.05  # of a step's time: less is not worth a finding
 PHASES = ("decode", "step", "mixed", "prefill", None)  # the first that the run has is taken apart
-SPLIT = ("exposed_copy", "sync_wait", "idle", "between_steps", "outside")
 
-_RUN = "from run_summary_v2 where run_id = $run"
-_TIME = "from comm_compute_v2 where run_id = $run"
-_AXES = """
-select axis, sum(exposed_ps) as exposed_ps from exposed_collective_v1
-where run_id = $run and phase is not distinct from $phase
-group by axis order by exposed_ps desc, axis
+_RUN = """
+select run_id, name, model, parallelism, dtype, batch_size, device_kind, device_count, expected_device_count,
+    status, inferred, mesh_problem, requests, excluded_requests, output_tokens, ttft_s, tpot_s
+from run_summary_v2 where run_id = $run
 """
 _REASONS = "select distinct reason from latency_v2 where run_id = $run and reason is not null"
 _ISSUES = """
@@ -28,37 +37,6 @@ select severity, code, message, cast(sum(count) as bigint) as count from issues
 where run_id = $run and severity in ('error', 'warning')
 group by severity, code, message order by severity, code, message
 """
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the time of a phase's steps, summed over devices and steps."""
-
-    name: str  # compute, exposed, exposed_copy, sync_wait, idle, between_steps, outside or unsplit
-    axis: str | None  # of exposed communication
-    time_ps: int
-    mean_ps: float  # per step of a device
-    share: float  # of the whole, 0 to 1
-
-
-@dataclass(frozen=True)
-class Split:
-    """Where the time of a phase's steps goes; the parts add up to the whole.
-
-    Attributes:
-        phase: of the steps; None: of all windows, where no phase is known.
-        whole: `period`, or `window` where periods are not known.
-        why: what the parts cannot say; None where they say all.
-    """
-
-    phase: str | None
-    whole: str
-    device_steps: int
-    devices: int
-    time_ps: int
-    mean_ps: float
-    parts: tuple[Part, ...]
-    why: str | None
 
 
 @dataclass(frozen=True)
@@ -72,12 +50,15 @@ class Latency:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that takes a share of the time of steps, and what makes it less."""
+    """Something that takes a share of the time of steps, its proof, and what makes it less."""
 
     text: str
     share: float
+    why: str  # what is behind it; empty where the views say no more
     lever: str
     view: str
+    page: str  # of a report, with the chart that shows it
+    panel: str  # the chart's place on the page
 
 
 @dataclass(frozen=True)
@@ -101,6 +82,8 @@ class Summary:
     verdict: str
     split: Split | None
     why_no_split: str | None
+    prefill: Split | None  # from its marker
+    why_no_prefill: str | None
     ttft: Latency
     tpot: Latency
     findings: tuple[Finding, ...]
@@ -114,17 +97,25 @@ def summarize(warehouse: Warehouse, run: str) -> Summary:
     Raises:
         WarehouseError: there is no such run.
     """
-    given = {"run": warehouse.resolve_run(run)}
-    row = warehouse.query(_RUN, given).dicts()[0]
-    times = {found["phase"]: found for found in warehouse.query(_TIME, given).dicts()}
+    return summarize_run(warehouse, warehouse.resolve_run(run))
+
+
+def summarize_run(source: Source, run_id: str) -> Summary:
+    """The summary of a run, by its id; pages and commands have the same."""
+    given = {"run": run_id}
+    row = source.query(_RUN, given).dicts()[0]
+    times = {found["phase"]: found for found in source.query(TIME_SQL, given).dicts()}
     phase = next((name for name in PHASES if name in times), None)
-    split = None
-    if phase in times:
-        axes = warehouse.query(_AXES, {**given, "phase": phase}).rows
-        split = split_time(times[phase], axes)
-    reasons = "; ".join(sorted(reason for (reason,) in warehouse.query(_REASONS, given).rows))
-    data = tuple(DataFinding(**found) for found in warehouse.query(_ISSUES, given).dicts())
-    findings = find_losses(split) if split else ()
+    split = split_time(times[phase], _axes(source, run_id, phase)) if phase in times else None
+    [prefills] = source.query(PREFILL_SQL, given).dicts()
+    prefill = split_prefill(prefills, _axes(source, run_id, "prefill"))
+    reasons = "; ".join(sorted(found["reason"] for found in source.query(_REASONS, given).dicts()))
+    data = tuple(DataFinding(**found) for found in source.query(_ISSUES, given).dicts())
+
+    def behind(of: Split, part: Part) -> str:
+        return evidence(source, run_id, of, part)
+
+    findings = find_losses(split, prefill, behind) if split else ()
     why = None if split else _why_no_split(row, set(times))
     return Summary(
         row["run_id"],
@@ -137,121 +128,68 @@ def summarize(warehouse: Warehouse, run: str) -> Summary:
         verdict(split, findings) if split else f"No verdict: {why}.",
         split,
         why,
+        prefill,
+        None if prefill else reasons or _why_no_latency(row, "ttft_s"),
         _latency(row, "ttft_s", reasons),
         _latency(row, "tpot_s", reasons),
         findings,
         data,
-        _notes(row, phase, split),
+        _notes(row, phase, split, prefill),
     )
 
 
-def split_time(row: dict[str, Any], axes: list[tuple[Any, ...]]) -> Split:
-    """The parts of a phase's time.
+def _axes(source: Source, run_id: str, phase: str | None) -> list[tuple[str | None, float]]:
+    rows = source.query(AXES_SQL, {"run": run_id, "phase": phase}).dicts()
+    return [(row["axis"], row["exposed_ps"]) for row in rows]
+
+
+def _nothing(split: Split, part: Part) -> str:
+    return ""
+
+
+def find_losses(
+    split: Split, prefill: Split | None = None, behind: Callable[[Split, Part], str] = _nothing
+) -> tuple[Finding, ...]:
+    """The largest parts of a step that are not compute, then of a prefill; at most three in all.
 
     Args:
-        row: of comm_compute.
-        axes: (axis, exposed_ps) of the phase, from exposed_collective.
+        split: of the steps.
+        prefill: from its marker.
+        behind: says more about a part of a split.
     """
-    steps, whole = row["device_steps"], "period" if row["period_ps"] is not None else "window"
-    time_ps = row[f"{whole}_ps"]
-    known = {name: row[f"{name}_ps"] for name in SPLIT if row[f"{name}_ps"] is not None}
-    why = []
-    if whole == "window":
-        why.append(
-            "periods are not known: the clocks of hosts and devices cannot be compared, so time between "
-            "steps is left out"
-        )
-        known = {name: known[name] for name in SPLIT[:3]}
-    amounts: list[tuple[str, str | None, int]] = []
-    if row["compute_ps"] is None:
-        why.append(
-            "kernels communicate while they compute, and the trace does not divide their time"
-        )
-        amounts.append(("unsplit", None, time_ps - sum(known.values())))
-    else:
-        amounts.append((COMPUTE, None, row["compute_ps"]))
-        amounts += [
-            ("exposed", axis, part) for axis, part in _whole_numbers(axes, row["exposed_ps"])
-        ]
-    amounts += [(name, None, amount) for name, amount in known.items()]
-    parts = tuple(
-        Part(name, axis, amount, amount / steps, amount / time_ps if time_ps else 0.0)
-        for name, axis, amount in amounts
-    )
-    return Split(
-        row["phase"],
-        whole,
-        steps,
-        row["devices"],
-        time_ps,
-        time_ps / steps,
-        parts,
-        "; ".join(why) or None,
-    )
+    lost = [(split, part) for part in _losses(split)]
+    if prefill is not None and split.phase != "prefill":
+        lost += [(prefill, part) for part in _losses(prefill)]
+    return tuple(_finding(of, part, behind(of, part)) for of, part in lost[:MOST_FINDINGS])
 
 
-def _whole_numbers(axes: list[tuple[Any, ...]], total: int) -> list[tuple[str | None, int]]:
-    """Exposed time by axis in whole ps, which add up; the largest takes what rounding leaves."""
-    found = [(axis, round(amount)) for axis, amount in axes]
-    left = total - sum(amount for _, amount in found)
-    if not found:
-        return [(None, total)] if total else []
-    (axis, most), *rest = found
-    return [(axis, most + left), *rest]
-
-
-def find_losses(split: Split) -> tuple[Finding, ...]:
-    """The largest parts that are not compute, each with its share and lever; at most three."""
+def _losses(split: Split) -> list[Part]:
     lost = [part for part in split.parts if part.name != COMPUTE and part.share >= LEAST_SHARE]
-    lost.sort(key=lambda part: -part.time_ps)
-    return tuple(
-        Finding(
-            f"{_percent(part.share)} of {_mean_step(split)} is {_called(part)}: {_duration(part.mean_ps)}",
-            part.share,
-            LOSSES[part.name].lever,
-            LOSSES[part.name].view,
-        )
-        for part in lost[:MOST_FINDINGS]
+    return sorted(lost, key=lambda part: -part.time_ps)
+
+
+def _finding(split: Split, part: Part, why: str) -> Finding:
+    loss = LOSSES[part.name]
+    text = (
+        f"{percent(part.share)} of {mean_step(split)} is {called(part)}: {duration(part.mean_ps)}"
     )
+    text = f"{text}; {why}" if why else text
+    return Finding(text, part.share, why, loss.lever, loss.view, loss.page, loss.panel)
 
 
 def verdict(split: Split, findings: tuple[Finding, ...]) -> str:
-    """One sentence: what most of a step's time is."""
+    """One sentence: what most of a step's time is, and what is behind it."""
     most = max(split.parts, key=lambda part: part.time_ps)
-    said = f"{_percent(most.share)} of {_mean_step(split)} is {_called(most)}"
+    said = f"{percent(most.share)} of {mean_step(split)} is {called(most)}"
     if most.name != COMPUTE:
-        return f"{said}: {LOSSES[most.name].lever}."
-    if findings:
-        return f"{said}; the largest loss: {findings[0].text}."
+        why = findings[0].why if findings else ""
+        return f"{said}: {why or LOSSES[most.name].lever}."
+    lost = _losses(split)
+    if lost:
+        return f"{said}; the largest loss is {called(lost[0])}, {percent(lost[0].share)}."
     return (
-        f"{said}, no loss is above {_percent(LEAST_SHARE)}: {COMPUTE_LEVER} (view {COMPUTE_VIEW})."
+        f"{said}, no loss is above {percent(LEAST_SHARE)}: {COMPUTE_LEVER} (view {COMPUTE_VIEW})."
     )
-
-
-def _mean_step(split: Split) -> str:
-    """Such as `the mean decode step's 12.3 ms`."""
-    kind = "" if split.phase in (None, "step") else f"{split.phase} "
-    return f"the mean {kind}step's {_duration(split.mean_ps)}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _called(part: Part) -> str:
-    if part.name == COMPUTE:
-        return COMPUTE
-    unknown = part.axis in (None, "unclassified")
-    along = "" if unknown and part.name != "exposed" else f" along {part.axis}"
-    along = " along an axis that is not known" if unknown and along else along
-    return f"{LOSSES[part.name].called}{along}"
-
-
-def _duration(time_ps: float) -> str:
-    for unit, factor in (("s", 1e12), ("ms", 1e9), ("us", 1e6)):
-        if time_ps >= factor:
-            return f"{time_ps / factor:.3g} {unit}"
-    return f"{time_ps / 1e3:.3g} ns"
 
 
 def _latency(row: dict[str, Any], name: str, reasons: str) -> Latency:
@@ -286,11 +224,18 @@ def _about(phase: str | None) -> str:
 def _coverage(row: dict[str, Any], split: Split | None) -> str:
     known = row["expected_device_count"]
     of = f" of {known:,}" if known else ""
-    steps = f"; {split.device_steps:,} steps on {split.devices:,} devices" if split else ""
-    return f"{row['device_count'] or 0:,}{of} devices traced, status {row['status'] or 'unknown'}{steps}"
+    steps = f"; {_count(split.device_steps, 'device step')}" if split else ""
+    traced = f"{row['device_count'] or 0:,}{of} device{'' if (known or row['device_count']) == 1 else 's'}"
+    return f"{traced} traced, status {row['status'] or 'unknown'}{steps}"
 
 
-def _notes(row: dict[str, Any], phase: str | None, split: Split | None) -> tuple[str, ...]:
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _notes(
+    row: dict[str, Any], phase: str | None, split: Split | None, prefill: Split | None
+) -> tuple[str, ...]:
     found = []
     if row["inferred"]:
         found.append(
@@ -300,6 +245,8 @@ def _notes(row: dict[str, Any], phase: str | None, split: Split | None) -> tuple
         found.append(f"no decode steps are known: this is about {_about(phase)}")
     if split and split.why:
         found.append(split.why)
+    if prefill and prefill.why and not (split and split.why == prefill.why):
+        found.append(f"of a prefill: {prefill.why}")
     if row["mesh_problem"]:
         found.append(f"axes of collectives are not known: {row['mesh_problem']}")
     return tuple(found)

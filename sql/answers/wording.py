@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlahouse.sql.answers.summary import Latency, Split, Summary
+from xlahouse.sql.answers.split import Split
+from xlahouse.sql.answers.summary import Latency, Summary
 from xlahouse.sql.drawing import visible
 
 MOST_DATA = 10  # findings about the data; `xlahouse check` has all
@@ -16,9 +17,10 @@ def summary_lines(found: Summary) -> Iterator[str]:
     yield visible(f"{found.name or found.run_id}: {found.verdict}")
     setup = ", ".join(f"{name} {value}" for name, value in found.setup.items() if value is not None)
     yield visible(f"{found.run_id}; {setup or 'setup not known'}; {found.coverage}")
-    if found.split:
-        yield ""
-        yield from _split_lines(found.split)
+    for split in (found.split, found.prefill):
+        if split:
+            yield ""
+            yield from _split_lines(split)
     yield ""
     yield _latency_line("TTFT", found.ttft)
     yield _latency_line("TPOT", found.tpot)
@@ -27,6 +29,7 @@ def summary_lines(found: Summary) -> Iterator[str]:
         yield visible(f"{place}. {finding.text}")
         yield f"   lever: {finding.lever}"
         yield f"   proof: xlahouse query \"from {finding.view} where run_id = '{found.run_id}'\""
+        yield f"   chart: xlahouse report {finding.page} --run {found.run_id}"
     yield ""
     for note in found.notes:
         yield visible(f"note: {note}")
@@ -38,13 +41,17 @@ def summary_lines(found: Summary) -> Iterator[str]:
         yield "no finding about the data"
 
 
+def title_of(split: Split) -> str:
+    """What the parts of a split add up to."""
+    if split.whole == "marker":
+        return "mean prefill of a device, from its marker"
+    if split.phase == "step":
+        return f"mean step's {split.whole} of a device"
+    return f"mean {split.phase or 'all'} {split.whole} of a device"
+
+
 def _split_lines(split: Split) -> Iterator[str]:
-    of = (
-        f"{split.phase or 'all'} {split.whole}"
-        if split.phase != "step"
-        else f"step's {split.whole}"
-    )
-    yield f"mean {of} of a device: {split.mean_ps / 1e9:.6g} ms"
+    yield f"{title_of(split)}: {split.mean_ps / 1e9:.6g} ms"
     names = [f"{part.name} {part.axis}" if part.axis else part.name for part in split.parts]
     width = max(map(len, names))
     for name, part in zip(names, split.parts, strict=True):

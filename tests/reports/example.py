@@ -61,6 +61,9 @@ class Answer:
     def pl(self) -> pl.DataFrame:
         return self.frame
 
+    def dicts(self) -> list[Row]:
+        return self.frame.to_dicts()
+
 
 @cache
 def schema_of_internal(name: str) -> pa.Schema:

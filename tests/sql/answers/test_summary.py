@@ -10,8 +10,11 @@ from tests.command import run_command
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql import Warehouse
-from xlahouse.sql.answers.summary import LEAST_SHARE, find_losses, split_time, summarize, verdict
+from xlahouse.sql.answers.evidence import evidence
+from xlahouse.sql.answers.split import split_prefill, split_time
+from xlahouse.sql.answers.summary import LEAST_SHARE, find_losses, summarize, verdict
 from xlahouse.sql.answers.wording import summary_lines
+from xlahouse.sql.answers.words import duration, percent
 
 # Two steps of a device, 1000 ps in all: 300 compute, 250 exposed (tp 200.4, dp 49.6), 50 exposed copy,
 # 40 barriers, 60 idle, 280 between steps, 20 outside.
@@ -73,7 +76,11 @@ def test_at_most_three_losses_with_their_share():
 @pytest.mark.parametrize(
     ("changed", "begins"),
     [
-        ({}, "30 % of the mean decode step's 0.5 ns is compute; the largest loss: 28 % of"),
+        (
+            {},
+            "30 % of the mean decode step's 0.5 ns is compute; the largest loss is idle time between "
+            "steps, 28 %.",
+        ),
         (
             {"compute_ps": 10, "exposed_copy_ps": 340},
             "34 % of the mean decode step's 0.5 ns is exposed copies: start transfers earlier",
@@ -111,6 +118,136 @@ def test_without_periods_the_window_is_divided():
     assert "clocks" in split.why
 
 
+# Two prefills of a device: 100 ps of the host, then windows of 300 ps in all.
+PREFILL = {
+    "device_steps": 2,
+    "devices": 1,
+    "period_ps": 400,
+    "host_ps": 100,
+    "compute_ps": 160,
+    "exposed_ps": 80,
+    "exposed_copy_ps": 30,
+    "sync_wait_ps": 20,
+    "idle_ps": 10,
+}
+
+
+def test_a_prefill_is_the_host_and_then_the_window():
+    split = split_prefill(PREFILL, [("tp", 60.0), ("dp", 20.0)])
+    assert [(part.name, part.axis, part.time_ps) for part in split.parts] == [
+        ("host", None, 100),
+        ("compute", None, 160),
+        ("exposed", "tp", 60),
+        ("exposed", "dp", 20),
+        ("exposed_copy", None, 30),
+        ("sync_wait", None, 20),
+        ("idle", None, 10),
+    ]
+    assert sum(part.time_ps for part in split.parts) == split.time_ps == 400
+    assert (split.mean_ps, split.whole, split.why) == (200, "marker", None)
+
+
+def test_axes_of_other_prefills_do_not_divide_these():
+    split = split_prefill(PREFILL, [("tp", 90.0), ("dp", 20.0)])
+    exposed = [(part.axis, part.time_ps) for part in split.parts if part.name == "exposed"]
+    assert exposed == [(None, 80)]
+    assert "some prefills of the run do not count" in split.why
+
+
+def test_prefills_whose_kernels_communicate_leave_one_part():
+    split = split_prefill(PREFILL | {"compute_ps": None, "exposed_ps": None}, [])
+    assert [(part.name, part.time_ps) for part in split.parts][:2] == [
+        ("host", 100),
+        ("unsplit", 240),
+    ]
+    assert split.time_ps == 400
+
+
+def test_no_prefill_is_no_bar():
+    assert split_prefill(PREFILL | {"device_steps": 0}, []) is None
+
+
+def test_a_prefill_fills_up_the_findings():
+    step = split_time(TIMES | {"exposed_ps": 0, "compute_ps": 610, "idle_ps": 0}, [])
+    found = find_losses(step, split_prefill(PREFILL, [("tp", 80.0)]), lambda of, part: part.name)
+    assert [finding.why for finding in found] == ["between_steps", "exposed_copy", "host"]
+    assert found[2].text == (
+        "25 % of the mean prefill's 0.2 ns from its marker is time before the device's first op: "
+        "0.05 ns; host"
+    )
+    assert (found[2].page, found[2].panel) == ("scheduling", "host-gaps")
+
+
+@pytest.mark.parametrize(
+    ("time_ps", "text"),
+    [(1, "0.001 ns"), (999_400, "999 ns"), (999_600, "1 µs"), (5e9, "5 ms"), (2.345e12, "2.35 s")],
+)
+def test_durations(time_ps, text):
+    assert duration(time_ps) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0 %"), (0.001, "under 1 %"), (0.416, "42 %"), (0.999, "over 99 %"), (1, "100 %")],
+)
+def test_shares_are_not_rounded_to_nothing_or_all(share, text):
+    assert percent(share) == text
+
+
+class Rows:
+    """A source that has one answer."""
+
+    def __init__(self, *rows):
+        self.rows = list(rows)
+
+    def query(self, sql, params):
+        self.params = params
+        return self
+
+    def dicts(self):
+        return self.rows
+
+
+# 280 ps between two steps; launches of 2 steps.
+@pytest.mark.parametrize(
+    ("launches", "gap", "late", "said"),
+    [
+        (2, 140.0, 120.0, "the host is late by 0.12 ns a launch"),
+        (2, 140.0, 60.0, "the host had enqueued most of them in time"),
+        (2, 140.0, None, "the trace does not say when the host enqueued it"),
+        (2, 60.0, 60.0, "most of it lies inside launches, not between them"),
+        (0, None, None, ""),
+    ],
+)
+def test_how_late_the_host_is(launches, gap, late, said):
+    split = split_time(TIMES, AXES)
+    part = next(part for part in split.parts if part.name == "between_steps")
+    row = {"launches": launches, "gap_ps": gap, "late_ps": late}
+    found = evidence(Rows(row), "ab12", split, part)
+    assert found == said or (said and said in found)
+
+
+def test_what_is_behind_other_losses():
+    split = split_time(TIMES, AXES)
+    parts = {(part.name, part.axis): part for part in split.parts}
+    cause = Rows({"cause": "host", "idle_ps": 45})
+    assert evidence(cause, "ab12", split, parts["idle", None]) == (
+        "75 % of it while the device waits for the host"
+    )
+    every = Rows({"cause": "unattributed", "idle_ps": 60})
+    assert evidence(every, "ab12", split, parts["idle", None]) == "all without a known cause"
+    collective = Rows({"kind": "all-reduce", "count": 48, "exposed_ps": 150.0})
+    said = evidence(collective, "ab12", split, parts["exposed", "tp"])
+    assert said == "75 % of it in all-reduce, 24 a step"
+    assert collective.params == {"run": "ab12", "phase": "decode", "axis": "tp"}
+    copies = Rows({"kernel": "copy-done", "executions": 12})
+    assert evidence(copies, "ab12", split, parts["exposed_copy", None]) == (
+        "most copy time is in copy-done, 6 a step"
+    )
+    assert evidence(Rows(), "ab12", split, parts["idle", None]) == ""
+    assert evidence(Rows(), "ab12", split, parts["sync_wait", None]) == ""
+
+
 RUN = {"run_id": "ab12", "name": "base\x1b[2J", "status": "complete", "output_tokens": 1}
 DEVICE = {"run_id": "ab12", "device_id": 0, "traced": True, "core": "tensorcore"}
 
@@ -130,7 +267,8 @@ def root(tmp_path):
     bare = {"run_id": "cd34", "name": "bare", "status": "no_device_events"}
     issue = {"run_id": "ab12", "severity": "warning", "code": "x", "message": "y", "count": 3}
     tables = {"runs": [RUN, bare], "devices": [DEVICE], "issues": [issue]}
-    tables |= {"ops": [op | {"phase": "decode"} for op in OPS], "busy_intervals": BUSY}
+    ops = [op | {"phase": "decode", "op": f"{op['category']}.1", "program_id": 7} for op in OPS]
+    tables |= {"ops": ops, "busy_intervals": BUSY}
     return write_warehouse(tmp_path / "w", tables)
 
 
@@ -140,7 +278,10 @@ def test_a_run_from_its_views(root):
     parts = {part.name: part.time_ps for part in found.split.parts}
     assert (parts["compute"], parts["exposed_copy"], parts["between_steps"]) == (200, 300, 100)
     assert sum(parts.values()) == found.split.time_ps == 600
-    assert found.verdict.startswith("50 % of the mean decode step's 0.3 ns is exposed copies")
+    assert found.verdict == (
+        "50 % of the mean decode step's 0.3 ns is exposed copies: most copy time is in copy, 0.5 a step."
+    )
+    assert (found.prefill, bool(found.why_no_prefill)) == (None, True)
     assert found.ttft.value_s is None
     assert found.ttft.why
     assert found.tpot.why

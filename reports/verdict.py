@@ -1,0 +1,60 @@
+"""The start of a run's overview: the answer that `xlahouse summary` gives, with its bars and links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.reports.charts.panel import Queryable, Section, fill
+from xlahouse.reports.panels.overview.verdict import split_rows, verdict_panel
+from xlahouse.reports.site_page import Link
+from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL
+from xlahouse.sql.answers.summary import Summary, summarize_run
+
+SQL = ";\n\n".join(text.strip() for text in (TIME_SQL, AXES_SQL, PREFILL_SQL)) + ";"
+KEY = "verdict"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A run's summary and the section that draws it."""
+
+    summary: Summary
+    section: Section
+    rows: pl.DataFrame  # of the section
+
+
+@dataclass(frozen=True)
+class ShownFinding:
+    """A finding of the verdict, for the template."""
+
+    text: str
+    lever: str
+    page: str
+    href: str  # of the chart that proves it; empty where the site lacks the page
+    view: str
+
+
+def read_verdict(source: Queryable, run_id: str, csv: str = "") -> Verdict:
+    """A run's verdict; `csv` names the file that has its rows."""
+    summary = summarize_run(source, run_id)
+    rows = split_rows(summary)
+    return Verdict(summary, fill(verdict_panel(SQL), rows, summary, csv), rows)
+
+
+def shown_findings(summary: Summary, links: Sequence[Link]) -> list[ShownFinding]:
+    """The findings, each with the link to its chart.
+
+    Args:
+        summary: of the run.
+        links: the run's pages that the site has.
+    """
+    pages = {link.title: link.href for link in links}
+    found = []
+    for finding in summary.findings:
+        file = pages.get(finding.page.capitalize(), "")
+        href = f"{file}#{finding.panel}" if file else ""
+        found.append(ShownFinding(finding.text, finding.lever, finding.page, href, finding.view))
+    return found

@@ -1,0 +1,124 @@
+"""What is behind a loss, in a few words: how late the host is, which cause, which ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from xlahouse.sql.answers.split import Part, Split
+from xlahouse.sql.answers.words import duration, percent
+
+LATE_SQL = """
+select
+    count(l.launch_gap_ps) as launches,
+    avg(greatest(l.launch_gap_ps, 0)) as gap_ps,
+    avg(greatest(l.launch_gap_ps, 0) - l.dispatch_ps) as late_ps
+from launch_overhead_v1 as l
+inner join devices as d on d.run_id = l.run_id and d.device_id = l.device_id
+where l.run_id = $run and l.phase is not distinct from $phase and d.core is distinct from 'sparsecore'
+"""
+CAUSE_SQL = """
+select cause, cast(sum(idle_ps) as bigint) as idle_ps
+from bubble_v2
+where run_id = $run and phase is not distinct from $phase and cause <> 'between_steps'
+group by cause
+having sum(idle_ps) > 0
+order by idle_ps desc, cause
+limit 1
+"""
+COLLECTIVE_SQL = """
+select kind, cast(sum(count) as bigint) as count, sum(exposed_ps) as exposed_ps
+from exposed_collective_v1
+where run_id = $run and phase is not distinct from $phase and axis is not distinct from $axis
+    and kind is not null
+group by kind
+order by exposed_ps desc, kind
+limit 1
+"""
+COPY_SQL = """
+select kernel, cast(sum(executions) as bigint) as executions
+from op_profile_v1
+where run_id = $run and phase is not distinct from $phase and category in ('copy', 'host_transfer')
+group by kernel
+order by sum(duration_ps) desc, kernel
+limit 1
+"""
+
+
+class Answer(Protocol):
+    """Rows of a query."""
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """Rows by column."""
+        ...
+
+
+class Source(Protocol):
+    """What answers SQL: a warehouse, or one of its runs."""
+
+    def query(self, sql: str, params: Mapping[str, object] | None = None) -> Answer:
+        """Run one SELECT with `$name` parameters."""
+        ...
+
+
+def evidence(source: Source, run_id: str, split: Split, part: Part) -> str:
+    """A few words on what is behind a part of a split; empty where the views say no more."""
+    asked = _QUESTIONS.get(part.name)
+    if asked is None:
+        return ""
+    sql, say = asked
+    given: dict[str, object] = {"run": run_id, "phase": split.phase}
+    if "$axis" in sql:
+        given["axis"] = part.axis
+    rows = source.query(sql, given).dicts()
+    return say(rows[0], split, part) if rows else ""
+
+
+def _say_late(row: dict[str, Any], split: Split, part: Part) -> str:
+    if not row["launches"]:
+        return ""
+    if row["gap_ps"] * row["launches"] < part.time_ps / 2:
+        return "most of it lies inside launches, not between them"
+    if row["late_ps"] is not None and row["late_ps"] >= row["gap_ps"] / 2:
+        return f"the host is late by {duration(row['late_ps'])} a launch"
+    said = f"a launch starts {duration(row['gap_ps'])} after the one before has ended"
+    if row["late_ps"] is None:
+        return f"{said}; the trace does not say when the host enqueued it"
+    return f"{said}, and the host had enqueued most of them in time"
+
+
+def _say_cause(row: dict[str, Any], split: Split, part: Part) -> str:
+    of_it = _of_it(row["idle_ps"], part)
+    if row["cause"] == "unattributed":
+        return f"{of_it} without a known cause"
+    return f"{of_it} {_CAUSES[row['cause']]}"
+
+
+def _of_it(amount_ps: float, part: Part) -> str:
+    share = percent(amount_ps / part.time_ps) if part.time_ps else "0 %"
+    return "all" if share == "100 %" else f"{share} of it"
+
+
+def _say_collective(row: dict[str, Any], split: Split, part: Part) -> str:
+    each = row["count"] / split.device_steps
+    return f"{_of_it(row['exposed_ps'], part)} in {row['kind']}, {each:.3g} a step"
+
+
+def _say_copy(row: dict[str, Any], split: Split, part: Part) -> str:
+    each = row["executions"] / split.device_steps
+    return f"most copy time is in {row['kernel']}, {each:.3g} a step"
+
+
+# The causes of idle_gap in words.
+_CAUSES = {
+    "device": "between ops of a program that runs",
+    "host": "while the device waits for the host",
+    "imbalance": "while the device waits for a slower one",
+    "pipeline": "while the device waits for another stage",
+}
+_QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any], Split, Part], str]]] = {
+    "between_steps": (LATE_SQL, _say_late),
+    "idle": (CAUSE_SQL, _say_cause),
+    "exposed": (COLLECTIVE_SQL, _say_collective),
+    "exposed_copy": (COPY_SQL, _say_copy),
+}

@@ -1,0 +1,165 @@
+"""The time of a phase's steps, taken apart into parts that add up: from views alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlahouse.sql.answers.losses import COMPUTE, HOST
+
+SPLIT = ("exposed_copy", "sync_wait", "idle", "between_steps", "outside")
+NO_PERIODS = (
+    "periods are not known: the clocks of hosts and devices cannot be compared, so time between steps is "
+    "left out"
+)
+NOT_DIVIDED = "kernels communicate while they compute, and the trace does not divide their time"
+OTHER_AXES = "exposed communication is not divided by axis: some prefills of the run do not count"
+
+TIME_SQL = "from comm_compute_v2 where run_id = $run"
+AXES_SQL = """
+select axis, sum(exposed_ps) as exposed_ps from exposed_collective_v1
+where run_id = $run and phase is not distinct from $phase
+group by axis order by exposed_ps desc, axis
+"""
+# A device's prefill lasts from the marker on the host to the end of its own last op; requests are those
+# that TTFT is measured over.
+PREFILL_SQL = """
+with markers as (
+    select request, start_ps as marker_ps from step_latency_v1
+    where run_id = $run and step = 0 and latency_s is not null
+)
+select
+    cast(count(*) as bigint) as device_steps,
+    cast(count(distinct t.device_id) as bigint) as devices,
+    cast(sum(greatest(t.start_ps - m.marker_ps, 0) + t.window_ps) as bigint) as period_ps,
+    cast(sum(greatest(t.start_ps - m.marker_ps, 0)) as bigint) as host_ps,
+    cast(case when count(t.compute_ps) = count(*) then sum(t.compute_ps) end as bigint) as compute_ps,
+    cast(case when count(t.exposed_ps) = count(*) then sum(t.exposed_ps) end as bigint) as exposed_ps,
+    cast(sum(t.exposed_copy_ps) as bigint) as exposed_copy_ps,
+    cast(sum(t.sync_wait_ps) as bigint) as sync_wait_ps,
+    cast(sum(t.idle_ps) as bigint) as idle_ps
+from device_time_v1 as t
+inner join markers as m on m.request = t.request
+where t.run_id = $run and t.step = 0 and t.core is distinct from 'sparsecore'
+    and t.phase in ('prefill', 'mixed')
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the time of a phase's steps, summed over devices and steps."""
+
+    name: str  # compute, exposed, exposed_copy, sync_wait, idle, between_steps, outside, unsplit or host
+    axis: str | None  # of exposed communication
+    time_ps: int
+    mean_ps: float  # per step of a device
+    share: float  # of the whole, 0 to 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where the time of a phase's steps goes; the parts add up to the whole.
+
+    Attributes:
+        phase: of the steps; None: of all windows, where no phase is known.
+        whole: `period`; `window` where periods are not known; `marker`: from a prefill's marker on the
+            host to the device's last op.
+        why: what the parts cannot say; None where they say all.
+    """
+
+    phase: str | None
+    whole: str
+    device_steps: int
+    devices: int
+    time_ps: int
+    mean_ps: float
+    parts: tuple[Part, ...]
+    why: str | None
+
+
+def split_time(row: Mapping[str, Any], axes: Sequence[tuple[str | None, float]]) -> Split:
+    """The parts of a phase's time.
+
+    Args:
+        row: of comm_compute.
+        axes: (axis, exposed_ps) of the phase, from exposed_collective.
+    """
+    whole = "period" if row["period_ps"] is not None else "window"
+    known = {name: row[f"{name}_ps"] for name in SPLIT if row[f"{name}_ps"] is not None}
+    if whole == "window":
+        known = {name: known[name] for name in SPLIT[:3]}
+    busy, why = _busy(row, axes, row[f"{whole}_ps"] - sum(known.values()))
+    if whole == "window":
+        why = [NO_PERIODS, *why]
+    return _split(row, row["phase"], whole, [*busy, *_named(known)], why)
+
+
+def split_prefill(row: Mapping[str, Any], axes: Sequence[tuple[str | None, float]]) -> Split | None:
+    """The parts of a prefill from its marker: the host until the first op, then the device's window.
+
+    Args:
+        row: of PREFILL_SQL.
+        axes: (axis, exposed_ps) of the phase prefill, from exposed_collective.
+    """
+    if not row["device_steps"]:
+        return None
+    known = {name: row[f"{name}_ps"] for name in SPLIT[:3]}
+    rest = row["period_ps"] - row["host_ps"] - sum(known.values())
+    total, shared = row["exposed_ps"], sum(amount for _, amount in axes)
+    counted, why_axes = axes, []
+    if total and abs(shared - total) > 1 + 1e-9 * total:
+        counted, why_axes = [(None, total)], [OTHER_AXES]
+    busy, why = _busy(row, counted, rest)
+    return _split(
+        row,
+        "prefill",
+        "marker",
+        [(HOST, None, row["host_ps"]), *busy, *_named(known)],
+        why + why_axes,
+    )
+
+
+Amount = tuple[str, str | None, int]
+
+
+def _split(
+    row: Mapping[str, Any], phase: str | None, whole: str, amounts: list[Amount], why: list[str]
+) -> Split:
+    steps, time_ps = row["device_steps"], sum(amount for _, _, amount in amounts)
+    parts = tuple(
+        Part(name, axis, amount, amount / steps, amount / time_ps if time_ps else 0.0)
+        for name, axis, amount in amounts
+    )
+    return Split(
+        phase, whole, steps, row["devices"], time_ps, time_ps / steps, parts, "; ".join(why) or None
+    )
+
+
+def _busy(
+    row: Mapping[str, Any], axes: Sequence[tuple[str | None, float]], rest: int
+) -> tuple[list[Amount], list[str]]:
+    """Compute, and exposed communication by axis; `rest` in one part where the trace does not divide it."""
+    if row["compute_ps"] is None:
+        return [("unsplit", None, rest)], [NOT_DIVIDED]
+    exposed = _whole_numbers(axes, row["exposed_ps"])
+    return [
+        (COMPUTE, None, row["compute_ps"]),
+        *(("exposed", axis, part) for axis, part in exposed),
+    ], []
+
+
+def _named(known: Mapping[str, int]) -> list[Amount]:
+    return [(name, None, amount) for name, amount in known.items()]
+
+
+def _whole_numbers(
+    axes: Sequence[tuple[str | None, float]], total: int
+) -> list[tuple[str | None, int]]:
+    """Exposed time by axis in whole ps, which add up; the largest takes what rounding leaves."""
+    found = [(axis, round(amount)) for axis, amount in axes]
+    left = total - sum(amount for _, amount in found)
+    if not found:
+        return [(None, total)] if total else []
+    (axis, most), *rest = found
+    return [(axis, most + left), *rest]

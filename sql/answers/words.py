@@ -1,0 +1,41 @@
+"""Shares, durations and parts of a step's time as words."""
+
+from __future__ import annotations
+
+from xlahouse.sql.answers.losses import COMPUTE, LOSSES
+from xlahouse.sql.answers.split import Part, Split
+
+
+def percent(share: float) -> str:
+    """0.413 -> `41 %`; what would round to nothing or to all is not said to be that."""
+    if 0 < share < 0.005:
+        return "under 1 %"
+    if 0.995 <= share < 1:
+        return "over 99 %"
+    return f"{100 * share:.0f} %"
+
+
+def duration(time_ps: float) -> str:
+    """Picoseconds -> `12.3 ms`."""
+    for unit, factor in (("s", 1e12), ("ms", 1e9), ("µs", 1e6)):
+        if time_ps >= 0.9995 * factor:  # rounds to 1 of it
+            return f"{time_ps / factor:.3g} {unit}"
+    return f"{time_ps / 1e3:.3g} ns"
+
+
+def mean_step(split: Split) -> str:
+    """Such as `the mean decode step's 12.3 ms`."""
+    if split.whole == "marker":
+        return f"the mean prefill's {duration(split.mean_ps)} from its marker"
+    kind = "" if split.phase in (None, "step") else f"{split.phase} "
+    return f"the mean {kind}step's {duration(split.mean_ps)}"
+
+
+def called(part: Part) -> str:
+    """A part in words, such as `exposed communication along tp`."""
+    if part.name == COMPUTE:
+        return COMPUTE
+    unknown = part.axis in (None, "unclassified")
+    along = "" if unknown and part.name != "exposed" else f" along {part.axis}"
+    along = " along an axis that is not known" if unknown and along else along
+    return f"{LOSSES[part.name].called}{along}"
