@@ -38,28 +38,40 @@ def compare(
         typer.Option(
             "--metric",
             help="Metric for --fail-over; may be repeated. "
-            "Default: ttft_s, tpot_s, output_tokens_per_s.",
+            "Default: ttft_s, tpot_s, output_tokens_per_s, and the device time of a step.",
         ),
     ] = None,
+    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
-    """Print the headline metrics of two runs side by side.
+    """Print the metrics of two runs side by side, and the ops that make the difference of their steps.
 
     Values are medians over the repeats of each run's setup. The verdict is on the second run: better,
     worse, or inconclusive while the difference is within the repeats' spread or a setup has one run. Bytes
-    and counts need no repeats: better, worse or equal.
+    and counts need no repeats: better, worse or equal. decode_device_s and its like are the time of a mean
+    step in which a device runs ops. Below are the ten ops, of these two runs, whose share of a step changed
+    most; --format json has all, also by kernel, layer and collective: each adds up to the step's difference.
 
     \b
     Examples:
       xlahouse compare tp4 dp2.tp2
       xlahouse compare baseline candidate --fail-over 3
+      xlahouse compare baseline candidate --format json
     """
-    from xlahouse.sql.compare import JUDGED, MetricChange, compare_runs, judge
-    from xlahouse.sql.drawing import draw
+    from xlahouse.sql.answers.compare import JUDGED, compare_runs, judge
+    from xlahouse.sql.answers.differences import step_differences
+    from xlahouse.sql.answers.wording_compare import as_json, print_comparison
 
+    if format not in ("table", "json"):
+        raise typer.BadParameter(f"{format} is not one of table, json", param_hint="--format")
     with open_warehouse(warehouse) as opened:
         found = compare_runs(opened, base, other)
-    _check_metrics(metric, [row.metric for row in found.rows])
-    draw(list(MetricChange._fields), [list(row) for row in found.rows], sys.stdout)
+        _check_metrics(metric, [row.metric for row in found.rows])
+        ids = opened.resolve_run(base), opened.resolve_run(other)
+        steps = step_differences(opened, *ids)
+    if format == "json":
+        print(as_json(*ids, found, steps))
+    else:
+        print_comparison(found, steps, sys.stdout)
     if found.differing_count > 1:
         print(
             f"xlahouse: warning: the setups differ in {found.differing_count} things: "

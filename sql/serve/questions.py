@@ -137,7 +137,7 @@ def summary(warehouse: Warehouse, limits: Limits, run: str) -> dict[str, Any]:
 
 def compare(warehouse: Warehouse, limits: Limits, base: str, other: str) -> dict[str, Any]:
     """What `xlahouse compare BASE OTHER` prints."""
-    from xlahouse.sql.compare import JUDGED, compare_runs
+    from xlahouse.sql.answers.compare import JUDGED, compare_runs
 
     found = compare_runs(warehouse, base, other)
     known = {row.metric for row in found.rows}

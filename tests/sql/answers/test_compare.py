@@ -8,7 +8,7 @@ import pytest
 
 from tests.command import run_command
 from tests.warehouse import write_warehouse
-from xlahouse.sql.compare import MetricChange, RunComparison, judge
+from xlahouse.sql.answers.compare import MetricChange, RunComparison, judge
 
 S = 1_000_000_000_000
 
@@ -109,7 +109,7 @@ def run(monkeypatch, root, *words):
 def test_a_regression_fails_in_ci(root, monkeypatch, capsys):
     assert run(monkeypatch, root, "base0", "new0", "--fail-over", "5") == 1
     out, err = capsys.readouterr()
-    lines = {line.split()[0]: line.split() for line in out.splitlines()[2:]}
+    lines = {line.split()[0]: line.split() for line in out.splitlines()[2:] if line}
     # Medians of three: 10 and 20 s.
     assert lines["ttft_s"] == ["ttft_s", "10", "20", "100", "1", "3", "3", "worse"]
     assert "they differ in dtype" in err

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from xlahouse.sql.answers.device_times import DEVICE_METRICS, device_times
 from xlahouse.sql.warehouse import Warehouse
 
-# Metrics that users wait and pay for; the other metrics explain these.
-JUDGED = ("ttft_s", "tpot_s", "output_tokens_per_s")
+# Metrics that users wait and pay for, and what devices take of them; the other metrics explain these.
+JUDGED = ("ttft_s", "tpot_s", "output_tokens_per_s", *DEVICE_METRICS)
 NO_REGRESSION, REGRESSION, INCONCLUSIVE = 0, 1, 3
 
 _SQL = """
@@ -57,8 +58,22 @@ def compare_runs(warehouse: Warehouse, base: str, other: str) -> RunComparison:
         MetricChange(*(row["median" if name == "base" else name] for name in MetricChange._fields))
         for row in found
     ]
+    rows += [
+        MetricChange(
+            time.metric,
+            time.base,
+            time.other,
+            100 * (time.other / time.base - 1) if time.base else None,
+            time.spread,
+            time.runs,
+            time.other_runs,
+            time.verdict,
+        )
+        for time in device_times(warehouse, runs["base"], runs["other"])
+    ]
+    rows.sort(key=lambda row: row.metric)
     if not found:
-        return RunComparison([], "", 0)
+        return RunComparison(rows, "", 0)
     return RunComparison(rows, found[0]["differing"], found[0]["differing_count"])
 
 

@@ -1,0 +1,77 @@
+"""Time of a step in which devices run ops, of two runs and their repeats, whatever the host does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+
+from xlahouse.sql.answers.evidence import Source
+
+DEVICE_METRICS = ("prefill_device_s", "decode_device_s", "mixed_device_s", "step_device_s")
+
+_REPEATS_SQL = """
+select r.run_id, a.run_id as of_run_id
+from runs as a
+inner join runs as r
+    on r.run_id = a.run_id or (
+        r.setup = a.setup
+        and coalesce(r.source, 'none') not in ('compiled', 'predicted')
+        and coalesce(a.source, 'none') not in ('compiled', 'predicted')
+    )
+where a.run_id in ($base, $other)
+"""
+_TIMES_SQL = """
+select
+    run_id,
+    phase,
+    cast(window_ps - idle_ps as double) / 1e12 / nullif(device_steps, 0) as device_s
+from comm_compute_v2
+where list_contains($runs, run_id) and phase in ('prefill', 'decode', 'mixed', 'step')
+order by run_id, phase
+"""
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """The device time of a phase's mean step, of two setups."""
+
+    metric: str
+    base: float  # median over the repeats of the base's setup
+    other: float
+    spread: float | None  # the larger of the repeats' spreads; None where a setup has one run
+    runs: int
+    other_runs: int
+    verdict: str  # on the other run: better, worse or inconclusive
+
+
+def device_times(source: Source, base: str, other: str) -> list[DeviceTime]:
+    """A row for each phase that both setups have: the windows of its steps, less their idle time."""
+    repeats: dict[str, set[str]] = {base: set(), other: set()}
+    for row in source.query(_REPEATS_SQL, {"base": base, "other": other}).dicts():
+        repeats[row["of_run_id"]].add(row["run_id"])
+    runs = sorted(repeats[base] | repeats[other])
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in source.query(_TIMES_SQL, {"runs": runs}).dicts():
+        if row["device_s"] is not None:
+            values[f"{row['phase']}_device_s"][row["run_id"]] = row["device_s"]
+    found = []
+    for metric in DEVICE_METRICS:
+        sides = [
+            [value for run, value in values[metric].items() if run in repeats[name]]
+            for name in (base, other)
+        ]
+        if all(sides):
+            found.append(_compared(metric, *sides, repeats[base] == repeats[other]))
+    return found
+
+
+def _compared(metric: str, base: list[float], other: list[float], one_setup: bool) -> DeviceTime:
+    spread = max((max(side) - min(side) for side in (base, other) if len(side) > 1), default=None)
+    known = None if min(len(base), len(other)) < 2 else spread
+    middle, others = median(base), median(other)
+    if one_setup or known is None or abs(others - middle) <= known:
+        verdict = "inconclusive"
+    else:
+        verdict = "worse" if others > middle else "better"
+    return DeviceTime(metric, middle, others, spread, len(base), len(other), verdict)
