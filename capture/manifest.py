@@ -183,6 +183,9 @@ def _check_version(raw: bytes, where: str) -> None:
         )
 
 
+AXIS_NAMES = ("dp", "ep", "fsdp", "pp", "sp", "tp")  # axes that a plan knows
+
+
 def parse_mesh(text: str) -> list[MeshAxis]:
     """`tp=4,dp=2` (major to minor) -> axes.
 

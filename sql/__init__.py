@@ -22,3 +22,8 @@ def __getattr__(name: str) -> type[Warehouse] | type[Result]:
 
         return Result
     raise AttributeError(f"module {__name__} has no attribute {name}")
+
+
+def __dir__() -> list[str]:
+    """The API, although its classes load when they are asked for."""
+    return [*__all__]

@@ -120,7 +120,10 @@ def _hint(message: str, text: str) -> str:
     bindings = re.search(r"Candidate bindings: (.*)", text)
     if missing and bindings:
         candidates = re.findall(r'"([^"]+)"', bindings[1])
-        hint = suggest(missing[1] or missing[2], candidates)
+        name = missing[1] or missing[2]
+        if name == "name":
+            return "; the name of a run is in runs: join runs using (run_id), or --run NAME"
+        hint = suggest(name, candidates)
         return hint or f"; there are {', '.join(candidates)}"
     if meant := re.search(r'\nDid you mean "([^"]+)"', text):
         return f"; did you mean {meant[1]}?"

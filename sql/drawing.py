@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from decimal import Decimal
 from html import escape
@@ -11,6 +12,7 @@ from typing import IO, Any
 from xlahouse.sql.types import Value
 
 CELL_WIDTH = 80
+MOST_NAMED = 8  # columns that a line names
 HTML_ROWS = 50  # a notebook shows these, and says so where there are more
 # Parts of DuckDB's plan that name files of this machine.
 FILES = {"Filename(s)"}
@@ -26,14 +28,101 @@ _UNSEEN = (
 )
 
 
-def draw(columns: list[str], rows: list[list[Value]], file: IO[str]) -> None:
-    """Write rows as a table for reading: NULL is said, long texts are cut."""
+def draw(
+    columns: list[str], rows: list[list[Value]], file: IO[str], width: int | None = None
+) -> list[str]:
+    """Write rows as a table for reading: NULL is said, long texts are cut.
+
+    Args:
+        columns: names.
+        rows: values, a list a row.
+        file: to write to.
+        width: of the terminal; columns that do not fit are left out, from the middle. None: all.
+
+    Returns:
+        The columns that were left out.
+    """
     cells = [["NULL" if value is None else _cut(short(value)) for value in row] for row in rows]
     numeric = [
         bool(kinds := {type(row[at]) for row in rows} - {type(None)}) and kinds <= NUMERIC
         for at in range(len(columns))
     ]
-    _write_lines(list(map(visible, columns)), cells, numeric, file)
+    names = list(map(visible, columns))
+    shown = _fitting(names, cells, width)
+    if len(shown) == len(names):
+        _write_lines(names, cells, numeric, file)
+        return []
+    head = len(shown) - 1 if shown[-1] == len(names) - 1 and len(shown) > 1 else len(shown)
+
+    def elided(row: list[str]) -> list[str]:
+        kept = [row[at] for at in shown]
+        return [*kept[:head], "…", *kept[head:]]
+
+    right = [numeric[at] for at in shown]
+    _write_lines(
+        elided(names), [elided(row) for row in cells], [*right[:head], False, *right[head:]], file
+    )
+    return [columns[at] for at in range(len(columns)) if at not in shown]
+
+
+def draw_records(
+    columns: list[str], rows: list[list[Value]], file: IO[str], first: int = 1
+) -> None:
+    """Write each row as lines of a column and its value, in full.
+
+    Args:
+        columns: names.
+        rows: values, a list a row.
+        file: to write to.
+        first: number of the first row.
+    """
+    names = list(map(visible, columns))
+    width = max(map(len, names), default=0)
+    for number, row in enumerate(rows, start=first):
+        file.write(f"row {number}\n")
+        for name, value in zip(names, row, strict=True):
+            text = "NULL" if value is None else short(value)
+            file.write(f"  {name.ljust(width)}  {text}".rstrip() + "\n")
+
+
+def elision(hidden: list[str], how: str) -> str:
+    """A line on columns that did not fit.
+
+    Args:
+        hidden: their names.
+        how: what shows them.
+    """
+    said = ", ".join(map(visible, hidden[:MOST_NAMED]))
+    more = f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else ""
+    columns = "1 column does" if len(hidden) == 1 else f"{len(hidden)} columns do"
+    return f"{columns} not fit the terminal: {said}{more}; {how}"
+
+
+def terminal_width(file: IO[str]) -> int | None:
+    """Columns of the terminal that a file is; None where a file is something else."""
+    return shutil.get_terminal_size().columns if file.isatty() else None
+
+
+def _fitting(columns: list[str], cells: list[list[str]], width: int | None) -> list[int]:
+    """Places of the columns that fit: from the first on, and the last; at least the first."""
+    every = list(range(len(columns)))
+    widths = [max(len(columns[at]), *(len(row[at]) for row in cells), 1) + 2 for at in every]
+    if width is None or sum(widths) - 2 <= width or len(columns) < 2:
+        return every
+    last, left = (
+        every[-1],
+        width - 1,
+    )  # "…" and its blanks are 3; the last column ends without its 2
+    shown = [0]
+    left -= widths[0]
+    keeps_last = widths[last] <= left
+    left -= widths[last] if keeps_last else 0
+    for at in every[1:-1]:
+        if widths[at] > left:
+            break
+        shown.append(at)
+        left -= widths[at]
+    return [*shown, last] if keeps_last else shown
 
 
 def visible(text: str) -> str:
@@ -49,7 +138,8 @@ def draw_html(columns: list[str], rows: list[list[Value]]) -> str:
     head = "".join(f"<th>{escape(visible(column))}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows[:HTML_ROWS])
     more = f"<p>the first {HTML_ROWS} rows</p>" if len(rows) > HTML_ROWS else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div style="max-height: 28em; overflow: auto">{table}</div>{more}'
 
 
 def _html_cell(value: object) -> str:

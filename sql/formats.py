@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
 from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.sql.drawing import as_text, draw, short, visible
+from xlahouse.sql.drawing import (
+    as_text,
+    draw,
+    draw_records,
+    elision,
+    short,
+    terminal_width,
+    visible,
+)
 from xlahouse.sql.result import Result, plain, values
 from xlahouse.sql.types import Value
 
@@ -205,7 +213,7 @@ def _write_markdown(result: Result, file: IO[str], limit: int | None) -> int:
 def _write_page(result: Result, file: IO[str], limit: int | None) -> int:
     """A table of TABLE_ROWS rows at most, and a word on stderr where there are more."""
     rows = result.head(TABLE_ROWS + 1)
-    draw(result.columns, rows[:TABLE_ROWS], file)
+    _draw(result, rows[:TABLE_ROWS], file)
     if len(rows) > TABLE_ROWS:
         print(
             f"the first {TABLE_ROWS:,} rows; --limit N shows more, --format csv all",
@@ -216,8 +224,22 @@ def _write_page(result: Result, file: IO[str], limit: int | None) -> int:
 
 def _write_table(result: Result, file: IO[str], limit: int | None) -> int:
     rows = list(_rows(result, None)) if limit is None else result.head(limit)
-    draw(result.columns, rows, file)
+    _draw(result, rows, file)
     return len(rows)
+
+
+def _draw(result: Result, rows: list[list[Value]], file: IO[str]) -> None:
+    hidden = draw(result.columns, rows, file, terminal_width(file))
+    if hidden:
+        file.flush()
+        print(elision(hidden, "--format line shows all"), file=sys.stderr)
+
+
+def _write_line(result: Result, file: IO[str], limit: int | None) -> int:
+    count = 0
+    for count, row in enumerate(_rows(result, limit), start=1):
+        draw_records(result.columns, [row], file, count)
+    return count
 
 
 def _write_parquet(result: Result, file: IO[str], limit: int | None) -> int:
@@ -272,6 +294,7 @@ def _cell(text: str) -> str:
 
 WRITERS: dict[str, WriteRows] = {
     "table": _write_table,
+    "line": _write_line,
     "csv": _write_csv,
     "json": _write_json,
     "jsonl": _write_jsonl,

@@ -277,3 +277,21 @@ def explained(result: Result, form: Plan) -> Result:
     plan = without_files(json.loads(result.rows[0][1]))
     lines = draw_plan(plan) if form is Plan.TEXT else [json.dumps(plan, indent=2)]
     return Result.of_table(pa.table({"plan": list(lines)}), result.sql)
+
+
+# The columns that say what a run is.
+RUN_COLUMNS = (
+    "name", "run_id", "model", "parallelism", "batch_size", "prompt_tokens", "output_tokens", "device_kind",
+    "device_count", "status", "captured_at",
+)  # fmt: skip
+
+
+class RunList(list[NamedRow]):
+    """Rows of `runs`."""
+
+    def _repr_html_(self) -> str:
+        """The columns that say what a run is, in a box that scrolls."""
+        if not self:
+            return "<p>no runs</p>"
+        columns = [name for name in RUN_COLUMNS if name in self[0]]
+        return draw_html(columns, [[row[name] for name in columns] for row in self])

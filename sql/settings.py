@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.capture.manifest import MeshAxis, parse_mesh
+from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
+from xlahouse.capture.manifest import AXIS_NAMES, MeshAxis, parse_mesh
 from xlahouse.ingest.store.settings import (
     Peaks,
     check_mesh,
@@ -19,14 +19,22 @@ from xlahouse.sql.warehouse import Warehouse
 OWN = "own"  # the value that removes a setting
 
 
-def set_mesh(warehouse: Warehouse, run: str, text: str) -> tuple[str, list[MeshAxis] | None]:
+def set_mesh(
+    warehouse: Warehouse, run: str, text: str, force: bool = False
+) -> tuple[str, list[MeshAxis] | None]:
     """Write the mesh `text` (`dp=2,tp=4`, major to minor; `own` removes it) as a run's setting.
 
     Devices take their places by world and logical id, ascending. Returns the run's id and the axes.
 
+    Args:
+        warehouse: that has the run.
+        run: id, prefix or name.
+        text: the mesh.
+        force: take names of axes that no plan knows.
+
     Raises:
         WarehouseError: no such run, or the warehouse cannot be written.
-        ManifestError: the text is no mesh, or not one of the run's devices.
+        ManifestError: the text is no mesh, or not one of the run's devices, or has an unknown axis.
     """
     run_id = warehouse.resolve_run(run)
     axes = None if text == OWN else parse_mesh(text)
@@ -36,8 +44,34 @@ def set_mesh(warehouse: Warehouse, run: str, text: str) -> tuple[str, list[MeshA
             {"run": run_id},
         )
         check_mesh(axes, counted.rows[0][0])
+        if not force:
+            _check_names(axes)
     _keep(warehouse, run_id, "the mesh", mesh=axes)
     return run_id, axes
+
+
+def _check_names(axes: list[MeshAxis]) -> None:
+    for axis in axes:
+        if axis.axis not in AXIS_NAMES:
+            hint = suggest(axis.axis, AXIS_NAMES) or f"; plans have {', '.join(AXIS_NAMES)}"
+            raise ManifestError(f"no plan has an axis {axis.axis}{hint}; --force takes it as it is")
+
+
+def mesh_effect(warehouse: Warehouse, run_id: str) -> tuple[str, dict[str, int]]:
+    """A run's mesh as text (empty where none is known), and the number of collectives along each axis."""
+    mesh = warehouse.query(
+        "select distinct axis_index, axis, size from run_mesh_v1 where run_id = $run order by axis_index",
+        {"run": run_id},
+    )
+    counted = warehouse.query(
+        """
+        select axis, cast(sum(collectives) as bigint) as collectives
+        from traffic_volume_v1 where run_id = $run
+        group by axis order by collectives desc, axis
+        """,
+        {"run": run_id},
+    )
+    return " x ".join(f"{axis}={size}" for _, axis, size in mesh.rows), dict(counted.rows)
 
 
 def set_peaks(warehouse: Warehouse, run: str, text: str) -> tuple[str, Peaks | None]:

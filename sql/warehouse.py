@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import QueryError, WarehouseError
 from xlahouse.sql.blame import blame, explain_qualified, place
@@ -16,11 +17,12 @@ from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.interrupt import OnProgress, QueryWatch
 from xlahouse.sql.library import Library, shipped
 from xlahouse.sql.listing import Listing, check_layout, version_lines
-from xlahouse.sql.narrowing import across_runs, find_filters, runs_asked
+from xlahouse.sql.narrowing import ACROSS_RUNS, across_runs, find_filters, runs_asked
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.own_views import with_own_views
 from xlahouse.sql.place import Place
-from xlahouse.sql.result import Result, explained
+from xlahouse.sql.result import Result, RunList, explained
+from xlahouse.sql.run_hints import hints_of
 from xlahouse.sql.types import NamedRow
 
 if TYPE_CHECKING:
@@ -197,7 +199,32 @@ class Warehouse:
             runs = runs_asked(find_filters(checked.tree), given, self._listing.names)
         return self._database.cursor(tables, runs), tables
 
-    def runs(self, **filters: object) -> list[NamedRow]:
+    def run_hints(self, sql: str, params: Mapping[str, object] | None = None) -> list[str]:
+        """A line for each run that a query's WHERE asks for and the warehouse lacks."""
+        filters = find_filters(check(sql, self._database.cursor()).tree)
+        return hints_of(filters, params or {}, self._listing.names)
+
+    def compares_runs(self, sql: str) -> list[str]:
+        """The views below a query whose rows of one run need other runs."""
+        names = self.names_in(check(sql, self._database.cursor()), sql)
+        _, views = self.library.closure(names)
+        return sorted(view.name for view in views if view.name in ACROSS_RUNS)
+
+    def show(self, page: str, run: str) -> Any:
+        """A page of a report about one run, which a notebook shows: `wh.show("time", run="tp4")`.
+
+        Raises:
+            WarehouseError: `run` is no run's id, prefix or name.
+            ReportError: there is no such page.
+        """
+        # Reports stand above this room: they are loaded by name.
+        return import_module("xlahouse.reports.notebook").shown(self, page, self.resolve_run(run))
+
+    def _repr_html_(self) -> str:
+        """The runs, as a notebook shows them."""
+        return self.runs()._repr_html_()
+
+    def runs(self, **filters: object) -> RunList:
         """Rows of `runs` whose columns equal the filters: `runs(model="qwen3", parallelism="tp4")`.
 
         Raises:
@@ -209,7 +236,9 @@ class Warehouse:
                 hint = suggest(name, found.columns)
                 raise QueryError(f"runs has no column {name}{hint}", "")
         rows = found.dicts()
-        return [row for row in rows if all(row[name] == want for name, want in filters.items())]
+        return RunList(
+            row for row in rows if all(row[name] == want for name, want in filters.items())
+        )
 
     def resolve_run(self, text: str) -> str:
         """The run_id of an id, a unique prefix of one, or a name.

@@ -57,12 +57,12 @@ def device_times(source: Source, base: str, other: str) -> list[DeviceTime]:
             values[f"{row['phase']}_device_s"][row["run_id"]] = row["device_s"]
     found = []
     for metric in DEVICE_METRICS:
-        sides = [
+        ours, theirs = (
             [value for run, value in values[metric].items() if run in repeats[name]]
             for name in (base, other)
-        ]
-        if all(sides):
-            found.append(_compared(metric, *sides, repeats[base] == repeats[other]))
+        )
+        if ours and theirs:
+            found.append(_compared(metric, ours, theirs, repeats[base] == repeats[other]))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import IO
 
 from xlahouse.sql.answers.compare import MetricChange, RunComparison
 from xlahouse.sql.answers.differences import MOST_OPS, OpChange, StepDifference
-from xlahouse.sql.drawing import draw, visible
+from xlahouse.sql.drawing import draw, elision, terminal_width, visible
 from xlahouse.sql.types import Value
 
 COLUMNS = ["change_ms", "op", "where", "shape", "base_ms", "other_ms", "sure"]
@@ -21,7 +21,10 @@ def print_comparison(found: RunComparison, steps: Sequence[StepDifference], file
         file.write(f"\n{visible(step.sentence)}\n")
         changed = [op for op in step.ops if op.total_ps]
         if place == 0 and changed:
-            draw(COLUMNS, [_row(op) for op in changed[:MOST_OPS]], file)
+            rows = [_row(op) for op in changed[:MOST_OPS]]
+            hidden = draw(COLUMNS, rows, file, terminal_width(file))
+            if hidden:
+                file.write(f"{elision(hidden, '--format json has all')}\n")
             if len(changed) > MOST_OPS:
                 file.write(f"{len(changed) - MOST_OPS:,} more ops: --format json\n")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from xlahouse.sql.cli.options import QUERY_FORMATS, open_warehouse
+from xlahouse.sql.cli.options import QUERY_FORMATS, of_one_run, open_warehouse
 from xlahouse.sql.limits import Limits, memory_wall
 from xlahouse.sql.outputs import writing_file
 
@@ -25,8 +25,9 @@ def answer(
     spark: dict[str, str] | None = None,
     formulas: bool = False,
     force: bool = False,
+    run: str | None = None,
 ) -> None:
-    """Answer a query, on DuckDB or with `spark` settings on Spark, and write its rows.
+    """Answer a query, on DuckDB or with `spark` settings on Spark, and write its rows; of one run with `run`.
 
     Raises:
         BadParameter: an unknown format, or one that no terminal shows.
@@ -46,12 +47,16 @@ def answer(
             opened = stack.enter_context(open_warehouse(root, limits=limits))
             stack.enter_context(memory_wall(limits.memory_bytes))
             if spark is None:
-                result = opened.query(sql, params)
+                narrowed = opened if run is None else of_one_run(opened, run, sql)
+                result = narrowed.query(sql, params)
             else:
                 from xlahouse.sql.spark_query import query_spark, start_session
 
                 result = query_spark(opened, start_session(spark), sql, params, limits.rows)
         rows = write_result(result, chosen, output, limits.rows, formulas)
+        if not rows and spark is None:
+            for line in opened.run_hints(sql, params):
+                print(f"xlahouse: {line}", file=sys.stderr)
     if output is not None:
         print(f"{output}: {rows:,} row{'' if rows == 1 else 's'}", file=sys.stderr)
 

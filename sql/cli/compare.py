@@ -43,7 +43,7 @@ def compare(
     ] = None,
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
-    """Print the metrics of two runs side by side, and the ops that make the difference of their steps.
+    """Print two runs side by side, and why their steps differ.
 
     Values are medians over the repeats of each run's setup. The verdict is on the second run: better,
     worse, or inconclusive while the difference is within the repeats' spread or a setup has one run. Bytes

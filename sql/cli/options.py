@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xlahouse.sql.limits import Limits
     from xlahouse.sql.warehouse import Warehouse
 
-QUERY_FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
+QUERY_FORMATS = ("table", "line", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
 
 
 def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -87,6 +87,15 @@ FormatOption = Annotated[
 ]
 
 
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="RUN",
+        help="Answer as if the warehouse held this run only: id, prefix or name.",
+        autocompletion=complete_run,
+    ),
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="Most rows to write.")]
 ForceOption = Annotated[
     bool,
@@ -188,6 +197,24 @@ def open_warehouse(
         threads=threads,
         timeout_s=limits.timeout_s if limits else None,
     )
+
+
+def of_one_run(opened: Warehouse, run: str, sql: str) -> Warehouse:
+    """The warehouse as if it held one run, for a query that compares no runs.
+
+    Raises:
+        WarehouseError: there is no such run.
+        QueryError: the query rests on a view that compares runs.
+    """
+    from xlahouse.capture.errors import QueryError
+
+    views = opened.compares_runs(sql)
+    if views:
+        raise QueryError(
+            f"{', '.join(views)} compares runs, and with --run there is one; name the run in WHERE",
+            sql,
+        )
+    return opened.of_run(run)
 
 
 def library_of(root: str, name: str | None = None) -> Library:

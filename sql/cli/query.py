@@ -16,6 +16,7 @@ from xlahouse.sql.cli.options import (
     FormatOption,
     LimitOption,
     MemoryOption,
+    RunOption,
     SparkConfOption,
     TimeoutOption,
     WarehouseOption,
@@ -34,6 +35,7 @@ def query(
         ),
     ],
     warehouse: WarehouseOption = "./warehouse",
+    run: RunOption = None,
     param: Annotated[
         list[str] | None,
         typer.Option("-p", "--param", metavar="NAME=VALUE", help="Value of $NAME in the query."),
@@ -64,6 +66,7 @@ def query(
     Examples:
       xlahouse query "select axis, sum(wire_bytes) from traffic_volume group by 1"
       xlahouse query 'from latency where run_id = $run' -p run=579c542a5ddd
+      xlahouse query "from bubble" --run tp4 --format line
       xlahouse query volume.sql --format csv -o volume.csv
       xlahouse query "from ops" --timeout 10 --memory 1GB --limit 100
       xlahouse query "from run_summary" --engine spark \\
@@ -76,10 +79,21 @@ def query(
             "they are for --engine duckdb; limit Spark with --conf",
             param_hint="--timeout, --memory",
         )
+    if engine == "spark" and run is not None:
+        raise typer.BadParameter("it is for --engine duckdb", param_hint="--run")
     text = _stdin() if sql == "-" else _argument(sql)
     settings = spark_settings(conf) if engine == "spark" else None
     answer(
-        warehouse, text, _parameters(param or []), format, output, limits, settings, formulas, force
+        warehouse,
+        text,
+        _parameters(param or []),
+        format,
+        output,
+        limits,
+        settings,
+        formulas,
+        force,
+        run,
     )
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from xlahouse.capture.errors import XlahouseError
-from xlahouse.sql.drawing import draw
+from xlahouse.sql.cli.options import of_one_run
+from xlahouse.sql.drawing import draw, draw_records, elision, terminal_width
 from xlahouse.sql.export.catalogue import (
     describe_table,
     describe_view,
@@ -35,6 +36,7 @@ COMMANDS = {
     ".views": "list the views",
     ".schema NAME": "describe a table or view, with a view's SQL",
     ".runs": "list the runs",
+    ".format table|line": "show rows as a table, or a line a column",
     ".timer on|off": "show the time of each query",
     ".help": "list these commands",
     ".quit": "leave",
@@ -52,6 +54,10 @@ class Shell:
         out: where answers go.
         page: shows a text that is longer than the screen; None: answers are never paged.
         limits: of each query.
+        run: the one run that queries see; None: all.
+
+    Raises:
+        WarehouseError: there is no such run.
     """
 
     def __init__(
@@ -60,10 +66,12 @@ class Shell:
         out: IO[str],
         page: Callable[[str], None] | None = None,
         limits: Limits = NO_LIMITS,
+        run: str | None = None,
     ) -> None:
         self.warehouse, self._out, self._page = warehouse, out, page
         self._limits, self._rows = limits, limits.rows or TABLE_ROWS
-        self._timer = True
+        self._run = None if run is None else warehouse.resolve_run(run)
+        self._timer, self._lines = True, False
 
     def answer(self, text: str) -> bool:
         """Run a statement or a command; False where it was the command to leave.
@@ -87,15 +95,25 @@ class Shell:
     def _query(self, sql: str) -> None:
         began = time.perf_counter()
         with memory_wall(self._limits.memory_bytes):
-            result = self.warehouse.query(sql)
+            opened = self.warehouse
+            result = (of_one_run(opened, self._run, sql) if self._run else opened).query(sql)
             rows = result.head(self._rows + 1)
         took = time.perf_counter() - began
         shown = io.StringIO()
-        draw(result.columns, rows[: self._rows], shown)
+        hidden = []
+        if self._lines:
+            draw_records(result.columns, rows[: self._rows], shown)
+        else:
+            width = terminal_width(self._out)
+            hidden = draw(result.columns, rows[: self._rows], shown, width)
         more = len(rows) > self._rows
         count = f"the first {self._rows:,} rows" if more else f"{len(rows):,} rows"
         count = "1 row" if count == "1 rows" else count
         self._show(shown.getvalue())
+        if hidden:
+            self._out.write(f"{elision(hidden, '.format line shows all')}\n")
+        if not rows:
+            self._out.writelines(f"{line}\n" for line in self.warehouse.run_hints(sql))
         self._out.write(f"{count}, {took:.3f} s\n" if self._timer else f"{count}\n")
 
     def _show(self, text: str) -> None:
@@ -118,6 +136,9 @@ class Shell:
             return describe_view(library, find_view(library, argument))
         if name == ".runs":
             self._query(RUNS_SQL)
+            return ""
+        if name == ".format" and argument in ("table", "line"):
+            self._lines = argument == "line"
             return ""
         if name == ".timer" and argument in ("on", "off"):
             self._timer = argument == "on"

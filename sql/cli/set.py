@@ -27,8 +27,13 @@ def set_mesh_of(
         str, typer.Argument(metavar="MESH", help=f"Major to minor: dp=2,tp=4. {OWN_HELP}.")
     ],
     warehouse: WarehouseOption = "./warehouse",
+    force: Annotated[
+        bool, typer.Option("--force", help="Take names of axes that no plan knows.")
+    ] = False,
 ) -> None:
     """Set the mesh that gives each collective its axis.
+
+    It prints what changed. Axes have the names that plans know: dp, ep, fsdp, pp, sp, tp.
 
     \b
     Examples:
@@ -36,12 +41,23 @@ def set_mesh_of(
       xlahouse set mesh 579c tp=8 -w wh
       xlahouse set mesh baseline own
     """
-    from xlahouse.sql.settings import set_mesh
+    from xlahouse.sql.settings import mesh_effect, set_mesh
 
     with open_warehouse(warehouse) as opened:
-        run_id, axes = set_mesh(opened, run, value)
-    text = " x ".join(f"{axis.axis}={axis.size}" for axis in axes) if axes else "the run's own"
-    print(f"{run_id}: mesh {text}", file=sys.stderr)
+        before = mesh_effect(opened, opened.resolve_run(run))
+        run_id, _ = set_mesh(opened, run, value, force)
+    with open_warehouse(warehouse) as opened:  # again: an open one keeps the settings that it read
+        after = mesh_effect(opened, run_id)
+    print(
+        f"{run_id}: mesh {after[0] or 'not known'}, was {before[0] or 'not known'}", file=sys.stderr
+    )
+    same = before[1] == after[1]
+    now = "as before" if same else f"were {_by_axis(before[1])}"
+    print(f"collectives by axis: {_by_axis(after[1])}; {now}", file=sys.stderr)
+
+
+def _by_axis(counts: dict[str, int]) -> str:
+    return ", ".join(f"{axis} {count:,}" for axis, count in counts.items()) or "none"
 
 
 @set_app.command("peaks")

@@ -9,6 +9,7 @@ import typer
 
 from xlahouse.sql.cli.options import (
     MemoryOption,
+    RunOption,
     TimeoutOption,
     WarehouseOption,
     limits_of,
@@ -18,6 +19,7 @@ from xlahouse.sql.cli.options import (
 
 def shell(
     warehouse: WarehouseOption = "./warehouse",
+    run: RunOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most rows to show.")] = 1000,
     timeout: TimeoutOption = 300,
     memory: MemoryOption = "4GB",
@@ -30,6 +32,7 @@ def shell(
     \b
     Examples:
       xlahouse shell
+      xlahouse shell --run tp4
       xlahouse shell -w wh < questions.sql
       xlahouse shell --timeout 0 --memory 0 --limit 20
     """
@@ -42,6 +45,6 @@ def shell(
         if sys.stdin.isatty():
             from pydoc import pager
 
-            run_prompt(Shell(opened, sys.stdout, pager, limits), history_file())
+            run_prompt(Shell(opened, sys.stdout, pager, limits, run), history_file())
         else:
-            run_script(Shell(opened, sys.stdout, limits=limits), iter(sys.stdin))
+            run_script(Shell(opened, sys.stdout, limits=limits, run=run), iter(sys.stdin))

@@ -138,6 +138,7 @@ def summary(warehouse: Warehouse, limits: Limits, run: str) -> dict[str, Any]:
 def compare(warehouse: Warehouse, limits: Limits, base: str, other: str) -> dict[str, Any]:
     """What `xlahouse compare BASE OTHER` prints."""
     from xlahouse.sql.answers.compare import JUDGED, compare_runs
+    from xlahouse.sql.answers.differences import MOST_OPS, step_differences
 
     found = compare_runs(warehouse, base, other)
     known = {row.metric for row in found.rows}
@@ -148,6 +149,15 @@ def compare(warehouse: Warehouse, limits: Limits, base: str, other: str) -> dict
         "metrics": [row._asdict() | {"unit": unit_of(row.metric)} for row in found.rows],
         "differing": found.differing,
         "differing_count": found.differing_count,
+        "steps": [
+            {
+                "phase": step.phase,
+                "sentence": step.sentence,
+                "ops": msgspec.to_builtins(step.ops[:MOST_OPS]),
+                "kernels": msgspec.to_builtins(step.kernels[:MOST_OPS]),
+            }
+            for step in step_differences(warehouse, *runs)
+        ],
     }
 
 

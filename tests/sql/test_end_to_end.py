@@ -58,7 +58,7 @@ def test_the_v6e_trace(
     assert bandwidth == [{"participants_seen": 1, "algbw": 44.1, "busbw": 44.1}] * 12
 
     # Groups are {0,4} {1,5} {2,6} {3,7}: on a mesh of [2, 4] they span its first axis.
-    assert run(monkeypatch, "set", "mesh", "psum", "x=2,y=4", "-w", root) == 0
+    assert run(monkeypatch, "set", "mesh", "psum", "x=2,y=4", "--force", "-w", root) == 0
     volume = answer(
         monkeypatch,
         capsys,

@@ -95,7 +95,7 @@ def test_limit(
 @pytest.mark.parametrize("format", WRITERS)
 def test_no_rows(warehouse: Warehouse, tmp_path: Path, format: str) -> None:
     assert write_result(warehouse.query("from ops"), format, tmp_path / "x") == 0
-    assert (tmp_path / "x").stat().st_size > 0 or format == "jsonl"
+    assert (tmp_path / "x").stat().st_size > 0 or format in ("jsonl", "line")
 
 
 def test_no_rows_of_json_is_a_list(
@@ -230,6 +230,9 @@ def test_a_name_that_stands_twice_is_numbered(
         assert dict(zip(names, range(1, 5), strict=True)) in [
             *([json.loads(path.read_text())] if format == "jsonl" else json.loads(path.read_text()))
         ]
+    elif format == "line":
+        lines = [line.split() for line in path.read_text().splitlines()[1:]]
+        assert lines == [[name, str(at)] for at, name in enumerate(names, start=1)]
     else:
         assert re.findall(r"\w+", path.read_text().splitlines()[0]) == names
 
@@ -244,7 +247,10 @@ def test_a_folder_that_is_not_there(warehouse: Warehouse, tmp_path: Path) -> Non
 
 
 def test_formats_by_suffix() -> None:
-    assert {format_for(Path(f"x{suffix}")) for suffix in BY_SUFFIX} == set(WRITERS) - {"table"}
+    assert {format_for(Path(f"x{suffix}")) for suffix in BY_SUFFIX} == set(WRITERS) - {
+        "table",
+        "line",
+    }
     assert format_for(Path("x.txt")) == format_for(None) == "table"
 
 

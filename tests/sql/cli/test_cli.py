@@ -146,12 +146,18 @@ def test_runs_are_listed_as_far_as_the_limit_that_it_advises(
         (["query", "select 1", "-w", "nowhere"], 1, "xlahouse: nowhere is not a warehouse"),
         (["query", "drop table ops"], 1, "a query may only read"),
         (["query", "from opz"], 1, "did you mean ops? (line 1, column 6)"),
-        (["query", "select 1", "--format", "xml"], 2, "xml is not one of table, csv"),
+        (["query", "select 1", "--format", "xml"], 2, "xml is not one of table, line, csv"),
         (["query", "select $a", "-p", "a"], 2, "write NAME=VALUE"),
         (["query", "select $a"], 1, "needs a value for $a"),
         (["query"], 2, "Missing argument"),
         (["set", "mesh", "base", "tp=3"], 1, "3 places, but the run names 2 devices"),
         (["set", "mesh", "nobody", "tp=2"], 1, "no run 'nobody'"),
+        (["set", "mesh", "base", "tpp=2"], 1, "no plan has an axis tpp; did you mean tp"),
+        (
+            ["set", "mesh", "base", "x=2"],
+            1,
+            "plans have dp, ep, fsdp, pp, sp, tp; --force takes it",
+        ),
         (
             ["set", "peaks", "base", "flops=1"],
             1,
@@ -216,7 +222,10 @@ def test_set_mesh(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "set", "mesh", "base", "tp=2", "-w", root) == 0
-    assert capsys.readouterr().err == "ab12: mesh tp=2\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "ab12: mesh tp=2, was not known",
+        "collectives by axis: none; as before",
+    ]
     assert run(monkeypatch, "query", "select axis from run_mesh", "-w", root) == 0
     assert capsys.readouterr().out.split() == ["axis", "----", "tp", "tp"]
 
@@ -250,7 +259,7 @@ def test_set_mesh_back_to_the_runs_own(
 ) -> None:
     assert run(monkeypatch, "set", "mesh", "base", "tp=2", "-w", root) == 0
     assert run(monkeypatch, "set", "mesh", "base", "own", "-w", root) == 0
-    assert capsys.readouterr().err.splitlines()[1] == "ab12: mesh the run's own"
+    assert capsys.readouterr().err.splitlines()[2] == "ab12: mesh not known, was tp=2"
     assert run(monkeypatch, "query", "select count(*) from run_mesh", "-w", root) == 0
     assert capsys.readouterr().out.split()[-1] == "0"
 

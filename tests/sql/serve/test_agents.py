@@ -83,7 +83,7 @@ def test_summary_and_compare_are_the_verbs(
     run_command(monkeypatch, "summary", "demo tp4", "-w", root, "--json")
     assert summary.structured_content == json.loads(capfd.readouterr().out)
     run_command(monkeypatch, "compare", *compared.values(), "-w", root)
-    lines = capfd.readouterr().out.splitlines()[2:]
+    lines = capfd.readouterr().out.partition("\n\n")[0].splitlines()[2:]
     metrics = compare.structured_content["metrics"]
     assert [row["metric"] for row in metrics] == [line.split()[0] for line in lines]
     assert [f"{row['base']:.6g}" for row in metrics] == [

@@ -1,0 +1,67 @@
+"""A page of a report in a notebook: `Warehouse.show`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+import altair as alt
+
+from xlahouse.capture.errors import ReportError
+from xlahouse.reports.charts.panel import Queryable, Section, fill
+from xlahouse.reports.kept_views import KEPT_VIEWS
+from xlahouse.reports.pages import OVERVIEW, RUN_PAGES
+from xlahouse.reports.run_page import run_html
+from xlahouse.reports.site import check_pages, read_runs
+from xlahouse.reports.verdict import read_verdict
+
+HEIGHT = 900  # px of the frame, which scrolls
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page that a notebook shows.
+
+    Attributes:
+        html: the whole page, which needs no network.
+        charts: title -> chart, to draw in one's own way.
+    """
+
+    html: str
+    charts: dict[str, alt.Chart]
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own: its styles and scripts are not the notebook's."""
+        return (
+            f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: {HEIGHT}px; border: 0">'
+            "</iframe>"
+        )
+
+
+def shown(source: Queryable, page: str, run_id: str) -> Shown:
+    """A page about one run.
+
+    Args:
+        source: the warehouse.
+        page: one of RUN_PAGES.
+        run_id: of the run.
+
+    Raises:
+        ReportError: there is no such page of a run.
+    """
+    check_pages([page])
+    if page not in RUN_PAGES:
+        raise ReportError(f"{page} is over all runs; pages of a run: {', '.join(RUN_PAGES)}")
+    with source.of_run(run_id, KEPT_VIEWS) as one_run:
+        _, cards, [facts] = read_runs(one_run, [run_id])
+        sections: list[Section] = []
+        charts: dict[str, alt.Chart] = {}
+        for panel in RUN_PAGES[page]:
+            rows = one_run.query(panel.sql, {"run": run_id}).pl()
+            sections.append(fill(panel, rows, facts))
+            if not rows.is_empty():
+                charts |= {figure.title: figure.chart for figure in panel.figures(rows, facts)}
+        verdict = read_verdict(one_run, run_id) if page == OVERVIEW else None
+    headline = cards[run_id] if page == OVERVIEW else []
+    html = run_html(facts, page.capitalize(), headline, "", [], sections, verdict)
+    return Shown(html, charts)
