@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from xlahouse.capture.errors import ManifestError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
 from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
+from xlahouse.ingest.compiled_files import CompiledFolder, compiled_runs
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, host_of, is_chrome, is_copy, named_trace
 from xlahouse.ingest.events.files import is_local, open_fs, open_on, read_small
 from xlahouse.ingest.events.run_files import RunFiles, ranks_of_stems, readable
@@ -33,7 +34,7 @@ def find_runs(path: str) -> Found:
 
     A `trace_<timestamp>.trace` folder is one run, whatever sessions lie in it; so is a folder with a
     workload card, which gives the run its name; so is a `plugins/profile/<session>` folder. A trace file
-    anywhere else is a run of its own. A Chrome trace beside an xplane of the same host is its spare.
+    anywhere else is a run of its own; so is a `compiled_<timestamp>` folder with a compiled.json. A Chrome trace beside an xplane of the same host is its spare.
 
     Raises:
         XlahouseError: there is no such path, or no trace under it that can be read.
@@ -48,6 +49,9 @@ def find_runs(path: str) -> Found:
     files = [file for file in files if file not in odd]
     xplanes = [file for file in files if file.endswith(XPLANES)]
     chrome = _chrome_traces(fs, files, alone=files == [root])
+    compiled = compiled_runs(files)
+    if compiled and not xplanes and not chrome:
+        return Found([_compiled(fs, each) for each in compiled], problems)
     if not xplanes and not chrome:
         refuse_others(files)
     if files == [root] and not xplanes and not chrome:
@@ -64,6 +68,7 @@ def find_runs(path: str) -> Found:
     for file in sorted([*xplanes, *(file for file in chrome if file not in spares.values())]):
         groups.setdefault(_run_key(file, cards), []).append(file)
     runs = [_run(fs, key, tuple(group), spares, cards) for key, group in groups.items()]
+    runs += [_compiled(fs, each) for each in compiled]
     return Found(_with_others(fs, runs, files, problems), problems)
 
 
@@ -180,6 +185,17 @@ def _run(
         tuple((_unstripped(fs, f), _unstripped(fs, spares[f])) for f in members if f in spares),
         card_path=_unstripped(fs, card.path) if card is not None and card.path else None,
         card_problem=card.problem if card is not None else "",
+    )
+
+
+def _compiled(fs: fsspec.AbstractFileSystem, found: CompiledFolder) -> RunFiles:
+    """The run of programs that were compiled and did not run."""
+    manifest = found.manifest if fs.exists(found.manifest) else None
+    return RunFiles(
+        readable(found.folder.rpartition("/")[2]),
+        tuple(_unstripped(fs, path) for path in found.programs),
+        manifest and _unstripped(fs, manifest),
+        _unstripped(fs, found.facts),
     )
 
 

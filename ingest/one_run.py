@@ -15,6 +15,7 @@ from xlahouse.capture.commands import filled
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
+from xlahouse.ingest.compiled_files import read_compiled
 from xlahouse.ingest.discover import read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.issues import Issue
@@ -48,6 +49,7 @@ from xlahouse.ingest.store.settings import check_mesh, read_settings, write_sett
 from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.table import FileEntry, RunRow
 from xlahouse.ingest.tables.assemble import AssembledRun, assemble
+from xlahouse.ingest.tables.compiled_run import as_compiled
 from xlahouse.ingest.tables.pipeline import schedule_of
 from xlahouse.ingest.tables.rows import issue_rows
 from xlahouse.ingest.tables.run_row import run_row
@@ -112,13 +114,20 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             store.rename_run(known, name)
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     once, copies = distinct(sources)
-    files, refused, parted = _read_files(once)
+    if run.compiled_path is None:
+        files, refused, parted = _read_files(once)
+        said = None
+    else:
+        files, refused, said = read_compiled(run, once)
+        parted = []
     if (with_spares := run.instead_of(refused)) is not None:
         return ingest_run(with_spares, root, options)
     if not files:
         raise refused[0]
     from_dumps = complete(files, dumps, run.name)
     named, coords = (manifest.mesh_device_ids, manifest.device_coords) if manifest else ([], [])
+    if said is not None:
+        coords = said.coords
     built = assemble(
         files,
         run.name,
@@ -128,6 +137,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         dict(options.clocks),
         options.all_in_one_group,
     )
+    if said is not None:
+        built = as_compiled(built, said)
     _check_options(options, _programmed(built))
     store.create(version("xlahouse"))
     writer = store.begin(run_id)
@@ -137,6 +148,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         shown = [dataclasses.replace(each, path=run.shown(each.path)) for each in sources]
         row = run_row(run_id, name, shown, manifest, raw_manifest, tables, damaged=bool(refused))
         row |= {"source": _source_of(files), "options": msgspec.json.encode(shaping).decode()}
+        if said is not None:
+            row |= said.columns(damaged=bool(refused))
         filled, from_card = fill(row, card) if card is not None else ({}, [])
         row |= filled
         found = [
@@ -148,10 +161,10 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *others(run),
             *from_dumps,
             *missing_ranks((rank for file in files for rank in file.ranks), run.name),
-            *missing_devices(row, files, run.name),
+            *(missing_devices(row, files, run.name) if said is None else []),
             *unknown_kind(row, options.device_kind is not None, run.name),
             *stated_groups(options.all_in_one_group, run.name),
-            *missing_hosts(manifest, built.hosts, run.name),
+*(missing_hosts(manifest, built.hosts, run.name) if said is None else []),
             *missing_steps(manifest, (world.launches for world in built.worlds), run.name),
         ]
         issues = issue_rows([_shown(each, run, name, root) for each in (*tables.issues, *found)])
@@ -250,8 +263,9 @@ def _read_files(
 
 
 def _source_of(files: list[FileEvents]) -> str:
-    """xplane or chrome: a Chrome trace holds fewer facts, so one among the files decides."""
-    return "chrome" if any(file.format == "chrome" for file in files) else "xplane"
+    """xplane, chrome or compiled: a Chrome trace holds fewer facts, so one among the files decides."""
+    formats = {file.format for file in files}
+    return next((name for name in ("compiled", "chrome") if name in formats), "xplane")
 
 
 def check_coverage(coverage: pl.DataFrame) -> None:

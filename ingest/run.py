@@ -238,6 +238,11 @@ def _describe(result: IngestResult) -> str:
     if result.unchanged:
         return f"{result.run_id}  {result.name}: already ingested, unchanged"
     rows = result.rows
+    if rows["program_collectives"]:
+        return (
+            f"{result.run_id}  {result.name}: compiled, {rows['programs']:,} programs, "
+            f"{rows['program_collectives']:,} collectives, {result.status}; {_counted(result.issues)}"
+        )
     return (
         f"{result.run_id}  {result.name}: {rows['ops']:,} ops, {rows['collectives']:,} collectives, "
         f"{rows['host_events']:,} host events, {result.status}; {_counted(result.issues)}"

@@ -12,7 +12,7 @@ from xlahouse.ingest.schema_programs import PROGRAMS
 from xlahouse.ingest.schema_runs import RUNS
 
 LAYOUT_VERSION = 1
-INGEST_VERSION = 12
+INGEST_VERSION = 13
 
 TABLES = (*RUNS, *DEVICES, *PROGRAMS, *FINDINGS)
 BY_NAME = {table.name: table for table in TABLES}

@@ -61,6 +61,7 @@ source_line int line in that file
 {SCOPE_COLUMNS}
 tick int tick of a stage-stacked pipeline, from the scope xlahouse.tick.<t>
 schedule_index int place in the order of the program; a loop's body once, before the loop; NULL in fusions
+executions int times that one execution of the program runs it; NULL in fusions, and where not known before
 estimated_cycles int cycles that the TPU's compiler expects it to take
 collective_emitter str how the TPU's compiler transfers, such as RotatedPincerEmitter; also of what it wraps
 collective_strategy str way of the data, such as UniDirection1DRingStrategy
@@ -96,5 +97,51 @@ scope str op_name of the framework
 {SCOPE_COLUMNS}
 """),
         ("program_id", "allocation", "first_use", "buffer"),
+    ),
+    Table(
+        "programs",
+        "compiled program whose HLO is known; bytes are those of one device's HBM",
+        columns_of("""
+run_id str run
+world int processes whose programs share device numbers
+program_id uint compiled program
+module str name of the program
+phase str prefill or decode, of a compiled run; NULL in a measured one, whose launches have it
+step int 0 of a prefill, 1 of a decode step, of a compiled run
+topology str chips that it was compiled for, as libtpu names them, such as v6e:2x4; NULL where not known
+compiler str versions of the compiler, such as libtpu 0.0.21; NULL where not known
+flags str flags of the compiler (LIBTPU_INIT_ARGS); NULL where not known
+argument_bytes int arguments: weights, cache, tokens; donated ones too
+output_bytes int results, those in donated arguments too
+alias_bytes int of these, the ones in donated arguments
+temp_bytes int memory for temporary values
+code_bytes int the program itself; NULL where not known
+peak_bytes int most that is held at once, as the compiler counts it; NULL where not known
+source str trace or compiled
+"""),
+        ("program_id",),
+    ),
+    Table(
+        "program_collectives",
+        "transfer that one execution of a program makes on a device, of a compiled run: it has no times",
+        columns_of(f"""
+run_id str run
+device_id int device
+world int processes whose programs share device numbers
+program_id uint compiled program
+module str name of the program
+op str name of the HLO instruction
+kind str METRICS, Kind of a collective: all-reduce, all-gather, collective-permute, send-recv, …
+group_index int which of the instruction's replica groups
+group_size int members of that group
+dtype str element type
+payload_bytes int S of one transfer: logical bytes of the collective instruction (METRICS, Bytes)
+executions int times that one execution of the program makes it; NULL where decided at run time
+is_async bool a start/done pair
+phase str prefill or decode
+step int 0 of a prefill, 1 of a decode step
+{SCOPE_COLUMNS}
+"""),
+        ("device_id", "program_id", "op"),
     ),
 )

@@ -18,6 +18,7 @@ BASES = {
         "manifest",
         "card",
         "card_file",
+        "compiled_facts",
         "yaml_lines",
         "slices",
         "advice",

@@ -13,29 +13,18 @@ import msgspec
 
 from xlahouse.capture.compile.child import Limits, run_child
 from xlahouse.capture.compile.describe import describe
-from xlahouse.capture.compile.lower import PROGRAMS, Lowered, LowerJob
-from xlahouse.capture.compile.program import CACHE, Compiled, Compiler, compile_program
+from xlahouse.capture.compile.lower import Lowered, LowerJob
+from xlahouse.capture.compile.program import CACHE, Compiler, compile_program
 from xlahouse.capture.compile.target import Target
+from xlahouse.capture.compiled_facts import FACTS, PROGRAMS, CompiledRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import metadata_path, write_manifest
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.process import new_stamp
 
 CHILD = (sys.executable, "-m", "xlahouse.capture.compile.lower")
-FACTS = "compiled.json"  # of a compiled run's folder, written last
 # Fields that change no program.
 _SAME = {"name": "x", "seed": 0, "repeat": 0, "requests": 1, "warmup_requests": 0, "compare": False}
-
-
-class CompiledRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The file compiled.json: all that the compiler said about a run's programs."""
-
-    key: str  # names plan, code, chips, flags and versions
-    topology: str  # libtpu's name, such as v6e:2x4
-    chip_config: str  # libtpu's `chip_config_name`; empty: its default
-    flags: str  # LIBTPU_INIT_ARGS
-    compiler: dict[str, str]  # package -> version
-    programs: dict[str, Compiled]  # `prefill` and `decode`
 
 
 def compile_cell(

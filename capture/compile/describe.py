@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from xlahouse.capture.compile.lower import Lowered
 from xlahouse.capture.compile.target import Target
+from xlahouse.capture.compiled_facts import CompiledRun
 from xlahouse.capture.manifest import Manifest
 from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.experiment import dispatch_depth
 from xlahouse.capture.run.record import planned
-
-if TYPE_CHECKING:
-    from xlahouse.capture.compile.cell import CompiledRun
 
 
 def describe(
     experiment: Experiment, target: Target, lowered: Lowered, run: CompiledRun
 ) -> Manifest:
-    """The manifest beside a compiled run's folder."""
+    """The manifest beside a compiled run's folder: of its choices, as a capture on these chips has them."""
+    fields = planned(experiment)
+    versions = fields["framework_versions"] | {"libtpu": run.compiler["libtpu"]}
     decode = run.programs["decode"]
     return Manifest(
-        **planned(experiment),
+        **fields | {"framework_versions": versions},
         captured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         model_config={**experiment.model.sizes},
         weights=experiment.model.weights or f"random:{experiment.seed}",
@@ -33,10 +33,11 @@ def describe(
         host_count=target.slice.hosts,
         requests=[],
         tokens=[],
-        flags={"LIBTPU_INIT_ARGS": target.flags},
+        flags=lowered.flags | {"LIBTPU_INIT_ARGS": target.flags},
         parameters=lowered.parameters,
         weight_bytes=lowered.weight_bytes,
         kv_bytes_per_token=lowered.kv_bytes_per_token,
         plan_entry=msgspec.to_builtins(experiment),
+        dispatch_depth=dispatch_depth(experiment, virtual=False),
         warnings=[target.note] if target.note else [],
     )

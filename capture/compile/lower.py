@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from xlahouse.capture.compiled_facts import PROGRAMS
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.job import without_jax
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from xlahouse.capture.compile.placeholders import PlaceholderLayout
     from xlahouse.capture.models.sharded import ShardedModel
 
-PROGRAMS = ("prefill", "decode")
 CACHE = (
     "xlahouse.cache"  # scope of the cache's arguments, as capture/compile/compiler.py finds them
 )
@@ -35,17 +35,18 @@ class LowerJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of the traced model, for its manifest."""
+    """Sizes of the traced model and the variables that shaped its programs, for its manifest."""
 
     parameters: int  # of the whole model
     weight_bytes: int  # of all parameters, each counted once
     kv_bytes_per_token: int  # keys and values of one token of one sequence
+    flags: dict[str, str]  # as a capture on TPUs records them, but for LIBTPU_INIT_ARGS
 
 
 def lower(job: LowerJob) -> Lowered:
     """Write both programs."""
     from xlahouse.capture.models.cache import bytes_per_token
-    from xlahouse.capture.run.record import DTYPE_BYTES
+    from xlahouse.capture.run.record import DTYPE_BYTES, RECORDED_VARIABLES
 
     experiment = job.experiment
     os.environ |= {
@@ -67,10 +68,13 @@ def lower(job: LowerJob) -> Lowered:
         proto = trace(experiment, layout, sharded, tokens)
         Path(job.folder, f"{program}.pb").write_bytes(proto)
     width = DTYPE_BYTES[experiment.dtype]
+    flags = {name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ}
+    del flags["CPU_NUM_DEVICES"]
     return Lowered(
         parameters=sharded.placed.parameters,
         weight_bytes=sharded.placed.weight_bytes,
         kv_bytes_per_token=bytes_per_token(experiment.model.family, sharded.model.config, width),
+        flags=flags | {"PJRT_DEVICE": "TPU"},
     )
 
 

@@ -13,34 +13,11 @@ import msgspec
 from xlahouse.capture.compile.child import Limits, run_child
 from xlahouse.capture.compile.lower import CACHE as DONATED
 from xlahouse.capture.compile.target import Target
+from xlahouse.capture.compiled_facts import HLO, Compiled
 from xlahouse.capture.errors import CaptureError
 
 SCRIPT = Path(__file__).with_name("compiler.py")
 CACHE = ".compiled"  # folder beside the captures' models
-
-
-class ChipPlace(msgspec.Struct, frozen=True):
-    """A device of the topology."""
-
-    id: int  # by which replica groups name it
-    coords: list[int]  # of its chip, [x, y, z]
-    core: int  # of the chip
-    host: int  # process
-
-
-class Compiled(msgspec.Struct, frozen=True, kw_only=True):
-    """The compiler's statements on one program; bytes are those of one device."""
-
-    argument_bytes: int  # weights, cache, tokens
-    output_bytes: int  # results, aliased ones included
-    alias_bytes: int  # results in the buffers of arguments
-    temp_bytes: int  # temporaries, at most at once
-    generated_code_bytes: int  # the program itself
-    peak_bytes: int  # most that is live at once, as the compiler counts it
-    arguments: list[str]  # [parameter] -> the scope of its first use
-    platform_version: str  # the compiler's build
-    device_kind: str  # such as TPU v6 lite
-    devices: list[ChipPlace]  # of the topology, by id
 
 
 @dataclass(frozen=True)
@@ -83,7 +60,7 @@ def compile_program(
     """
     key = _key(program.read_bytes(), target, compiler)
     kept = cache / f"{key}.json"
-    hlo = cache / f"{key}.hlo.pb"
+    hlo = cache / f"{key}{HLO}"
     if not kept.exists():
         cache.mkdir(parents=True, exist_ok=True)
         draft = cache / f".{key}"
@@ -102,10 +79,10 @@ def compile_program(
             limits,
             {"LIBTPU_INIT_ARGS": target.flags},
         )
-        draft.with_name(f"{draft.name}.hlo.pb").replace(hlo)
+        draft.with_name(f"{draft.name}{HLO}").replace(hlo)
         draft.write_bytes(answer)
         draft.replace(kept)  # last: a program without its answer is compiled again
-    program.with_suffix(".hlo.pb").write_bytes(hlo.read_bytes())
+    program.with_suffix(HLO).write_bytes(hlo.read_bytes())
     return msgspec.json.decode(kept.read_bytes(), type=Compiled)
 
 

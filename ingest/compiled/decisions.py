@@ -10,6 +10,8 @@ import polars as pl
 
 from xlahouse.ingest.compiled.backend_config import NOTHING, CompilerNotes, compiler_notes
 from xlahouse.ingest.compiled.buffers import buffer_rows
+from xlahouse.ingest.compiled.executions import executions
+from xlahouse.ingest.compiled.program_memory import program_row
 from xlahouse.ingest.compiled.schedule import places
 from xlahouse.ingest.events.codes_of_programs import BUFFERS_UNREAD, DAMAGED_HLO
 from xlahouse.ingest.events.frames import ColumnTypes
@@ -23,6 +25,7 @@ INSTRUCTION_COLUMNS: ColumnTypes = {
     "program_id": pl.UInt64,
     "op": pl.String,
     "schedule_index": pl.Int64,
+    "executions": pl.Int64,
     "estimated_cycles": pl.Int64,
     "collective_emitter": pl.String,
     "collective_strategy": pl.String,
@@ -34,13 +37,17 @@ INSTRUCTION_COLUMNS: ColumnTypes = {
     "slice_count": pl.Int64,
 }
 
+EXECUTED: ColumnTypes = {"program_id": pl.UInt64, "op": pl.String, "executions": pl.Int64}
+
 
 @dataclass(frozen=True)
 class Decisions:
     """What the compilers decided about all programs of a world."""
 
     instructions: pl.DataFrame  # INSTRUCTION_COLUMNS
+    executed: pl.DataFrame  # EXECUTED, of the instructions that run by themselves; NULL: how often is unknown
     buffers: list[dict[str, object]]  # rows of the buffers table, without run_id and world
+    programs: list[dict[str, object]]  # rows of the programs table, likewise
     issues: list[Issue]
 
 
@@ -53,35 +60,55 @@ def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> De
         source: the run, for issues.
     """
     rows: list[dict[str, object]] = []
+    executed: list[dict[str, object]] = []
     buffers: list[dict[str, object]] = []
+    memory: list[dict[str, object]] = []
     issues: list[Issue] = []
     known = set(ops["program_id"].unique())
     for program in programs:
         if program.program_id not in known:  # damaged: a finding says so
             continue
         try:
-            order = places(program)
-            found, unread = _instructions(program, order)
+            order, times = places(program), executions(program)
+            found, unread = _instructions(program, order, times)
         except Exception as error:  # damage can raise anything; it loses this program only
             detail = f"the HLO of {program.module} is inconsistent: {type(error).__name__}: {error}"
             issues.append(DAMAGED_HLO.found(source, detail=detail))
             continue
         rows += found
+        executed += _executed(program, times)
+        own: list[dict[str, object]] = []
         if unread and not program.loose:  # names of ops may break off
             issues.append(DAMAGED_HLO.found(source, len(unread), f"{program.module} {unread[0]}"))
         try:
-            buffers += buffer_rows(program, order)
+            own = buffer_rows(program, order)
         except Exception as error:
             detail = f"{program.module}: {BUFFERS_UNREAD.meaning}: {type(error).__name__}: {error}"
             issues.append(BUFFERS_UNREAD.found(source, detail=detail))
+        buffers += own
+        memory += [] if program.loose else [program_row(program, own)]
     table = pl.DataFrame(rows, schema=INSTRUCTION_COLUMNS).unique(
         ["program_id", "op"], keep="first"
     )
-    return Decisions(_with_wrapped(table, ops), buffers, issues)
+    ran = pl.DataFrame(executed, schema=EXECUTED).unique(["program_id", "op"], keep="first")
+    return Decisions(_with_wrapped(table, ops), ran, buffers, memory, issues)
+
+
+def _executed(program: Program, times: dict[int, int | None]) -> list[dict[str, object]]:
+    """EXECUTED of a program."""
+    return [
+        {
+            "program_id": program.program_id,
+            "op": instruction.name.decode("utf-8", "replace"),
+            "executions": times[instruction.id],
+        }
+        for _, instruction in program.instructions()
+        if instruction.id in times
+    ]
 
 
 def _instructions(
-    program: Program, order: dict[int, int]
+    program: Program, order: dict[int, int], times: dict[int, int | None]
 ) -> tuple[list[dict[str, object]], list[str]]:
     """(rows, a line for each backend_config that cannot be read)."""
     rows, unread = [], []
@@ -92,7 +119,11 @@ def _instructions(
             notes = compiler_notes(instruction)
         except ValueError as error:
             unread.append(f"{name}: {error}")
-        told = {"schedule_index": order.get(instruction.id), **_between_slices(instruction)}
+        told = {
+            "schedule_index": order.get(instruction.id),
+            "executions": times.get(instruction.id),
+            **_between_slices(instruction),
+        }
         if notes is not NOTHING or any(value is not None for value in told.values()):
             rows.append({"program_id": program.program_id, "op": name} | vars(notes) | told)
     return rows, unread

@@ -20,7 +20,7 @@ def places(program: Program) -> dict[int, int]:
     """
     sequences = program.proto.schedule.sequences
     order = {entry.key: list(entry.value.instruction_ids) for entry in sequences}
-    entry = _entry(program)
+    entry = entry_of(program)
     if entry is None or entry.id not in order:
         return {}
     found: dict[int, int] = {}
@@ -51,7 +51,7 @@ def is_condition(program: Program, computation: HloComputation) -> bool:
     return root is not None and shapes.dtype(root.shape) == "pred" and not root.shape.dimensions
 
 
-def _entry(program: Program) -> HloComputation | None:
+def entry_of(program: Program) -> HloComputation | None:
     """The computation that runs first; the last one where none is named."""
     everything = program.proto.computations
     named = program.computations.get(program.proto.entry_computation_id)

@@ -81,6 +81,13 @@ DEVICE_ASSIGNMENT_UNKNOWN = Code(
     "HLO does not state which device runs which partition",
     "groups take the numbers of partitions for those of devices",
 )
+EXECUTIONS_UNKNOWN = Code(
+    "executions_unknown",
+    "warning",
+    "collectives of a compiled program in a branch, or in a loop whose rounds its HLO does not say: how "
+    "often they run is decided at run time",
+    "the sums of collectives and bytes that they belong to are NULL",
+)
 HLO_DUMP_AMBIGUOUS = Code(
     "hlo_dump_ambiguous",
     "warning",

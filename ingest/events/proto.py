@@ -158,11 +158,18 @@ MESSAGES = {
         2 value bytes
     """,
     "FrontendAttributes": "1 map FrontendAttribute*",
+    "Literal": """
+        4 s32s int32*
+        5 s64s int64*
+        6 u32s uint32*
+        7 u64s uint64*
+    """,
     "HloInstruction": """
         1 name bytes
         2 opcode bytes
         3 shape ShapeProto
         7 metadata OpMetadata
+        8 literal bytes
         9 parameter_number int64
         13 tuple_index int64
         14 dimensions int64*
@@ -175,6 +182,7 @@ MESSAGES = {
         47 is_host_transfer bool
         49 replica_groups ReplicaGroup*
         52 source_target_pairs SourceTarget*
+        63 comparison_direction bytes
         68 frontend_attributes FrontendAttributes
         71 use_global_device_ids bool
         79 async_execution_thread bytes

@@ -24,6 +24,7 @@ class RunFiles:
     name: str
     paths: tuple[str, ...]
     manifest_path: str | None = None
+    compiled_path: str | None = None  # compiled.json of programs that did not run
     # xplane -> the Chrome trace that is read where the xplane cannot be
     spares: tuple[tuple[str, str], ...] = ()
     replaced: tuple[tuple[str, str], ...] = ()  # xplane that could not be read -> why

@@ -22,7 +22,7 @@ class FileEvents:
     op_texts: OpTexts = field(default_factory=OpTexts)
     issues: list[Issue] = field(default_factory=list)
     profile_start_ns: int | None = None  # UNIX time
-    format: str = "xplane"  # or "chrome"
+    format: str = "xplane"  # or chrome; or compiled: programs that did not run
     # rank and number of ranks of each process in it, of PyTorch's profiler
     ranks: tuple[tuple[int, int], ...] = ()
 

@@ -172,6 +172,7 @@ class HloInstruction(Message, Protocol):
     opcode: bytes
     shape: Shape
     metadata: OpMetadata
+    literal: bytes  # of a constant: a LiteralProto
     parameter_number: int
     tuple_index: int  # of get-tuple-element
     dimensions: ScalarList[int]
@@ -183,6 +184,7 @@ class HloInstruction(Message, Protocol):
     is_host_transfer: bool
     replica_groups: MessageList[ReplicaGroup]
     source_target_pairs: MessageList[SourceTarget]
+    comparison_direction: bytes  # of a compare: LT, LE, …
     frontend_attributes: FrontendAttributes
     use_global_device_ids: bool
     async_execution_thread: bytes
@@ -306,6 +308,18 @@ class BufferAssignment(Message, Protocol):
 
     logical_buffers: MessageList[LogicalBuffer]
     buffer_allocations: MessageList[BufferAllocation]
+
+
+def whole_number_of(literal: bytes) -> int | None:
+    """The value of a LiteralProto with one whole number of 32 or 64 bits; None for any other.
+
+    Raises:
+        google.protobuf.message.DecodeError: the bytes are no LiteralProto.
+    """
+    read = message_class("Literal")()
+    read.ParseFromString(literal)
+    values = [*read.s32s, *read.s64s, *read.u32s, *read.u64s]
+    return int(values[0]) if len(values) == 1 else None
 
 
 def new_shape() -> Shape:

@@ -32,6 +32,7 @@ from xlahouse.ingest.tables.launches import KEYS_OF_A_FILE, finish_launches, pha
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
 from xlahouse.ingest.tables.participants import members_of, with_all_ranks
 from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
+from xlahouse.ingest.tables.program_tables import compiled_tables
 from xlahouse.ingest.tables.rows import device_rows, typed
 from xlahouse.ingest.tables.worlds import (
     World,
@@ -52,6 +53,7 @@ class WorldParts:
     planes: list[PlaneEvents]  # on the run's clock
     launches: pl.DataFrame  # finished, by device and start
     facts: ProgramFacts
+    executed: pl.DataFrame  # decisions.EXECUTED
     schedule: Schedule
     tables: dict[str, pl.DataFrame]  # the small ones, by name
     device_offset: int  # added to a device number to make it the run's
@@ -114,12 +116,12 @@ def assemble(
         planes = _aligned(world, each, lead)
         marked = markers_by_process(world, planes)
         component_of = _component_of(world, each.clocks)
-        shared = _shared(world, planes, marked, each.facts, component_of)
+        shared = _shared(world, planes, marked, each.facts, each.compiled, component_of)
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
         launches += _count(shared.launches)
         tables = _small_tables(world, planes, shared.facts, known)
-        tables |= _compiled_tables(world, tables["instructions"], each.compiled)
+        tables |= compiled_tables(world.number, tables["instructions"], each.compiled)
         process, places = world.by_device(number_of), coords if first else ()
         devices = [device for plane in planes for device in plane.devices]
         clock = world.by_device(names)
@@ -264,6 +266,7 @@ def _shared(
     planes: list[PlaneEvents],
     marked: tuple[pl.DataFrame, pl.DataFrame],
     facts: ProgramFacts,
+    compiled: Decisions,
     component_of: dict[int, int],
 ) -> WorldParts:
     """Launches in their steps, and facts of the programs. marked: from markers_by_process."""
@@ -275,6 +278,7 @@ def _shared(
         planes=planes,
         launches=launches,
         facts=facts,
+        executed=compiled.executed,
         schedule=NO_PIPELINE,
         tables={},
         device_offset=0,
@@ -325,24 +329,6 @@ def _small_tables(
         "replica_groups": facts.groups.with_columns(in_world, device_id="logical_id"),
         "permute_pairs": facts.pairs.with_columns(in_world),
         "instructions": typed("instructions", facts.instructions).with_columns(in_world),
-    }
-
-
-def _compiled_tables(
-    world: World, instructions: pl.DataFrame, compiled: Decisions
-) -> dict[str, pl.DataFrame]:
-    """The instructions with what the compiler decided of each, and the buffers."""
-    found = compiled.instructions
-    named = instructions.drop(
-        [name for name in found.columns if name not in ("program_id", "op")], strict=False
-    )
-    return {
-        "instructions": named.join(
-            found, on=["program_id", "op"], how="left", maintain_order="left"
-        ),
-        "buffers": typed("buffers", compiled.buffers).with_columns(
-            world=pl.lit(world.number, pl.Int64)
-        ),
     }
 
 

@@ -115,6 +115,8 @@ def setup_of(manifest: Manifest) -> str:
     """12 hex digits that repeats of the same setup share."""
     facts = {name: msgspec.to_builtins(getattr(manifest, name)) for name in _CHOSEN}
     facts |= {name: manifest.plan_entry.get(name) for name in _CHOSEN_IN_PLAN}
+    # torch_xla writes blanks around the flags that it adds
+    facts["flags"] = {name: " ".join(text.split()) for name, text in manifest.flags.items()}
     if manifest.dispatch_depth is not None:  # older manifests lack it, and keep their setup
         facts["dispatch_depth"] = manifest.dispatch_depth
     return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:12]

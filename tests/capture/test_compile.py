@@ -11,10 +11,11 @@ import pytest
 
 from tests.capture.compiled_programs import transfers
 from tests.later import Later, needs
-from xlahouse.capture.compile.cell import FACTS, CompiledRun, compile_cell, find_compiled
+from xlahouse.capture.compile.cell import compile_cell, find_compiled
 from xlahouse.capture.compile.child import Limits, run_child
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
+from xlahouse.capture.compiled_facts import FACTS, CompiledRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import decode_manifest, metadata_path
 from xlahouse.capture.plan import Experiment, Model

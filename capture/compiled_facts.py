@@ -1,0 +1,48 @@
+"""The contract of compile and ingest: the file compiled.json of a folder compiled_<timestamp>."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+# Layout: <dir>/compiled_<timestamp>/ with these files, and <dir>/metadata_<timestamp>.json beside it.
+COMPILED_DIR = re.compile(r"^compiled_(?P<timestamp>.+)$")
+FACTS = "compiled.json"  # written last
+HLO = ".hlo.pb"  # `prefill.hlo.pb`, `decode.hlo.pb`: each an HloProto with its buffer assignment
+PROGRAMS = ("prefill", "decode")  # [step] -> phase
+
+
+class ChipPlace(msgspec.Struct, frozen=True):
+    """A device of the topology."""
+
+    id: int  # by which replica groups name it
+    coords: list[int]  # of its chip, [x, y, z]
+    core: int  # of the chip
+    host: int  # process
+
+
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+    """The compiler's statements on one program; bytes are those of one device."""
+
+    argument_bytes: int  # weights, cache, tokens
+    output_bytes: int  # results, aliased ones included
+    alias_bytes: int  # results in the buffers of arguments
+    temp_bytes: int  # temporaries, at most at once
+    generated_code_bytes: int  # the program itself
+    peak_bytes: int  # most that is live at once, as the compiler counts it
+    arguments: list[str]  # [parameter] -> the scope of its first use
+    platform_version: str  # the compiler's build
+    device_kind: str  # such as TPU v6 lite
+    devices: list[ChipPlace]  # of the topology, by id
+
+
+class CompiledRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The file compiled.json: all that the compiler said about a run's programs."""
+
+    key: str  # names plan, code, chips, flags and versions
+    topology: str  # libtpu's name, such as v6e:2x4
+    chip_config: str  # libtpu's `chip_config_name`; empty: its default
+    flags: str  # LIBTPU_INIT_ARGS
+    compiler: dict[str, str]  # package -> version
+    programs: dict[str, Compiled]  # by phase, as PROGRAMS names them
