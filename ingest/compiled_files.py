@@ -10,12 +10,12 @@ import msgspec
 
 from xlahouse.capture.compiled_facts import COMPILED_DIR, FACTS, HLO, PROGRAMS, CompiledRun
 from xlahouse.capture.errors import ManifestError, TraceFormatError
+from xlahouse.ingest.compiled_run import Said
 from xlahouse.ingest.events.files import read_small
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.events.trace_bytes import SourceFile, open_trace
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program import parse_program
-from xlahouse.ingest.tables.compiled_run import Said
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,10 @@ def read_compiled(
             refused.append(TraceFormatError(source.path, "it holds no program; compile again"))
             continue
         read.programs[number], phases[number] = program, phase
+    if not sources:
+        refused.append(
+            TraceFormatError(run.compiled_path or "", "no program is beside it; compile again")
+        )
     return [read] if read.programs else [], refused, Said(said, phases)
 
 

@@ -12,8 +12,8 @@ from fsspec.implementations.local import LocalFileSystem
 from xlahouse.capture.errors import ManifestError, XlahouseError
 from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
 from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
-from xlahouse.ingest.compiled_files import CompiledFolder, compiled_runs
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, host_of, is_chrome, is_copy, named_trace
+from xlahouse.ingest.compiled_files import CompiledFolder, compiled_runs
 from xlahouse.ingest.events.files import is_local, open_fs, open_on, read_small
 from xlahouse.ingest.events.run_files import RunFiles, ranks_of_stems, readable
 from xlahouse.ingest.events.trace_bytes import SourceFile
@@ -33,8 +33,9 @@ def find_runs(path: str) -> Found:
     """The runs under a path or URL.
 
     A `trace_<timestamp>.trace` folder is one run, whatever sessions lie in it; so is a folder with a
-    workload card, which gives the run its name; so is a `plugins/profile/<session>` folder. A trace file
-    anywhere else is a run of its own; so is a `compiled_<timestamp>` folder with a compiled.json. A Chrome trace beside an xplane of the same host is its spare.
+    workload card, which gives the run its name; so is a `plugins/profile/<session>` folder, and a
+    `compiled_<timestamp>` folder with a compiled.json. A trace file anywhere else is a run of its own. A
+    Chrome trace beside an xplane of the same host is its spare.
 
     Raises:
         XlahouseError: there is no such path, or no trace under it that can be read.
@@ -195,7 +196,7 @@ def _compiled(fs: fsspec.AbstractFileSystem, found: CompiledFolder) -> RunFiles:
         readable(found.folder.rpartition("/")[2]),
         tuple(_unstripped(fs, path) for path in found.programs),
         manifest and _unstripped(fs, manifest),
-        _unstripped(fs, found.facts),
+        compiled_path=_unstripped(fs, found.facts),
     )
 
 

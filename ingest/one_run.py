@@ -16,6 +16,7 @@ from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.compiled_files import read_compiled
+from xlahouse.ingest.compiled_run import as_compiled
 from xlahouse.ingest.discover import read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.issues import Issue
@@ -49,7 +50,6 @@ from xlahouse.ingest.store.settings import check_mesh, read_settings, write_sett
 from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.table import FileEntry, RunRow
 from xlahouse.ingest.tables.assemble import AssembledRun, assemble
-from xlahouse.ingest.tables.compiled_run import as_compiled
 from xlahouse.ingest.tables.pipeline import schedule_of
 from xlahouse.ingest.tables.rows import issue_rows
 from xlahouse.ingest.tables.run_row import run_row

@@ -100,7 +100,7 @@ scope str op_name of the framework
     ),
     Table(
         "programs",
-        "compiled program whose HLO is known; bytes are those of one device's HBM",
+        "compiled program whose HLO is known; bytes are those of one device",
         columns_of("""
 run_id str run
 world int processes whose programs share device numbers
@@ -114,9 +114,9 @@ flags str flags of the compiler (LIBTPU_INIT_ARGS); NULL where not known
 argument_bytes int arguments: weights, cache, tokens; donated ones too
 output_bytes int results, those in donated arguments too
 alias_bytes int of these, the ones in donated arguments
-temp_bytes int memory for temporary values
-code_bytes int the program itself; NULL where not known
-peak_bytes int most that is held at once, as the compiler counts it; NULL where not known
+temp_bytes int temporary values as the compiler counts them, VMEM's too; NULL in a measured run
+code_bytes int the program itself; NULL in a measured run
+peak_bytes int most that is held at once, as the compiler counts it; NULL in a measured run
 source str trace or compiled
 """),
         ("program_id",),

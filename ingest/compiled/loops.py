@@ -7,7 +7,8 @@ import re
 from google.protobuf.message import DecodeError
 
 from xlahouse.ingest.compiled.schedule import is_condition
-from xlahouse.ingest.hlo.messages import HloComputation, HloInstruction, whole_number_of
+from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.hlo.messages import HloComputation, HloInstruction
 from xlahouse.ingest.hlo.program import Program
 
 _TRIPS = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
@@ -78,13 +79,17 @@ def _step(program: Program, body: HloComputation, place: int) -> int | None:
 
 
 def _constant(program: Program, value: HloInstruction) -> int | None:
+    """The whole number of 32 or 64 bits that a value is; None where it is no constant of one."""
     source = _source(program, value)
     if source.opcode != b"constant":
         return None
+    read = message_class("Literal")()
     try:
-        return whole_number_of(source.literal)
+        read.ParseFromString(source.literal)
     except DecodeError:
         return None
+    values = [*read.s32s, *read.s64s, *read.u32s, *read.u64s]
+    return int(values[0]) if len(values) == 1 else None
 
 
 def _source(program: Program, value: HloInstruction) -> HloInstruction:

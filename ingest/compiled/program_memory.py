@@ -32,5 +32,4 @@ def program_row(program: Program, buffers: Sequence[dict[str, Any]]) -> dict[str
         "argument_bytes": total(lambda each: each["kind"] == "argument"),
         "output_bytes": total(lambda each: each["is_output"]),
         "alias_bytes": total(lambda each: each["kind"] == "argument" and each["is_output"]),
-        "temp_bytes": total(lambda each: each["kind"] == "temporary"),
     }

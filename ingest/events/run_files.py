@@ -24,7 +24,6 @@ class RunFiles:
     name: str
     paths: tuple[str, ...]
     manifest_path: str | None = None
-    compiled_path: str | None = None  # compiled.json of programs that did not run
     # xplane -> the Chrome trace that is read where the xplane cannot be
     spares: tuple[tuple[str, str], ...] = ()
     replaced: tuple[tuple[str, str], ...] = ()  # xplane that could not be read -> why
@@ -33,6 +32,7 @@ class RunFiles:
     others: tuple[tuple[str, str], ...] = ()  # trace of a kind that is not read -> its type
     # how the names of files begin while an archive is unpacked -> how they begin for the user
     unpacked: tuple[tuple[str, str], ...] = ()
+    compiled_path: str | None = None  # compiled.json of programs that did not run
 
     def shown(self, text: str) -> str:
         """A text with the names that the user knows."""

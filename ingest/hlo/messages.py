@@ -310,18 +310,6 @@ class BufferAssignment(Message, Protocol):
     buffer_allocations: MessageList[BufferAllocation]
 
 
-def whole_number_of(literal: bytes) -> int | None:
-    """The value of a LiteralProto with one whole number of 32 or 64 bits; None for any other.
-
-    Raises:
-        google.protobuf.message.DecodeError: the bytes are no LiteralProto.
-    """
-    read = message_class("Literal")()
-    read.ParseFromString(literal)
-    values = [*read.s32s, *read.s64s, *read.u32s, *read.u64s]
-    return int(values[0]) if len(values) == 1 else None
-
-
 def new_shape() -> Shape:
     """An empty ShapeProto: an unknown shape."""
     return cast("Shape", message_class("ShapeProto")())

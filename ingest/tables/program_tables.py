@@ -62,7 +62,9 @@ def program_collectives(
     sends = pairs.filter(pl.col("source_device_id") != pl.col("target_device_id"))
     senders = sends.select(*_OP, device_id="source_device_id", sends=True).unique()
     paired = pairs.select(*_OP, paired=True).unique()
-    known = placed.join(senders, on=[*_OP, "device_id"], how="left").join(paired, on=_OP, how="left")
+    known = placed.join(senders, on=[*_OP, "device_id"], how="left").join(
+        paired, on=_OP, how="left"
+    )
     silent = pl.col("paired").is_not_null() & pl.col("sends").is_null()
     payload = pl.when(silent).then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
     return known.with_columns(payload_bytes=payload).drop("paired", "sends")

@@ -1,53 +1,6 @@
 -- one row per collective on a device, as in the table collectives
--- Adds the axis and the bytes that the device sends: all-reduce 2(n-1)/n S; reduce-scatter,
--- all-gather and all-to-all (n-1)/n S; permute and send S; broadcast S on every member but the
--- last; a group of one nothing. NULL where unknown: a ragged-all-to-all, no payload, no group. A
--- device in no pair of a permute or send has a payload of 0 and no group: it sends nothing, and
--- shares the instruction's axis. A payload without a group means that no pair is known.
-with instruction_axes as (
-    select run_id, world, program_id, op, min(axis) as axis
-    from collective_axis_v1
-    group by run_id, world, program_id, op
-),
-
-keyed_axes as (
-    select i.run_id, i.world, i.program_id, i.op, i.axis, n.axis_key
-    from instruction_axes as i
-    inner join _axis_key_v1 as n on n.run_id = i.run_id and n.axis = i.axis
-),
-
-placed as (
-    select
-        c.*,
-        d.world,
-        (d.inferred or coalesce(d.core, '') = 'cpu') as inferred,
-        coalesce(
-            a.axis, case when c.group_size = 1 then 'none' else 'unclassified' end
-        ) as axis,
-        n.run_key,
-        coalesce(
-            a.axis_key, n.run_key + case when c.group_size = 1 then 0 else n.axis_unit end
-        ) as axis_key,
-        g.position,
-        cast(
-            round(exp(
-                round(ln(case when c.payload_bytes > 0 then c.payload_bytes end)
-                    / 0.6931471805599453e0) * 0.6931471805599453e0
-            )) as bigint
-        ) as nearest_bytes
-    from collectives as c
-    left join _run_key_v1 as n on n.run_id = c.run_id
-    left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
-    left join keyed_axes as a
-        on a.run_id = c.run_id and a.world = d.world and a.program_id = c.program_id
-        and a.op = c.op
-        and (c.group_index is not null or c.kind in ('collective-permute', 'send-recv'))
-    left join replica_groups as g
-        on g.run_id = c.run_id and g.world = d.world and g.program_id = c.program_id
-        and g.op = case when c.kind = 'collective-broadcast' then c.op end
-        and g.group_index = c.group_index and g.device_id = c.device_id
-)
-
+-- The rows of _wire_v1 that were traced: views of times read this one, so that a compiled program,
+-- which has no times, has no row in them.
 select
     -- run
     run_id,
@@ -84,25 +37,9 @@ select
     -- S, logical bytes of the instruction
     payload_bytes,
     -- the largest power of two that is not above S; 0 for no bytes, NULL where S is unknown
-    case
-        when payload_bytes <= 0 then 0
-        when nearest_bytes > payload_bytes then cast(nearest_bytes // 2 as bigint)
-        else nearest_bytes
-    end as size_bucket_bytes,
+    size_bucket_bytes,
     -- bytes that the device sends
-    case
-        when group_size = 1 then cast(0 as double)
-        when kind = 'all-reduce'
-            then 2 * (group_size - 1) * cast(payload_bytes as double) / nullif(group_size, 0)
-        when kind in ('all-gather', 'reduce-scatter', 'all-to-all')
-            then (group_size - 1) * cast(payload_bytes as double) / nullif(group_size, 0)
-        when kind in ('collective-permute', 'send-recv')
-            and (group_index is not null or payload_bytes = 0)
-            then cast(payload_bytes as double)
-        when kind = 'collective-broadcast' and position = group_size - 1 then cast(0 as double)
-        when kind = 'collective-broadcast' and position is not null
-            then cast(payload_bytes as double)
-    end as wire_bytes,
+    wire_bytes,
     -- start
     start_ps,
     -- duration in flight
@@ -123,4 +60,5 @@ select
     layer,
     -- part of the layer
     component
-from placed
+from _wire_v1
+where is_measured

@@ -7,7 +7,8 @@
 -- these, or the sum of their unions over several axes where that is less than all of the source's
 -- time in flight. So utilization is a mean over that time, and low where transfers are in flight
 -- and wait. Where links are not known, or a target is not, one row has no link and no bytes, and
--- topology_problem states why.
+-- topology_problem states why. A compiled run has bytes, of one prefill and one decode step, and no
+-- times.
 with edges as (
     select
         run_id, phase, algorithm, axis, source_device_id, target_device_id,
@@ -115,10 +116,10 @@ by_source as (
         case when count(l.bytes) = count(*) then sum(l.bytes) end as bytes,
         least(sum(t.in_flight_ps), max(e.in_flight_ps)) as in_flight_ps
     from links as l
-    inner join _in_flight_v1 as t
+    left join _in_flight_v1 as t
         on t.run_id = l.run_id and t.device_id = l.source_device_id
         and t.phase is not distinct from l.phase and t.axis = l.axis
-    inner join _in_flight_v1 as e
+    left join _in_flight_v1 as e
         on e.run_id = l.run_id and e.device_id = l.source_device_id
         and e.phase is not distinct from l.phase and e.axis is null
     group by l.run_id, l.phase, l.algorithm, l.source_chip, l.target_chip, l.source_device_id
@@ -209,7 +210,7 @@ select
     cast(c.bytes as double) as bytes,
     -- traced devices whose bytes pass over it
     cast(c.sources_seen as bigint) as sources_seen,
-    -- the time that bytes_per_s is over
+    -- the time that bytes_per_s is over; NULL in a compiled run
     cast(c.in_flight_ps as bigint) as in_flight_ps,
     -- bytes / that time
     c.bytes * 1e12 / nullif(cast(c.in_flight_ps as double), 0) as link_bytes_per_s,

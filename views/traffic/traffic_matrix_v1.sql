@@ -5,13 +5,14 @@
 -- a send follow their pairs; a broadcast on a ring runs from the first member to the last. Per
 -- source, the targets of one algorithm add up to its wire bytes. A target without a known device is
 -- NULL, and so are bytes with an unknown part. Untraced sources have no rows, and a device sends
--- nothing to itself.
+-- nothing to itself. Of a compiled run, the rows are of one prefill and of one decode step.
 with sent as (
     select
         run_id, world, program_id, op, group_index, device_id, phase, axis, kind,
         min(group_size) as group_size,
-        case when count(wire_bytes) = count(*) then sum(wire_bytes) end as wire_bytes
-    from _collective_wire_v1
+        case when count(wire_bytes * executions) = count(*) then sum(wire_bytes * executions) end
+            as wire_bytes
+    from _wire_v1
     where wire_bytes is distinct from 0
     group by run_id, world, program_id, op, group_index, device_id, phase, axis, kind
 ),

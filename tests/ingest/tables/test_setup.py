@@ -7,7 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.ingest.compiled_build import FACTS_OF_ALL
+from xlahouse.capture.compile.describe import describe
+from xlahouse.capture.compile.lower import Lowered
+from xlahouse.capture.compile.target import target_of
+from xlahouse.capture.compiled_facts import ChipPlace, Compiled, CompiledRun
 from xlahouse.capture.manifest import MeshAxis, decode_manifest
+from xlahouse.capture.plan import Experiment
+from xlahouse.capture.run.record import framework_versions
 from xlahouse.ingest.tables.run_row import setup_of
 
 CASES = Path(__file__).parents[2] / "cases" / "setup"
@@ -71,3 +78,36 @@ def test_each_choice_is_part_of_a_setup(repeats, chosen):
 )
 def test_nothing_measured_is_part_of_a_setup(repeats, measured):
     assert setup_of(msgspec.structs.replace(repeats[0], **measured)) == setup_of(repeats[0])
+
+
+def test_a_compiled_run_has_the_setup_of_its_capture(repeats):
+    """The manifest that compile writes for a real capture's plan, and that capture's as it is on a chip:
+    there, torch_xla adds the flags of libtpu, between blanks, and a step is sent two steps ahead."""
+    capture = repeats[0]
+    experiment = msgspec.convert(capture.plan_entry, Experiment)
+    target = target_of(experiment, "v6e-1")
+    on_tpu = {"PJRT_DEVICE": "TPU", "XLA_IR_DEBUG": "1", "XLA_HLO_DEBUG": "1"}
+    flags = capture.flags | on_tpu
+    del flags["CPU_NUM_DEVICES"]
+    versions = framework_versions() | {"libtpu": "0.0.21"}
+    captured = msgspec.structs.replace(
+        capture,
+        device_kind="TPU v6 lite",
+        device_coords=[[0, 0, 0]],
+        flags=flags | {"LIBTPU_INIT_ARGS": f" {target.flags} "},
+        framework_versions=versions,
+        dispatch_depth=2,
+    )
+    program = Compiled(**FACTS_OF_ALL, devices=[ChipPlace(0, [0, 0, 0], 0, 0)])
+    run = CompiledRun(
+        key="k",
+        topology=target.topology,
+        chip_config="",
+        flags=target.flags,
+        compiler={"jax": "0.7.1", "libtpu": "0.0.21"},
+        programs={"prefill": program, "decode": program},
+    )
+    lowered = Lowered(parameters=1, weight_bytes=1, kv_bytes_per_token=1, flags=flags)
+    compiled = describe(experiment, target, lowered, run)
+    assert setup_of(compiled) == setup_of(captured)
+    assert setup_of(compiled) != setup_of(capture)

@@ -1,4 +1,4 @@
-"""Makes an assembled run of programs that did not run a compiled one: devices, programs, transfers, no times."""
+"""Makes an assembled run of programs that did not run a compiled one: it has no times."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def as_compiled(built: AssembledRun, said: Said) -> AssembledRun:
     return replace(built, worlds=worlds, issues=issues, hosts=[])
 
 
-def _tables(
-    world: WorldParts, transfers: pl.DataFrame, said: Said
-) -> dict[str, pl.DataFrame]:
+def _tables(world: WorldParts, transfers: pl.DataFrame, said: Said) -> dict[str, pl.DataFrame]:
     number = world.tables["devices"]["world"].first()
     in_world = pl.lit(number, pl.Int64).alias("world")
     kinds = {each.device_kind for each in said.run.programs.values()}
