@@ -38,12 +38,17 @@ AUDITS = (
         "collectives or their payload are lost or doubled in traffic_volume",
         """
         with said as (
-            select run_id, device_id, sum(collectives) as collectives
+            select run_id, device_id,
+                case when count(collectives) = count(*) then sum(collectives) end as collectives
             from traffic_volume_v1 group by run_id, device_id
         ),
         seen as (
             select run_id, device_id, count(*) as collectives
             from collectives group by run_id, device_id
+            union all
+            select run_id, device_id,
+                case when count(executions) = count(*) then sum(executions) end
+            from program_collectives group by run_id, device_id
         )
         select seen.run_id, seen.device_id, seen.collectives, said.collectives as in_volume
         from seen

@@ -14,6 +14,7 @@ from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
 
 AUDITS = {audit.name: audit.sql for audit in TRAFFIC_AUDITS}
 COLUMNS = {
+    "runs": "run_id text, source text",
     "traffic_volume_v1": "run_id text, axis text, collectives bigint, payload_bytes bigint,"
     " wire_bytes double",
     "expected_traffic_v1": "run_id text, measured_count bigint, measured_payload_bytes bigint",
@@ -32,7 +33,13 @@ COLUMNS = {
 # Two axes, tp and pp, of 3 and 1 collectives in 2 and 1 instances. 2 x 2 chips; device 0 sends 12 to
 # 3 by way of 1, in a phase that has no name; device 9 has no place.
 SOUND: dict[str, list[tuple[Any, ...]]] = {
-    "traffic_volume_v1": [("r", "tp", 2, 20, 10.0), ("r", "tp", 1, 2, 2.0), ("r", "pp", 1, 5, 5.0)],
+    "runs": [("r", None), ("q", "xplane"), ("c", "compiled")],
+    "traffic_volume_v1": [
+        ("r", "tp", 2, 20, 10.0),
+        ("r", "tp", 1, 2, 2.0),
+        ("r", "pp", 1, 5, 5.0),
+        ("c", "tp", 9, 9, 9.0),  # compiled: it has no times
+    ],
     "expected_traffic_v1": [("r", 3, 22), ("r", 1, 5)],
     "traffic_timeline_v1": [("r", "tp", 4.0), ("r", "tp", 8.0), ("r", "pp", 5.0), ("r", "pp", 0.0)],
     "traffic_burst_v2": [
