@@ -100,7 +100,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     known = store.run_row(run_id)
     if known is not None:
         store.check_version(known)
-    own_name = manifest.name if manifest else run.name
+    own_name = run.own_name(manifest.name if manifest else None)
     name = options.name or (known["name"] if known else own_name)
     dumps = list_dumps(options.hlo_dump) if options.hlo_dump is not None else None
     card = _card(run, options)
@@ -164,7 +164,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *(missing_devices(row, files, run.name) if said is None else []),
             *unknown_kind(row, options.device_kind is not None, run.name),
             *stated_groups(options.all_in_one_group, run.name),
-*(missing_hosts(manifest, built.hosts, run.name) if said is None else []),
+            *(missing_hosts(manifest, built.hosts, run.name) if said is None else []),
             *missing_steps(manifest, (world.launches for world in built.worlds), run.name),
         ]
         issues = issue_rows([_shown(each, run, name, root) for each in (*tables.issues, *found)])

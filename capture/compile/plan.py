@@ -17,6 +17,7 @@ from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
 
 DEFAULT_LIMITS = Limits()
+FAILED = "failed: "  # begins the last line of an experiment that was not compiled
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class CompileEvent:
     experiment: str  # its name
     message: str  # one line
     ended: bool = False  # compiled or failed; no other line follows
+    folder: Path | None = None  # of what was compiled, at its end
 
 
 @dataclass(frozen=True)
@@ -85,15 +87,18 @@ def compile_plan(
     for place, alike in enumerate(cells, 1):
         name = alike.first.name
 
-        def say(message: str, ended: bool = False, name: str = name, place: int = place) -> None:
-            on_event(CompileEvent(name, f"{message} ({place} of {len(cells)})", ended))
+        def say(
+            message: str, folder: Path | None = None, name: str = name, place: int = place
+        ) -> None:
+            ended = folder is not None or message.startswith(FAILED)
+            on_event(CompileEvent(name, f"{message} ({place} of {len(cells)})", ended, folder))
 
         try:
             folders.append(compile_cell(alike.first, alike.target, compiler, traces, limits, say))
-            say(f"compiled{alike.shared_by}", ended=True)
+            say(f"compiled{alike.shared_by}", folders[-1])
         except CaptureError as error:
             failures.append(f"experiment {name}: {error}")
-            say(f"failed: {error}", ended=True)
+            say(f"{FAILED}{error}")
     if failures:
         raise CaptureError("\n".join(failures))
     return folders

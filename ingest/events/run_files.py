@@ -34,6 +34,12 @@ class RunFiles:
     unpacked: tuple[tuple[str, str], ...] = ()
     compiled_path: str | None = None  # compiled.json of programs that did not run
 
+    def own_name(self, stated: str | None) -> str:
+        """The run's name. stated: by its manifest, which a compiled run may share with its capture."""
+        if stated is None:
+            return self.name
+        return stated if self.compiled_path is None else f"{stated}.compiled"
+
     def shown(self, text: str) -> str:
         """A text with the names that the user knows."""
         for here, own in self.unpacked:

@@ -24,6 +24,29 @@ order by metric
 """
 
 
+# A compiled run has no totals: it is compared by what a step of a phase moves and holds on a device.
+_LOAD_SQL = """
+select
+    b.phase, b.metric, b.value as base, o.value as other,
+    100 * (o.value / nullif(b.value, 0) - 1) as change_percent
+from step_load_v1 as b
+inner join step_load_v1 as o
+    on o.run_id = $other and o.phase = b.phase and o.metric = b.metric
+where b.run_id = $base and (b.source = 'compiled' or o.source = 'compiled')
+order by b.phase, b.metric
+"""
+
+
+class LoadChange(NamedTuple):
+    """A metric of a step of a phase of two runs side by side, at least one of them compiled."""
+
+    phase: str  # prefill or decode
+    metric: str  # as in step_load
+    base: float  # of a device in a step
+    other: float  # the same of the other run
+    change_percent: float | None  # of the other from the base; None where the base is 0
+
+
 class MetricChange(NamedTuple):
     """A metric of two runs side by side."""
 
@@ -75,6 +98,16 @@ def compare_runs(warehouse: Warehouse, base: str, other: str) -> RunComparison:
     if not found:
         return RunComparison(rows, "", 0)
     return RunComparison(rows, found[0]["differing"], found[0]["differing_count"])
+
+
+def compare_loads(warehouse: Warehouse, base: str, other: str) -> list[LoadChange]:
+    """What a step of each phase moves and holds in two runs, where one of them was compiled; else nothing.
+
+    Raises:
+        WarehouseError: there is no such run.
+    """
+    runs = {"base": warehouse.resolve_run(base), "other": warehouse.resolve_run(other)}
+    return [LoadChange(**row) for row in warehouse.query(_LOAD_SQL, runs).dicts()]
 
 
 def judge(

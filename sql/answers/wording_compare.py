@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
-from xlahouse.sql.answers.compare import MetricChange, RunComparison
+from xlahouse.sql.answers.compare import LoadChange, MetricChange, RunComparison
 from xlahouse.sql.answers.differences import MOST_OPS, OpChange, StepDifference
 from xlahouse.sql.drawing import draw, elision, terminal_width, visible
 from xlahouse.sql.types import Value
@@ -29,6 +29,11 @@ def print_comparison(found: RunComparison, steps: Sequence[StepDifference], file
                 file.write(f"{len(changed) - MOST_OPS:,} more ops: --format json\n")
 
 
+def print_loads(loads: Sequence[LoadChange], file: IO[str]) -> None:
+    """Write what a step of each phase moves and holds, where one of the runs was compiled."""
+    draw(list(LoadChange._fields), [list(load) for load in loads], file)
+
+
 def _row(op: OpChange) -> list[Value]:
     name = op.kernel or op.opcode or "unnamed" if op.part == "op" else op.part
     sure = "yes" if op.rank is not None else "one step" if op.margin_ps is None else "no"
@@ -47,8 +52,14 @@ def _short(text: str) -> str:
     return text if len(text) <= NAME_WIDTH else f"…{text[1 - NAME_WIDTH :]}"
 
 
-def as_json(base: str, other: str, found: RunComparison, steps: Sequence[StepDifference]) -> str:
-    """Everything: metrics, and each phase's ops, kernels, layers and collectives."""
+def as_json(
+    base: str,
+    other: str,
+    found: RunComparison,
+    loads: Sequence[LoadChange],
+    steps: Sequence[StepDifference],
+) -> str:
+    """Everything: metrics, loads of a step, and each phase's ops, kernels, layers and collectives."""
     import msgspec
 
     whole = {
@@ -57,6 +68,7 @@ def as_json(base: str, other: str, found: RunComparison, steps: Sequence[StepDif
         "metrics": [row._asdict() for row in found.rows],
         "differing": found.differing,
         "differing_count": found.differing_count,
+        "loads": [row._asdict() for row in loads],
         "steps": list(steps),
     }
     return msgspec.json.format(msgspec.json.encode(whole)).decode()

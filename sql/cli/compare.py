@@ -51,15 +51,19 @@ def compare(
     step in which a device runs ops. Below are the ten ops, of these two runs, whose share of a step changed
     most; --format json has all, also by kernel, layer and collective: each adds up to the step's difference.
 
+    A compiled run has no times and no totals: beside one, the table has what a step of each phase moves and
+    holds on a device.
+
     \b
     Examples:
       xlahouse compare tp4 dp2.tp2
+      xlahouse compare tp4.compiled tp4
       xlahouse compare baseline candidate --fail-over 3
       xlahouse compare baseline candidate --format json
     """
-    from xlahouse.sql.answers.compare import JUDGED, compare_runs, judge
+from xlahouse.sql.answers.compare import JUDGED, compare_loads, compare_runs, judge
     from xlahouse.sql.answers.differences import step_differences
-    from xlahouse.sql.answers.wording_compare import as_json, print_comparison
+    from xlahouse.sql.answers.wording_compare import as_json, print_comparison, print_loads
 
     if format not in ("table", "json"):
         raise typer.BadParameter(f"{format} is not one of table, json", param_hint="--format")
@@ -67,9 +71,12 @@ def compare(
         found = compare_runs(opened, base, other)
         _check_metrics(metric, [row.metric for row in found.rows])
         ids = opened.resolve_run(base), opened.resolve_run(other)
+        loads = compare_loads(opened, *ids)
         steps = step_differences(opened, *ids)
     if format == "json":
-        print(as_json(*ids, found, steps))
+        print(as_json(*ids, found, loads, steps))
+    elif loads:
+        print_loads(loads, sys.stdout)
     else:
         print_comparison(found, steps, sys.stdout)
     if found.differing_count > 1:

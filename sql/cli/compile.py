@@ -21,6 +21,10 @@ def compile(
     traces: Annotated[Path, typer.Option("--traces", help="Folder for the programs.")] = Path(
         "traces"
     ),
+    warehouse: Annotated[
+        str | None,
+        typer.Option("--warehouse", "-w", help="Warehouse to ingest the programs into; else none."),
+    ] = None,
     compiler: Annotated[
         str | None,
         typer.Option("--compiler", help="A Python with jax and libtpu; else this one."),
@@ -37,22 +41,33 @@ def compile(
     \b
     Examples:
       xlahouse compile plan.yaml --slice v6e-8
-      xlahouse compile plan.yaml --experiment tp8 --traces traces
-      xlahouse ingest traces -w warehouse
+      xlahouse compile plan.yaml --experiment tp8 -w warehouse
+      xlahouse compare tp8.compiled tp8
     """
     from xlahouse.capture.compile import plan as plans
     from xlahouse.capture.compile.child import Limits
+    from xlahouse.ingest.run import ingest_paths
     from xlahouse.sql.cli.progress import progress
 
+    done: list[Path] = []
     with progress("compile") as say:
-        folders = plans.compile_plan(
-            plan,
-            traces,
-            tuple(experiment or ()),
-            slice_name,
-            compiler,
-            Limits(timeout, memory),
-            lambda event: say(f"{event.experiment}: {event.message}", passing=not event.ended),
-        )
-    for folder in folders:
-        print(folder)
+
+        def tell(event: plans.CompileEvent) -> None:
+            say(f"{event.experiment}: {event.message}", passing=not event.ended)
+            done.extend([event.folder] if event.folder is not None else [])
+
+        try:
+            plans.compile_plan(
+                plan,
+                traces,
+                tuple(experiment or ()),
+                slice_name,
+                compiler,
+                Limits(timeout, memory),
+                tell,
+            )
+        finally:  # what failed costs no other experiment
+            if warehouse is not None and done:
+                ingest_paths(list(map(str, done)), warehouse, on_event=say)
+            for folder in done:
+                print(folder)

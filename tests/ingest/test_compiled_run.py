@@ -36,7 +36,7 @@ def wh(tmp_path):
 
 def test_its_row_says_that_it_was_compiled(wh):
     run = run_of(wh)
-    assert (run["name"], run["source"], run["status"]) == ("made", "compiled", "complete")
+    assert (run["name"], run["source"], run["status"]) == ("made.compiled", "compiled", "complete")
     assert (run["device_kind"], run["device_count"], run["expected_device_count"]) == (
         "TPU v6 lite",
         0,
@@ -147,7 +147,7 @@ def test_a_real_scan_over_six_layers_runs_its_all_reduce_six_times(tmp_path):
 def test_the_same_folder_twice_is_one_run(tmp_path, wh):
     (again,) = ingest_paths([str(tmp_path / "traces")], str(wh))
     assert again.unchanged
-    assert run_of(wh)["name"] == "made"
+    assert run_of(wh)["name"] == "made.compiled"
 
 
 def test_a_folder_without_its_last_file_is_no_run(tmp_path):
