@@ -134,6 +134,7 @@ class _Metric:
 
 
 _NO_DEVICES = "no device events in the trace"
+_DID_NOT_RUN = "compiled: nothing ran"
 
 
 def _why_no_traffic(facts: PageFacts) -> str:
@@ -181,7 +182,8 @@ def _card(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> He
     value = facts.row[metric.name] if facts.traced else None
     coverage = _coverage(metric, facts, row)
     if value is None:
-        return HeadlineCard(metric.name, metric.label, "", "", "", coverage, metric.why(facts))
+        why = _DID_NOT_RUN if facts.compiled else metric.why(facts)
+        return HeadlineCard(metric.name, metric.label, "", "", "", coverage, why)
     spread = _spread(metric, row)
     return HeadlineCard(
         metric.name, metric.label, metric.show(value), show_exact(value), spread, coverage, ""

@@ -11,6 +11,7 @@ KEPT_VIEWS = (
     "_interval_v1",
     "_meeting_v2",
     "_op_total_v1",
+    "_wire_v1",
     "bubble_v2",
     "step_latency_v1",
     "traffic_burst_v2",

@@ -35,6 +35,7 @@ from xlahouse.reports.panels.intervals import (
     window_spread,
     windows,
 )
+from xlahouse.reports.panels.program import cost, fit, held
 from xlahouse.reports.panels.runs import (
     comparison,
     comparison_why,
@@ -98,6 +99,7 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
         op_time.OPS,
         padding.PANEL,
     ),
+    "program": (fit.PANEL, held.PANEL, cost.PANEL),
     "scheduling": (launches.LAUNCHES, host_gaps.PANEL, launches.COMPILES, clocks.PANEL),
     "quality": (quality.ISSUES, quality.COVERAGE),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlahouse.reports.charts.facts import VIRTUAL_BANNER, PageFacts
+from xlahouse.reports.charts.facts import COMPILED_BANNER, VIRTUAL_BANNER, PageFacts
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import NOT_KNOWN
 from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
@@ -16,6 +16,11 @@ from xlahouse.reports.verdict import Verdict, shown_findings
 _WHY_VIRTUAL = (
     "Programs, collectives, groups, payloads and their order are those of the run. Times are "
     "not an accelerator's, and the identities of the devices were deduced."
+)
+
+_WHY_COMPILED = (
+    "Collectives, groups, bytes, routes and memory are those of the programs that the TPU's own "
+    "compiler made. It has no times: pages of times give that reason."
 )
 
 
@@ -44,7 +49,9 @@ def run_html(
         "run.html",
         {
             **common(
-                heading, [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else [], links
+                heading,
+                _banners(facts),
+                links,
             ),
             "subtitle": _subtitle(facts),
             "home": home,
@@ -57,6 +64,12 @@ def run_html(
             "params": f"With $run = '{facts.run_id}'.",
         },
     )
+
+
+def _banners(facts: PageFacts) -> list[Banner]:
+    if facts.compiled:
+        return [Banner(COMPILED_BANNER, _WHY_COMPILED)]
+    return [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else []
 
 
 def _subtitle(facts: PageFacts) -> str:

@@ -44,10 +44,14 @@ def tokens_text(row: Row) -> str:
 def devices_text(row: Row) -> str:
     """`4 of 4 devices traced, cpu`."""
     named = plural(row["named_devices"], "device")
+    if row["source"] == "compiled":
+        return _join(f"compiled for {named}", row["device_kind"])
     return _join(f"{row['traced_devices']:,} of {named} traced", row["device_kind"])
 
 
 def _devices(row: Row) -> str:
+    if row["source"] == "compiled":
+        return f"{row['named_devices']:,} named, none ran"
     traced = f"{row['traced_devices']:,} traced, {row['named_devices']:,} named"
     hosts = _count(row["host_count"], "host")
     return f"{traced}, on {hosts}" if hosts else traced

@@ -13,6 +13,7 @@ from xlahouse.reports.charts.units import plural
 Row = Mapping[str, Any]  # column -> value
 
 VIRTUAL_BANNER = "virtual devices: structure valid, times not"
+COMPILED_BANNER = "compiled: programs of one prefill and one decode step; nothing ran"
 
 FACTS_SQL = """
 with device_facts as (
@@ -97,6 +98,11 @@ class PageFacts:
         return bool(self.row["inferred"])
 
     @property
+    def compiled(self) -> bool:
+        """Whether its programs were compiled and did not run: it has bytes of a step, and no times."""
+        return bool(self.row["source"] == "compiled")
+
+    @property
     def traced(self) -> bool:
         """Whether the trace has events of any device."""
         return bool(self.row["traced_devices"])
@@ -115,6 +121,9 @@ class PageFacts:
     def covered(self) -> str:
         """How much of the run is in the warehouse at all, for the end of a coverage sentence."""
         row = self.row
+        if self.compiled:
+            devices = plural(row["named_devices"], "device")
+            return f"of one prefill and one decode step, compiled for {devices}."
         devices = f"{row['traced_devices']:,} of {plural(row['named_devices'], 'device')} traced"
         events = f"{row['events_rejected']:,} of {plural(row['events_read'], 'event')} rejected"
         status = (
@@ -138,6 +147,8 @@ def why_no_rows(untraced: str, otherwise: str) -> Callable[[PageFacts], str]:
     """Why a panel has no rows: no device was traced, so `untraced`; else `otherwise`."""
 
     def why(facts: PageFacts) -> str:
+        if facts.compiled:
+            return f"The programs were compiled and did not run, so {untraced}."
         if not facts.traced:
             return f"The trace has no device events, so {untraced}."
         return otherwise

@@ -61,7 +61,7 @@ def compare(
       xlahouse compare baseline candidate --fail-over 3
       xlahouse compare baseline candidate --format json
     """
-from xlahouse.sql.answers.compare import JUDGED, compare_loads, compare_runs, judge
+    from xlahouse.sql.answers.compare import JUDGED, compare_loads, compare_runs, judge
     from xlahouse.sql.answers.differences import step_differences
     from xlahouse.sql.answers.wording_compare import as_json, print_comparison, print_loads
 

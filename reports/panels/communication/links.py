@@ -177,14 +177,15 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     linked = rows.drop_nulls("topology")
     if not linked.is_empty():
         found.append(_busiest(linked))
-        found.append(
-            "Empty cell: no bytes of a traced device cross that link. Devices that were not "
-            "traced may use any link."
-        )
+        whose = "any device" if facts.compiled else "a traced device"
+        untraced = "" if facts.compiled else " Devices that were not traced may use any link."
+        found.append(f"Empty cell: no bytes of {whose} cross that link.{untraced}")
     if linked["bytes"].has_nulls():
         found.append("Grey cell: a collective of unknown size crosses that link.")
     known = linked.drop_nulls("utilization_ratio")
-    if not linked.is_empty() and known.is_empty():
+    if facts.compiled and not linked.is_empty():
+        found.append("The share of the links' peak is not known: nothing ran.")
+    elif not linked.is_empty() and known.is_empty():
         found.append(
             "The share of the links' peak is not known: the table of peaks has no entry for "
             "this chip."

@@ -176,7 +176,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What grey and empty cells mean."""
     found = []
     hidden = untraced_sources(rows)
-    if hidden:
+    if hidden and not facts.compiled:
         shown = ", ".join(hidden[:16]) + (", …" if len(hidden) > 16 else "")
         found.append(
             f"The trace has no events of device {shown}: the bytes sent are not known (grey, "

@@ -95,6 +95,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many of the trace's collectives the chart counts."""
     counted, traced = total(rows, "collectives"), facts.row["collectives"]
+    if facts.compiled:
+        return f"Counts {plural(counted, 'collective')} of the programs; {facts.covered()}"
     return f"Counts {counted:,} of {plural(traced, 'collective')} in the trace; {facts.covered()}"
 
 

@@ -170,6 +170,26 @@ def expected_traffic(run: Run) -> list[Row]:
     return [_row(run, key, problem, wanted, measured) for key in {*wanted, *measured}]
 
 
+def step_load(run: Run) -> list[Row]:
+    """Rows of step_load_v1: the means over passes; no program says where its values lie."""
+    passes = _passes(run)
+    rows = []
+    for phase in ("prefill", "decode"):
+        count = sum(number for (label, _), number in passes.items() if label == phase)
+        own = [row for row in traffic_volume(run) if row["phase"] == phase]
+        rows += [
+            {
+                "phase": phase,
+                "metric": metric,
+                "source": "measured",
+                "value": sum(row[metric] for row in own) / count,
+            }
+            for metric in ("collectives", "payload_bytes", "wire_bytes")
+            if count
+        ]
+    return rows
+
+
 def _row(run: Run, key: tuple, problem: str | None, wanted: Expected, measured: dict) -> Row:
     phase, axis, kind = key
     if problem is None and phase not in MARKED:

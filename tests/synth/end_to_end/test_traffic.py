@@ -43,6 +43,15 @@ def test_expected_traffic(ingested):
 
 
 @every_run
+def test_step_load(ingested):
+    found = ingested.rows("select * from step_load_v1")
+    expected = ingested.expected["step_load"]
+    assert_same(found, expected, ("phase", "metric", "source", "value"))
+    for view in ("compiler_cost_v1", "program_fit_v1"):
+        assert ingested.rows(f"select * from {view}") == []
+
+
+@every_run
 def test_link_traffic(ingested):
     found = ingested.rows("select * from link_traffic_v1")
     expected = ingested.expected["link_traffic"]

@@ -86,6 +86,7 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "mfu_v2": costs.mfu,
     "mbu_v2": costs.mbu,
     "run_summary_v2": summary.run_summary,
+    "step_load_v1": traffic.step_load,
 }
 # Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
 LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3, "traffic_profile_v1": 1e4}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.views.oracle.drawn import Row
+from tests.views.oracle.memory import program_memory
 from tests.views.oracle.reading import Run, grouped, middle, rank, ratio, steps_launched, total
 
 
@@ -50,6 +51,32 @@ def traffic_volume(run: Run) -> Iterator[Row]:
             "payload_bytes": total(row["payload_bytes"] for row in rows),
             "wire_bytes": total(row["wire"] for row in rows),
         }
+
+
+def step_load(run: Run) -> Iterator[Row]:
+    """What a step of a phase moves on a device in the mean, and the most that its programs hold."""
+    for phase in ("prefill", "decode"):
+        passes = {
+            (row["device_id"], row["request"], row["step"])
+            for table in ("launches", "collectives")
+            for row in run.rows(table)
+            if row["phase"] == phase and row["step"] is not None
+            and not run.is_sparse(row["device_id"])
+        }  # fmt: skip
+        sums = [row for row in traffic_volume(run) if row["phase"] == phase]
+        for metric in ("collectives", "payload_bytes", "wire_bytes") if passes else ():
+            whole = total(row[metric] for row in sums) if sums else 0
+            if whole is not None:
+                yield {"phase": phase, "metric": metric, "value": whole / len(passes)}
+        ran = {row["program_id"] for row in run.rows("launches") if row["phase"] == phase}
+        held = [
+            row for row in program_memory(run)
+            if row["program_id"] in ran and row["memory"] == "HBM"
+        ]  # fmt: skip
+        for metric in ("argument_bytes", "temporary_bytes", "total_bytes", "peak_bytes"):
+            known = [row[metric] for row in held if row[metric] is not None]
+            if known:
+                yield {"phase": phase, "metric": metric, "value": float(max(known))}
 
 
 def collective_latency_summary(run: Run) -> Iterator[Row]:

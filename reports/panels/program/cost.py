@@ -1,0 +1,103 @@
+"""Which instructions the TPU's compiler expects to take most cycles."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.bars import amount, named_bars
+from xlahouse.reports.charts.columns import count_column, ratio_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.palette import COMPONENT_COLOURS, present_colours
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.theme import colour
+from xlahouse.reports.charts.units import plural, show_ratio
+
+MAX_OPS = 100
+MAX_BARS = 20
+
+SQL = f"""
+select
+    coalesce(phase, module) as program, op, opcode, layer, component, framework_op, executions,
+    estimated_cycles, cycles, cycles_ratio,
+    count(*) over () as all_ops
+from compiler_cost_v1
+where run_id = $run
+order by cycles desc nulls last, program, op
+limit {MAX_OPS}
+"""
+
+COLUMNS = (
+    text_column("program", "Program"),
+    text_column("op", "Instruction"),
+    text_column("opcode", "Opcode"),
+    count_column("layer", "Layer"),
+    text_column("component", "Component"),
+    count_column("executions", "Executions"),
+    count_column("cycles", "Estimated cycles"),
+    ratio_column("cycles_ratio", "Share of the program's"),
+)
+
+
+def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
+    """The instructions with most cycles."""
+    top = rows.drop_nulls("cycles").head(MAX_BARS)
+    if top.is_empty():
+        return []
+    data = top.with_columns(
+        pl.concat_str("program", pl.lit(": "), "op").alias("name"),
+        pl.col("component").fill_null("no component"),
+    ).drop("all_ops")
+    chart = named_bars(
+        data,
+        "name",
+        amount("cycles", "Estimated cycles, all executions of one step"),
+        colour(
+            "component", present_colours(COMPONENT_COLOURS, data["component"]), column_width=110
+        ),
+        [
+            alt.Tooltip("op:N", title="instruction"),
+            alt.Tooltip("framework_op:N", title="framework"),
+            alt.Tooltip("layer:N", title="layer"),
+            alt.Tooltip("executions:Q", title="executions", format=","),
+            alt.Tooltip("cycles:Q", title="estimated cycles", format=","),
+            alt.Tooltip("cycles_ratio:Q", title="share of the program's", format=".3%"),
+        ],
+        "The instructions with the most estimated cycles",
+    )
+    return [Figure("Most expensive instructions", chart, shape="wide")]
+
+
+def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
+    """How many instructions are listed."""
+    every = int(rows["all_ops"][0])
+    return f"{len(rows):,} of {plural(every, 'instruction')} with a cost; {facts.covered()}"
+
+
+def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
+    """What the numbers are not, and how much of each program is listed."""
+    shares = rows.group_by("program", maintain_order=True).agg(pl.col("cycles_ratio").sum())
+    listed = [
+        f"Of the {name}, the listed ones have {show_ratio(share)}."
+        for name, share in shares.iter_rows()
+    ]
+    return ["Cycles are the compiler's estimate, without collectives: no measurement.", *listed]
+
+
+def why_empty(facts: PageFacts) -> str:
+    """Only a TPU's compiler states costs."""
+    return "No compiler states what instructions cost: only a TPU's does, in its programs' HLO."
+
+
+PANEL: Panel[PageFacts] = Panel(
+    key="cost",
+    title="Estimated cost",
+    lede="Cycles that the TPU's compiler expects of each instruction, times its executions in one "
+    "execution of the program.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=figures,
+    coverage=coverage,
+    why_empty=why_empty,
+    notes=notes,
+)
