@@ -220,6 +220,8 @@ def _name(run: Run, axes: tuple[str, ...] | None) -> str:
 
 
 def steps_launched(run: Run, phase: str | None) -> int | None:
-    """Steps of a phase that have launches, on any device; None without one."""
+    """Steps of a phase that have launches, on any device; one of a compiled run; None without one."""
+    if any((row["source"], row["phase"]) == ("compiled", phase) for row in run.rows("programs")):
+        return 1
     launches = [row for row in run.rows("launches") if row["phase"] == phase]
     return len({(r["request"], r["step"]) for r in launches if r["step"] is not None}) or None
