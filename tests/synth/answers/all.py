@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.synth.answers.ccl import ccl_bench
 from tests.synth.answers.efficiency import efficiency
-from tests.synth.answers.expected import expected_traffic, step_load
+from tests.synth.answers.expected import expected_traffic, planned_traffic, step_load
 from tests.synth.answers.exposed import exposed_collective
 from tests.synth.answers.host import host_gap
 from tests.synth.answers.idle import idleness
@@ -52,6 +52,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         **{name: [] for name in ("memory_timeline", "program_memory", "memory_at_peak")},
         **{name: [] for name in ("dcn_transfer", "dcn_summary")},
         "expected_traffic": expected_traffic(run),
+        "planned_traffic": planned_traffic(run),
         "step_load": step_load(run),
         # No TPU's compiler states costs, and nothing was compiled without running.
         **{name: [] for name in ("compiler_cost", "program_fit")},

@@ -170,6 +170,34 @@ def expected_traffic(run: Run) -> list[Row]:
     return [_row(run, key, problem, wanted, measured) for key in {*wanted, *measured}]
 
 
+def planned_traffic(run: Run) -> list[Row]:
+    """Rows of planned_traffic_v1: means over passes; nothing was compiled beside the run."""
+    passes: Counter[str] = Counter()
+    for (label, _), count in _passes(run).items():
+        passes[label] += count
+    rows = []
+    for row in expected_traffic(run):
+        count = passes[row["phase"]]
+
+        def mean(value: object, count: int = count) -> float | None:
+            return value / count if count and value is not None else None
+
+        planned, measured = row["expected_payload_bytes"], row["measured_payload_bytes"]
+        rows.append(
+            {
+                **{name: row[name] for name in ("phase", "axis", "kind", "expected_problem")},
+                "planned_count": mean(row["expected_count"]),
+                "compiled_count": None,
+                "measured_count": mean(row["measured_count"]),
+                "planned_payload_bytes": mean(planned),
+                "compiled_payload_bytes": None,
+                "measured_payload_bytes": mean(measured),
+                "decided_by": "plan" if count and planned == measured else None,
+            }
+        )
+    return rows
+
+
 def step_load(run: Run) -> list[Row]:
     """Rows of step_load_v1: the means over passes; no program says where its values lie."""
     passes = _passes(run)

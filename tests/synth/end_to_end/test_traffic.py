@@ -43,6 +43,13 @@ def test_expected_traffic(ingested):
 
 
 @every_run
+def test_planned_traffic(ingested):
+    found = ingested.rows("select * from planned_traffic_v1")
+    expected = ingested.expected["planned_traffic"]
+    assert_same(found, expected, list(expected[0]) if expected else ["run_id"])
+
+
+@every_run
 def test_step_load(ingested):
     found = ingested.rows("select * from step_load_v1")
     expected = ingested.expected["step_load"]
