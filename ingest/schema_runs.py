@@ -101,7 +101,45 @@ inferred bool identity was deduced: a virtual CPU device whose ops do not state 
 run_id str run
 host str host
 {STEP_COLUMNS}{SPAN_COLUMNS}
-source str marker, module or manifest
+source str marker, module, manifest or server: a server's step, or a request from its first to its last step
+requests int how many requests a server's step serves, as its name states; NULL for all other markers
+tokens int tokens of all of them in the step
+"""),
+        ("start_ps",),
+    ),
+    Table(
+        "step_requests",
+        "request that a server serves in a step, on a host",
+        columns_of("""
+run_id str run
+host str host
+step int step of the server, as in phases and device_steps, where request is NULL
+request int number of the request: its id where all ids are numbers, else by first appearance
+request_id str its id as traced
+tokens int its tokens in the step; NULL where the trace does not tell
+prompt_tokens int of these, the ones of its prompt; NULL where the trace does not tell
+is_first bool its first step; NULL where it may have begun before, unseen
+is_last bool its last step; NULL where it may go on, unseen
+may_skip bool since its step before, a step lacks ids: it may have been in it
+"""),
+        ("step", "request"),
+    ),
+    Table(
+        "kv_transfers",
+        "transfer of a request's keys and values between a server that prefills and one that decodes",
+        columns_of("""
+run_id str run
+host str host
+thread str thread, as in host_events
+kind str pull: this host fetches them; await_pull: this host offers them
+request int number of the request, as in step_requests; NULL where no step names it
+request_id str its id as traced
+uuid str number of the transfer, the same on both sides
+bytes int bytes of keys and values, as the server computes them
+dimensions str layers, blocks and sizes of a block
+source str where a pull fetches from
+start_ps int start of the host's call
+duration_ps int length of the host's call: the transfer itself may take longer
 """),
         ("start_ps",),
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 # The marker around an event; every step grain is (run_id, device_id, request, step).
 STEP_COLUMNS = """
 phase str prefill, decode, mixed, warmup, compile or step; NULL outside every marker
-request int number of the request; warm-ups count down from -1; NULL without a marker
-step int forward pass: 0 is prefill, k the k-th decode; without markers the launch instance
+request int number of the request; warm-ups count down from -1; NULL without a marker, and in a server's step
+step int forward pass: 0 is prefill, k the k-th decode; a server's or user's step; else launch instance
 """
 
 SPAN_COLUMNS = """

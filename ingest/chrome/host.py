@@ -15,6 +15,7 @@ from xlahouse.ingest.chrome.rows import (
     coverage_of,
     host_rows,
     integer,
+    kv_transfer_rows,
     marker_rows,
 )
 from xlahouse.ingest.chrome.spans import COUNTER
@@ -74,6 +75,7 @@ def read_host_process(
         host_events=host_rows(others, host, prefix="" if known else f"{name}/"),
         counters=counter_rows(rows.filter(pl.col("table_name") == "counters"), None),
         markers=marker_rows(others, host),
+        kv_transfers=kv_transfer_rows(others, host),
         coverage=coverage_of(source, name, rows, refused),
         issues=issues,
     )

@@ -11,6 +11,7 @@ from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
 from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.spans import FLOWS
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.serving import names
 
 _INTEGER = re.compile(r"-?\d{1,18}$")
 
@@ -42,21 +43,40 @@ def host_rows(rows: pl.DataFrame, host: str, prefix: str = "") -> pl.DataFrame:
 
 
 def marker_rows(rows: pl.DataFrame, host: str) -> pl.DataFrame:
-    """Step traces with their request and step; those outside the marker grammar are of phase `step`."""
+    """Step traces with their request and step, a server's with its requests; those outside the marker
+    grammar are of phase `step`."""
     found = []
     by_name = pl.col("name").str.starts_with(MARKER_PREFIX)
     numbered = pl.col("args").str.contains('"step_num"', literal=True).fill_null(False)
-    marks = rows.filter(by_name | (numbered & (pl.col("ph") == "X")))
-    for name, args, start, duration in marks.select(
-        "name", "args", "start_ps", "duration_ps"
+    timed = pl.col("ph").is_in(["X", "B"])
+    marks = rows.filter(by_name | (numbered & (pl.col("ph") == "X")) | (names.IS_STEP & timed))
+    for name, args, thread, start, duration in marks.select(
+        "name", "args", "thread", "start_ps", "duration_ps"
     ).iter_rows():
         told = arguments(args)
         request, step = integer(told.get("request")), integer(told.get("step_num"))
         if name == WARMUP and request is not None:
             request = -1 - request  # captures number warm-ups from 0 too
         phase = name.removeprefix(MARKER_PREFIX) if name.startswith(MARKER_PREFIX) else "step"
-        found.append((host, phase, request, step, start, duration))
-    return pl.DataFrame(found, schema=frames.MARKERS, orient="row")
+        lists = names.stated_lists(told)
+        place = (host, thread, phase, request, step, start, duration)
+        found.append((*place, None, None, None, *lists.values(), name))
+    schema = frames.MARKERS | {"name": pl.String}
+    marked = pl.DataFrame(found, schema=schema, orient="row").pipe(names.with_stated)
+    return frames.conform(marked, frames.MARKERS)
+
+
+def kv_transfer_rows(rows: pl.DataFrame, host: str) -> pl.DataFrame:
+    """Transfers of keys and values between servers: frames.KV_TRANSFERS."""
+    found = []
+    marks = rows.filter(names.IS_TRANSFER & pl.col("ph").is_in(["X", "B"]))
+    columns = ("thread", "name", "start_ps", "duration_ps", "args")
+    for *place, args in marks.select(columns).iter_rows():
+        told = arguments(args)
+        texts = {name: str(value) for name, value in told.items()}
+        ids = (texts.get("request_id"), texts.get("uuid"), integer(told.get("bytes")))
+        found.append((host, *place, *ids, texts.get("dimensions"), texts.get("source")))
+    return pl.DataFrame(found, schema=frames.KV_TRANSFERS, orient="row")
 
 
 def counter_rows(rows: pl.DataFrame, device_id: int | None) -> pl.DataFrame:

@@ -116,8 +116,10 @@ MARKER_REPEATED = Code(
 MARKERS_CROSS = Code(
     "markers_cross",
     "warning",
-    "step markers of one process that begin within another one and outlast it",
-    "a launch that is enqueued while both are open is of the one that began last",
+    "launches that are enqueued while step markers are open that do not nest, or are on different threads, "
+    "and the launch's own thread decides for none",
+    "they have no request and no step, and what rests on these is NULL",
+    "open each step's marker on the thread that enqueues its programs",
 )
 ONE_RANK = Code(
     "one_rank",

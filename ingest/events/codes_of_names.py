@@ -55,6 +55,13 @@ PROGRAM_UNKNOWN = Code(
     "their layers and groups are NULL, and so is what follows from these",
     "give the compiler's dump: `xlahouse ingest TRACES --run RUN --hlo-dump FOLDER`",
 )
+REQUESTS_UNNAMED = Code(
+    "requests_unnamed",
+    "warning",
+    "requests of a server's steps whose ids the trace lacks: the profiler cut them off, or they had no "
+    "token in the step",
+    "latencies of requests that may have been in such a step are NULL",
+)
 SCOPE_UNKNOWN = Code(
     "scope_unknown",
     "info",

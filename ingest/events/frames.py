@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Dtype: TypeAlias = pl.DataType | DataTypeClass
 ColumnTypes: TypeAlias = dict[str, Dtype]
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")  # phases that are steps
+SERVER_STEP = "server"  # phase of a server's step until ingest/serving knows which it is
 DEVICE_NUMBER = r"(\d{1,9})"  # in names of planes; a longer number is damage, no device
 LATEST_PS = 1 << 61  # 26 days; sums of two such times still fit
 OPS: ColumnTypes = {
@@ -78,11 +79,31 @@ COUNTERS: ColumnTypes = {
 }
 MARKERS: ColumnTypes = {
     "host": pl.String,
+    "thread": pl.String,  # as host_events name it; NULL where the reader places launches in steps itself
     "phase": pl.String,
     "request": pl.Int64,
     "step": pl.Int64,
     "start_ps": pl.Int64,
     "duration_ps": pl.Int64,
+    # of a server's step:
+    "kind": pl.String,  # prefill, decode or mixed, where its name states it
+    "requests": pl.Int64,  # how many it serves
+    "tokens": pl.Int64,  # of all of them
+    "ids": pl.List(pl.String),  # of those that it names
+    "id_tokens": pl.List(pl.Int64),  # tokens of each
+    "id_prompt_tokens": pl.List(pl.Int64),  # of these, the ones of its prompt
+}
+KV_TRANSFERS: ColumnTypes = {
+    "host": pl.String,
+    "thread": pl.String,
+    "name": pl.String,
+    "start_ps": pl.Int64,
+    "duration_ps": pl.Int64,
+    "request_id": pl.String,
+    "uuid": pl.String,
+    "bytes": pl.Int64,
+    "dimensions": pl.String,
+    "source": pl.String,
 }
 PRODUCERS: ColumnTypes = {
     "link_type": pl.Int64,
@@ -194,6 +215,7 @@ class PlaneEvents:
     host_events: pl.DataFrame = field(default_factory=lambda: empty(HOST_EVENTS))
     counters: pl.DataFrame = field(default_factory=lambda: empty(COUNTERS))
     markers: pl.DataFrame = field(default_factory=lambda: empty(MARKERS))
+    kv_transfers: pl.DataFrame = field(default_factory=lambda: empty(KV_TRANSFERS))
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS))
     coverage: pl.DataFrame = field(default_factory=lambda: empty(COVERAGE))
     issues: list[Issue] = field(default_factory=list)

@@ -27,6 +27,7 @@ def shift(events: PlaneEvents, move: TimeMove, key_offset: int = 0) -> PlaneEven
         host_events=_moved(events.host_events, move),
         counters=_moved(events.counters, move),
         markers=_moved(events.markers, move),
+        kv_transfers=_moved(events.kv_transfers, move),
         op_events=by_kind,
         host_pieces=None if pieces is None else pieces.moved(move),
         rest=None if later is None else lambda: shift(later(), move, key_offset),

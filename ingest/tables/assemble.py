@@ -10,7 +10,7 @@ import polars as pl
 from xlahouse.ingest.clocks.clocks import Clock
 from xlahouse.ingest.compiled.decisions import Decisions, decisions
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.codes_of_devices import CLOCKS_UNKNOWN, DEVICE_COLLISION
+from xlahouse.ingest.events.codes_of_devices import CLOCKS_UNKNOWN
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.shift import shift
@@ -20,6 +20,8 @@ from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import join_programs
 from xlahouse.ingest.nesting.launch_gaps import launch_gaps
+from xlahouse.ingest.serving.steps import Served, serve
+from xlahouse.ingest.serving.transfers import transfer_rows
 from xlahouse.ingest.tables.clock_rows import (
     check_names,
     clock_issues,
@@ -28,7 +30,7 @@ from xlahouse.ingest.tables.clock_rows import (
     offsets_by_file,
 )
 from xlahouse.ingest.tables.first_look import clocks_of
-from xlahouse.ingest.tables.launches import KEYS_OF_A_FILE, finish_launches, phase_rows
+from xlahouse.ingest.tables.launches import finish_launches, phase_rows
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
 from xlahouse.ingest.tables.participants import members_of, with_all_ranks
 from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
@@ -37,6 +39,7 @@ from xlahouse.ingest.tables.rows import device_rows, typed
 from xlahouse.ingest.tables.worlds import (
     World,
     move_steps,
+    planes_on_one_clock,
     processes,
     program_conflicts,
     repeated_devices,
@@ -52,6 +55,7 @@ class WorldParts:
 
     planes: list[PlaneEvents]  # on the run's clock
     launches: pl.DataFrame  # finished, by device and start
+    served: Served  # steps of servers
     facts: ProgramFacts
     executed: pl.DataFrame  # decisions.EXECUTED
     schedule: Schedule
@@ -119,8 +123,8 @@ def assemble(
         shared = _shared(world, planes, marked, each.facts, each.compiled, component_of)
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
-        launches += _count(shared.launches)
-        tables = _small_tables(world, planes, shared.facts, known)
+        tables = _small_tables(world, planes, shared, launches)
+        launches += max(_count(shared.launches), shared.served.steps)
         tables |= compiled_tables(world.number, tables["instructions"], each.compiled)
         process, places = world.by_device(number_of), coords if first else ()
         devices = [device for plane in planes for device in plane.devices]
@@ -141,7 +145,7 @@ def assemble(
         )
         issues += [issue for plane in planes for issue in plane.issues] + shared.facts.issues
         issues += each.compiled.issues
-        issues += marker_issues(marked[0], source)
+        issues += marker_issues(marked[0], shared.launches, shared.served.unnamed, source)
         issues += clock_issues(world, each.clocks, names, source)
         devices_named += max(logical_ids, default=-1) + 1
     if epoch is None and any(len(set(w.component_of.values())) > 1 for w in worlds):
@@ -177,7 +181,7 @@ def _on_stated_clocks(
     source: str,
     all_in_one_group: bool,
 ) -> _Stated:
-    planes = _planes_on_one_clock(world, epoch, issues)
+    planes = planes_on_one_clock(world, epoch, issues)
     programs = join_programs(world.files).values()
     facts = program_facts.gather(programs, source)
     compiled = decisions(programs, facts.ops, source)
@@ -220,47 +224,6 @@ def _epoch(files: list[FileEvents]) -> int | None:
     return min(starts) if len(starts) == len(files) else None
 
 
-def _planes_on_one_clock(world: World, epoch: int | None, issues: list[Issue]) -> list[PlaneEvents]:
-    """A world's planes; where two planes of one file claim a device number, the later is left out."""
-    planes = []
-    for number, file in enumerate(world.files):
-        start = file.profile_start_ns
-        delta = 0 if epoch is None or start is None else (start - epoch) * 1000
-        taken: dict[int, str] = {}
-        for plane in file.planes:
-            if any(device.device_id in taken for device in plane.devices):
-                planes.append(_left_out(plane, taken, file.path, issues))
-                continue
-            taken |= {device.device_id: device.plane for device in plane.devices}
-            moved = shift(plane, TimeMove(delta), number * KEYS_OF_A_FILE)
-            planes.append(replace(moved, file=number))
-    return planes
-
-
-def _left_out(
-    plane: PlaneEvents, taken: dict[int, str], path: str, issues: list[Issue]
-) -> PlaneEvents:
-    """A plane whose events all count as rejected."""
-    device = plane.devices[0]
-    earlier = taken[device.device_id]
-    detail = f"{earlier} and, later, {device.plane} claim device {device.device_id}"
-    issues.append(DEVICE_COLLISION.found(path, detail=detail))
-    later = plane.rest
-    return PlaneEvents(
-        coverage=_rejected(plane.coverage),
-        issues=plane.issues,
-        rest=None if later is None else lambda: PlaneEvents(coverage=_rejected(later().coverage)),
-    )
-
-
-def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:
-    return coverage.with_columns(
-        table_name=pl.lit(None, pl.String),
-        rows_written=pl.lit(0, pl.Int64),
-        events_rejected="events_read",
-    )
-
-
 def _shared(
     world: World,
     planes: list[PlaneEvents],
@@ -272,11 +235,14 @@ def _shared(
     """Launches in their steps, and facts of the programs. marked: from markers_by_process."""
     devices = [device for plane in planes for device in plane.devices]
     finished = finish_launches(_taken_launches(world, planes), *marked, component_of)
-    launches = frames.by_start(finished).rechunk()
+    markers = _stacked(planes, "markers", frames.MARKERS)
+    served = serve(frames.by_start(finished).rechunk(), markers, marked[0]["host"])
+    launches = served.launches
     inferred = any(device.inferred or device.core == "cpu" for device in devices)
     return WorldParts(
         planes=planes,
         launches=launches,
+        served=served,
         facts=facts,
         executed=compiled.executed,
         schedule=NO_PIPELINE,
@@ -284,7 +250,9 @@ def _shared(
         device_offset=0,
         component_of=component_of,
         members=(),
-        gaps=_gaps(launches.clear() if inferred else launches, planes, marked, component_of),
+        gaps=_gaps(
+            launches.clear() if inferred else launches, planes, marked, served, component_of
+        ),
         inferred=inferred,
     )
 
@@ -293,12 +261,14 @@ def _gaps(
     launches: pl.DataFrame,
     planes: list[PlaneEvents],
     marked: tuple[pl.DataFrame, pl.DataFrame],
+    served: Served,
     component_of: dict[int, int],
 ) -> pl.DataFrame:
     """Gaps between launches, with the file of their device. marked: from markers_by_process."""
     owners = [(plane.file, device) for plane in planes for device in plane.devices]
     file_of = {device.device_id: file for file, device in owners if device.core != "sparsecore"}
-    markers, hosts = marked
+    requests = served.phases.filter(phase="request") if len(served.phases) else served.phases
+    markers, hosts = frames.stack([marked[0], requests], frames.MARKERS), marked[1]
     clock = pl.col("device_id").replace_strict(component_of, default=None, return_dtype=pl.Int64)
     clock_of_host = dict(hosts.select("host", clock).drop_nulls().iter_rows())
     of_cores = launches.filter(pl.col("device_id").is_in(list(file_of)))
@@ -316,16 +286,20 @@ def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:
 
 
 def _small_tables(
-    world: World,
-    planes: list[PlaneEvents],
-    facts: ProgramFacts,
-    launches: pl.DataFrame,
+    world: World, planes: list[PlaneEvents], shared: WorldParts, first_step: int
 ) -> dict[str, pl.DataFrame]:
-    """The small tables without the devices."""
+    """The small tables without the devices. first_step: number of its first launch instance."""
     in_world = pl.lit(world.number, pl.Int64).alias("world")
+    facts, served = shared.facts, shared.served
+    launches = move_steps(shared.launches, first_step)
+    markers = _stacked(planes, "markers", frames.MARKERS)
+    transfers = _stacked(planes, "kv_transfers", frames.KV_TRANSFERS)
+    phases = [phase_rows(markers, launches), move_steps(served.phases, first_step)]
     return {
-        "phases": phase_rows(_stacked(planes, "markers", frames.MARKERS), launches),
-        "launches": launches,
+        "phases": pl.concat(phases, how="diagonal"),
+        "step_requests": served.requests.with_columns(pl.col("step") + first_step),
+        "kv_transfers": transfer_rows(transfers, served.requests),
+        "launches": launches.drop("marker", "undecided"),
         "replica_groups": facts.groups.with_columns(in_world, device_id="logical_id"),
         "permute_pairs": facts.pairs.with_columns(in_world),
         "instructions": typed("instructions", facts.instructions).with_columns(in_world),

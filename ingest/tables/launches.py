@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers
-from xlahouse.ingest.events.frames import STEP_MARKERS, by_start
+from xlahouse.ingest.events.frames import SERVER_STEP, STEP_MARKERS, by_start
 from xlahouse.ingest.events.spans import starts_of_runs
 from xlahouse.ingest.tables.instances import by_first_start, number_instances
+from xlahouse.ingest.tables.open_markers import STEP_KEY, open_markers
 
 KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, always below this
-STEP_KEY = ("phase", "request", "step")
+_PLACE = (*STEP_KEY, "marker")
+_IS_STEP = pl.col("phase").is_in([*STEP_MARKERS, SERVER_STEP])
+# Where nothing else marks steps: users' own, whose thread is known.
+_IS_ANNOTATED = (
+    (pl.col("phase") == "step") & pl.col("step").is_not_null() & pl.col("thread").is_not_null()
+)
 _PROGRAM = ("program_id", "module")
 _COMPONENT = "component"
 
@@ -36,7 +39,8 @@ def finish_launches(
         component_of: of each device the set of clocks that can be compared with its own; None: one.
 
     Returns:
-        The launches table without run_id, and `launch_key`.
+        The launches table without run_id, and `launch_key`, `marker` (place of the marker that decides) and
+        `undecided` (several are open, and none does).
     """
     ordered = by_start(launches).with_columns(launch=pl.int_range(pl.len()).over("device_id"))
     known = pl.struct("instance_key", "program_id").rank("dense").cast(pl.Int64) - 1
@@ -84,7 +88,7 @@ def _joined_by_name(launches: pl.DataFrame, component_of: Mapping[int, int]) -> 
     key = [*step, "turn", "turns"]
     whole = named.with_columns(whole=pl.col("launch_instance").min().over(key))
     renamed = whole.select("launch_instance", "whole").unique()
-    joined = launches.drop(STEP_KEY).join(
+    joined = launches.drop(*_PLACE, "undecided").join(
         renamed, on="launch_instance", how="left", maintain_order="left"
     )
     number = pl.coalesce("whole", "launch_instance")
@@ -118,17 +122,31 @@ def of_devices(launches: pl.DataFrame, device_ids: Integers) -> pl.DataFrame:
 
 
 def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
-    steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
-    if steps.is_empty():
-        return launches.with_columns(
-            phase=pl.lit("step"), request=pl.lit(None, pl.Int64), step="launch_instance"
-        )
-    opened = _innermost(steps.with_columns(pl.col("host").fill_null("")))
+    steps = markers.with_columns(host=pl.col("host").fill_null("")).with_row_index("marker")
+    steps = steps.with_columns(pl.col("marker").cast(pl.Int64))
+    for chosen in (_IS_STEP, _IS_ANNOTATED):
+        placing = steps.filter(chosen)
+        if placing.is_empty():
+            continue
+        placed = _placed(launches, placing, hosts)
+        if chosen is _IS_STEP or placed["step"].is_not_null().any():
+            return placed
+    return launches.with_columns(
+        phase=pl.lit("step"),
+        request=pl.lit(None, pl.Int64),
+        step="launch_instance",
+        marker=pl.lit(None, pl.Int64),
+        undecided=pl.lit(False),
+    )
+
+
+def _placed(launches: pl.DataFrame, steps: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+    """Launches in steps. steps: frames.MARKERS of one kind, with `marker`."""
     hosted = launches.join(hosts, on="device_id", how="left").with_columns(
         pl.col("host").fill_null(""), when=pl.coalesce("enqueue_ps", "start_ps")
     )
-    joined = hosted.sort("when").join_asof(opened, on="when", by="host", check_sortedness=False)
-    marked = pl.col("host").is_in(opened["host"].unique().implode())
+    joined = open_markers(hosted.sort("when"), steps)
+    marked = pl.col("host").is_in(steps["host"].unique().implode())
     placed = _as_elsewhere(joined.with_columns(marked=marked))
     return placed.drop("when", "host", "marked").sort("device_id", "launch")
 
@@ -137,65 +155,28 @@ def _as_elsewhere(launches: pl.DataFrame) -> pl.DataFrame:
     """Give launches on hosts without step markers the step of their instance on other hosts."""
     if launches["marked"].all():
         return launches
-    step = pl.struct(STEP_KEY)
-    known = launches.filter("marked").group_by("launch_instance").agg(step=step.unique())
-    alike = known.filter(pl.col("step").list.len() == 1).explode("step")
-    shared = launches.select("launch_instance").join(
-        alike.select("launch_instance", shared="step"),
-        on="launch_instance",
-        how="left",
-        maintain_order="left",
-    )["shared"]
-    return launches.with_columns(
-        pl.when("marked").then(name).otherwise(shared.struct.field(name)).alias(name)
-        for name in STEP_KEY
+    known = (
+        launches.filter("marked")
+        .group_by("launch_instance")
+        .agg(pl.struct(STEP_KEY).n_unique().alias("steps"), pl.col(_PLACE).min())
     )
-
-
-class _Marker(NamedTuple):
-    """A step marker."""
-
-    host: str
-    start_ps: int
-    end_ps: int
-    phase: str | None
-    request: int | None
-    step: int | None
-
-
-def _innermost(steps: pl.DataFrame) -> pl.DataFrame:
-    """host, when, phase, request, step: the innermost open marker from `when` on, else NULL."""
-    ordered = steps.sort("host", "start_ps", "duration_ps", descending=[False, False, True])
-    rows = ordered.with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
-    markers = map(_Marker._make, rows.select(_Marker._fields).iter_rows())
-    found = [
-        (host, when, *(marker[3:] if marker else [None] * len(STEP_KEY)))
-        for host, of_host in groupby(markers, key=lambda marker: marker.host)
-        for when, marker in _innermost_of(list(of_host))
-    ]
-    schema = {"host": pl.String, "when": pl.Int64} | {name: steps.schema[name] for name in STEP_KEY}
-    return pl.DataFrame(found, schema=schema, orient="row").sort("when", maintain_order=True)
-
-
-def _innermost_of(markers: list[_Marker]) -> Iterator[tuple[int, _Marker | None]]:
-    """(time, the innermost marker that is open from then on), wherever a marker begins or ends.
-
-    Args:
-        markers: of one host, by start, and of those that start together the longer first.
-    """
-    opened: list[_Marker] = []
-    waiting = deque(markers)
-    for when in sorted({time for marker in markers for time in (marker.start_ps, marker.end_ps)}):
-        while waiting and waiting[0].start_ps <= when:
-            opened.append(waiting.popleft())
-        opened = [marker for marker in opened if marker.end_ps > when]
-        yield when, opened[-1] if opened else None
+    alike = known.filter(pl.col("steps") == 1).select("launch_instance", *_PLACE)
+    joined = launches.join(
+        alike, on="launch_instance", how="left", maintain_order="left", suffix="_elsewhere"
+    )
+    return joined.with_columns(
+        pl.when("marked").then(name).otherwise(f"{name}_elsewhere").alias(name) for name in _PLACE
+    ).select(launches.columns)
 
 
 def phase_rows(markers: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """The phases table without run_id: markers, or launch instances where there is no step marker."""
-    marked = markers.with_columns(source=pl.lit("marker"))
-    if markers["phase"].is_in(STEP_MARKERS).any():
+    """The phases table without run_id: markers, and launch instances where no marker is a step.
+
+    Steps of servers are left out: ingest/serving has them.
+    """
+    told = markers.select("host", "phase", "request", "step", "start_ps", "duration_ps")
+    marked = told.filter(pl.col("phase") != SERVER_STEP).with_columns(source=pl.lit("marker"))
+    if markers.filter(_IS_STEP).height or launches["marker"].is_not_null().any():
         return marked
     end = (pl.col("start_ps") + pl.col("duration_ps")).max()
     modules = launches.group_by("launch_instance").agg(

@@ -12,7 +12,8 @@ from xlahouse.ingest.events.codes_of_devices import (
     MARKER_REPEATED,
     MARKERS_CROSS,
 )
-from xlahouse.ingest.events.frames import STEP_MARKERS, PlaneEvents
+from xlahouse.ingest.events.codes_of_names import REQUESTS_UNNAMED
+from xlahouse.ingest.events.frames import SERVER_STEP, STEP_MARKERS, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.tables.worlds import World
@@ -47,29 +48,31 @@ def markers_by_process(
 
 
 def _marks(file: FileEvents) -> bool:
-    return any(plane.markers["phase"].is_in(STEP_MARKERS).any() for plane in file.planes)
+    steps = [*STEP_MARKERS, SERVER_STEP]
+    return any(plane.markers["phase"].is_in(steps).any() for plane in file.planes)
 
 
-def marker_issues(markers: pl.DataFrame, source: str) -> list[Issue]:
+def marker_issues(
+    markers: pl.DataFrame, launches: pl.DataFrame, unnamed: int, source: str
+) -> list[Issue]:
     """Findings about step markers.
 
     Args:
         markers: frames.MARKERS, from markers_by_process.
+        launches: from finish_launches.
+        unnamed: requests of servers' steps whose ids the trace lacks.
         source: the run.
     """
     steps = markers.filter(pl.col("phase").is_in(STEP_MARKERS))
     numbered = steps.drop_nulls(["request", "step"])
-    started, until = pl.col("start_ps"), pl.col("until")
+    again = pl.col("start_ps") >= pl.col("until")
     return issues_found(
         source,
         (MARKER_INCOMPLETE, steps.height - numbered.height),
-        (MARKER_REPEATED, _beyond(numbered, ["host", "request", "step"], started >= until)),
-        (MARKERS_CROSS, _beyond(steps, ["host"], (started < until) & ~_within())),
+        (MARKER_REPEATED, _beyond(numbered, ["host", "request", "step"], again)),
+        (MARKERS_CROSS, int(launches["undecided"].sum())),
+        (REQUESTS_UNNAMED, unnamed),
     )
-
-
-def _within() -> pl.Expr:
-    return pl.col("start_ps") + pl.col("duration_ps") <= pl.col("until")
 
 
 def _beyond(markers: pl.DataFrame, key: list[str], wrong: pl.Expr) -> int:

@@ -8,17 +8,25 @@ programs one id.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import polars as pl
 
-from xlahouse.ingest.events.codes_of_devices import DEVICES_REPEATED, PROGRAM_CONFLICT
+from xlahouse.ingest.events.codes_of_devices import (
+    DEVICE_COLLISION,
+    DEVICES_REPEATED,
+    PROGRAM_CONFLICT,
+)
+from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
+from xlahouse.ingest.events.shift import shift
+from xlahouse.ingest.events.time_move import TimeMove
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import clash, whole_programs
+from xlahouse.ingest.tables.launches import KEYS_OF_A_FILE
 
 T = TypeVar("T")
 _FILES_NAMED = 3  # files that a finding names
@@ -119,8 +127,9 @@ def processes(files: list[FileEvents]) -> dict[str, int]:
 def move_steps(launches: pl.DataFrame, offset: int) -> pl.DataFrame:
     """Number launch instances from an offset on; a step that is a launch instance moves with them."""
     unmarked = pl.col("request").is_null() & pl.col("step").is_not_null()
+    instances = [pl.col("launch_instance") + offset] if "launch_instance" in launches else []
     return launches.with_columns(
-        launch_instance=pl.col("launch_instance") + offset,
+        *instances,
         step=pl.when(unmarked).then(pl.col("step") + offset).otherwise("step"),
     )
 
@@ -129,3 +138,44 @@ def move_devices(table: pl.DataFrame, offset: int) -> pl.DataFrame:
     """A world's own device numbers become the run's."""
     names = ("device_id", "source_device_id", "target_device_id")
     return table.with_columns(pl.col(name) + offset for name in names if name in table.columns)
+
+
+def planes_on_one_clock(world: World, epoch: int | None, issues: list[Issue]) -> list[PlaneEvents]:
+    """A world's planes; where two planes of one file claim a device number, the later is left out."""
+    planes = []
+    for number, file in enumerate(world.files):
+        start = file.profile_start_ns
+        delta = 0 if epoch is None or start is None else (start - epoch) * 1000
+        taken: dict[int, str] = {}
+        for plane in file.planes:
+            if any(device.device_id in taken for device in plane.devices):
+                planes.append(_left_out(plane, taken, file.path, issues))
+                continue
+            taken |= {device.device_id: device.plane for device in plane.devices}
+            moved = shift(plane, TimeMove(delta), number * KEYS_OF_A_FILE)
+            planes.append(replace(moved, file=number))
+    return planes
+
+
+def _left_out(
+    plane: PlaneEvents, taken: dict[int, str], path: str, issues: list[Issue]
+) -> PlaneEvents:
+    """A plane whose events all count as rejected."""
+    device = plane.devices[0]
+    earlier = taken[device.device_id]
+    detail = f"{earlier} and, later, {device.plane} claim device {device.device_id}"
+    issues.append(DEVICE_COLLISION.found(path, detail=detail))
+    later = plane.rest
+    return PlaneEvents(
+        coverage=_rejected(plane.coverage),
+        issues=plane.issues,
+        rest=None if later is None else lambda: PlaneEvents(coverage=_rejected(later().coverage)),
+    )
+
+
+def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:
+    return coverage.with_columns(
+        table_name=pl.lit(None, pl.String),
+        rows_written=pl.lit(0, pl.Int64),
+        events_rejected="events_read",
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import rows, write
 from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.warehouse import Warehouse
 
 
 def process(number, markers, launches, host="h"):
@@ -79,8 +82,11 @@ def test_hosts_keep_their_own_markers(tmp_path):
         ([decode(1, 0, 100), decode(1, 100, 100, request=1)], {}),
         # one within the other, as scopes of one thread are
         ([("mixed", 0, 1, 0, 100), decode(1, 10, 80)], {}),
-        # of two threads: the second outlasts the first
-        ([decode(1, 0, 100), decode(1, 90, 100, request=1)], {"markers_cross": 1}),
+        # of two threads: the second outlasts the first, and the launch at 20 is in the first alone
+        ([decode(1, 0, 100), decode(1, 90, 100, request=1)], {}),
+        # the launch at 20 is in both, and no thread says which
+        ([decode(1, 0, 100), decode(1, 10, 100, request=1)], {"markers_cross": 1}),
+        ([decode(1, 0, 100), decode(1, 10, 50, request=1)], {"markers_cross": 1}),
         ([decode(None, 0, 100)], {"marker_incomplete": 1}),
         # warm-ups are numbered from 0 as well
         ([("warmup", 0, 0, 0, 50), ("prefill", 0, 0, 60, 50)], {}),
@@ -88,6 +94,35 @@ def test_hosts_keep_their_own_markers(tmp_path):
 )
 def test_what_is_wrong_with_markers_is_counted(tmp_path, markers, issues):
     assert found(ingested(tmp_path, process(0, markers, [20]))) == issues
+
+
+def test_a_launch_that_no_thread_decides_on_has_no_request(tmp_path):
+    marks = [decode(1, 0, 100), decode(1, 10, 100, request=1)]
+    wh = ingested(tmp_path, process(0, marks, [5, 20, 105]))
+    assert steps(wh) == [(0, 5, 0, 1), (0, 20, None, None), (0, 105, 1, 1)]
+    assert rows(wh, "launches").sort("start_ps")["phase"].to_list() == ["decode"] * 3
+
+
+def test_the_thread_that_enqueued_a_launch_decides(tmp_path):
+    """As tests/cases/serving: two requests served by a thread each, their markers cross. By hand, in us:
+    request 1's prefill starts at 1,205 and its program ends at 1,415; request 0's steps end at 1,095,
+    1,190, 1,490 and 1,690."""
+    case = Path(__file__).parents[2] / "cases" / "serving" / "overlapping_requests_linked"
+    ingest_paths([str(case)], str(tmp_path))
+    found = rows(tmp_path, "launches").select("enqueue_thread", "request", "step").rows()
+    assert found == [
+        ("python-0", 0, 0),
+        ("python-0", 0, 1),
+        ("python-1", 1, 0),
+        ("python-0", 0, 2),
+        ("python-1", 1, 1),
+        ("python-0", 0, 3),
+    ]
+    with Warehouse(str(tmp_path)) as warehouse:
+        sql = "select request, ttft_s, p50_step_s from latency order by request"
+        first, second = warehouse.query(sql).rows
+    assert first[2] == pytest.approx(200e-6)
+    assert second[1] == pytest.approx(210e-6, abs=1e-8)  # ops end 1 ns before their launch
 
 
 def test_markers_of_two_processes_do_not_cross_each_other_or_repeat(tmp_path):
