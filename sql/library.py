@@ -38,6 +38,8 @@ RUN_SETTINGS = Table(
         Column("chip_hbm_bytes_per_s", "float", "HBM bandwidth of a chip; NULL: as known"),
         Column("link_bytes_per_s", "float", "bandwidth of one ICI link, one way; NULL: as known"),
         Column("shared_link_bytes_per_s", "float", "of a link that jobs share; NULL: not known"),
+        Column("ttft_limit_s", "float", "limit on the time to first token; NULL: none"),
+        Column("tpot_limit_s", "float", "limit on the time per output token; NULL: none"),
     ),
 )
 TABLES: dict[str, Table] = {**BY_NAME, RUN_SETTINGS.name: RUN_SETTINGS}

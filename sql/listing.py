@@ -171,16 +171,18 @@ def read_run_settings(place: Place, run_ids: list[str]) -> list[Row]:
             if f"{run_id}.json" in kept:
                 import msgspec
 
-                from xlahouse.ingest.store.settings import Peaks, read_settings
+                from xlahouse.ingest.store.settings import Limits, Peaks, read_settings
 
                 settings = read_settings(place.root, run_id)
                 mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)
-                peaks = settings.peaks or Peaks()
+                peaks, limits = settings.peaks or Peaks(), settings.limits or Limits()
                 numbers = (
                     peaks.bf16_flops,
                     peaks.hbm_bytes_per_s,
                     peaks.ici_bytes_per_s,
                     peaks.shared_link_bytes_per_s,
+                    limits.ttft,
+                    limits.tpot,
                 )
                 rows.append((run_id, mesh, settings.device_kind, *numbers))
     return rows

@@ -1,4 +1,4 @@
-"""Sets a run's mesh, peaks and device kind: the next query sees them, without a new ingest."""
+"""Sets a run's mesh, peaks, device kind and limits: the next query sees them, without a new ingest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
 from xlahouse.capture.manifest import AXIS_NAMES, MeshAxis, parse_mesh
 from xlahouse.ingest.store.settings import (
+    Limits,
     Peaks,
     check_mesh,
+    parse_limits,
     parse_peaks,
     read_settings,
     write_settings,
@@ -87,6 +89,22 @@ def set_peaks(warehouse: Warehouse, run: str, text: str) -> tuple[str, Peaks | N
     peaks = None if text == OWN else parse_peaks(text)
     _keep(warehouse, run_id, "the peaks", peaks=peaks)
     return run_id, peaks
+
+
+def set_limits(warehouse: Warehouse, run: str, text: str) -> tuple[str, Limits | None]:
+    """Write limits on latencies in seconds (`ttft=0.5,tpot=0.05`; `own` removes them), by which
+    serving_summary judges a server's requests.
+
+    Returns the run's id and its limits.
+
+    Raises:
+        WarehouseError: no such run, or the warehouse cannot be written.
+        ManifestError: the text names no limits.
+    """
+    run_id = warehouse.resolve_run(run)
+    limits = None if text == OWN else parse_limits(text)
+    _keep(warehouse, run_id, "the limits", limits=limits)
+    return run_id, limits
 
 
 def set_device_kind(warehouse: Warehouse, run: str, text: str) -> tuple[str, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from xlahouse.capture.errors import ManifestError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.events.files import open_fs, read_small, write_whole
 
+T = TypeVar("T", bound=msgspec.Struct)
 MOST_AXES = 8  # as many as the views join
 
 
@@ -27,8 +28,21 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def given(self) -> list[tuple[str, float]]:
         """(name, value) of each peak that is set."""
-        pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        return [(name, value) for name, value in pairs if value is not None]
+        return _given(self)
+
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits on the latencies of a server's requests, in seconds: a request within them is good."""
+
+    ttft: Seconds | None = None
+    tpot: Seconds | None = None
+
+    def given(self) -> list[tuple[str, float]]:
+        """(name, value) of each limit that is set."""
+        return _given(self)
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,6 +51,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     mesh: list[MeshAxis] | None = None
     device_kind: str | None = None
     peaks: Peaks | None = None
+    limits: Limits | None = None
 
 
 def settings_path(root: str, run_id: str) -> str:
@@ -97,22 +112,41 @@ def parse_peaks(text: str) -> Peaks:
     Raises:
         ManifestError: the text is not of that form, or a number cannot be a peak.
     """
-    names = Peaks.__struct_fields__
+    return _parsed("peaks", text, Peaks, "bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12")
+
+
+def parse_limits(text: str) -> Limits:
+    """`ttft=0.5,tpot=0.05` -> limits.
+
+    Raises:
+        ManifestError: the text is not of that form, or a number cannot be a limit.
+    """
+    return _parsed("limits", text, Limits, "ttft=0.5,tpot=0.05")
+
+
+def _given(settings: Peaks | Limits) -> list[tuple[str, float]]:
+    pairs = ((name, getattr(settings, name)) for name in settings.__struct_fields__)
+    return [(name, value) for name, value in pairs if value is not None]
+
+
+def _parsed(what: str, text: str, kind: type[T], example: str) -> T:
+    names = kind.__struct_fields__
     found: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = (word.strip() for word in part.partition("="))
         if name not in names or name in found:
             raise ManifestError(
-                f"peaks {text!r}: write NAME=NUMBER, each once, of {', '.join(names)}, "
-                "such as bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12"
+                f"{what} {text!r}: write NAME=NUMBER, each once, of {', '.join(names)}, "
+                f"such as {example}"
             )
         try:
             found[name] = float(number)
         except ValueError:
+            wanted = example.rpartition("=")[2]
             raise ManifestError(
-                f"peaks {text!r}: {number!r} is not a number; write it as 1.6e12"
+                f"{what} {text!r}: {number!r} is not a number; write it as {wanted}"
             ) from None
     try:
-        return msgspec.convert(found, Peaks)
+        return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
-        raise ManifestError(f"peaks {text!r}: {error}") from None
+        raise ManifestError(f"{what} {text!r}: {error}") from None

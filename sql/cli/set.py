@@ -1,4 +1,4 @@
-"""The verbs that set a run's mesh, peaks or kind of device."""
+"""The verbs that set a run's mesh, peaks, kind of device or limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Id, prefix or name.", autocompletion=complete_run)
 ]
 set_app = typer.Typer(
-    help="Set a run's mesh, peaks or device kind, without a new ingest.",
+    help="Set a run's mesh, peaks, device kind or limits, without a new ingest.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -110,3 +110,32 @@ def set_device_kind_of(
     with open_warehouse(warehouse) as opened:
         run_id, kind = set_device_kind(opened, run, value)
     print(f"{run_id}: device kind {kind or 'as traced'}", file=sys.stderr)
+
+
+@set_app.command("limits")
+def set_limits_of(
+    run: RunArgument,
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="LIMITS",
+            help="In seconds, one or both: ttft=…, time to first token; tpot=…, time per output token. "
+            f"{OWN_HELP}.",
+        ),
+    ],
+    warehouse: WarehouseOption = "./warehouse",
+) -> None:
+    """Set the limits on latency by which a server's requests are good (serving_summary).
+
+    \b
+    Examples:
+      xlahouse set limits server ttft=0.5,tpot=0.05
+      xlahouse set limits 579c tpot=0.03 -w wh
+      xlahouse set limits server own
+    """
+    from xlahouse.sql.settings import set_limits
+
+    with open_warehouse(warehouse) as opened:
+        run_id, limits = set_limits(opened, run, value)
+    text = ",".join(f"{name}={number:g}" for name, number in limits.given()) if limits else "none"
+    print(f"{run_id}: limits {text}", file=sys.stderr)

@@ -1,14 +1,15 @@
 -- one row per time between two steps of a device in which no request is open
 -- A request is open from the start of its first marker to the later of the end of its last one and
 -- the end of its last step on any device. A marker of a whole request counts by itself, since one
--- around warm-up steps has the number of another request. Runs without markers of requests have no
+-- around warm-up steps has the number of another request. A server's request is open from its first step's
+-- start to the end of its last one. Runs without markers of requests have no
 -- rows.
 with marks as (
     select
         run_id, request, start_ps, start_ps + duration_ps as end_ps,
         case when phase = 'request' then start_ps end as alone
     from phases
-    where source = 'marker' and request is not null
+    where source in ('marker', 'server') and request is not null
 ),
 
 marked as (

@@ -15,7 +15,7 @@ unknown as (
     select a.run_id
     from _clocks_apart_v1 as a
     inner join phases as p on p.run_id = a.run_id
-    where p.source = 'marker' and p.request is not null
+    where p.source in ('marker', 'server') and p.request is not null
     group by a.run_id
 ),
 

@@ -149,12 +149,7 @@ def test_a_request_may_have_been_in_a_step_that_lacks_ids(tmp_path):
     found = requests(wh, "step", "request_id", "may_skip", "is_last")
     assert found[1:] == [
         (1, "a", False, False),
-        (
-            2,
-            "b",
-            False,
-            None,
-        ),  # step 2's own other request may be named later, b may be unnamed later
+        (2, "b", False, True),  # all later steps name all of their requests
         (3, "a", True, True),
         (4, "z", True, None),
     ]

@@ -1,0 +1,176 @@
+-- one row per run of a server
+-- Throughput, latencies and the limits that a user sets (`xlahouse set limits RUN ttft=0.5,tpot=0.05`).
+-- Times are from the start of the first step's marker to the end of the last step. Medians of an even number
+-- are the mean of the two middle values; other percentiles are the value of row ceil(p n). A request is judged
+-- where every limit that is set can be compared with it: one of a single output token has no TPOT to
+-- compare. It is good if it exceeds none. Requests during which a host compiled, or a warm-up ran, are
+-- left out of everything about requests.
+with passes as (
+    select
+        run_id,
+        count(*) as steps,
+        count(distinct case when phase = 'prefill' then step end) as prefill_steps,
+        count(distinct case when phase = 'decode' then step end) as decode_steps,
+        count(distinct case when phase = 'mixed' then step end) as mixed_steps,
+        sum(tokens) as tokens,
+        avg(cast(requests as double)) as mean_requests,
+        max(requests) as most_requests,
+        cast(max(end_ps) - min(start_ps) as double) / 1e12 as wall_s,
+        cast(sum(host_gap_ps) as double)
+            / nullif(sum(case when host_gap_ps is not null then all_period_ps end), 0)
+            as host_bound_ratio
+    from _server_pass_v1
+    group by run_id
+),
+
+requests as (
+    select
+        l.run_id, l.request, l.ttft_s, l.request_ttft_s, l.queue_s, l.tpot_s, l.output_tokens,
+        l.decode_steps, s.ttft_limit_s, s.tpot_limit_s,
+        case
+            when s.ttft_limit_s is null and s.tpot_limit_s is null then null
+            when s.ttft_limit_s is not null and coalesce(l.request_ttft_s, l.ttft_s) is null then null
+            when s.tpot_limit_s is not null and l.tpot_s is null
+                and (l.output_tokens is null or l.output_tokens <> 1) then null
+            when coalesce(l.request_ttft_s, l.ttft_s) > s.ttft_limit_s then 0
+            when l.tpot_s > s.tpot_limit_s then 0
+            else 1
+        end as good
+    from latency_v3 as l
+    left join run_settings as s on s.run_id = l.run_id
+    where l.source = 'server' and l.request is not null
+),
+
+ranked as (
+    select
+        *,
+        row_number() over (partition by run_id order by ttft_s nulls last, request) as ttft_place,
+        row_number() over (partition by run_id order by tpot_s nulls last, request) as tpot_place,
+        row_number() over (partition by run_id order by queue_s nulls last, request) as queue_place,
+        count(ttft_s) over (partition by run_id) as ttfts,
+        count(tpot_s) over (partition by run_id) as tpots,
+        count(queue_s) over (partition by run_id) as queues
+    from requests
+),
+
+latencies as (
+    select
+        run_id,
+        count(*) as requests,
+        max(ttfts) as ttft_count,
+        avg(case when ttft_place in ((ttfts + 1) // 2, (ttfts + 2) // 2) then ttft_s end) as p50_ttft_s,
+        max(case when ttft_place = (90 * ttfts + 99) // 100 then ttft_s end) as p90_ttft_s,
+        max(case when ttft_place = (99 * ttfts + 99) // 100 then ttft_s end) as p99_ttft_s,
+        max(tpots) as tpot_count,
+        avg(case when tpot_place in ((tpots + 1) // 2, (tpots + 2) // 2) then tpot_s end) as p50_tpot_s,
+        max(case when tpot_place = (90 * tpots + 99) // 100 then tpot_s end) as p90_tpot_s,
+        max(case when tpot_place = (99 * tpots + 99) // 100 then tpot_s end) as p99_tpot_s,
+        avg(case when queue_place in ((queues + 1) // 2, (queues + 2) // 2) then queue_s end)
+            as p50_queue_s,
+        case when count(output_tokens) = count(*) then sum(output_tokens) end as output_tokens,
+        max(ttft_limit_s) as ttft_limit_s,
+        max(tpot_limit_s) as tpot_limit_s,
+        count(good) as judged,
+        sum(good) as good
+    from ranked
+    group by run_id
+),
+
+-- Tokens of each step that are of prompts, and tokens that are not, where the trace tells.
+told as (
+    select
+        b.run_id, b.step,
+        sum(coalesce(b.prompt_tokens, 0)) as prompt_tokens,
+        sum(case when b.prompt_tokens is not null then b.tokens - b.prompt_tokens else 0 end)
+            as other_tokens
+    from step_requests as b
+    inner join (
+        select run_id, step, min(host) as host from step_requests group by run_id, step
+    ) as h on h.run_id = b.run_id and h.step = b.step and h.host = b.host
+    group by b.run_id, b.step
+),
+
+shares as (
+    select
+        p.run_id,
+        cast(sum(coalesce(t.prompt_tokens, 0)) as double) / nullif(sum(p.tokens), 0) as least_ratio,
+        cast(sum(p.tokens - coalesce(t.other_tokens, 0)) as double) / nullif(sum(p.tokens), 0)
+            as most_ratio
+    from _server_pass_v1 as p
+    left join told as t on t.run_id = p.run_id and t.step = p.step
+    group by p.run_id
+)
+
+select
+    -- run
+    p.run_id,
+    -- steps
+    cast(p.steps as bigint) as steps,
+    -- of these, steps that only prefill
+    cast(p.prefill_steps as bigint) as prefill_steps,
+    -- steps that only decode
+    cast(p.decode_steps as bigint) as decode_steps,
+    -- steps that do both
+    cast(p.mixed_steps as bigint) as mixed_steps,
+    -- requests in a step, mean over steps
+    p.mean_requests,
+    -- most requests in a step
+    p.most_requests,
+    -- from the start of the first step's marker to the end of the last step
+    p.wall_s,
+    -- tokens of all steps, those of prompts included, over that time
+    cast(p.tokens as double) / nullif(p.wall_s, 0) as tokens_per_s,
+    -- output tokens of all requests over that time; NULL where those of a request are not known
+    cast(l.output_tokens as double) / nullif(p.wall_s, 0) as output_tokens_per_s,
+    -- least share of all tokens that may be of prompts: what the trace does not tell counts as none
+    s.least_ratio as prefill_least_ratio,
+    -- most share of all tokens that may be of prompts: what the trace does not tell counts as all
+    s.most_ratio as prefill_most_ratio,
+    -- the name that tpu-inference's profiler gives such a share: prefill_heavy (at least 0.9), balanced
+    -- (0.4 to 0.6), decode_heavy (at most 0.2), ambiguous (any other); NULL where the trace does not tell
+    case
+        when s.least_ratio >= 0.9 then 'prefill_heavy'
+        when s.most_ratio <= 0.2 then 'decode_heavy'
+        when s.least_ratio >= 0.4 and s.most_ratio <= 0.6 then 'balanced'
+        when (s.least_ratio > 0.2 and s.most_ratio < 0.4)
+            or (s.least_ratio > 0.6 and s.most_ratio < 0.9) then 'ambiguous'
+    end as profile,
+    -- share of the devices' time in which the host was late: no launch was open, in gaps longer than
+    -- 10 us, while requests were; NULL of virtual devices
+    p.host_bound_ratio,
+    -- requests that steps name
+    cast(coalesce(l.requests, 0) as bigint) as requests,
+    -- requests whose TTFT is known
+    cast(coalesce(l.ttft_count, 0) as bigint) as ttft_count,
+    -- time to first token from the start of the first step, median
+    l.p50_ttft_s,
+    -- 90th percentile
+    l.p90_ttft_s,
+    -- 99th percentile
+    l.p99_ttft_s,
+    -- requests whose TPOT is known
+    cast(coalesce(l.tpot_count, 0) as bigint) as tpot_count,
+    -- time per output token after the first, median
+    l.p50_tpot_s,
+    -- 90th percentile
+    l.p90_tpot_s,
+    -- 99th percentile
+    l.p99_tpot_s,
+    -- from the start of the request's own marker to its first step, median; NULL without such markers
+    l.p50_queue_s,
+    -- limit on the time to first token, with the time in the queue where it is known; NULL: none is set
+    l.ttft_limit_s,
+    -- limit on the time per output token; NULL: none is set
+    l.tpot_limit_s,
+    -- requests that can be compared with every limit; NULL without limits
+    cast(case when coalesce(l.ttft_limit_s, l.tpot_limit_s) is not null then l.judged end as bigint)
+        as judged_requests,
+    -- of these, the ones that exceed none
+    cast(l.good as bigint) as good_requests,
+    -- good requests over the time of all steps: goodput
+    cast(l.good as double) / nullif(p.wall_s, 0) as good_requests_per_s,
+    -- good requests / judged requests
+    cast(l.good as double) / nullif(l.judged, 0) as good_ratio
+from passes as p
+left join latencies as l on l.run_id = p.run_id
+left join shares as s on s.run_id = p.run_id

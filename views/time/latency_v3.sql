@@ -1,0 +1,119 @@
+-- one row per run and request, and one for a run without markers of requests
+-- As latency_v2, which has the requests that markers name one by one; and the requests of servers
+-- (source = server), several of which share a step. Of these, TTFT runs from the start of the first
+-- step's marker on the host to the end of the step in which the prompt is complete (a prompt in chunks
+-- takes several), and TPOT divides the time from there to the end of the last step that is seen by the
+-- output tokens in it, not by steps. Of a request that began before the trace, TPOT counts from the end
+-- of its first step that is seen. e2e needs a request that is seen to begin and to end. What rests on
+-- tokens that the trace does not state by request is NULL, and `reason` says so. Percentiles of step
+-- times of servers are in serving_batch, as requests share steps.
+with servers as (
+    select run_id from phases where source = 'server' group by run_id
+),
+
+-- A step has a host for each of its rows.
+requests as (
+    select
+        r.run_id, r.request, 'server' as source, r.decode_steps, r.output_tokens,
+        coalesce(r.request_start_ps, r.start_ps) as start_ps,
+        r.end_ps,
+        cast(r.start_ps - r.request_start_ps as double) / 1e12 as queue_s,
+        case when r.is_begun then cast(r.first_token_ps - r.start_ps as double) / 1e12 end as ttft_s,
+        case when r.is_begun then cast(r.first_token_ps - r.request_start_ps as double) / 1e12 end
+            as request_ttft_s,
+        r.tpot_s,
+        case when r.is_begun and r.is_ended then cast(r.end_ps - r.start_ps as double) / 1e12 end
+            as e2e_s,
+        r.reason
+    from _served_request_v1 as r
+),
+
+-- A server whose steps name no request has no requests to give latencies of.
+nameless as (
+    select s.run_id
+    from servers as s
+    left join (select run_id from step_requests group by run_id) as b on b.run_id = s.run_id
+    where b.run_id is null
+),
+
+both_kinds as (
+    select
+        run_id, request, source, start_ps, end_ps, queue_s, ttft_s, request_ttft_s, tpot_s, e2e_s,
+        decode_steps, cast(null as bigint) as output_tokens, output_tokens_per_s, decode_tokens_per_s,
+        p50_step_s, p90_step_s, p95_step_s, p99_step_s, launch_period_s, launch_period_count, reason,
+        measured_ttft_s, measured_tpot_s
+    from latency_v2
+)
+
+select
+    -- run
+    l.run_id,
+    -- request; NULL without markers of requests
+    l.request,
+    -- marker, server or module
+    l.source,
+    -- start of the request's own marker on the host, else of its first step's
+    l.start_ps,
+    -- end of its last step over all devices; of a server's request of the last that is seen
+    l.end_ps,
+    -- from the start of the request's own marker to that of its first step; NULL without such a marker
+    l.queue_s,
+    -- time to first token, from the start of the prefill
+    l.ttft_s,
+    -- time to first token with the time in the queue; NULL without a marker of the request
+    l.request_ttft_s,
+    -- time per output token after the first
+    l.tpot_s,
+    -- from the start of the prefill to the end of the last step
+    l.e2e_s,
+    -- steps that TPOT is the mean of, each of one token but for servers that speculate; NULL without
+    -- markers
+    l.decode_steps,
+    -- output tokens of a server's request in the steps that are seen; NULL else, and where not known
+    l.output_tokens,
+    -- batch size x output tokens / e2e; of a server's request its output tokens / e2e
+    l.output_tokens_per_s,
+    -- batch size / TPOT; of a server's request 1 / TPOT
+    l.decode_tokens_per_s,
+    -- median time from decode step to decode step; NULL of servers
+    l.p50_step_s,
+    -- 90th percentile of it
+    l.p90_step_s,
+    -- 95th percentile of it
+    l.p95_step_s,
+    -- 99th percentile of it
+    l.p99_step_s,
+    -- without markers: mean time from end to end of the most-launched program's launch instances
+    l.launch_period_s,
+    -- how many such periods it is the mean of
+    l.launch_period_count,
+    -- why TTFT or TPOT is NULL; NULL where both are known
+    case
+        when n.run_id is not null then 'the steps of the server name no request'
+        else l.reason
+    end as reason,
+    -- TTFT by the host's clock, mean over the run's requests
+    l.measured_ttft_s,
+    -- TPOT by the host's clock, mean over the run's requests
+    l.measured_tpot_s
+from both_kinds as l
+left join servers as s on s.run_id = l.run_id
+left join nameless as n on n.run_id = l.run_id
+where s.run_id is null or l.source = 'marker' or n.run_id is not null
+union all
+select
+    r.run_id, r.request, r.source, r.start_ps, r.end_ps, r.queue_s, r.ttft_s, r.request_ttft_s,
+    r.tpot_s, r.e2e_s, r.decode_steps, r.output_tokens,
+    cast(r.output_tokens as double) / nullif(r.e2e_s, 0) as output_tokens_per_s,
+    1.0 / nullif(r.tpot_s, 0) as decode_tokens_per_s,
+    cast(null as double) as p50_step_s,
+    cast(null as double) as p90_step_s,
+    cast(null as double) as p95_step_s,
+    cast(null as double) as p99_step_s,
+    cast(null as double) as launch_period_s,
+    cast(null as bigint) as launch_period_count,
+    r.reason,
+    g.measured_ttft_s,
+    g.measured_tpot_s
+from requests as r
+left join runs as g on g.run_id = r.run_id
