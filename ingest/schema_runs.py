@@ -104,6 +104,8 @@ host str host
 source str marker, module, manifest or server: a server's step, or a request from its first to its last step
 requests int how many requests a server's step serves, as its name states; NULL for all other markers
 tokens int tokens of all of them in the step
+least_prompt_tokens int of these, the ones that are known to be of prompts
+most_prompt_tokens int of these, all but the ones that are known not to be of prompts
 """),
         ("start_ps",),
     ),
@@ -123,6 +125,28 @@ is_last bool its last step; NULL where it may go on, unseen
 may_skip bool since its step before, a step lacks ids: it may have been in it
 """),
         ("step", "request"),
+    ),
+    Table(
+        "served_requests",
+        "request that a server serves, over all of its steps in step_requests",
+        columns_of("""
+run_id str run
+request int number of the request
+request_id str its id as traced
+first_step int first step that names it
+last_step int last step that names it
+token_step int step that completes its prompt and gives its first token; NULL where the trace does not tell
+steps int steps that name it
+is_begun bool it is seen to begin
+is_ended bool it is seen to end
+lacks_tokens bool a step does not state its tokens
+may_skip bool a step between lacks ids: it may have been in it
+seen_decode bool a step has tokens of it, and none of its prompt
+decode_steps int steps after its first one with tokens, and none of its prompt
+decode_tokens int tokens in them; NULL where tokens between its first and last one are not known
+output_tokens int output tokens in its steps; NULL where the trace does not tell
+"""),
+        ("request",),
     ),
     Table(
         "kv_transfers",

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from xlahouse.ingest.events.frames import SERVER_STEP, ColumnTypes, empty
-from xlahouse.ingest.serving.phases import with_phase
+from xlahouse.ingest.serving.phases import PROMPT_BOUNDS, with_phase
 from xlahouse.ingest.serving.requests import requests_of_steps
+from xlahouse.ingest.serving.totals import totals
 
 SOURCE = "server"  # in phases
 _STEP: ColumnTypes = {"host": pl.String, "request": pl.Int64, "step": pl.Int64}
 _NO_PHASES = empty({**_STEP, "phase": pl.String, "start_ps": pl.Int64, "duration_ps": pl.Int64})
 _NO_REQUESTS = empty({**_STEP, "request_id": pl.String})
+_STEPS_OF_REQUEST = ("first_step", "last_step", "token_step")
+_NO_TOTALS = empty(dict.fromkeys(("request", *_STEPS_OF_REQUEST), pl.Int64))
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Served:
         pl.DataFrame
     )  # of the steps, and of requests from their first step to their last one's end
     requests: pl.DataFrame  # step_requests without run_id
+    totals: pl.DataFrame  # served_requests without run_id
     unnamed: int = 0  # requests of steps whose ids the trace lacks
     steps: int = 0  # of the servers
 
@@ -45,7 +49,7 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
         pl.col("phase") == SERVER_STEP
     )
     if marks.is_empty():
-        return Served(launches, _NO_PHASES, _NO_REQUESTS)
+        return Served(launches, _NO_PHASES, _NO_REQUESTS, _NO_TOTALS)
     marks = _numbered(marks, launches)
     steps = (
         marks.sort("start_ps", "marker")
@@ -58,7 +62,9 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
     )
     phased = with_phase(steps, named)
     placed = marks.select("marker", "host", "step", "start_ps", "duration_ps").join(
-        phased.select("step", "phase", "requests", "tokens"), on="step", maintain_order="left"
+        phased.select("step", "phase", "requests", "tokens", *PROMPT_BOUNDS),
+        on="step",
+        maintain_order="left",
     )
     of_launch = placed.select("marker", server_phase="phase", server_step="step")
     moved = launches.join(of_launch, on="marker", how="left", maintain_order="left")
@@ -75,6 +81,7 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
         launches=moved,
         phases=pl.concat([rows, _spans(named, placed, moved)], how="diagonal") if whole else rows,
         requests=hosts.join(named, on="step", maintain_order="left").drop("position", "engine"),
+        totals=totals(named),
         unnamed=int(unnamed.sum()),
         steps=steps.height,
     )
@@ -148,3 +155,8 @@ def _spans(named: pl.DataFrame, placed: pl.DataFrame, launches: pl.DataFrame) ->
         )
         .with_columns(phase=pl.lit("request"), source=pl.lit(SOURCE))
     )
+
+
+def moved_totals(found: pl.DataFrame, first_step: int) -> pl.DataFrame:
+    """Totals of a world whose steps are numbered from `first_step` on."""
+    return found.with_columns(pl.col(name) + first_step for name in _STEPS_OF_REQUEST)

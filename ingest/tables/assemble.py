@@ -20,7 +20,7 @@ from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import join_programs
 from xlahouse.ingest.nesting.launch_gaps import launch_gaps
-from xlahouse.ingest.serving.steps import Served, serve
+from xlahouse.ingest.serving.steps import Served, moved_totals, serve
 from xlahouse.ingest.serving.transfers import transfer_rows
 from xlahouse.ingest.tables.clock_rows import (
     check_names,
@@ -298,6 +298,7 @@ def _small_tables(
     return {
         "phases": pl.concat(phases, how="diagonal"),
         "step_requests": served.requests.with_columns(pl.col("step") + first_step),
+        "served_requests": moved_totals(served.totals, first_step),
         "kv_transfers": transfer_rows(transfers, served.requests),
         "launches": launches.drop("marker", "undecided"),
         "replica_groups": facts.groups.with_columns(in_world, device_id="logical_id"),

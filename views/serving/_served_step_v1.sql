@@ -8,7 +8,8 @@ with devices_of as (
 ),
 
 steps as (
-    select run_id, host, step, phase, requests, tokens, start_ps, start_ps + duration_ps as end_ps
+    select
+        run_id, host, step, phase, requests, tokens, least_prompt_tokens, most_prompt_tokens, start_ps
     from phases
     where source = 'server' and request is null
 ),
@@ -62,10 +63,12 @@ select
     s.requests,
     -- tokens of all of them
     s.tokens,
+    -- of these, the ones that are known to be of prompts
+    s.least_prompt_tokens,
+    -- of these, all but the ones that are known not to be of prompts
+    s.most_prompt_tokens,
     -- start of its marker on the host
     s.start_ps,
-    -- end of its marker on the host
-    s.end_ps as marker_end_ps,
     -- start of its first op over the host's devices
     r.first_op_ps,
     -- end of its last op over the host's devices

@@ -13,6 +13,10 @@ select
     max(tokens) as tokens,
     -- start of its marker, the earliest over hosts
     min(start_ps) as start_ps,
+    -- tokens that are known to be of prompts
+    max(least_prompt_tokens) as least_prompt_tokens,
+    -- all tokens but the ones that are known not to be of prompts
+    max(most_prompt_tokens) as most_prompt_tokens,
     -- end of its last op over all devices; NULL where a host's is not known
     case when count(end_ps) = count(*) then max(end_ps) end as end_ps,
     -- sum of the devices' periods; NULL where one is not known

@@ -18,7 +18,9 @@ with passes as (
         cast(max(end_ps) - min(start_ps) as double) / 1e12 as wall_s,
         cast(sum(host_gap_ps) as double)
             / nullif(sum(case when host_gap_ps is not null then all_period_ps end), 0)
-            as host_bound_ratio
+            as host_bound_ratio,
+        cast(sum(least_prompt_tokens) as double) / nullif(sum(tokens), 0) as least_ratio,
+        cast(sum(most_prompt_tokens) as double) / nullif(sum(tokens), 0) as most_ratio
     from _server_pass_v1
     group by run_id
 ),
@@ -74,31 +76,6 @@ latencies as (
         sum(good) as good
     from ranked
     group by run_id
-),
-
--- Tokens of each step that are of prompts, and tokens that are not, where the trace tells.
-told as (
-    select
-        b.run_id, b.step,
-        sum(coalesce(b.prompt_tokens, 0)) as prompt_tokens,
-        sum(case when b.prompt_tokens is not null then b.tokens - b.prompt_tokens else 0 end)
-            as other_tokens
-    from step_requests as b
-    inner join (
-        select run_id, step, min(host) as host from step_requests group by run_id, step
-    ) as h on h.run_id = b.run_id and h.step = b.step and h.host = b.host
-    group by b.run_id, b.step
-),
-
-shares as (
-    select
-        p.run_id,
-        cast(sum(coalesce(t.prompt_tokens, 0)) as double) / nullif(sum(p.tokens), 0) as least_ratio,
-        cast(sum(p.tokens - coalesce(t.other_tokens, 0)) as double) / nullif(sum(p.tokens), 0)
-            as most_ratio
-    from _server_pass_v1 as p
-    left join told as t on t.run_id = p.run_id and t.step = p.step
-    group by p.run_id
 )
 
 select
@@ -123,17 +100,17 @@ select
     -- output tokens of all requests over that time; NULL where those of a request are not known
     cast(l.output_tokens as double) / nullif(p.wall_s, 0) as output_tokens_per_s,
     -- least share of all tokens that may be of prompts: what the trace does not tell counts as none
-    s.least_ratio as prefill_least_ratio,
+    p.least_ratio as prefill_least_ratio,
     -- most share of all tokens that may be of prompts: what the trace does not tell counts as all
-    s.most_ratio as prefill_most_ratio,
+    p.most_ratio as prefill_most_ratio,
     -- the name that tpu-inference's profiler gives such a share: prefill_heavy (at least 0.9), balanced
     -- (0.4 to 0.6), decode_heavy (at most 0.2), ambiguous (any other); NULL where the trace does not tell
     case
-        when s.least_ratio >= 0.9 then 'prefill_heavy'
-        when s.most_ratio <= 0.2 then 'decode_heavy'
-        when s.least_ratio >= 0.4 and s.most_ratio <= 0.6 then 'balanced'
-        when (s.least_ratio > 0.2 and s.most_ratio < 0.4)
-            or (s.least_ratio > 0.6 and s.most_ratio < 0.9) then 'ambiguous'
+        when p.least_ratio >= 0.9 then 'prefill_heavy'
+        when p.most_ratio <= 0.2 then 'decode_heavy'
+        when p.least_ratio >= 0.4 and p.most_ratio <= 0.6 then 'balanced'
+        when (p.least_ratio > 0.2 and p.most_ratio < 0.4)
+            or (p.least_ratio > 0.6 and p.most_ratio < 0.9) then 'ambiguous'
     end as profile,
     -- share of the devices' time in which the host was late: no launch was open, in gaps longer than
     -- 10 us, while requests were; NULL of virtual devices
@@ -173,4 +150,3 @@ select
     cast(l.good as double) / nullif(l.judged, 0) as good_ratio
 from passes as p
 left join latencies as l on l.run_id = p.run_id
-left join shares as s on s.run_id = p.run_id

@@ -11,18 +11,16 @@ with servers as (
     select run_id from phases where source = 'server' group by run_id
 ),
 
--- A step has a host for each of its rows.
 requests as (
     select
         r.run_id, r.request, 'server' as source, r.decode_steps, r.output_tokens,
         coalesce(r.request_start_ps, r.start_ps) as start_ps,
         r.end_ps,
         cast(r.start_ps - r.request_start_ps as double) / 1e12 as queue_s,
-        case when r.is_begun then cast(r.first_token_ps - r.start_ps as double) / 1e12 end as ttft_s,
-        case when r.is_begun then cast(r.first_token_ps - r.request_start_ps as double) / 1e12 end
-            as request_ttft_s,
+        cast(r.first_token_ps - r.start_ps as double) / 1e12 as ttft_s,
+        cast(r.first_token_ps - r.request_start_ps as double) / 1e12 as request_ttft_s,
         r.tpot_s,
-        case when r.is_begun and r.is_ended then cast(r.end_ps - r.start_ps as double) / 1e12 end
+        case when r.is_whole then cast(r.end_ps - r.start_ps as double) / 1e12 end
             as e2e_s,
         r.reason
     from _served_request_v1 as r

@@ -77,6 +77,34 @@ def test_requests_begin_go_on_and_end(tmp_path):
     assert "requests_unnamed" not in codes(wh)
 
 
+def test_totals_of_requests(tmp_path):
+    """As above; b's step 1 has 40 tokens of two. c: the prompt's step gives a token, step 5 one more."""
+    made = server(
+        (1, "a", None),
+        (40, "ab", None),
+        (2, "ab", None),
+        (1, "b", None),
+        (30, "c", None),
+        (1, "c", None),
+    )
+    wh = ingested(tmp_path, trace(made))
+    columns = ("request_id", "first_step", "last_step", "token_step", "is_begun", "is_ended")
+    more = ("lacks_tokens", "decode_steps", "decode_tokens", "output_tokens")
+    assert rows(wh, "served_requests").select(*columns, *more).rows() == [
+        ("a", 0, 2, None, False, True, True, 1, None, None),
+        ("b", 1, 3, None, True, True, True, 2, None, None),
+        ("c", 4, 5, 4, True, False, False, 1, 1, 2),
+    ]
+    bounds = rows(wh, "phases").filter(source="server", phase="mixed")
+    assert bounds.select("least_prompt_tokens", "most_prompt_tokens").rows() == [(0, 40)]
+    spans = rows(wh, "phases").filter(phase="request").select("request", "start_ps", "duration_ps")
+    assert spans.rows() == [
+        (0, 0, 270),
+        (1, 100, 270),
+        (2, 400, 170),
+    ]  # to the ends of their last launches
+
+
 def test_a_prompt_in_chunks_goes_on_until_a_step_of_one_token(tmp_path):
     made = server((1, "z", None), (64, "a", None), (64, "a", None), (9, "a", None), (1, "a", None))
     wh = ingested(tmp_path, trace(made))
@@ -88,6 +116,10 @@ def test_a_prompt_in_chunks_goes_on_until_a_step_of_one_token(tmp_path):
         "decode",
     ]
     assert requests(wh, "step", "prompt_tokens")[1:] == [(1, 64), (2, 64), (3, 9), (4, 0)]
+    found = (
+        rows(wh, "served_requests").select("token_step", "decode_tokens", "output_tokens").rows()
+    )
+    assert found == [(None, 0, 1), (3, 1, 2)]
 
 
 def test_several_tokens_past_the_prompt_are_speculation(tmp_path):
