@@ -42,7 +42,7 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
     Args:
         launches: from finish_launches, with `marker` and `launch_instance`.
         markers: frames.MARKERS, as launches number them.
-        processes: of each marker; a process has its own sequence of steps.
+        processes: of each marker; a thread has its own sequence of steps.
     """
     numbered = markers.with_columns(process=processes).with_row_index("marker")
     marks = numbered.with_columns(pl.col("marker").cast(pl.Int64)).filter(
@@ -88,7 +88,7 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
 
 
 def _numbered(marks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """Markers with `step`, and with `engine`: processes that share a step are one."""
+    """Markers with `step`, and with `engine`: threads that share a step or a request are of one."""
     shared = (
         launches.drop_nulls("marker")
         .filter(pl.col("marker").is_in(marks["marker"].implode()))
@@ -107,11 +107,14 @@ def _numbered(marks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
         .select("label", pl.col("step").cast(pl.Int64))
     )
     stepped = joined.join(order, on="label", maintain_order="left")
-    process = stepped["process"].rank("dense").cast(pl.Int64)
-    stepped = stepped.with_columns(process=process)
-    pairs = stepped.select("process", "step").unique()
-    engine = _labels(stepped["process"], pairs, "step")
-    return stepped.with_columns(engine=engine).drop("label", "process")
+    sequence = pl.struct("process", "thread").rank("dense").cast(pl.Int64)
+    stepped = stepped.with_columns(sequence=sequence)
+    of_step = stepped.select("sequence", shared=pl.format("step {}", "step"))
+    named = stepped.select("sequence", "ids").explode("ids").drop_nulls().unique()
+    of_id = named.select("sequence", shared=pl.format("id {}", "ids"))
+    pairs = pl.concat([of_step, of_id]).unique()
+    engine = _labels(stepped["sequence"], pairs, "shared")
+    return stepped.with_columns(engine=engine).drop("label", "process", "sequence")
 
 
 def _labels(members: pl.Series, pairs: pl.DataFrame, shared: str) -> pl.Series:

@@ -34,13 +34,38 @@ nameless as (
     where b.run_id is null
 ),
 
-both_kinds as (
+timed as (
     select
-        run_id, request, source, start_ps, end_ps, queue_s, ttft_s, request_ttft_s, tpot_s, e2e_s,
-        decode_steps, cast(null as bigint) as output_tokens, output_tokens_per_s, decode_tokens_per_s,
-        p50_step_s, p90_step_s, p95_step_s, p99_step_s, launch_period_s, launch_period_count, reason,
-        measured_ttft_s, measured_tpot_s
-    from latency_v2
+        l.run_id, l.request, l.source, l.start_ps, l.end_ps, l.queue_s, l.ttft_s, l.request_ttft_s,
+        l.tpot_s, l.e2e_s, l.decode_steps, cast(null as bigint) as output_tokens,
+        l.output_tokens_per_s, l.decode_tokens_per_s, l.p50_step_s, l.p90_step_s, l.p95_step_s,
+        l.p99_step_s, l.launch_period_s, l.launch_period_count,
+        case
+            when n.run_id is not null then 'the steps of the server name no request'
+            else l.reason
+        end as reason,
+        l.measured_ttft_s, l.measured_tpot_s
+    from latency_v2 as l
+    left join servers as s on s.run_id = l.run_id
+    left join nameless as n on n.run_id = l.run_id
+    where s.run_id is null or l.source = 'marker' or n.run_id is not null
+    union all
+    select
+        r.run_id, r.request, r.source, r.start_ps, r.end_ps, r.queue_s, r.ttft_s, r.request_ttft_s,
+        r.tpot_s, r.e2e_s, r.decode_steps, r.output_tokens,
+        cast(r.output_tokens as double) / nullif(r.e2e_s, 0) as output_tokens_per_s,
+        1.0 / nullif(r.tpot_s, 0) as decode_tokens_per_s,
+        cast(null as double) as p50_step_s,
+        cast(null as double) as p90_step_s,
+        cast(null as double) as p95_step_s,
+        cast(null as double) as p99_step_s,
+        cast(null as double) as launch_period_s,
+        cast(null as bigint) as launch_period_count,
+        r.reason,
+        g.measured_ttft_s,
+        g.measured_tpot_s
+    from requests as r
+    left join runs as g on g.run_id = r.run_id
 )
 
 select
@@ -86,32 +111,9 @@ select
     -- how many such periods it is the mean of
     l.launch_period_count,
     -- why TTFT or TPOT is NULL; NULL where both are known
-    case
-        when n.run_id is not null then 'the steps of the server name no request'
-        else l.reason
-    end as reason,
+    l.reason,
     -- TTFT by the host's clock, mean over the run's requests
     l.measured_ttft_s,
     -- TPOT by the host's clock, mean over the run's requests
     l.measured_tpot_s
-from both_kinds as l
-left join servers as s on s.run_id = l.run_id
-left join nameless as n on n.run_id = l.run_id
-where s.run_id is null or l.source = 'marker' or n.run_id is not null
-union all
-select
-    r.run_id, r.request, r.source, r.start_ps, r.end_ps, r.queue_s, r.ttft_s, r.request_ttft_s,
-    r.tpot_s, r.e2e_s, r.decode_steps, r.output_tokens,
-    cast(r.output_tokens as double) / nullif(r.e2e_s, 0) as output_tokens_per_s,
-    1.0 / nullif(r.tpot_s, 0) as decode_tokens_per_s,
-    cast(null as double) as p50_step_s,
-    cast(null as double) as p90_step_s,
-    cast(null as double) as p95_step_s,
-    cast(null as double) as p99_step_s,
-    cast(null as double) as launch_period_s,
-    cast(null as bigint) as launch_period_count,
-    r.reason,
-    g.measured_ttft_s,
-    g.measured_tpot_s
-from requests as r
-left join runs as g on g.run_id = r.run_id
+from timed as l

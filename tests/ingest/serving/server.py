@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.ingest.build import PlaneBuilder, space
 
+START_NS = 1_741_722_099_081_044_120  # when all profiles started, UNIX time
 LINK = 12  # type of the links between enqueues and launches
 
 
@@ -64,4 +65,7 @@ def trace(
             threads.event(by, "Enqueue", step.start_ps + 1, 1, _pt=LINK, _p=500 + number)
     for name, start, duration, stats in events:
         threads.event(line("kv"), name, start, duration, **stats)
-    return space(plane.plane, threads.plane, hostnames=(host,))
+    began = PlaneBuilder(
+        "Task Environment", profile_start_time=START_NS, profile_stop_time=START_NS
+    )
+    return space(plane.plane, threads.plane, began.plane, hostnames=(host,))
