@@ -45,6 +45,8 @@ from xlahouse.reports.panels.runs import (
     study,
 )
 from xlahouse.reports.panels.scheduling import clocks, host_gaps, launches
+from xlahouse.reports.panels.serving import batches, requests
+from xlahouse.reports.panels.serving import steps as server_steps
 from xlahouse.reports.panels.time import (
     bubbles,
     idle_gaps,
@@ -101,6 +103,7 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
     ),
     "program": (fit.PANEL, held.PANEL, cost.PANEL),
     "scheduling": (launches.LAUNCHES, host_gaps.PANEL, launches.COMPILES, clocks.PANEL),
+    "serving": (server_steps.PANEL, requests.PANEL, batches.PANEL),
     "quality": (quality.ISSUES, quality.COVERAGE),
 }
 # Pages over all runs of a site.

@@ -50,6 +50,14 @@ TIME_COLOURS = {
     "sync wait": "#14a38b",
     "idle": "#a3a8b1",
 }
+# What a step of a server does.
+PHASE_COLOURS = {
+    "prefill": KIND_COLOURS["all-gather"],
+    "decode": KIND_COLOURS["all-reduce"],
+    "mixed": KIND_COLOURS["collective-broadcast"],
+    "step": KIND_COLOURS["send-recv"],
+}
+LIMIT_COLOUR = KIND_COLOURS["all-to-all"]  # a line that values should not pass
 # What an op does; the same hues as the share of time that it makes.
 CATEGORY_COLOURS = {
     "compute": TIME_COLOURS["compute"],

@@ -52,9 +52,9 @@ def report(
 ) -> None:
     """Write self-contained HTML pages, with the rows of charts as CSV.
 
-    Pages of each run: overview, communication, intervals, time, efficiency, scheduling, quality; over
-    runs: index, comparison, scaling, study. Pages of runs that did not change are not drawn again. A
-    folder with files that xlahouse did not write is left alone without --force.
+    Pages of each run: overview, communication, intervals, time, efficiency, scheduling, serving,
+    quality; over runs: index, comparison, scaling, study. Pages of runs that did not change are not drawn
+    again. A folder with files that xlahouse did not write is left alone without --force.
 
     \b
     A page of your own is a file such as busiest.py, with a query and its chart:

@@ -30,7 +30,7 @@ requests as (
 nameless as (
     select s.run_id
     from servers as s
-    left join (select run_id from step_requests group by run_id) as b on b.run_id = s.run_id
+    left join (select run_id from served_requests group by run_id) as b on b.run_id = s.run_id
     where b.run_id is null
 ),
 
