@@ -30,6 +30,7 @@ select
     ttft_s,
     tpot_s,
     output_tokens_per_s,
+    output_tokens_per_s_per_chip,
     system_tokens_per_s,
     system_tokens_per_s_per_chip,
     wire_bytes,

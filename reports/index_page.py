@@ -1,73 +1,43 @@
-"""The index as HTML: every run with its headline numbers and a link to its pages."""
+"""The index as HTML: every setup with its numbers and links to the pages of its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Section
-from xlahouse.reports.charts.units import NOT_KNOWN, plural
-from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
+from xlahouse.reports.charts.units import plural
+from xlahouse.reports.headline import SUMMARY_SQL
+from xlahouse.reports.index_rows import IndexLink, index_table
 from xlahouse.reports.page import render_page
-from xlahouse.reports.setup_facts import devices_text, size_text
-from xlahouse.reports.site_page import RUNS_PARAMS, Link, common, virtual_runs
-
-
-@dataclass(frozen=True)
-class _IndexRow:
-    """A run on the index, as text."""
-
-    name: str
-    href: str  # of its first page; empty where no page of it is written
-    inferred: bool  # whether its devices are virtual
-    setup: str  # model and parallelism
-    devices: str
-    size: str  # batch and lengths; empty where neither is known
-    cards: list[HeadlineCard]
+from xlahouse.reports.site_page import RUNS_PARAMS, Frame, common, virtual_runs
 
 
 def index_html(
     runs: Sequence[PageFacts],
-    cards: dict[str, list[HeadlineCard]],
-    hrefs: dict[str, str],
-    links: Sequence[Link],
+    pages: Callable[[PageFacts], list[IndexLink]],
+    frame: Frame,
     sections: list[Section],
 ) -> str:
     """The index as HTML.
 
     Args:
         runs: in the order of the page.
-        cards: run_id -> its headline.
-        hrefs: run_id -> file of its first page; empty where none are written.
-        links: the pages over runs.
+        pages: a run's pages, the first one first; none where none are written.
+        frame: the ways to the pages over runs.
         sections: the panels, with their rows.
     """
+    table = index_table(runs, pages)
     return render_page(
         "index.html",
         {
-            **common("Runs of LLM inference", virtual_runs(runs), links),
-            "subtitle": f"{plural(len(runs), 'run')}: traffic, time and latency of each.",
-            "home": "",
-            "runs": [
-                _index_row(facts, cards[facts.run_id], hrefs.get(facts.run_id, ""))
-                for facts in runs
-            ],
+            **common("Runs of LLM inference", virtual_runs(runs), frame),
+            "subtitle": f"{plural(len(runs), 'run')} of {plural(len(table.rows), 'setup')}: "
+            "latency, traffic and time of each.",
+            "table": table,
+            "tables": True,
             "sections": sections,
-            "headline_sql": HEADLINE_SQL,
+            "summary_sql": SUMMARY_SQL.strip(),
             "params": RUNS_PARAMS,
         },
-    )
-
-
-def _index_row(facts: PageFacts, cards: list[HeadlineCard], href: str) -> _IndexRow:
-    row = facts.row
-    return _IndexRow(
-        name=facts.name,
-        href=href,
-        inferred=facts.inferred,
-        setup=", ".join(filter(None, (row["model"], row["parallelism"]))) or "setup not known",
-        devices=devices_text(row),
-        size="" if size_text(row) == NOT_KNOWN else size_text(row),
-        cards=cards,
     )

@@ -13,6 +13,7 @@ from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.pages import OVERVIEW, RUN_PAGES
 from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site import check_pages, read_runs
+from xlahouse.reports.site_page import Frame
 from xlahouse.reports.verdict import read_verdict
 
 HEIGHT = 900  # px of the frame, which scrolls
@@ -63,5 +64,5 @@ def shown(source: Queryable, page: str, run_id: str) -> Shown:
                 charts |= {figure.title: figure.chart for figure in panel.figures(rows, facts)}
         verdict = read_verdict(one_run, run_id) if page == OVERVIEW else None
     headline = cards[run_id] if page == OVERVIEW else []
-    html = run_html(facts, page.capitalize(), headline, "", [], sections, verdict)
+    html = run_html(facts, page.capitalize(), headline, Frame("", []), sections, verdict)
     return Shown(html, charts)

@@ -1,4 +1,4 @@
-"""Sections -> one HTML file with its own styles, charts and JavaScript that needs no network."""
+"""Sections -> HTML with its styles and charts; it needs no network, and at most the script beside it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 
 from jinja2 import DictLoader, Environment, StrictUndefined
@@ -16,6 +17,7 @@ from markupsafe import Markup, escape
 # Inside a script element these would end it, open a comment, or break a line of JavaScript.
 _SEPARATOR = re.compile(r"([/_.,=-])")
 _bundle: list[str] = []  # page_script, once it is made
+LIBRARY = "vega.js"  # the script, once beside all pages
 _IN_SCRIPT = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -26,14 +28,26 @@ def render_page(template: str, values: Mapping[str, object]) -> str:
 
     Args:
         template: file name beside this module, such as `run.html`.
-        values: the names in the template; a missing one is an error.
+        values: the names in the template; a missing one is an error. `library` is the file of the
+            script; empty: the script is within the page. `tables`: whether rows can be sorted.
     """
-    # No default source: the browser itself refuses any request that leaves the page.
+    library = values["library"]
+    script = "" if library else page_script()
+    small = _read("tables.js") if values.get("tables") else ""
+    # No default source: the browser itself refuses any request but that for the script beside the page.
+    # Some browsers hold that 'self' is no file.
+    allowed = ["'self' file:"] if library else [f"'{_sha256(script)}'"]
+    allowed += [f"'{_sha256(small)}'"] if small else []
     policy = (
-        f"default-src 'none'; script-src '{_sha256(page_script())}'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src {' '.join(allowed)}; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    ours = {"script": Markup(page_script()), "styles": Markup(_read("style.css")), "policy": policy}
+    ours = {
+        "script": Markup(script),
+        "small_script": Markup(small),
+        "styles": Markup(_read("style.css")),
+        "policy": policy,
+    }
     return _environment().get_template(template).render(**values, **ours)
 
 
@@ -55,6 +69,11 @@ def page_script() -> str:
 
         keep_script(vl_convert.javascript_bundle(_read("charts.js")))
     return _bundle[0]
+
+
+def script_key() -> str:
+    """Changes where the bundle would: making it takes seconds."""
+    return _sha256(version("vl-convert-python") + _read("charts.js"))
 
 
 def keep_script(script: str) -> None:

@@ -40,9 +40,10 @@ from xlahouse.reports.panels.runs import (
     comparison,
     comparison_why,
     op_changes,
-    overview,
     scaling,
     study,
+    study_matrix,
+    top_runs,
 )
 from xlahouse.reports.panels.scheduling import clocks, host_gaps, launches
 from xlahouse.reports.panels.serving import batches, requests
@@ -57,7 +58,7 @@ from xlahouse.reports.panels.time import (
     waits,
 )
 
-OVERVIEW, INDEX = "overview", "index"
+OVERVIEW, INDEX, COMPARISON = "overview", "index", "comparison"
 # Pages of a run.
 RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
     OVERVIEW: (peak_use.PANEL, quality.ISSUES),
@@ -108,14 +109,14 @@ RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
 }
 # Pages over all runs of a site.
 SITE_PAGES: dict[str, tuple[Panel[Sequence[PageFacts]], ...]] = {
-    INDEX: (overview.TRAFFIC, overview.TIME),
-    "comparison": (
+    INDEX: (top_runs.TRAFFIC, top_runs.TIME),
+    COMPARISON: (
         comparison.PANEL,
         comparison_why.TIME,
         op_changes.PANEL,
         comparison_why.WIRE,
     ),
     "scaling": (scaling.PANEL,),
-    "study": (study.RANKING, study.PAIRS),
+    "study": (study_matrix.PANEL, study.EFFECTS, study.PAIRS),
 }
 PAGES = (*SITE_PAGES, *RUN_PAGES)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xlahouse.reports.charts.facts import COMPILED_BANNER, VIRTUAL_BANNER, PageFacts
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import NOT_KNOWN
 from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
 from xlahouse.reports.page import render_page
 from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
-from xlahouse.reports.site_page import Banner, Link, common
+from xlahouse.reports.site_page import TRACE_END, Banner, Frame, common
 from xlahouse.reports.verdict import Verdict, shown_findings
 
 _WHY_VIRTUAL = (
     "Programs, collectives, groups, payloads and their order are those of the run. Times are "
-    "not an accelerator's, and the identities of the devices were deduced."
+    "not an accelerator's: virtual devices take turns on the cores of one machine, and a transfer is a "
+    "memory copy. The identities of the devices were deduced."
 )
 
 _WHY_COMPILED = (
@@ -28,8 +27,7 @@ def run_html(
     facts: PageFacts,
     title: str,
     cards: list[HeadlineCard],
-    home: str,
-    links: Sequence[Link],
+    frame: Frame,
     sections: list[Section],
     verdict: Verdict | None = None,
 ) -> str:
@@ -39,8 +37,7 @@ def run_html(
         facts: the run.
         title: of the page among the run's.
         cards: its headline, on the overview; else none.
-        home: the index's file, or empty.
-        links: the run's pages.
+        frame: the ways to other pages.
         sections: the panels, with their rows.
         verdict: what the run's time goes to, on the overview.
     """
@@ -48,15 +45,13 @@ def run_html(
     return render_page(
         "run.html",
         {
-            **common(
-                heading,
-                _banners(facts),
-                links,
-            ),
+            **common(heading, _banners(facts), frame),
             "subtitle": _subtitle(facts),
-            "home": home,
+            "covered": facts.covered(),
+            # A site that has the trace links to it; a compiled run has none.
+            "command": "" if facts.compiled or _has_trace(frame) else _export(facts),
             "verdict": verdict,
-            "findings": shown_findings(verdict.summary, links) if verdict else [],
+            "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
             "cards": cards,
             "setup": setup_rows(facts),
             "sections": sections,
@@ -70,6 +65,14 @@ def _banners(facts: PageFacts) -> list[Banner]:
     if facts.compiled:
         return [Banner(COMPILED_BANNER, _WHY_COMPILED)]
     return [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else []
+
+
+def _has_trace(frame: Frame) -> bool:
+    return any(link.href.endswith(TRACE_END) for link in frame.beyond)
+
+
+def _export(facts: PageFacts) -> str:
+    return f"xlahouse export perfetto {facts.run_id} -o {facts.run_id}{TRACE_END}"
 
 
 def _subtitle(facts: PageFacts) -> str:

@@ -8,6 +8,11 @@ from xlahouse.reports.charts.facts import PageFacts, Row
 from xlahouse.reports.charts.units import NOT_KNOWN, plural, show_ps
 
 
+def evidence(row: Row) -> str:
+    """`measured`, `compiled` or `predicted`: what the run's numbers come from."""
+    return row["source"] if row["source"] in ("compiled", "predicted") else "measured"
+
+
 def setup_rows(facts: PageFacts) -> list[tuple[str, str]]:
     """The setup as (label, text), in the order of the page."""
     row = facts.row

@@ -11,13 +11,15 @@ from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, read_facts
 from xlahouse.reports.charts.panel import F, Panel, Queryable, Section, fill
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, HeadlineCard, headline_cards
 from xlahouse.reports.index_page import index_html
+from xlahouse.reports.index_rows import IndexLink
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import choose_runs, page_stems
 from xlahouse.reports.own_page import OwnPage
-from xlahouse.reports.pages import INDEX, OVERVIEW, PAGES, RUN_PAGES, SITE_PAGES
+from xlahouse.reports.page import LIBRARY, page_script, script_key
+from xlahouse.reports.pages import COMPARISON, INDEX, OVERVIEW, PAGES, RUN_PAGES, SITE_PAGES
 from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
-from xlahouse.reports.site_page import Link, site_html
+from xlahouse.reports.site_page import TRACE_END, Frame, Link, site_html
 from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, drawing
 from xlahouse.reports.unchanged import SettingsByRun, read_settings, run_key, site_key
 from xlahouse.reports.verdict import KEY, Verdict, read_verdict
@@ -46,6 +48,7 @@ class _Site:
     site_pages: dict[str, tuple[Panel[Sequence[PageFacts]], ...]]  # page -> its panels
     own: dict[str, OwnPage]  # name -> page of the user's
     settings: SettingsByRun
+    single_file: bool  # whether each page holds the script
     problems: list[str] = field(default_factory=list)  # own pages that could not be drawn
 
 
@@ -58,6 +61,7 @@ def render_site(
     on_event: Callable[[str], None] | None = None,
     opener: Opener | None = None,
     workers: int = 1,
+    single_file: bool = False,
 ) -> WrittenSite:
     """Write the pages, except pages that an earlier rendering left and that would not change.
 
@@ -74,6 +78,8 @@ def render_site(
         opener: opens the warehouse again in another process; needed for more than one worker.
         workers: processes that draw runs' pages. With more than one, a script that calls this needs
             Python's `if __name__ == "__main__":` guard.
+        single_file: put the script, 800 kB, into each page, so that a page can move alone; else the pages
+            share the one beside them.
 
     Raises:
         ReportError: no such page or run, or the folder cannot be written.
@@ -90,7 +96,10 @@ def render_site(
         _chosen_pages(SITE_PAGES, wanted) | {p.name: (p.panel,) for p in own if not p.of_run},
         {page.name: page for page in own},
         read_settings(warehouse),
+        single_file,
     )
+    if not single_file:
+        site.files.write_library(LIBRARY, script_key(), page_script)
     if opener is None or workers < 2 or len(chosen) < LEAST_RUNS or not site.run_pages:
         _write_site_pages(site)
         for facts in chosen:
@@ -129,7 +138,8 @@ def _write_at_once(site: _Site, opener: Opener, workers: int) -> None:
             [name for name in site.run_pages if name not in site.own],
             [site.own[name].path for name in site.run_pages if name in site.own],
             site.files.folder,
-            bool(_home(site)),
+            [name for name in (INDEX, COMPARISON) if _has_page(site, name)],
+            site.single_file,
         )
         for facts in site.runs
     ]
@@ -153,9 +163,10 @@ def draw_run(source: Queryable, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
         {job.facts.run_id: job.cards},
         {job.facts.run_id: job.stem},
         {name: RUN_PAGES[name] for name in job.pages} | {page.name: (page.panel,) for page in own},
-        {INDEX: ()} if job.home else {},
+        dict.fromkeys(job.over_runs, ()),
         {page.name: page for page in own},
         read_settings(source),
+        job.single_file,
     )
     _write_run(site, job.facts)
     drawn = {path.name for path in set(files.pages) - set(files.unchanged)}
@@ -191,9 +202,9 @@ def check_pages(pages: Sequence[str] | None) -> Sequence[str]:
 
 def _write_site_page(site: _Site, name: str) -> None:
     file = f"{name}.html"
-    links = _links(site, site.site_pages, SITE_PAGES, lambda page: f"{page}.html", name)
+    frame = _frame(site, site.site_pages, SITE_PAGES, lambda page: f"{page}.html", name)
     own = site.own.get(name)
-    key = site_key(site.settings, site.runs, name, links, own.text if own else "")
+    key = site_key(site.settings, site.runs, name, frame, own.text if own else "")
     if site.files.is_current(file, key):
         return
     params = {"runs": [facts.run_id for facts in site.runs]}
@@ -202,19 +213,18 @@ def _write_site_page(site: _Site, name: str) -> None:
     if sections is None:
         return
     if name == INDEX:
-        hrefs = {facts.run_id: _first_page(site, facts) for facts in site.runs if site.run_pages}
-        html = index_html(site.runs, site.cards, hrefs, links, sections)
+        html = index_html(site.runs, lambda facts: _pages_of(site, facts), frame, sections)
     else:
-        html = site_html(name, own.title if own else "", site.runs, links, sections)
+        html = site_html(name, own.title if own else "", site.runs, frame, sections)
     site.files.write(file, key, html)
 
 
 def _write_run_page(site: _Site, one_run: Queryable, facts: PageFacts, name: str) -> None:
     stem = site.stems[facts.run_id]
     file = page_file(stem, name)
-    links = _links(site, site.run_pages, RUN_PAGES, lambda page: page_file(stem, page), name)
+    frame = _frame(site, site.run_pages, RUN_PAGES, lambda page: page_file(stem, page), name, stem)
     own = site.own.get(name)
-    key = run_key(site.settings, facts, name, links, own.text if own else "")
+    key = run_key(site.settings, facts, name, frame, own.text if own else "")
     if site.files.is_current(file, key):
         return
     params = {"run": facts.run_id}
@@ -226,8 +236,7 @@ def _write_run_page(site: _Site, one_run: Queryable, facts: PageFacts, name: str
     cards = site.cards[facts.run_id] if name == OVERVIEW else []
     title = own.title if own else name.capitalize()
     verdict = _verdict(site, source, file, facts) if name == OVERVIEW else None
-    html = run_html(facts, title, cards, _home(site), links, sections, verdict)
-    site.files.write(file, key, html)
+    site.files.write(file, key, run_html(facts, title, cards, frame, sections, verdict))
 
 
 def _verdict(site: _Site, source: Queryable, file: str, facts: PageFacts) -> Verdict:
@@ -238,9 +247,9 @@ def _verdict(site: _Site, source: Queryable, file: str, facts: PageFacts) -> Ver
     return verdict
 
 
-def _home(site: _Site) -> str:
-    """The index, if there is one."""
-    return "index.html" if INDEX in site.site_pages or site.files.has("index.html") else ""
+def _has_page(site: _Site, name: str) -> bool:
+    """Whether the site has the page over runs."""
+    return name in site.site_pages or site.files.has(f"{name}.html")
 
 
 def page_file(stem: str, page: str) -> str:
@@ -248,20 +257,30 @@ def page_file(stem: str, page: str) -> str:
     return f"{stem}.html" if page == OVERVIEW else f"{stem}.{page}.html"
 
 
-def _first_page(site: _Site, facts: PageFacts) -> str:
-    return page_file(site.stems[facts.run_id], next(iter(site.run_pages)))
+def _pages_of(site: _Site, facts: PageFacts) -> list[IndexLink]:
+    """A run's pages, of this rendering."""
+    stem = site.stems[facts.run_id]
+    return [
+        IndexLink(site.own[name].title if name in site.own else name, page_file(stem, name))
+        for name in site.run_pages
+    ]
 
 
-def _links(
+def _frame(
     site: _Site,
     rendered: dict[str, tuple[Panel[F], ...]],
     ours: dict[str, tuple[Panel[F], ...]],
     file_of: Callable[[str], str],
     current: str,
-) -> list[Link]:
-    """The pages of this rendering, and pages that an earlier rendering left, as links."""
+    stem: str = "",
+) -> Frame:
+    """The pages of this rendering, and pages that an earlier rendering left, as links.
+
+    Args:
+        stem: of the files of a run whose page it is.
+    """
     names = [*ours, *(name for name in rendered if name not in ours)]
-    return [
+    links = [
         Link(
             site.own[name].title if name in site.own else name.capitalize(),
             file_of(name),
@@ -270,6 +289,28 @@ def _links(
         for name in names
         if name in rendered or site.files.has(file_of(name))
     ]
+    return Frame(
+        f"{INDEX}.html" if not stem or _has_page(site, INDEX) else "",
+        links,
+        _beyond(site, stem) if stem else [],
+        "" if site.single_file else LIBRARY,
+    )
+
+
+def _beyond(site: _Site, stem: str) -> list[Link]:
+    """From a run's page: the comparison, and the run's trace for Perfetto, where there are such files."""
+    found = []
+    if _has_page(site, COMPARISON):
+        found.append(Link("Comparison", f"{COMPARISON}.html", False))
+    trace = trace_file(stem)
+    if (site.files.folder / trace).exists():
+        found.append(Link("Perfetto trace", trace, False))
+    return found
+
+
+def trace_file(stem: str) -> str:
+    """Where a run's trace for Perfetto is, relative to the site."""
+    return f"data/{stem}{TRACE_END}"
 
 
 def _sections(

@@ -80,6 +80,18 @@ class SiteFiles:
         self.pages.append(self.folder / file)
         self.on_event(f"{'wrote' if drawn else 'unchanged'} {self.folder / file}")
 
+    def write_library(self, file: str, key: str, make: Callable[[], str]) -> None:
+        """Write the script that pages share, unless an earlier rendering left the same one.
+
+        Raises:
+            ReportError: it cannot be written.
+        """
+        if self.keys.get(file) == key and (self.folder / file).exists():
+            return
+        self._write(self.folder / file, make().encode())
+        self.keys[file] = key
+        self._keep()
+
     def csv_name(self, file: str, panel: str) -> str:
         """Where the rows of a page's panel go, relative to the site."""
         return f"{CSV_FOLDER}/{file.removesuffix('.html')}.{panel}.csv"

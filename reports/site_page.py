@@ -20,6 +20,9 @@ SUBJECTS = {
 }
 
 
+TRACE_END = ".pftrace"  # of a run's trace for Perfetto
+
+
 @dataclass(frozen=True)
 class Link:
     """A page in the navigation."""
@@ -27,6 +30,16 @@ class Link:
     title: str
     href: str
     current: bool  # whether it is the page that has the link
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What surrounds a page's content: the ways to other pages, and where its script is."""
+
+    home: str  # the index's file; empty where there is none
+    links: Sequence[Link]  # pages of the same run, or over runs
+    beyond: Sequence[Link] = ()  # of a run: the comparison, and its trace for Perfetto
+    library: str = ""  # file of the script; empty: within the page
 
 
 @dataclass(frozen=True)
@@ -38,15 +51,14 @@ class Banner:
 
 
 def site_html(
-    name: str, title: str, runs: Sequence[PageFacts], links: Sequence[Link], sections: list[Section]
+    name: str, title: str, runs: Sequence[PageFacts], frame: Frame, sections: list[Section]
 ) -> str:
     """A page over runs as HTML."""
     return render_page(
         "site.html",
         {
-            **common(title or name.capitalize(), virtual_runs(runs), links),
+            **common(title or name.capitalize(), virtual_runs(runs), frame),
             "subtitle": f"{plural(len(runs), 'run')}. {SUBJECTS.get(name, '')}".strip(),
-            "home": "index.html",
             "sections": sections,
             "params": RUNS_PARAMS,
         },
@@ -59,16 +71,27 @@ RUNS_PARAMS = "With $runs = the ids of the runs on this page."
 def virtual_runs(runs: Sequence[PageFacts]) -> list[Banner]:
     """The banner of virtual devices; it names their runs, unless all runs have virtual devices."""
     virtual = [facts.name for facts in runs if facts.inferred]
-    body = "" if len(virtual) == len(runs) else f"Runs: {', '.join(virtual)}."
+    body = "" if len(virtual) == len(runs) else f"Runs: {_some(virtual)}."
     return [Banner(VIRTUAL_BANNER, body)] if virtual else []
 
 
-def common(title: str, banners: list[Banner], links: Sequence[Link]) -> dict[str, object]:
+MAX_NAMES = 8  # of runs in a banner
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def common(title: str, banners: list[Banner], frame: Frame) -> dict[str, object]:
     """Values for the template of any page."""
     return {
         "title": title,
         "banners": banners,
-        "pages": list(links) if len(links) > 1 else [],
+        "home": frame.home,
+        "pages": list(frame.links) if len(frame.links) > 1 else [],
+        "beyond": list(frame.beyond),
+        "library": frame.library,
         "version": version("xlahouse"),
         "stamp": _stamp(),
     }

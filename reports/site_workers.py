@@ -32,7 +32,8 @@ class RunJob:
     pages: Sequence[str]  # which of our pages
     own: Sequence[str]  # files of the user's pages
     folder: Path  # of the site
-    home: bool  # whether there is an index
+    over_runs: Sequence[str]  # pages over runs to link to
+    single_file: bool  # whether each page holds the script
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ def drawing(jobs: Sequence[RunJob], opener: Opener, workers: int) -> Iterator[It
     """Start to draw; what became of each run, in order, as it is asked for."""
     processes = min(workers, len(jobs))
     spawn = get_context("spawn")
+    script = page_script() if any(job.single_file for job in jobs) else None
     with ProcessPoolExecutor(
-        processes, mp_context=spawn, initializer=_start, initargs=(page_script(),)
+        processes, mp_context=spawn, initializer=_start, initargs=(script,)
     ) as pool:
         yield pool.map(_draw_run, jobs, [opener] * len(jobs))
 
@@ -65,6 +67,7 @@ def _draw_run(job: RunJob, opener: Opener) -> RunDone:
         return RunDone([], [], str(error))
 
 
-def _start(script: str) -> None:
+def _start(script: str | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    keep_script(script)
+    if script is not None:
+        keep_script(script)

@@ -13,7 +13,7 @@ import msgspec
 
 from xlahouse.reports.charts.facts import PageFacts, Row
 from xlahouse.reports.charts.panel import Queryable
-from xlahouse.reports.site_page import Link
+from xlahouse.reports.site_page import Frame
 
 SETTINGS_SQL = "select * from run_settings"
 SettingsByRun = Mapping[str, Row]  # run_id -> what was set for it
@@ -24,21 +24,17 @@ def read_settings(source: Queryable) -> SettingsByRun:
     return {row["run_id"]: row for row in source.query(SETTINGS_SQL).pl().to_dicts()}
 
 
-def run_key(
-    settings: SettingsByRun, facts: PageFacts, page: str, links: Sequence[Link], own: str
-) -> str:
+def run_key(settings: SettingsByRun, facts: PageFacts, page: str, frame: Frame, own: str) -> str:
     """Key of a run's page: of the run's row, which lists its files, its settings, our code and the links."""
     mine = settings.get(facts.run_id)
-    return _digest(_code(), page, facts.row, mine, list(links), own)
+    return _digest(_code(), page, facts.row, mine, frame, own)
 
 
 def site_key(
-    settings: SettingsByRun, runs: Sequence[PageFacts], page: str, links: Sequence[Link], own: str
+    settings: SettingsByRun, runs: Sequence[PageFacts], page: str, frame: Frame, own: str
 ) -> str:
     """Key of a page over runs."""
-    return _digest(
-        [run_key(settings, facts, page, links, own) for facts in runs], page, list(links)
-    )
+    return _digest([run_key(settings, facts, page, frame, own) for facts in runs], page, frame)
 
 
 def _digest(*parts: object) -> str:

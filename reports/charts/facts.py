@@ -33,6 +33,21 @@ with device_facts as (
 ), mesh_axes as (
     select distinct run_id, axis_index, axis, size
     from run_mesh_v1
+), stages as (
+    select run_id, device_id, coordinate as stage
+    from run_mesh_v1
+    where axis = 'pp' and size > 1
+), place_facts as (
+    select
+        devices.run_id,
+        list(
+            struct_pack(device_id := devices.device_id, host := host, stage := stage)
+            order by devices.device_id
+        ) as places
+    from devices
+    left join stages on stages.run_id = devices.run_id and stages.device_id = devices.device_id
+    where core is distinct from 'sparsecore'
+    group by devices.run_id
 ), mesh_facts as (
     select run_id, string_agg(axis || ' ' || size, ' x ' order by axis_index) as mesh_text
     from mesh_axes
@@ -63,6 +78,7 @@ select
     regexp_replace(cast(captured_at at time zone 'UTC' as varchar), '\\.[0-9]+$', '') || ' UTC'
         as captured_text,
     mesh_text,
+    places,
     coalesce(named_devices, 0) as named_devices,
     coalesce(traced_devices, 0) as traced_devices,
     coalesce(inferred, false) as inferred,
@@ -77,6 +93,7 @@ from runs
 left join device_facts using (run_id)
 left join marker_facts using (run_id)
 left join mesh_facts using (run_id)
+left join place_facts using (run_id)
 left join issue_facts using (run_id)
 left join event_facts using (run_id)
 left join collective_facts using (run_id)
@@ -117,6 +134,16 @@ class PageFacts:
         """The mesh that the views use, as `dp 2 x tp 2`, major to minor."""
         text: str | None = self.row["mesh_text"]
         return text
+
+    def groups(self) -> dict[int, str]:
+        """Device -> its stage of the pipeline, or else its host; none where there is one of each."""
+        places = [place for place in self.row["places"] or () if place["device_id"] is not None]
+        staged = any(place["stage"] is not None for place in places)
+        named = {
+            place["device_id"]: f"stage {place['stage']}" if staged else f"host {place['host']}"
+            for place in places
+        }
+        return named if len(set(named.values())) > 1 else {}
 
     def covered(self) -> str:
         """How much of the run is in the warehouse at all, for the end of a coverage sentence."""

@@ -1,12 +1,13 @@
-"""One colour for each axis, kind and share of time, the same on every page and chart.
+"""One colour for each axis, kind, share of time and parallelism, the same on every page and chart.
 
 Hues are Okabe and Ito's and Paul Tol's sets for colour-blind readers, some darkened so that they contrast
-with white paper and with a dark page; a test measures both.
+with white paper and with a dark page; a test measures both. No two sets have a colour in common, but for
+sets that mean the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
 KIND_COLOURS = {
@@ -42,7 +43,7 @@ AXIS_COLOURS = {
     "unclassified": "#8f95a0",
 }
 # For axes with names of their own and for sums such as dp+tp.
-RESERVE_COLOURS = ("#7b5cd6", "#8c8500", "#b5443c", "#2f9e44", "#c2569b", "#5b8fb9", "#a9743a")
+RESERVE_COLOURS = ("#7b5cd6", "#8c8500", "#b5443c", "#2f9e44", "#b357a8", "#5b8fb9", "#a9743a")
 TIME_COLOURS = {
     "compute": "#2f7fc1",
     "exposed communication": "#e2711d",
@@ -69,39 +70,64 @@ CATEGORY_COLOURS = {
 }
 # Why a device is idle.
 CAUSE_COLOURS = {
-    "device": "#2f7fc1",
-    "host": "#e2711d",
-    "imbalance": "#aa4499",
-    "pipeline": "#ee3377",
-    "unattributed": "#8f95a0",
-    "between steps": "#8c8500",
+    "device": "#a45c5c",
+    "host": "#98b020",
+    "imbalance": "#d838d8",
+    "pipeline": "#685014",
+    "unattributed": "#858b96",
+    "between steps": "#2cbc5c",
 }
 COMPONENT_COLOURS = {
-    "attention": "#0072b2",
-    "mlp": "#d98c00",
-    "moe": "#d55e00",
-    "embedding": "#009e73",
-    "head": "#7b5cd6",
-    "norm": "#3fa9dd",
-    "no component": "#8f95a0",
+    "attention": "#2c6824",
+    "mlp": "#a48cf4",
+    "moe": "#c8a478",
+    "embedding": "#ec8cbc",
+    "head": "#c89830",
+    "norm": "#685090",
+    "no component": "#8d939e",
 }
 # Why the time of an op's steps differs between two runs.
 CHANGE_COLOURS = {
-    "takes longer or shorter": "#0072b2",
-    "runs more or less often": "#d98c00",
-    "new": "#7b5cd6",
-    "gone": "#8f95a0",
+    "takes longer or shorter": "#8c382c",
+    "runs more or less often": "#d438f8",
+    "new": "#2cbc2c",
+    "gone": "#8b919c",
 }
-CLOCK_COLOURS = {"trace": "#0072b2", "host clock, mean": "#d98c00"}
+CLOCK_COLOURS = {"trace": "#1b6ca8", "host clock, mean": "#cf8a1e"}
+# What the load of devices is measured by.
+LOAD_COLOURS = {"compute time": "#4d7fa6", "busy time": "#b98a4a"}
+# What a pipeline costs; the first is the category of the same name.
+PIPELINE_COLOURS = {
+    "empty microbatches": CATEGORY_COLOURS["empty microbatch"],
+    "idle, other stages busy": TIME_COLOURS["idle"],
+    "filling and draining": "#8a5a2b",
+}
+# Of a parallelism such as dp2.tp2: by its name alone, unless two names clash.
+PARALLELISM_COLOURS = (
+    "#2c50bc",
+    "#c8982c",
+    "#2c6820",
+    "#a48cf8",
+    "#f88098",
+    "#68508c",
+    "#808c38",
+    "#ec38bc",
+    "#c8a474",
+    "#385c44",
+)
+# The shape shows the batch, where the colour shows the parallelism: the smallest first.
+BATCH_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
+# Better than the baseline, and worse; between them the paper.
+EFFECT_RANGE = ("#b45309", "#f6e3c5", "#cfe5e8", "#0f6f7f")
 # Of charts with one series.
-SERIES_COLOUR = KIND_COLOURS["all-reduce"]
-UNKNOWN_COLOUR = "#8f95a0"
+SERIES_COLOUR = "#2d6f9f"
+UNKNOWN_COLOUR = "#90969f"
 # Few bytes to many: lightness alone carries the order, so the scale survives greyscale print.
 HEAT_RANGE = ("#cfe3f3", "#7fb3dc", "#3481bd", "#13569a", "#0b3a6f")
 # Text on the light and on the dark half of the heat scale.
 HEAT_INK = ("#0b2036", "#ffffff")
 # Axes that overlap have no window, so no place on the heat scale.
-OVERLAP_COLOUR = "#70757f"
+OVERLAP_COLOUR = "#6d727c"
 
 
 def axis_colours(axes: Iterable[str]) -> dict[str, str]:
@@ -111,16 +137,31 @@ def axis_colours(axes: Iterable[str]) -> dict[str, str]:
     its colour does not depend on the other axes unless they clash.
     """
     names = set(axes)
-    colours = present_colours(AXIS_COLOURS, names)
-    free = list(RESERVE_COLOURS)
-    for name in sorted(names - set(AXIS_COLOURS)):
-        place = crc32(name.encode()) % len(RESERVE_COLOURS)
-        wanted = [
-            RESERVE_COLOURS[(place + k) % len(RESERVE_COLOURS)] for k in range(len(RESERVE_COLOURS))
-        ]
-        colours[name] = next((colour for colour in wanted if colour in free), wanted[0])
-        if colours[name] in free:
-            free.remove(colours[name])
+    return present_colours(AXIS_COLOURS, names) | _by_hash(
+        names - set(AXIS_COLOURS), RESERVE_COLOURS
+    )
+
+
+def parallelism_colours(site: Iterable[str], shown: Iterable[str]) -> dict[str, str]:
+    """Each parallelism in `shown`, sorted, -> its colour, which is the same on all pages of a site.
+
+    Args:
+        site: the parallelisms of all runs of the site, shown or not.
+        shown: those of a chart.
+    """
+    present = set(shown)
+    colours = _by_hash(present | set(site), PARALLELISM_COLOURS)
+    return {name: colour for name, colour in colours.items() if name in present}
+
+
+def _by_hash(names: Iterable[str], hues: Sequence[str]) -> dict[str, str]:
+    """Each name, sorted, -> the hue that its hash gives, or the next one that is free."""
+    colours: dict[str, str] = {}
+    for name in sorted(names):
+        place = crc32(name.encode()) % len(hues)
+        wanted = [*hues[place:], *hues[:place]]
+        taken = set(colours.values())
+        colours[name] = next((hue for hue in wanted if hue not in taken), wanted[0])
     return colours
 
 
@@ -147,9 +188,3 @@ def kind_shapes(kinds: Iterable[str]) -> dict[str, str]:
 def category_colours(categories: Iterable[str]) -> dict[str, str]:
     """Each of the ops' categories that is there, in the palette's order, -> its colour."""
     return present_colours(CATEGORY_COLOURS, categories)
-
-
-def label_colours(labels: Iterable[str]) -> dict[str, str]:
-    """Each label, sorted, -> a colour; after fifteen labels colours repeat."""
-    hues = [*KIND_COLOURS.values(), *RESERVE_COLOURS]
-    return {label: hues[k % len(hues)] for k, label in enumerate(sorted(set(labels)))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -76,8 +77,11 @@ class Panel(Generic[F]):
     figures: Callable[[pl.DataFrame, F], list[Figure]]
     coverage: Callable[[pl.DataFrame, F], str]  # a sentence: how much of the run the rows cover
     why_empty: Callable[[F], str]  # the sentence in place of the charts where there are no rows
+    # Sentences that answer the question, above the charts.
+    verdict: Callable[[pl.DataFrame, F], list[str]] = field(default=lambda rows, facts: [])
     # Sentences on what is NULL and why.
     notes: Callable[[pl.DataFrame, F], list[str]] = field(default=lambda rows, facts: [])
+    open_table: bool = False  # whether the table is shown beside charts without a click
     # The table where its columns are known only with the rows.
     columns_of: Callable[[pl.DataFrame], tuple[TableColumn, ...]] | None = None
 
@@ -113,14 +117,19 @@ class Section:
     sql: str
     figures: list[Drawn]
     empty: str  # why there are no rows; empty where there are some
+    verdict: list[str]
     coverage: str
     notes: list[str]
     headings: list[TableCell]
     cells: list[list[TableCell]]  # of the table, one list a row
     rows_left_out: int  # of the table
     rows: int  # of the query
+    open_table: bool  # as of Panel
     csv: str = ""  # file with all of them, beside the page
 
+
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+MAX_ID = 60  # characters of a figure's subject in its id
 
 # A table is for reading; the SQL and the CSV give every row.
 MAX_TABLE_ROWS = 200
@@ -138,16 +147,33 @@ def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Sectio
         title=panel.title,
         lede=panel.lede,
         sql=panel.sql.strip(),
-        figures=[draw(figure, f"{panel.key}-{k}") for k, figure in enumerate(figures)],
+        figures=[
+            draw(*named) for named in zip(figures, figure_ids(panel.key, figures), strict=True)
+        ],
         empty=empty,
+        verdict=[] if empty else panel.verdict(rows, facts),
         coverage="" if empty else panel.coverage(rows, facts),
         notes=[] if empty else panel.notes(rows, facts),
         headings=[TableCell(column.heading, numeric=column.numeric) for column in columns],
         cells=format_rows(columns, rows.head(MAX_TABLE_ROWS)),
         rows_left_out=max(0, len(rows) - MAX_TABLE_ROWS),
         rows=len(rows),
+        open_table=panel.open_table,
         csv="" if rows.is_empty() else csv,
     )
+
+
+def figure_ids(key: str, figures: Sequence[Figure]) -> list[str]:
+    """The id of each figure: its panel and its subject, numbered where two would be the same."""
+    found: list[str] = []
+    for figure in figures:
+        subject = (
+            _UNSAFE.sub("-", figure.title.lower().replace("'", "")).strip("-")[:MAX_ID].strip("-")
+        )
+        name = f"{key}-{subject}" if subject else key
+        same = sum(other == name or other.startswith(f"{name}--") for other in found)
+        found.append(f"{name}--{same + 1}" if same else name)
+    return found
 
 
 def draw(figure: Figure, id: str) -> Drawn:

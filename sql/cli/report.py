@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from xlahouse.sql.cli.options import (
 
 if TYPE_CHECKING:
     from xlahouse.reports.site import WrittenSite
+    from xlahouse.sql.warehouse import Warehouse
 
 REPORT_FORMATS = ("html", "png", "svg", "pdf")
 
@@ -48,9 +50,17 @@ def report(
     workers: Annotated[
         int, typer.Option("--workers", min=1, help="Processes that draw runs' pages.")
     ] = 2,
+    single_file: Annotated[
+        bool, typer.Option("--single-file", help="Put the script into each page: 800 kB more.")
+    ] = False,
+    perfetto: Annotated[
+        bool, typer.Option("--perfetto", help="Also write each run's trace for ui.perfetto.dev.")
+    ] = False,
     force: ForceOption = False,
 ) -> None:
-    """Write self-contained HTML pages, with the rows of charts as CSV.
+    """Write HTML pages that need no network, with the rows of charts as CSV.
+
+    The pages share a script, vega.js, beside them; with --single-file each page can move alone.
 
     Pages of each run: overview, communication, intervals, time, efficiency, scheduling, serving,
     quality; over runs: index, comparison, scaling, study. Pages of runs that did not change are not drawn
@@ -99,11 +109,33 @@ def report(
         from xlahouse.reports.site import render_site
         from xlahouse.sql.warehouse import Warehouse
 
+        if perfetto:
+            _write_traces(opened, output, run, on_event)
+
         opener = partial(Warehouse, warehouse, _say_nothing, threads=1)
-        written = render_site(opened, output, run, pages, own, on_event, opener, workers)
+        written = render_site(
+            opened, output, run, pages, own, on_event, opener, workers, single_file
+        )
     for path in written.pages:
         print(path)
     _say_of_site(written)
+
+
+def _write_traces(
+    warehouse: Warehouse, output: Path, runs: list[str] | None, on_event: Callable[[str], None]
+) -> None:
+    """Write the runs' traces for Perfetto where pages look for them."""
+    from xlahouse.reports.naming import page_stems
+    from xlahouse.reports.site import read_runs, trace_file
+    from xlahouse.sql.export.perfetto import write_perfetto
+
+    known, _, chosen = read_runs(warehouse, runs)
+    stems = page_stems(known)
+    for facts in chosen:
+        path = output / trace_file(stems[facts.run_id])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_perfetto(warehouse, facts.run_id, path)
+        on_event(f"wrote {path}")
 
 
 def _say_nothing(line: str) -> None:

@@ -108,7 +108,7 @@ def test_ops_are_added_up_over_phases_and_sorted():
         ("dot.1, jit_8", 10),
     ]
     assert {"dot.1, jit_7", "copy.2", "dot.1, jit_8"} <= set(texts(figure.spec))
-    assert section.coverage.replace("\u00a0", " ").startswith("3 of 3 ops with 100 % of the time;")
+    assert section.coverage.replace("\u00a0", " ").startswith("3 of 3 ops with 100 % of the time.")
 
 
 def test_programs_stack_what_their_ops_do():
@@ -145,7 +145,7 @@ def test_programs_stack_what_their_ops_do():
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {
         name: CATEGORY_COLOURS[name] for name in ("compute", "collective", "copy", "wait")
     }
-    assert section.coverage.startswith("2 programs, 4 launches outside warm-up;")
+    assert section.coverage.startswith("2 programs, 4 launches outside warm-up.")
 
 
 def result(op, shape, logical, padded, **more):
@@ -191,7 +191,7 @@ def test_padding_is_added_up_over_equal_shapes_that_ran():
         ("data", 1600),
         ("padding", 2496),
     ]
-    assert section.coverage.startswith("Padding known for 3 of 4 executed instructions;")
+    assert section.coverage.startswith("Padding known for 3 of 4 executed instructions.")
     # 6144 bytes for 3648.
     assert (
         section.notes[0]

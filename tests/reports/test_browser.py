@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.reports.example import Store
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
-from xlahouse.reports.site import page_file
+from xlahouse.reports.site import page_file, render_site
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -84,6 +85,64 @@ def test_every_chart_is_drawn_in_silence(site, tmp_path, name, width):
     assert asked_by_pages(log) == set()
 
 
+def test_a_page_with_its_script_is_drawn_alone(two_runs, tmp_path):
+    given = {"runs": ["aaa"], "pages": ["intervals"], "single_file": True}
+    (path,) = render_site(two_runs, tmp_path / "site", **given).pages
+    alone = tmp_path / "alone" / "page.html"
+    alone.parent.mkdir()
+    alone.write_bytes(path.read_bytes())
+    dom, stderr = open_page(alone, tmp_path / "profile", "--window-size=1280,2000")
+    assert dom.count('data-state="drawn"') == alone.read_text("utf-8").count("data-spec=") > 0
+    assert "CONSOLE" not in stderr, stderr
+
+
+# Sorts the table of runs by batch, the greatest first, then groups and filters it.
+TABLE = """
+addEventListener("load", () => {
+  const table = document.getElementById("runs-table");
+  const rows = () => [...table.querySelectorAll("tbody tr")];
+  const names = () => rows().map((row) => row.cells[0].textContent).join("|");
+  const head = [...table.tHead.rows[0].cells].find((cell) => cell.textContent === "Batch");
+  table.dataset.first = names();
+  head.querySelector("button").click();
+  head.querySelector("button").click();
+  table.dataset.sorted = names();
+  const group = document.getElementById("runs-group");
+  group.value = [...group.options].find((option) => option.textContent === "parallelism").value;
+  group.dispatchEvent(new Event("change"));
+  table.dataset.grouped = names();
+  const filter = document.getElementById("runs-filter");
+  filter.value = "ONE tp4";
+  filter.dispatchEvent(new Event("input"));
+  table.dataset.filtered = names();
+});
+"""
+
+
+def test_the_table_of_runs_sorts_groups_and_filters(tmp_path):
+    runs = [
+        ("a", "one", "tp4", 4),
+        ("b", "two", "dp4", 16),
+        ("c", "three", "tp4", 8),
+        ("d", "four", "dp4", None),
+    ]
+    rows = [
+        {"run_id": key, "name": name, "parallelism": mesh, "batch_size": batch}
+        for key, name, mesh, batch in runs
+    ]
+    (path,) = render_site(Store({"runs": rows}), tmp_path / "site", pages=["index"]).pages
+    page = with_script(path, TABLE, tmp_path / "page.html")
+    dom, stderr = open_page(page, tmp_path / "profile", "--window-size=1280,2000")
+    assert "CONSOLE" not in stderr, stderr
+    found = dict(re.findall(r'data-(first|sorted|grouped|filtered)="([^"]*)"', dom))
+    assert found == {
+        "first": "four|one|three|two",
+        "sorted": "two|three|one|four",  # what is not known is last
+        "grouped": "Parallelism: dp4|two|four|Parallelism: tp4|three|one",
+        "filtered": "Parallelism: tp4|one",
+    }
+
+
 def test_there_are_charts(site):
     counts = {name: site[name].read_text("utf-8").count("data-spec=") for name, _ in SEEN}
     assert counts["index.html"] == 2
@@ -94,7 +153,7 @@ def test_there_are_charts(site):
 # Moves the pointer over the middle of the first bar of a chart; what then shows is left in the page.
 HOVER = """
 addEventListener("load", async () => {
-  const chart = document.getElementById("traffic-0");
+  const chart = document.getElementById("traffic-traffic-by-mesh-axis");
   while (chart.dataset.state !== "drawn") await new Promise((done) => setTimeout(done, 20));
   const bar = chart.querySelector(".mark-rect path");
   const box = bar.getBoundingClientRect();
@@ -108,8 +167,11 @@ addEventListener("load", async () => {
 def with_script(page: Path, script: str, copy: Path) -> Path:
     """The page with one more script, which its own policy would refuse."""
     html = page.read_text("utf-8")
-    html, count = re.subn(r"script-src &#39;sha256-.*?&#39;", "script-src 'unsafe-inline'", html)
+    html, count = re.subn(
+        "script-src .*?; style-src", "script-src 'self' 'unsafe-inline'; style-src", html, count=1
+    )
     assert count == 1
+    shutil.copy(page.with_name("vega.js"), copy.parent)
     before, end, after = html.rpartition("</body>")  # Vega's own text holds one, too
     copy.write_text(f"{before}<script>{script}</script>{end}{after}", "utf-8")
     return copy
@@ -132,7 +194,7 @@ def test_hovering_tells_the_exact_number(site, tmp_path):
 DRAWN = """
 const pause = () => new Promise((done) => setTimeout(done, 200));
 const drawn = async () => {
-  const chart = document.getElementById("timeline-0");
+  const chart = document.querySelector(".chart[id^=timeline-prefill]");
   while (chart.dataset.state !== "drawn") await pause();
   const axis = () =>
     [...chart.querySelectorAll(".role-axis-label text")].map((label) => label.textContent).join(" ");
@@ -257,7 +319,7 @@ def test_bars_are_as_long_as_their_numbers(site, tmp_path):
     dom, _ = open_page(
         site[page_file(PLAIN_RUN, "communication")], tmp_path / "profile", "--window-size=1280,2000"
     )
-    chart = dom[dom.index('id="traffic-0"') :]
+    chart = dom[dom.index('id="traffic-traffic-by-mesh-axis"') :]
     chart = chart[: chart.index("</svg>")]
     bars = re.findall(
         r'aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="bar"', chart

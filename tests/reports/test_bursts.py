@@ -63,7 +63,7 @@ def test_a_circle_for_each_axis_and_size(store):
     assert drawn == [("pp", 64, 1), ("tp", 512, 3), ("tp", 1024, 1)]
     # The legend of areas holds the least, the middle and the most.
     assert {"1", "2", "3"} <= set(texts(figure.spec))
-    assert section.coverage.startswith("8 bursts on traced devices;")
+    assert section.coverage.startswith("8 bursts on traced devices.")
     assert section.notes == [
         "1 burst of unknown bytes: in the table only.",
         "2 bursts of 0 bytes or 0 length: in the table only.",

@@ -71,12 +71,14 @@ def test_repeats_are_one_setup_with_the_range_of_its_requests(store: Store) -> N
     wanted += ["chip_tokens_per_s", "per"]
     four, eight = (f"qwen, batch {n}, 16 + 8 tokens, bf16, TPU v6 Lite" for n in (4, 8))
     assert rows.select(wanted).rows() == [
+        (eight, "tp4", 1, 2, 0.016, 150.0, 37.5, "chip"),
         (four, "tp4", 2, 4, pytest.approx(0.012), 90.0, 22.5, "chip"),
         (four, "pp4 m2", 1, 2, 0.020, 50.0, 12.5, "chip"),
-        (eight, "tp4", 1, 2, 0.016, 150.0, 37.5, "chip"),
     ]
-    spread = rows.select("min_ttft_s", "max_ttft_s", "min_chip_tokens_per_s").row(0)
-    assert spread == (0.010, 0.028, 10.0)
+    # 100, 50, 80 and 40 tokens/s of 4 chips; runs of 100 and 80 lie 20 of 90 apart.
+    spread = rows.select("min_chip_tokens_per_s", "max_chip_tokens_per_s", "spread_ratio", "chips")
+    assert spread.row(1) == (10.0, 25.0, pytest.approx(2 / 9), 4)
+    assert spread["spread_ratio"].to_list()[0] is None
     assert rows["tpot_s"].is_null().all()
 
 
@@ -96,35 +98,82 @@ def test_settings_without_a_column_tell_setups_of_one_mesh_apart() -> None:
     assert rows["output_tokens_per_s"].is_null().all()
     section = fill(comparison.PANEL, rows, twins.facts())
     assert section.figures == []
-    assert section.cells[0][4].text == "not known"
+    assert section.cells[0][7].text == "not known"
+    assert section.verdict == []
 
 
 def test_charts_and_the_verdict_of_the_comparison(store: Store, facts_over_runs: Any) -> None:
     section = fill(comparison.PANEL, rows_of(store, comparison.PANEL), facts_over_runs)
     assert_valid(section)
     titles = [figure.title.partition(",")[0] for figure in section.figures]
-    assert titles == [
-        "Rate by batch: qwen",
-        "Output tokens/s per chip: qwen",
-        "TTFT: qwen",
-        "Output tokens/s per chip: qwen",
-        "TTFT: qwen",
-    ]  # no TPOT is known
-    batches, rates, ttft = (figure.spec for figure in section.figures[:3])
-    assert {(r["label"], r["batch_size"], r["output_tokens_per_s"]) for r in data(batches)} == {
-        ("tp4", 4, 90.0),
-        ("pp4 m2", 4, 50.0),
-        ("tp4", 8, 150.0),
+    assert titles == ["Rate against TTFT: qwen", "Rate by batch: qwen"]  # no TPOT is known
+    ttft, batches = (figure.spec for figure in section.figures)
+    assert {(r["label"], r["batch_size"], r["chip_tokens_per_s"]) for r in data(batches)} == {
+        ("tp4", 4, 22.5),
+        ("pp4 m2", 4, 12.5),
+        ("tp4", 8, 37.5),
     }
-    assert [(r["shown"], r["median"]) for r in data(rates)] == [
-        ("tp4", 22.5),
-        ("pp4 m2", 12.5),
+    # The line of the best: 12 ms with 22.5, 16 ms with 37.5; 20 ms with 12.5 is beaten by both.
+    assert [(r["latency"], r["chip_tokens_per_s"]) for r in data(ttft)] == [
+        (pytest.approx(12), 22.5),
+        (pytest.approx(16), 37.5),
     ]
-    assert [r["median"] for r in data(ttft)] == pytest.approx([12, 20])
-    assert layers(ttft)[0]["encoding"]["x"]["title"] == "TTFT (ms)"
+    marks = sorted((r["label"], r["batch"], r["latency"]) for r in data(ttft, 1))
+    assert marks == [
+        ("pp4 m2", "4", pytest.approx(20)),
+        ("tp4", "4", pytest.approx(12)),
+        ("tp4", "8", pytest.approx(16)),
+    ]
+    assert {r["name"] for r in data(ttft, 2)} == {
+        "tp4, batch 4",
+        "tp4, batch 8",
+        "pp4 m2, batch 4",
+    }
+    assert layers(ttft)[1]["encoding"]["x"]["title"] == "TTFT (ms)"
+    [said] = [text.replace("\u00a0", " ") for text in section.verdict]
+    assert said == (
+        "qwen, 16 + 8 tokens, bf16, TPU v6 Lite: tp4 at batch 8 gives the most output tokens/s per chip, "
+        "37.5 (TTFT 16.0 ms). The least TTFT has tp4 at batch 4, 12.0 ms, with 60.0 % of that rate; 2 of "
+        "3 setups are on the dashed line."
+    )
     [verdict] = [note for note in section.notes if "most output tokens/s" in note]
     assert "tp4 gives the most output tokens/s per chip, 22.5; next is pp4 m2 with 12.5" in verdict
     assert "Inconclusive: a setup has one run" in verdict
+
+
+def test_what_was_predicted_is_a_setup_of_its_own_and_a_hollow_mark(facts_over_runs: Any) -> None:
+    runs = [*RUNS, run("p1", "tp4", source="predicted"), run("q1", "pp4", source="compiled")]
+    speeds = SPEEDS | {"p1": (0.002, 999.0), "q1": (0.004, 500.0)}
+    rates = [
+        {
+            "run_id": name,
+            "ttft_s": ttft,
+            "output_tokens_per_s": rate,
+            "output_tokens_per_s_per_chip": rate / 4,
+        }
+        for name, (ttft, rate) in speeds.items()
+    ]
+    predicted = Store({"runs": runs, "run_summary_v2": rates})
+    ids = tuple(row["run_id"] for row in runs)
+    rows = rows_of(predicted, comparison.PANEL, ids)
+    assert set(rows.select("label", "evidence", "runs").rows()) == {
+        ("tp4", "measured", 2),
+        ("tp4", "measured", 1),
+        ("pp4 m2", "measured", 1),
+        ("tp4, predicted", "predicted", 1),
+        ("pp4, compiled", "compiled", 1),
+    }
+    section = fill(comparison.PANEL, rows, facts_over_runs)
+    assert_valid(section)
+    ttft = section.figures[0].spec
+    _, filled, hollow, _ = layers(ttft)
+    assert (filled["mark"]["filled"], hollow["mark"]["filled"]) == (True, False)
+    assert {r["label"] for r in data(ttft, 2)} == {"tp4, predicted", "pp4, compiled"}
+    # A prediction neither hides a measurement nor wins against one.
+    assert [r["latency"] for r in data(ttft)] == [pytest.approx(12), pytest.approx(16)]
+    assert "tp4 at batch 8 gives the most" in section.verdict[0]
+    batches = section.figures[1].spec
+    assert all(r["evidence"] == "measured" for r in data(batches))
 
 
 @pytest.mark.parametrize(("least", "told"), [(40.0, "overlap."), (60.0, "do not overlap.")])

@@ -34,7 +34,7 @@ def test_each_phase_has_a_chart(two_runs):
         ("all-reduce", MIB): pytest.approx(10e-6),
     }
     assert prefill.title == "Prefill: time in flight against payload"
-    assert section.coverage.startswith("96 of 96 collectives in the trace;")
+    assert section.coverage.startswith("96 of 96 collectives in the trace.")
 
 
 def size(device, size_bytes, p50, p99, count=10, per_step=2.0):

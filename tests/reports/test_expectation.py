@@ -43,7 +43,7 @@ def test_what_is_as_expected_is_said_to_be():
         "All expected traffic was sent, to the byte.",
         "No unexpected traffic was sent.",
     ]
-    assert section.coverage.startswith("3 of 3 measured collectives compared;")
+    assert section.coverage.startswith("3 of 3 measured collectives compared.")
 
 
 def test_a_compiler_that_differs_is_a_finding():
@@ -86,7 +86,7 @@ def test_what_cannot_be_compared_says_why():
     whole = section_of(row("unclassified", "all-reduce", None, 5000, problem=reason))
     assert whole.figures == []
     assert whole.notes == [f"No expectation for any collective: {reason}."]
-    assert whole.coverage.startswith("0 of 3 measured collectives compared;")
+    assert whole.coverage.startswith("0 of 3 measured collectives compared.")
     part = section_of(
         row("tp", "all-reduce", 4000, 4000),
         row("mixed", "all-gather", None, 10, problem="the axis is not known"),

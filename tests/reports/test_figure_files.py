@@ -22,8 +22,9 @@ def test_each_figure_of_a_page_is_a_file(two_runs, tmp_path, kind, magic):
     assert paths
     assert paths == sorted(set(paths), key=paths.index)
     for path in paths:
-        assert re.fullmatch(rf"run-demo-tp4\.intervals\.[a-z-]+-\d+\.{kind}", path.name)
+        assert re.fullmatch(rf"run-demo-tp4\.intervals\.[a-z0-9-]+\.{kind}", path.name)
         assert path.read_bytes().startswith(magic)
+    assert "run-demo-tp4.intervals.timeline-traffic-over-time-by-axis" in {p.stem for p in paths}
 
 
 def test_a_png_is_sharp_enough_for_print(two_runs, tmp_path):

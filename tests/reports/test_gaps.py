@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reports.example import US, Store, example_run
+from tests.reports.example import US, Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
 from xlahouse.reports.charts.palette import AXIS_COLOURS
@@ -109,10 +109,3 @@ def test_a_phase_of_nothing_but_overlaps_has_no_chart():
 def test_a_run_without_gaps_says_why(tables, reason):
     section = filled(Store({"runs": [{"run_id": "r"}], **tables}), gaps.SUMMARY, "r")
     assert reason in section.empty
-
-
-def test_the_order_is_real_on_virtual_devices_and_the_time_is_not():
-    store = Store(example_run("v" * 12, "virtual", {"tp": 4}))
-    assert filled(store, gaps.SUMMARY, "v" * 12).notes == [
-        "On virtual devices the order of transfers is real, the time between them is not."
-    ]

@@ -73,7 +73,7 @@ def test_idle_time_adds_up_by_cause():
     scale = by_phase.spec["encoding"]["color"]["scale"]
     shown = ("device", "host", "imbalance", "between steps")
     assert sorted(scale["range"]) == sorted(CAUSE_COLOURS[cause] for cause in shown)
-    assert section.coverage.startswith("4 device steps outside warm-up;")
+    assert section.coverage.startswith("4 device steps outside warm-up.")
 
 
 def test_a_cause_that_one_step_cannot_tell_is_not_known():
@@ -165,7 +165,7 @@ def test_what_is_not_known_of_a_pipeline_is_left_out_and_told():
     store = store_of(step_rows(0, 1, {"pipeline": None}, **parts))
     section = filled(store, pipeline.PANEL, "r")
     assert [row["part"] for row in data(section.figures[0].spec)] == ["empty microbatches"]
-    assert section.coverage.startswith("The whole bubble is known for 0 of 1 device step;")
+    assert section.coverage.startswith("The whole bubble is known for 0 of 1 device step.")
     assert section.notes[0].startswith("Not known: idle, other stages busy, filling and draining;")
     section = filled(store_of(step_rows(0, 1, {}, **others)), pipeline.PANEL, "r")
     assert section.notes[0].startswith("Where ticks are not marked,")

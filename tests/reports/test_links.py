@@ -130,7 +130,7 @@ def test_links_that_are_not_known_say_why():
     section = filled(store_of(*rows), links.PANEL, "r")
     assert section.figures == []
     assert section.notes == ["Links are not known: virtual devices have no links."]
-    assert section.coverage.startswith("No link is known;")
+    assert section.coverage.startswith("No link is known.")
 
 
 def test_nothing_on_any_link_says_why():

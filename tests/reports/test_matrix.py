@@ -49,4 +49,4 @@ def test_256_devices_share_64_rows():
     # Four devices a cell: three send within it, the last to the next cell.
     assert (cells["0-3", "0-3"], cells["0-3", "4-7"], cells["252-255", "0-3"]) == (3, 1, 1)
     assert len(cells) == 128
-    assert section.coverage.startswith("Draws 256\u00a0B from 64 groups of sources;")
+    assert section.coverage.startswith("Draws 256\u00a0B from 64 groups of sources.")

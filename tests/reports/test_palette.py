@@ -10,14 +10,21 @@ from xlahouse.reports.charts.palette import (
     AXIS_COLOURS,
     CATEGORY_COLOURS,
     CAUSE_COLOURS,
+    CHANGE_COLOURS,
     CLOCK_COLOURS,
     COMPONENT_COLOURS,
     HEAT_RANGE,
     KIND_COLOURS,
+    LOAD_COLOURS,
+    PARALLELISM_COLOURS,
+    PIPELINE_COLOURS,
     RESERVE_COLOURS,
+    SERIES_COLOUR,
     TIME_COLOURS,
+    UNKNOWN_COLOUR,
     axis_colours,
     kind_colours,
+    parallelism_colours,
 )
 
 PAPERS = ("#ffffff", "#12181f")  # style.css, light and dark
@@ -43,6 +50,10 @@ ALL = {
     "categories": list(CATEGORY_COLOURS.values()),
     "causes": list(CAUSE_COLOURS.values()),
     "components": list(COMPONENT_COLOURS.values()),
+    "parallelisms": list(PARALLELISM_COLOURS),
+    "changes": list(CHANGE_COLOURS.values()),
+    "loads": list(LOAD_COLOURS.values()),
+    "pipeline": list(PIPELINE_COLOURS.values()),
 }
 
 
@@ -91,6 +102,37 @@ def test_no_two_colours_of_a_set_look_alike(colours, vision):
     # 2.3 is just noticeable; 8 distinguishes two areas that do not touch.
     worst = min((distance(a, b, vision), a, b) for a, b in combinations(colours, 2))
     assert worst[0] > 8, worst
+
+
+def test_no_set_borrows_a_colour_of_another():
+    sets = (KIND_COLOURS, AXIS_COLOURS, TIME_COLOURS, CAUSE_COLOURS, COMPONENT_COLOURS)
+    sets += (CHANGE_COLOURS, CLOCK_COLOURS, LOAD_COLOURS, {"series": SERIES_COLOUR})
+    sets += ({"unknown": UNKNOWN_COLOUR}, {hue: hue for hue in PARALLELISM_COLOURS})
+    sets += ({hue: hue for hue in RESERVE_COLOURS},)
+    names: dict[str, str] = {}
+    for colours in sets:
+        for name, colour in colours.items():
+            assert colour not in names, (name, names.get(colour))
+            names[colour] = name
+    for colours in (CATEGORY_COLOURS, PIPELINE_COLOURS):  # parts of the time, by other words
+        own = set(colours.values()) - set(TIME_COLOURS.values())
+        assert not own & set(names)
+
+
+def test_a_parallelism_keeps_its_colour_on_all_pages_of_a_site():
+    site = ["tp4", "dp2.tp2", "pp4", "ep4"]
+    alone = [parallelism_colours(site, [name])[name] for name in site]
+    assert parallelism_colours(site, site) == dict(
+        zip(sorted(site), sorted_by(site, alone), strict=True)
+    )
+    assert len(set(alone)) == len(site)
+    names = [f"mesh{k}" for k in range(len(PARALLELISM_COLOURS))]
+    assert len(set(parallelism_colours(names, names).values())) == len(names)
+    assert len(parallelism_colours([], [*names, "one more"])) == len(names) + 1
+
+
+def sorted_by(names, colours):
+    return [colour for _, colour in sorted(zip(names, colours, strict=True))]
 
 
 def test_the_heat_scale_darkens_all_the_way():

@@ -6,6 +6,7 @@ import json
 from importlib.resources import files
 
 import jsonschema
+import polars as pl
 import pytest
 
 from tests.reports.example import MIB, RUN_PANELS, SITE_PANELS, US, Store
@@ -17,7 +18,7 @@ from xlahouse.reports.charts.theme import MAX_MARKS
 from xlahouse.reports.panels import quality
 from xlahouse.reports.panels.communication import bandwidth, matrix, volume
 from xlahouse.reports.panels.efficiency import latency, steps
-from xlahouse.reports.panels.runs import overview
+from xlahouse.reports.panels.runs import overview, top_runs
 from xlahouse.reports.panels.time import time_split
 
 TP4, DP2_TP2 = "a" * 12, "b" * 12
@@ -273,3 +274,20 @@ def test_a_matrix_of_128_devices_stays_small():
     assert "Neighbouring devices share a cell: the run has more than 64 devices." in section.notes
     assert len(section.cells) == 200
     assert section.rows_left_out == 64 * 64 - 200
+
+
+def test_the_charts_of_many_runs_take_those_with_the_most():
+    rows = pl.DataFrame(
+        {
+            "run_id": [f"r{k % 25:02d}" for k in range(50)],
+            "wire_bytes": [None if k == 49 else float(k % 25 + 1) for k in range(50)],
+        }
+    )
+    shown, note = top_runs.top_runs(rows, "wire_bytes", "wire bytes")
+    # 25 runs of 2, 4, … 48 bytes; of the last one a part is not known.
+    assert shown["run_id"].unique(maintain_order=True).to_list() == [
+        f"r{k:02d}" for k in range(23, 3, -1)
+    ]
+    assert len(shown) == 40
+    assert note == "The 20 of 25 runs with the most wire bytes."
+    assert top_runs.top_runs(rows.head(20), "wire_bytes", "wire bytes")[1] == ""

@@ -8,7 +8,6 @@ from tests.reports.example import MIB, RUN_PANELS, Store, example_run, merge
 from tests.reports.test_panels import data, facts_of, filled, rows_of
 from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.headline import SPREAD_SQL, headline_cards
-from xlahouse.reports.panels import quality
 from xlahouse.reports.panels.communication import bandwidth, matrix, volume
 from xlahouse.reports.panels.efficiency import latency, steps
 from xlahouse.reports.panels.runs import overview
@@ -130,7 +129,7 @@ def test_virtual_devices_have_no_share_of_a_peak(two_runs):
         "The share of the busiest link's peak is not known: these devices are virtual and have no links."
         in notes
     )
-    assert any("Virtual devices" in note for note in filled(two_runs, time_split.PANEL, TP4).notes)
+    assert filled(two_runs, time_split.PANEL, TP4).notes == []  # the page says it once
 
 
 def test_bounded_transfers_are_counted_and_left_out():
@@ -150,7 +149,7 @@ def test_bounded_transfers_are_counted_and_left_out():
     ]
     store = Store({"runs": [{"run_id": "r"}], "collective_bandwidth_v3": rows})
     section = filled(store, bandwidth.PANEL, "r")
-    assert section.coverage.startswith("Bandwidth is known for 1 of 3 instances;")
+    assert section.coverage.startswith("Bandwidth is known for 1 of 3 instances.")
     assert section.notes[0].startswith("2 instances left out:")
 
 
@@ -235,18 +234,17 @@ def test_the_index_names_runs_of_unknown_size():
     assert section.notes == ["Not drawn: traffic of unknown size in x."]
 
 
-def test_rejected_events_stand_in_every_coverage_sentence(two_runs):
-    facts = facts_of(two_runs, TP4)
-    for panel in RUN_PANELS:
-        if panel is not quality.ISSUES:
-            rows = rows_of(two_runs, panel, TP4)
-            assert "2 of 1,000 events rejected" in panel.coverage(rows, facts)
+def test_a_page_says_once_how_many_events_were_rejected(pages):
+    for name, page in pages.items():
+        if name.startswith("run-plain"):
+            once = page.text.partition("Findings about the data")[0]
+            assert once.count("2 of 1,000 events rejected") == 1
 
 
 def test_a_partial_run_says_so():
     tables = merge(example_run("r", "cut", {"tp": 4}))
     tables["runs"][0]["status"] = "partial"
-    assert filled(Store(tables), volume.PANEL, "r").coverage.endswith("the run is partial.")
+    assert facts_of(Store(tables), "r").covered().endswith("the run is partial.")
 
 
 def test_infinite_values_are_not_known():

@@ -42,7 +42,7 @@ def test_an_ops_place_is_its_intensity_and_its_rate():
     section = filled(store, roofline.PANEL, "r")
     assert_valid(section)
     assert section.coverage.replace("\u00a0", " ").startswith(
-        "2 of 3 compute ops with 50.0 % of their time;"
+        "2 of 3 compute ops with 50.0 % of their time."
     )
     roof, _ = section.figures
     # Half the least intensity, the ridge, twice the greatest.
@@ -131,7 +131,7 @@ def test_uses_of_the_peaks_stand_by_phase():
         "HFU is not known (decode): ops of unknown FLOPs, such as custom calls, take more than "
         "5 % of the busy time (FLOPs known for 90.0 %).",
     ]
-    assert section.coverage.startswith("3 of 5 values known;")
+    assert section.coverage.startswith("3 of 5 values known.")
 
 
 def test_virtual_devices_use_no_peaks():

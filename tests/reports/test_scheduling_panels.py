@@ -46,7 +46,7 @@ def test_launches_are_drawn_by_phase():
         ("decode", 20, 90, 25),
     ]
     assert [(row["phase"], row["p50"]) for row in gaps] == [("decode", -3)]
-    assert section.coverage.startswith("12 of 14 launches linked to their enqueue;")
+    assert section.coverage.startswith("12 of 14 launches linked to their enqueue.")
     assert section.notes == ["Queue and dispatch leave out 2 launches without a link to the host."]
 
 
@@ -76,7 +76,7 @@ def test_activities_of_hosts_are_drawn_by_phase():
         ("enqueue", 0.75),
         ("unknown", 0.25),
     ]
-    assert section.coverage.startswith("2 gaps longer than 10 us;")
+    assert section.coverage.startswith("2 gaps longer than 10 us.")
     assert section.notes == [
         "decode: 40 ps before a launch, on average; the largest part is enqueue: A::Execute, 56 %."
     ]
@@ -111,7 +111,7 @@ def test_compiles_are_drawn_by_phase():
         ("warmup", 2),
     ]
     assert figure.spec["encoding"]["x"]["title"] == "Compile time, all hosts (s)"
-    assert section.coverage.startswith("4 compiles in 3 phases;")
+    assert section.coverage.startswith("4 compiles in 3 phases.")
     assert section.notes == [
         "1 compile after warm-up: these requests are left out of TTFT and TPOT."
     ]
@@ -160,7 +160,7 @@ def test_clocks_are_compared_with_the_reference():
         ("c", "median skew", 700),
     }
     assert section.notes == ["Skews are not usable, since the spread exceeds them: c."]
-    assert section.coverage.startswith("3 clocks of 12 traced devices;")
+    assert section.coverage.startswith("3 clocks of 12 traced devices.")
 
 
 def test_one_clock_needs_no_comparison():

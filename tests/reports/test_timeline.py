@@ -45,7 +45,7 @@ def test_the_median_step_of_each_phase_is_laid_out(two_runs):
     prefill, decode = section.figures
     assert prefill.title == "Prefill: request 1, step 0 by device"
     assert decode.title == "Decode: request 1, step 2 by device"
-    assert section.coverage.startswith("24 busy intervals of 4 devices as 24 marks;")
+    assert section.coverage.startswith("24 busy intervals of 4 devices as 24 marks.")
     drawn = [(row["lane"], row["start"], row["end"]) for row in data(decode.spec)[:3]]
     assert drawn == [("collective", 30, 40), ("collective", 60, 100), ("compute", 0, 80)]
     scale = decode.spec["encoding"]["color"]["scale"]

@@ -61,7 +61,7 @@ def test_axes_stand_on_one_another(store):
 
 def test_what_is_unknown_is_left_out_and_said(store):
     section = filled(store, traffic_time.PANEL, "r")
-    assert section.coverage.replace("\u00a0", " ").startswith("Draws 12.0 kB of wire bytes;")
+    assert section.coverage.replace("\u00a0", " ").startswith("Draws 12.0 kB of wire bytes.")
     assert "1 bin of an axis left out: a transfer of unknown size is in flight." in section.notes
     blind = filled(store_of(part("tp", 0, None)), traffic_time.PANEL, "r")
     assert blind.figures == []

@@ -56,7 +56,7 @@ def test_waits_are_means_over_all_steps_also_those_without():
     scale = figure.spec["encoding"]["color"]["scale"]
     colours = dict(zip(scale["domain"], scale["range"], strict=True))
     assert colours["tp"] == AXIS_COLOURS["tp"]
-    assert section.coverage.startswith("5 waits of 2 devices;")
+    assert section.coverage.startswith("5 waits of 2 devices.")
     assert section.notes == ["Barriers without a collective after them have no axis."]
 
 
@@ -97,7 +97,7 @@ def test_stragglers_are_drawn_by_share_and_lag():
     assert [row["amount"] for row in data(lag.spec)] == [2, 18]
     assert lag.spec["encoding"]["x"]["title"] == "Mean lag behind the first to arrive (ns)"
     assert section.notes == []
-    assert section.coverage.startswith("2 of 2 devices, 20 arrivals;")
+    assert section.coverage.startswith("2 of 2 devices, 20 arrivals.")
 
 
 def test_virtual_devices_have_no_lag():

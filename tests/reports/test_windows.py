@@ -64,7 +64,7 @@ def test_a_cell_is_the_median_with_its_number(store):
     }
     assert (cells["tp", "pp"]["p50_s"], cells["pp", "tp"]["p50_s"]) == (pytest.approx(3.5e-6), None)
     assert cells["tp", "pp"]["next_bytes"] == 40
-    assert section.coverage.startswith("8 windows on each device and 1 window over all devices;")
+    assert section.coverage.startswith("8 windows on each device and 1 window over all devices.")
 
 
 def test_a_cell_without_a_window_is_drawn_grey(store):
@@ -104,7 +104,7 @@ def test_curves_rise_where_windows_are(store):
         "Below the log axis (overlapping or touching): pp → tp 50.0 %."
     )
     # The run's own sweep is no part of it.
-    assert section.coverage.startswith("8 windows on traced devices;")
+    assert section.coverage.startswith("8 windows on traced devices.")
 
 
 def test_a_line_has_the_colour_of_the_axis_that_follows(store):

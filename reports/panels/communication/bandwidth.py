@@ -138,9 +138,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many instances have a bandwidth."""
     measured, instances = total(rows, "measured"), total(rows, "instances")
-    return (
-        f"Bandwidth is known for {measured:,} of {plural(instances, 'instance')}; {facts.covered()}"
-    )
+    return f"Bandwidth is known for {measured:,} of {plural(instances, 'instance')}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -162,10 +160,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(
             f"{plural(impossible, 'instance')} faster than all links of their chips together at "
             "peak: the kind of chip, its peaks or the places of the chips are wrong."
-        )
-    if facts.inferred:
-        found.append(
-            "On virtual devices a transfer is a memory copy: its speed says nothing about links."
         )
     if rows["p50_utilization_ratio"].null_count() == len(rows):
         found.append(f"The share of the busiest link's peak is not known: {_no_peak(facts)}.")

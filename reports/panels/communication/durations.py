@@ -108,7 +108,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many collectives are timed."""
     traced = plural(facts.row["collectives"], "collective")
-    return f"{total(rows, 'count'):,} of {traced} in the trace; {facts.covered()}"
+    return f"{total(rows, 'count'):,} of {traced} in the trace."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -121,10 +121,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if not off.is_empty():
         found.append(
             f"{plural(total(off, 'count'), 'collective')} of 0 bytes or 0 time: in the table only."
-        )
-    if facts.inferred:
-        found.append(
-            "On virtual devices a transfer is a memory copy: its time says nothing about links."
         )
     return found
 

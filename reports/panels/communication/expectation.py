@@ -132,7 +132,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     judged = rows.filter(pl.col("expected_problem").is_null())
     return (
         f"{total(judged, 'measured_count'):,} of "
-        f"{plural(total(rows, 'measured_count'), 'measured collective')} compared; {facts.covered()}"
+        f"{plural(total(rows, 'measured_count'), 'measured collective')} compared."
     )
 
 

@@ -121,7 +121,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many collectives stand in steps."""
     traced = plural(facts.row["collectives"], "collective")
-    return f"{total(rows, 'count'):,} of {traced} in the trace lie in steps; {facts.covered()}"
+    return f"{total(rows, 'count'):,} of {traced} in the trace lie in steps."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -136,8 +136,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
             "Rows without a kind: ops of collectives whose start or done is missing, so that "
             "the transfer is not known."
         )
-    if facts.inferred:
-        found.append("On virtual devices a transfer is a memory copy: its time is not a link's.")
     return found
 
 

@@ -162,12 +162,12 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many links carry how much."""
     linked = rows.drop_nulls("topology")
     if linked.is_empty():
-        return f"No link is known; {facts.covered()}"
+        return "No link is known."
     sent = known_total(linked, "bytes")
     carried = "an unknown number of bytes" if sent is None else show_bytes(sent)
     return (
         f"{plural(len(linked), 'link')} carry {carried}, each transfer counted on every link "
-        f"of its route; {facts.covered()}"
+        f"of its route."
     )
 
 

@@ -169,7 +169,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     shared = rows["source"].str.contains("-").any()
     senders = drawn["source"].n_unique()
     sources = f"{senders:,} groups of sources" if shared else plural(senders, "source")
-    return f"Draws {show_bytes(known_total(drawn, 'bytes'))} from {sources}; {facts.covered()}"
+    return f"Draws {show_bytes(known_total(drawn, 'bytes'))} from {sources}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -96,8 +96,8 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many of the trace's collectives the chart counts."""
     counted, traced = total(rows, "collectives"), facts.row["collectives"]
     if facts.compiled:
-        return f"Counts {plural(counted, 'collective')} of the programs; {facts.covered()}"
-    return f"Counts {counted:,} of {plural(traced, 'collective')} in the trace; {facts.covered()}"
+        return f"Counts {plural(counted, 'collective')} of the programs."
+    return f"Counts {counted:,} of {plural(traced, 'collective')} in the trace."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -168,7 +168,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     calls = plural(int(rows["calls"].sum()), "call")
     return (
         f"{plural(len(rows), 'kernel')}, {calls}; component known for {show_ratio(placed)} of the "
-        f"time; {facts.covered()}"
+        f"time."
     )
 
 

@@ -141,14 +141,11 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have each metric, and how many were left out."""
     if not facts.marked:
         count = plural(total(rows, "launch_period_count"), "period")
-        return f"{count} of one program; {facts.covered()}"
+        return f"{count} of one program."
     ttft, tpot = (len(rows) - rows[metric].null_count() for metric in ("ttft_s", "tpot_s"))
     left_out = f"{facts.row['excluded_requests']:,} left out (warm-up or compiling)"
     requests = plural(len(rows), "request")
-    return (
-        f"TTFT known for {ttft:,} and TPOT for {tpot:,} of {requests}, {left_out}; "
-        f"{facts.covered()}"
-    )
+    return f"TTFT known for {ttft:,} and TPOT for {tpot:,} of {requests}, {left_out}."
 
 
 def why_no_ttft(facts: PageFacts) -> str:
@@ -193,10 +190,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
             "No host clock to compare with: the trace has no manifest with measured times."
         )
     found += _against_host(rows)
-    if facts.inferred:
-        found.append(
-            "Times are of virtual devices that share one machine's cores, not of an accelerator."
-        )
     return found
 
 

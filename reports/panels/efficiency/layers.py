@@ -126,7 +126,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     whole = float(rows["self_ps"].sum())
     placed = rows.filter(pl.col("layer").is_not_null() | (pl.col("component") != "no component"))
     share = show_ratio(float(placed["self_ps"].sum()) / whole if whole else None)
-    return f"{share} of the ops' time has a layer or a component; {facts.covered()}"
+    return f"{share} of the ops' time has a layer or a component."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -136,10 +136,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(
             "Not drawn: no op names its module (a path such as model.layers.3.self_attn), so "
             "layers and components are not known."
-        )
-    if facts.inferred:
-        found.append(
-            "Virtual devices share the cores of one machine: shares of time are not an accelerator's."
         )
     return found
 

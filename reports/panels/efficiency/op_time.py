@@ -223,26 +223,14 @@ def modules_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def ops_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many ops are listed, and how much of the time is theirs."""
     listed = f"{len(rows):,} of {plural(total(rows.head(1), 'all_ops'), 'op')}"
-    return f"{listed} with {show_ratio(float(rows['ratio'].sum()))} of the time; {facts.covered()}"
+    return f"{listed} with {show_ratio(float(rows['ratio'].sum()))} of the time."
 
 
 def modules_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many programs and launches are listed."""
     programs = plural(rows["program_id"].drop_nulls().n_unique(), "program")
     launches = plural(int(rows["launches"].sum()), "launch")
-    return (
-        f"{programs}, {launches.replace('launchs', 'launches')} outside warm-up; {facts.covered()}"
-    )
-
-
-def virtual_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """How far times of virtual devices are valid."""
-    if facts.inferred:
-        return [
-            "Virtual devices share the cores of one machine: on an accelerator, other ops "
-            "may take the most time."
-        ]
-    return []
+    return f"{programs}, {launches.replace('launchs', 'launches')} outside warm-up."
 
 
 why_empty = why_no_rows(
@@ -274,7 +262,6 @@ OPS: Panel[PageFacts] = Panel(
     figures=ops_figures,
     coverage=ops_coverage,
     why_empty=why_empty,
-    notes=virtual_notes,
 )
 MODULES: Panel[PageFacts] = Panel(
     key="programs",
@@ -285,5 +272,4 @@ MODULES: Panel[PageFacts] = Panel(
     figures=modules_figures,
     coverage=modules_coverage,
     why_empty=why_empty,
-    notes=virtual_notes,
 )

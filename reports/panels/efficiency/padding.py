@@ -139,7 +139,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     first = rows.head(1)  # also where there is no row
     executed = plural(total(first, "all_instructions"), "executed instruction")
     known = f"{total(first, 'all_known'):,} of {executed}"
-    return f"Padding known for {known}; {facts.covered()}"
+    return f"Padding known for {known}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -109,7 +109,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many of the values are known."""
     known = len(rows.drop_nulls("ratio"))
-    return f"{known:,} of {plural(len(rows), 'value')} known; {facts.covered()}"
+    return f"{known:,} of {plural(len(rows), 'value')} known."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

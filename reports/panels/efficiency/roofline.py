@@ -244,7 +244,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     ops = plural(total(rows.head(1), "all_ops"), "compute op")
     share = show_ratio(float(rows["ratio"].sum()))
     most = ", the longest-running," if len(rows) == MAX_ROOFLINE_OPS else ""
-    return f"{len(rows):,} of {ops}{most} with {share} of their time; {facts.covered()}"
+    return f"{len(rows):,} of {ops}{most} with {share} of their time."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -119,7 +119,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps have a latency."""
     measured = f"{total(rows, 'measured'):,} of {plural(total(rows, 'steps'), 'step')}"
-    return f"Latency known for {measured}; {facts.covered()}"
+    return f"Latency known for {measured}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

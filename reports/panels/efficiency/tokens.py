@@ -90,7 +90,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have a rate."""
     known = len(rows.drop_nulls("output_tokens_per_s"))
-    return f"{known:,} of {plural(len(rows), 'request')} with a known rate; {facts.covered()}"
+    return f"{known:,} of {plural(len(rows), 'request')} with a known rate."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -102,10 +102,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(f"Output tokens/s are not known for every request: {why_no_ttft(facts)}.")
     if rows["decode_tokens_per_s"].has_nulls():
         found.append(f"Decode tokens/s are not known for every request: {why_no_tpot(facts)}.")
-    if facts.inferred:
-        found.append(
-            "Virtual devices share the cores of one machine: an accelerator is far faster."
-        )
     return _of_all_requests(facts) + found
 
 

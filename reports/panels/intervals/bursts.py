@@ -122,7 +122,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many bursts hold how many transfers."""
-    return f"{plural(total(rows, 'bursts'), 'burst')} on traced devices; {facts.covered()}"
+    return f"{plural(total(rows, 'bursts'), 'burst')} on traced devices."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -140,8 +140,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     nothing = total(rows.filter((pl.col("size_bytes") == 0) | (pl.col("p05_ps") <= 0)), "bursts")
     if nothing:
         found.append(f"{plural(nothing, 'burst')} of 0 bytes or 0 length: in the table only.")
-    if facts.inferred:
-        found.append("On virtual devices the bytes of a burst are real, its length is not.")
     return found
 
 

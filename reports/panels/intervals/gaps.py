@@ -84,7 +84,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     collectives = plural(facts.row["collectives"], "collective")
     return (
         f"{total(rows, 'count'):,} gaps between {collectives}: the first transfer of an axis "
-        f"on a device has no gap before it; {facts.covered()}"
+        f"on a device has no gap before it."
     )
 
 
@@ -97,13 +97,6 @@ def why_empty(facts: PageFacts) -> str:
     return "No axis has two transfers on a device, so there is no time between them."
 
 
-def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """How far times of virtual devices are valid."""
-    if not facts.inferred:
-        return []
-    return ["On virtual devices the order of transfers is real, the time between them is not."]
-
-
 SUMMARY: Panel[PageFacts] = Panel(
     key="gaps",
     title="Gaps within an axis, in numbers",
@@ -114,7 +107,6 @@ SUMMARY: Panel[PageFacts] = Panel(
     figures=lambda rows, facts: [],
     coverage=coverage,
     why_empty=why_empty,
-    notes=notes,
 )
 SPREAD: Panel[PageFacts] = Panel(
     key="gap-spread",
@@ -126,5 +118,4 @@ SPREAD: Panel[PageFacts] = Panel(
     figures=spread_figures,
     coverage=coverage,
     why_empty=why_empty,
-    notes=notes,
 )

@@ -86,7 +86,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows of each scope are judged."""
     once = rows.unique(["scope", "from_axis", "to_axis"], maintain_order=True)
-    return f"{counted(once)}, of all phases; {facts.covered()}"
+    return f"{counted(once)}, of all phases."
 
 
 def _tooltip() -> list[alt.Tooltip]:

@@ -113,7 +113,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many bytes are drawn."""
     drawn = known_total(rows.drop_nulls("bytes"), "bytes")
-    return f"Draws {show_bytes(drawn)} of wire bytes; {facts.covered()}"
+    return f"Draws {show_bytes(drawn)} of wire bytes."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -125,8 +125,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
             f"{plural(unknown, 'bin')} of an axis left out: a transfer of unknown size is in "
             "flight."
         )
-    if facts.inferred:
-        found.append("On virtual devices the bytes are real, their timing is not.")
     return found
 
 

@@ -34,7 +34,7 @@ def transition_looks(rows: pl.DataFrame) -> dict[Transition, Look]:
 
 
 def transition_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Transitions that are not drawn, and what virtual devices do not show."""
+    """Transitions that are not drawn."""
     found = []
     left_out = rows.select("from_axis", "to_axis").n_unique() - MAX_TRANSITIONS
     if left_out > 0:
@@ -42,8 +42,6 @@ def transition_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
             f"Drawn: the {MAX_TRANSITIONS} transitions with the most windows; the table has "
             f"{left_out:,} more."
         )
-    if facts.inferred:
-        found.append("On virtual devices the order of axes is real, the time between them is not.")
     return found
 
 

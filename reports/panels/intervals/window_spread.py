@@ -59,7 +59,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows are drawn."""
-    return f"{plural(total(rows, 'count'), 'window')} on traced devices; {facts.covered()}"
+    return f"{plural(total(rows, 'count'), 'window')} on traced devices."
 
 
 PANEL: Panel[PageFacts] = Panel(

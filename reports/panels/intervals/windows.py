@@ -117,7 +117,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many windows of each scope."""
-    return f"{counted(rows)}; {facts.covered()}"
+    return f"{counted(rows)}."
 
 
 def counted(rows: pl.DataFrame) -> str:
@@ -142,11 +142,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     left_out = rows.select("scope", "phase").n_unique() - MAX_MATRICES
     if left_out > 0:
         found.append(f"Not drawn: {left_out:,} more scopes and phases; the table has them.")
-    if facts.inferred:
-        found.append(
-            "On virtual devices the order of axes is real, the time between them is not: devices take "
-            "turns on the machine's cores, so windows over all devices overlap."
-        )
     return found
 
 

@@ -71,7 +71,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many instructions are listed."""
     every = int(rows["all_ops"][0])
-    return f"{len(rows):,} of {plural(every, 'instruction')} with a cost; {facts.covered()}"
+    return f"{len(rows):,} of {plural(every, 'instruction')} with a cost."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -92,7 +92,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many programs are shown."""
-    return f"{plural(len(rows), 'program')} by the compiler's own assignment; {facts.covered()}"
+    return f"{plural(len(rows), 'program')} by the compiler's own assignment."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -85,9 +85,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many programs are drawn."""
     shown, every = rows["program"].n_unique(), rows.select(pl.col("programs").max()).item() or 0
-    return (
-        f"{shown:,} of {plural(every, 'program')} by the compiler's assignment; {facts.covered()}"
-    )
+    return f"{shown:,} of {plural(every, 'program')} by the compiler's assignment."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -31,15 +31,17 @@ from xlahouse.reports.charts.units import (
 from xlahouse.reports.panels.runs.setups import (
     MEMBERS_SQL,
     coverage,
+    families,
+    first_setups,
     left_out,
-    subjects,
-    virtual_note,
 )
 from xlahouse.reports.panels.time.time_split import SHARE_SUMS, long_shares
 
 STEP_TIME_SQL = f"""{MEMBERS_SQL.strip()}
 select
+    family,
     subject,
+    batch_size,
     label,
     setup_key,
     phase,
@@ -49,8 +51,8 @@ select
 from comm_compute_v2
 inner join members using (run_id)
 where phase in ('prefill', 'decode')
-group by subject, label, setup_key, phase
-order by subject, phase desc, step_ps, label, setup_key
+group by family, subject, batch_size, label, setup_key, phase
+order by family, phase desc, batch_size, step_ps, label, setup_key
 """
 
 STEP_TIME_COLUMNS = (
@@ -70,7 +72,9 @@ WIRE_SQL = f"""{MEMBERS_SQL.strip()}, steps as (
     group by setup_key, phase
 ), sums as (
     select
+        family,
         subject,
+        batch_size,
         label,
         setup_key,
         phase,
@@ -81,10 +85,12 @@ WIRE_SQL = f"""{MEMBERS_SQL.strip()}, steps as (
     from traffic_volume_v1
     inner join members using (run_id)
     where phase in ('prefill', 'decode')
-    group by subject, label, setup_key, phase, axis
+    group by family, subject, batch_size, label, setup_key, phase, axis
 )
 select
+    family,
     subject,
+    batch_size,
     label,
     sums.setup_key,
     sums.phase,
@@ -96,7 +102,7 @@ select
     collectives / nullif(steps, 0) as step_collectives
 from sums
 left join steps on steps.setup_key = sums.setup_key and steps.phase = sums.phase
-order by subject, sums.phase desc, label, sums.setup_key, axis
+order by family, sums.phase desc, batch_size, label, sums.setup_key, axis
 """
 
 WIRE_COLUMNS = (
@@ -112,10 +118,10 @@ WIRE_COLUMNS = (
 
 
 def time_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Mean time of a device's step by setup, stacked by share; the quickest first.
+    """Mean time of a device's step by batch and setup, stacked by share; the quickest of a batch first.
 
     Args:
-        rows: rows of STEP_TIME_SQL of one subject and phase, with `shown`.
+        rows: rows of STEP_TIME_SQL of one family and phase, with `shown`.
     """
     data = long_shares(rows, ["setup_key", "shown", "label"]).with_columns(
         (pl.col("time_ps") / pl.col("steps")).alias("step_ps")
@@ -129,7 +135,7 @@ def time_chart(rows: pl.DataFrame) -> alt.Chart:
             alt.Tooltip("label:N", title="parallelism"),
             alt.Tooltip("share:N", title="share"),
             alt.Tooltip("ratio:Q", title="of the window", format=".2%"),
-            alt.Tooltip("step_ps:Q", title="per step, ps", format=",.0f"),
+            alt.Tooltip("amount:Q", title=f"per step, {unit.symbol}", format=",.4~g"),
             alt.Tooltip("steps:Q", title="device steps", format=","),
         ],
     )
@@ -137,10 +143,10 @@ def time_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def wire_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Wire bytes that a device sends in a step by setup, stacked by axis; the fewest first.
+    """Wire bytes that a device sends in a step by batch and setup, stacked by axis; the fewest first.
 
     Args:
-        rows: rows of WIRE_SQL of one subject and phase, with `shown`.
+        rows: rows of WIRE_SQL of one family and phase, with `shown`.
     """
     known = rows.drop_nulls("step_bytes")
     sums = known.group_by("setup_key").agg(pl.col("step_bytes").sum().alias("whole"))
@@ -152,14 +158,14 @@ def wire_chart(rows: pl.DataFrame) -> alt.Chart:
             (pl.col("step_bytes") / unit.factor).alias("amount"),
             place_in(colours, "axis"),
         )
-        .sort("whole", "setup_key", "place")
+        .sort("batch_size", "whole", "setup_key", "place")
     )
     chart = _bars(data, f"Wire bytes a device sends in a step ({unit.symbol})").encode(
         color=colour("axis", colours, column_width=90),
         tooltip=[
             alt.Tooltip("label:N", title="parallelism"),
             alt.Tooltip("axis:N", title="axis"),
-            alt.Tooltip("step_bytes:Q", title="wire bytes per step", format=",.9~g"),
+            alt.Tooltip("amount:Q", title=f"wire bytes per step, {unit.symbol}", format=",.4~g"),
             alt.Tooltip("step_collectives:Q", title="collectives per step", format=",.4~g"),
         ],
     )
@@ -183,32 +189,27 @@ def _height(data: pl.DataFrame) -> int:
 
 
 def time_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
-    """Per workload a chart of each phase."""
+    """Per model and lengths a chart of each phase."""
     return [
-        Figure(f"Time of a {phase} step: {subject}", time_chart(part))
-        for subject, phase, part in _by_workload_and_phase(rows)
+        Figure(f"Time of a {phase} step: {family}", time_chart(part))
+        for family, phase, part in _by_family_and_phase(rows)
     ]
 
 
 def wire_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
-    """Per workload a chart of each phase of which bytes are known."""
+    """Per model and lengths a chart of each phase of which bytes are known."""
     known = rows.drop_nulls("step_bytes")
     return [
-        Figure(f"Wire bytes of a {phase} step: {subject}", wire_chart(part))
-        for subject, phase, part in _by_workload_and_phase(known)
+        Figure(f"Wire bytes of a {phase} step: {family}", wire_chart(part))
+        for family, phase, part in _by_family_and_phase(known)
     ]
 
 
-def _by_workload_and_phase(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    for subject, whole in subjects(rows) if len(rows) else ():
+def _by_family_and_phase(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    for family, whole in families(rows) if len(rows) else ():
         # Rows have the phases in this order, too.
-        for phase, part in by_phase(whole):
-            yield subject, phase, part
-
-
-def time_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
-    """How far times are valid, and what is left out."""
-    return [*virtual_note(runs), *left_out(rows)]
+        for phase, part in by_phase(first_setups(whole)):
+            yield family, phase, part
 
 
 def wire_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
@@ -231,7 +232,7 @@ TIME: Panel[Sequence[PageFacts]] = Panel(
     why_empty=lambda runs: (
         "No run has steps that are marked as prefill or decode on a traced device."
     ),
-    notes=time_notes,
+    notes=lambda rows, runs: left_out(rows),
 )
 
 WIRE: Panel[Sequence[PageFacts]] = Panel(

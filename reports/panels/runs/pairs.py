@@ -122,18 +122,20 @@ from pairs
 order by factor, metric, times desc nulls last, from_run, to_run, from_value, to_value
 """
 
-RANKING_SQL = f"""{PAIRS_SQL.strip()}
+# Pairs that differ in the same way, together.
+EFFECTS_SQL = f"""{PAIRS_SQL.strip()}
 select
     factor,
+    from_value,
+    to_value,
     metric,
     count(*) as pairs,
     count(times) as known,
     count(*) filter (where verdict <> 'inconclusive') as conclusive,
-    median(times) as median_times,
-    min(times) as least_times,
-    max(times) as most_times,
-    count(*) filter (where effect_ratio > 1) as greater
+    median(effect_ratio) filter (where times is not null) as median_ratio,
+    min(effect_ratio) filter (where times is not null) as least_ratio,
+    max(effect_ratio) filter (where times is not null) as most_ratio
 from pairs
-group by factor, metric
-order by metric, median_times desc nulls last, factor
+group by factor, from_value, to_value, metric
+order by factor, metric, abs(ln(median_ratio)) desc nulls last, from_value, to_value
 """

@@ -10,25 +10,33 @@ from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.labels import NAME_BESIDE, clipped
 from xlahouse.reports.charts.units import plural
 
+_TOKENS = """coalesce(cast(prompt_tokens as varchar), '?') || ' + '
+            || coalesce(cast(output_tokens as varchar), '?') || ' tokens'"""
+_BATCH = "'batch ' || coalesce(cast(batch_size as varchar), 'unknown')"
 # What a setup does, for people: columns of `runs`, which scaling_v2 has too.
-WORKLOAD = """concat_ws(
-            ', ',
-            coalesce(model, 'unknown model'),
-            'batch ' || coalesce(cast(batch_size as varchar), 'unknown'),
-            coalesce(cast(prompt_tokens as varchar), '?') || ' + '
-            || coalesce(cast(output_tokens as varchar), '?') || ' tokens',
-            dtype,
-            device_kind
+WORKLOAD = f"""concat_ws(
+            ', ', coalesce(model, 'unknown model'), {_BATCH}, {_TOKENS}, dtype, device_kind
         )"""
+# The same of all batches.
+FAMILY = f"""concat_ws(
+            ', ', coalesce(model, 'unknown model'), {_TOKENS}, dtype, device_kind
+        )"""
+# What was compiled or predicted is a setup of its own beside what was measured.
+EVIDENCE = "case when source in ('compiled', 'predicted') then source else 'measured' end"
 # Runs with their setup, its label, and the subject (workload) whose setups are compared.
 MEMBERS_SQL = f"""
 with named as (
     select
         *,
-        coalesce(setup, run_id) as setup_key,
+        {EVIDENCE} as evidence,
+        coalesce(setup, run_id)
+        || case when source in ('compiled', 'predicted') then ' ' || source else '' end as setup_key,
         {WORKLOAD} as subject,
+        {FAMILY} as family,
         coalesce(parallelism, 'unknown mesh')
-        || case when microbatches > 1 then ' m' || microbatches else '' end as plain_label
+        || case when microbatches > 1 then ' m' || microbatches else '' end
+        || case when source in ('compiled', 'predicted') then ', ' || source else '' end
+            as plain_label
     from runs
     where list_contains($runs, run_id)
 ), labelled as (
@@ -45,7 +53,10 @@ with named as (
         named.run_id,
         named.model,
         named.batch_size,
+        coalesce(named.parallelism, 'unknown mesh') as parallelism,
+        named.evidence,
         named.subject,
+        named.family,
         named.setup_key,
         labelled.runs,
         labelled.plain_label || case
@@ -58,41 +69,59 @@ with named as (
 )"""
 
 # More charts would be too many to read; the table and its CSV have every setup.
-MAX_COMPARED_WORKLOADS = 6
-MAX_SETUPS = 30
+MAX_FAMILIES = 4
+MAX_SETUPS = 40
+MAX_SENTENCES = 6  # about single workloads
+
+
+def families(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    """The families with the most setups, each with its rows: workloads that differ in the batch alone."""
+    counts = (
+        rows.group_by("family", maintain_order=True)
+        .agg(pl.col("setup_key").n_unique())
+        .sort("setup_key", descending=True, maintain_order=True)
+    )
+    return [
+        (name, rows.filter(pl.col("family") == name))
+        for name in counts["family"].head(MAX_FAMILIES)
+    ]
 
 
 def subjects(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    """The subjects with the most setups, each with the rows of at most MAX_SETUPS setups."""
+    """The subjects with the most setups, each with its rows."""
     counts = (
         rows.group_by("subject", maintain_order=True)
         .agg(pl.col("setup_key").n_unique())
         .sort("setup_key", descending=True, maintain_order=True)
     )
     return [
-        (name, first_setups(rows.filter(pl.col("subject") == name)))
-        for name in counts["subject"].head(MAX_COMPARED_WORKLOADS)
+        (name, rows.filter(pl.col("subject") == name))
+        for name in counts["subject"].head(MAX_SENTENCES)
     ]
 
 
 def first_setups(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of the first MAX_SETUPS setups, with labels that fit beside a bar."""
+    """Rows of the first MAX_SETUPS setups, with labels that fit beside a bar: the batch, where it differs."""
     kept = rows["setup_key"].unique(maintain_order=True).head(MAX_SETUPS)
+    label = pl.col("label")
+    if rows["batch_size"].n_unique() > 1:
+        batch = pl.col("batch_size").cast(pl.String).fill_null("?")
+        label = pl.format("batch {} · {}", batch, label)
     # Two labels may differ at either end.
-    shown = clipped(pl.col("label"), NAME_BESIDE, end=10).alias("shown")
+    shown = clipped(label, NAME_BESIDE, end=10).alias("shown")
     return rows.filter(pl.col("setup_key").is_in(kept.to_list())).with_columns(shown)
 
 
 def left_out(rows: pl.DataFrame) -> list[str]:
-    """Sentences on the subjects and setups that have no chart."""
+    """Sentences on the families and setups that have no chart."""
     found = []
-    count = rows["subject"].n_unique()
-    if count > MAX_COMPARED_WORKLOADS:
+    count = rows["family"].n_unique()
+    if count > MAX_FAMILIES:
         found.append(
-            f"Drawn: the {MAX_COMPARED_WORKLOADS} of {count:,} workloads with the most "
-            "setups; the CSV has all."
+            f"Drawn: the {MAX_FAMILIES} of {count:,} models and lengths with the most setups; the CSV has "
+            "all."
         )
-    if rows.group_by("subject").agg(pl.col("setup_key").n_unique())["setup_key"].max() > MAX_SETUPS:  # type: ignore[operator]
+    if rows.group_by("family").agg(pl.col("setup_key").n_unique())["setup_key"].max() > MAX_SETUPS:  # type: ignore[operator]
         found.append(f"A chart has at most {MAX_SETUPS} setups; the CSV has all.")
     return found
 

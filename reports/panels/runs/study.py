@@ -1,4 +1,4 @@
-"""The effect of one chosen thing, all else being equal: pairs of setups, ranked."""
+"""The effect of one setting, all else being equal: signed, in words, and the pairs behind it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.columns import count_column, factor_column, text_column
+from xlahouse.reports.charts.columns import count_column, text_column
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.labels import NAME_ABOVE, clipped
 from xlahouse.reports.charts.palette import SERIES_COLOUR
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
+from xlahouse.reports.charts.sums import greatest
 from xlahouse.reports.charts.theme import INK, finish, rows_height
-from xlahouse.reports.charts.units import plural, show_any, show_exact, show_factor
-from xlahouse.reports.panels.runs.pairs import FACTORS, RANKING_SQL, ROWS_SQL, STUDY_METRICS
+from xlahouse.reports.charts.units import plural, show_any, show_exact
+from xlahouse.reports.panels.runs.effects import show_effect
+from xlahouse.reports.panels.runs.pairs import EFFECTS_SQL, FACTORS, ROWS_SQL, STUDY_METRICS
 from xlahouse.reports.panels.runs.setups import virtual_note
 
 
@@ -26,29 +28,26 @@ def _show_metric(name: object) -> str:
     return STUDY_METRICS.get(str(name), str(name))
 
 
-def _show_times(value: float | None) -> str:
-    return show_factor(value) if value is None else f"{show_factor(value)} times"
-
-
-RANKING_COLUMNS = (
+EFFECT_COLUMNS = (
+    text_column("factor", "Setting that differs", _show_factor_name),
+    text_column("from_value", "From"),
+    text_column("to_value", "To"),
     text_column("metric", "Metric", _show_metric),
-    text_column("factor", "What differs", _show_factor_name),
+    TableColumn("median_ratio", "Median effect", show_effect, show_exact),
+    TableColumn("least_ratio", "Least", show_effect, show_exact),
+    TableColumn("most_ratio", "Most", show_effect, show_exact),
     count_column("pairs", "Pairs"),
     count_column("conclusive", "Conclusive"),
-    TableColumn("median_times", "Median effect", _show_times, show_exact),
-    TableColumn("least_times", "Least", _show_times, show_exact),
-    TableColumn("most_times", "Most", _show_times, show_exact),
-    count_column("greater", "Greater in the second"),
 )
 ROWS_COLUMNS = (
-    text_column("factor", "What differs", _show_factor_name),
+    text_column("factor", "Setting that differs", _show_factor_name),
     text_column("from_value", "From"),
     text_column("to_value", "To"),
     text_column("held", "The same in both"),
     text_column("metric", "Metric", _show_metric),
     TableColumn("from_median", "From median", show_any),
     TableColumn("to_median", "To median", show_any),
-    factor_column("effect_ratio", "To / from"),
+    TableColumn("effect_ratio", "Effect", show_effect, show_exact),
     count_column("from_runs", "n"),
     count_column("to_runs", "n"),
     TableColumn("spread", "Spread", show_any),
@@ -56,108 +55,104 @@ ROWS_COLUMNS = (
     text_column("from_run", "Run"),
     text_column("to_run", "Run"),
 )
-MAX_PAIRS = 10
+MAX_BARS = 14
+MAX_SENTENCES = 3  # of a setting
+# Effects that a sentence names, with words that fit there.
+WORDED = {"output_tokens_per_s_per_chip": "tokens/s per chip", "output_tokens_per_s": "tokens/s"}
+WORDED |= {"tpot_s": "TPOT", "ttft_s": "TTFT", "wire_bytes": "wire bytes"}
 
 
-def ranking_chart(rows: pl.DataFrame) -> alt.Chart:
-    """How many times one metric changes with each factor: median on the range over pairs, logarithmic.
-
-    Args:
-        rows: rows of RANKING_SQL of one metric, with known effects.
-    """
-    data = rows.with_columns(pl.col("factor").replace(FACTORS).alias("shown"))
-    base = alt.Chart(inline(data)).encode(
-        y=alt.Y("shown:N", sort=None, title=None),
-        tooltip=[
-            alt.Tooltip("shown:N", title="what differs"),
-            alt.Tooltip("median_times:Q", title="median, times", format=",.4~g"),
-            alt.Tooltip("least_times:Q", title="least, times", format=",.4~g"),
-            alt.Tooltip("most_times:Q", title="most, times", format=",.4~g"),
-            alt.Tooltip("pairs:Q", title="pairs", format=","),
-            alt.Tooltip("conclusive:Q", title="conclusive", format=","),
-        ],
-    )
-    size = "The greater over the smaller of a pair (times)"
-    x = _times_axis("least_times", size, alt.Scale(type="log", domainMin=1))
-    span = base.mark_bar(height=5, opacity=0.7, color=SERIES_COLOUR).encode(x=x, x2="most_times:Q")
-    points = base.mark_point(filled=True, size=90, opacity=1, color=SERIES_COLOUR)
-    counts = base.mark_text(align="left", dy=-11, color=INK, fontSize=11)
-    counts = counts.encode(x=alt.value(2), text=alt.Text("pairs_text:N"))
-    layers = alt.layer(span, points.encode(x="median_times:Q"), counts)
-    return finish(layers, "Effect by what differs", rows_height(len(data), 40))
-
-
-def _times_axis(field: str, title: str, scale: alt.Scale) -> alt.X:
-    axis = alt.Axis(tickCount=5, format="~g")
-    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
-
-
-def pairs_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Second over first of each pair, as a bar from 1 on a logarithmic axis, with the pair's name above it.
+def effects_chart(rows: pl.DataFrame) -> alt.Chart:
+    """Second over first of each change, as a bar from 1 on a logarithmic axis, its name above it.
 
     Args:
-        rows: rows of ROWS_SQL of one factor and metric, with known ratios.
+        rows: rows of EFFECTS_SQL of one metric, with known effects, the greatest first.
     """
-    name = pl.format("{} to {}: {}", "from_value", "to_value", "held")
+    name = pl.format("{} {} to {}: {}", "what", "from_value", "to_value", "effect")
     data = (
         rows.with_row_index("place")
-        .with_columns(name.alias("text"), pl.lit(1.0).alias("equal"))
-        .with_columns(clipped(pl.col("text"), NAME_ABOVE).alias("shown"))
+        .with_columns(
+            pl.col("factor").replace(FACTORS).alias("what"),
+            pl.col("median_ratio")
+            .map_elements(show_effect, return_dtype=pl.String)
+            .alias("effect"),
+            pl.lit(1.0).alias("equal"),
+        )
+        .with_columns(name.alias("text"))
+        .with_columns(clipped(pl.col("text"), NAME_ABOVE, end=10).alias("shown"))
     )
     base = alt.Chart(inline(data)).encode(
         y=alt.Y("place:O", title=None, axis=None),
         tooltip=[
-            alt.Tooltip("text:N", title="pair"),
-            alt.Tooltip("effect_ratio:Q", title="second over first", format=",.4~g"),
-            alt.Tooltip("from_median:Q", title="first, median", format=",.9~g"),
-            alt.Tooltip("to_median:Q", title="second, median", format=",.9~g"),
-            alt.Tooltip("from_runs:Q", title="runs of the first", format=","),
-            alt.Tooltip("to_runs:Q", title="runs of the second", format=","),
-            alt.Tooltip("verdict:N", title="verdict"),
+            alt.Tooltip("text:N", title="change"),
+            alt.Tooltip("median_ratio:Q", title="second over first", format=",.4~g"),
+            alt.Tooltip("least_ratio:Q", title="least", format=",.4~g"),
+            alt.Tooltip("most_ratio:Q", title="most", format=",.4~g"),
+            alt.Tooltip("pairs:Q", title="pairs", format=","),
+            alt.Tooltip("conclusive:Q", title="conclusive", format=","),
         ],
     )
-    x = _times_axis("effect_ratio", "Second over first (times)", alt.Scale(type="log", nice=False))
-    bars = base.mark_bar(height=10, yOffset=8, color=SERIES_COLOUR).encode(x=x, x2="equal:Q")
+    x = alt.X(
+        "median_ratio:Q",
+        title="Second over first (times)",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(tickCount=5, format="~g"),
+    )
+    faint = alt.condition("datum.conclusive > 0", alt.value(1), alt.value(0.45))
+    bars = base.mark_bar(height=10, yOffset=8, color=SERIES_COLOUR)
+    bars = bars.encode(x=x, x2="equal:Q", opacity=faint)
     names = base.mark_text(align="left", dy=-8, color=INK).encode(x=alt.value(0), text="shown:N")
-    layers = alt.layer(bars, names)
-    return finish(layers, "Pairs with the greatest effect", rows_height(len(data), 36))
+    return finish(alt.layer(bars, names), "Effects by setting", rows_height(len(data), 36))
 
 
-def pairs_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
-    """The greatest effects of each factor on the first metric that is known."""
+def effects_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
+    """The greatest effects on each metric."""
     found = []
-    known = rows.drop_nulls("effect_ratio").filter(pl.col("effect_ratio") > 0)
-    for factor, name in FACTORS.items():
-        for metric, title in STUDY_METRICS.items():
-            part = known.filter(pl.col("factor") == factor, pl.col("metric") == metric)
-            if part.is_empty():
-                continue
-            note = f"{plural(len(part), 'pair')}, the greatest effect first."
-            if len(part) > MAX_PAIRS:
-                note = f"The {MAX_PAIRS} greatest effects of {len(part):,} pairs."
-            chart = pairs_chart(part.head(MAX_PAIRS))
-            found.append(Figure(f"{title} where {name} differs", chart, note, shape="wide"))
-            break
-    return found
-
-
-def ranking_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
-    """A ranking for each metric."""
-    found = []
-    known = rows.drop_nulls("median_times").with_columns(
-        pl.col("pairs").map_elements(lambda n: plural(n, "pair"), return_dtype=pl.String)
-        .alias("pairs_text")
-    )  # fmt: skip
     for metric, title in STUDY_METRICS.items():
-        part = known.filter(pl.col("metric") == metric)
-        if not part.is_empty():
-            note = "Point: median over pairs; bar: least to most. The greatest effect is first."
-            found.append(Figure(f"What changes {title}", ranking_chart(part), note))
+        part = rows.filter(pl.col("metric") == metric).drop_nulls("median_ratio")
+        if part.is_empty():
+            continue
+        ordered = part.sort(
+            pl.col("median_ratio").log().abs(), descending=True, maintain_order=True
+        )
+        left_out = f" The {MAX_BARS} greatest of {len(part):,}." if len(part) > MAX_BARS else ""
+        note = f"Right: more; left: less. Faint: inconclusive in all pairs.{left_out}"
+        found.append(Figure(f"Effects on {title}", effects_chart(ordered.head(MAX_BARS)), note))
     return found
 
 
-def ranking_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
-    """Which factors have no pair, and how far the pairs can be trusted."""
+def effects_verdict(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
+    """Of each setting the changes with the greatest effect on the rate, each with its other effects."""
+    found = []
+    for factor, name in FACTORS.items():
+        part = rows.filter(pl.col("factor") == factor).drop_nulls("median_ratio")
+        changes = (
+            part.group_by("from_value", "to_value", maintain_order=True)
+            .agg(pl.col("median_ratio").log().abs().max().alias("size"))
+            .sort("size", descending=True, maintain_order=True)
+        )
+        for before, after, _ in changes.head(MAX_SENTENCES).iter_rows():
+            change = part.filter(pl.col("from_value") == before, pl.col("to_value") == after)
+            found.append(_sentence(f"{name.capitalize()} {before} to {after}", change))
+    return found
+
+
+def _sentence(change: str, rows: pl.DataFrame) -> str:
+    by_metric = {row["metric"]: row for row in rows.to_dicts()}
+    told = [
+        f"{word} {show_effect(by_metric[metric]['median_ratio'])}"
+        for metric, word in WORDED.items()
+        if metric in by_metric
+        and not (metric == "output_tokens_per_s" and f"{metric}_per_chip" in by_metric)
+    ]
+    timed = rows.filter(pl.col("metric") != "wire_bytes")
+    pairs, conclusive = (int(greatest(timed, name)) for name in ("pairs", "conclusive"))
+    how = f"{plural(pairs, 'pair')}, {conclusive or 'none'} conclusive"
+    return f"{change}: {', '.join(told)}" + (f" ({how})." if pairs else ".")
+
+
+def effects_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
+    """Which settings have no pair, and how far the pairs can be trusted."""
     found = virtual_note(runs)
     lacking = [name for factor, name in FACTORS.items() if factor not in set(rows["factor"])]
     if lacking:
@@ -175,11 +170,12 @@ def ranking_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     return found
 
 
-def ranking_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
-    """How many pairs there are of each factor."""
-    most = rows.group_by("factor").agg(pl.col("pairs").max()).sort("factor")
+def effects_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
+    """How many pairs there are of each setting."""
+    sums = rows.group_by("factor", "metric").agg(pl.col("pairs").sum())
+    most = sums.group_by("factor").agg(pl.col("pairs").max()).sort("factor")
     counts = ", ".join(f"{FACTORS[name]} {count:,}" for name, count in most.iter_rows())
-    return f"{plural(len(runs), 'run')}; pairs of setups that differ in one thing: {counts}."
+    return f"{plural(len(runs), 'run')}; pairs of setups that differ in one setting: {counts}."
 
 
 def rows_coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
@@ -197,28 +193,27 @@ def why_empty(runs: Sequence[PageFacts]) -> str:
     )
 
 
-RANKING: Panel[Sequence[PageFacts]] = Panel(
+EFFECTS: Panel[Sequence[PageFacts]] = Panel(
     key="effects",
-    title="What matters most",
-    lede="Pairs of setups that differ in one thing only. An effect is the ratio of their "
-    "medians; its size is the greater over the smaller, so that halving and doubling "
-    "count alike.",
-    sql=RANKING_SQL,
-    columns=RANKING_COLUMNS,
-    figures=ranking_figures,
-    coverage=ranking_coverage,
+    title="Effect of each setting",
+    lede="Pairs of setups that differ in one setting only: an effect is the second setup's median over the "
+    "first's, as the median over such pairs.",
+    sql=EFFECTS_SQL,
+    columns=EFFECT_COLUMNS,
+    figures=effects_figures,
+    coverage=effects_coverage,
     why_empty=why_empty,
-    notes=ranking_notes,
+    verdict=effects_verdict,
+    notes=effects_notes,
 )
 
 PAIRS: Panel[Sequence[PageFacts]] = Panel(
     key="pairs",
-    title="Pairs behind the ranking",
-    lede="Each comparison behind the ranking, the greatest effects first. n: runs of the "
-    "setup. Spread: the larger of the two.",
+    title="Pairs behind the effects",
+    lede="Each comparison, the greatest effects first. n: runs of the setup. Spread: the larger of the two.",
     sql=ROWS_SQL,
     columns=ROWS_COLUMNS,
-    figures=pairs_figures,
+    figures=lambda rows, runs: [],
     coverage=rows_coverage,
     why_empty=why_empty,
 )

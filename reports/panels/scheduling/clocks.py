@@ -123,10 +123,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many clocks there are, of how many devices."""
-    return (
-        f"{plural(len(rows), 'clock')} of {plural(total(rows, 'devices'), 'traced device')}; "
-        f"{facts.covered()}"
-    )
+    return f"{plural(len(rows), 'clock')} of {plural(total(rows, 'devices'), 'traced device')}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

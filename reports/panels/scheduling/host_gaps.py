@@ -95,7 +95,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many gaps there are."""
     phases = rows.unique("phase", maintain_order=True)
-    return f"{plural(int(phases['all_gaps'].sum()), 'gap')} longer than 10 us; {facts.covered()}"
+    return f"{plural(int(phases['all_gaps'].sum()), 'gap')} longer than 10 us."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -127,7 +127,7 @@ def launches_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many launches are linked to the host."""
     linked = total(rows, "linked_launches")
     launches = total(rows, "launches")
-    return f"{linked:,} of {launches:,} launches linked to their enqueue; {facts.covered()}"
+    return f"{linked:,} of {launches:,} launches linked to their enqueue."
 
 
 def launches_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -153,10 +153,6 @@ def launches_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(
             "How long hosts are blocked is not known: it needs markers of steps and linked "
             "launches."
-        )
-    if facts.inferred:
-        found.append(
-            "Virtual devices share the host's cores: a launch waits for the machine's scheduler."
         )
     return found
 
@@ -210,8 +206,8 @@ def compiles_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def compiles_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many compiles are known."""
     if rows["compiles"].has_nulls():
-        return f"Compiles are not known; {facts.covered()}"
-    return f"{plural(total(rows, 'compiles'), 'compile')} in {plural(len(rows), 'phase')}; {facts.covered()}"
+        return "Compiles are not known."
+    return f"{plural(total(rows, 'compiles'), 'compile')} in {plural(len(rows), 'phase')}."
 
 
 def compiles_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -84,7 +84,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps there are."""
-    return f"{plural(total(rows, 'steps'), 'step')} with a period; {facts.covered()}"
+    return f"{plural(total(rows, 'steps'), 'step')} with a period."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

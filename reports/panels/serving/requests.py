@@ -102,7 +102,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have each latency."""
     ttft, tpot = (len(rows) - rows[metric].null_count() for metric in ("ttft_s", "tpot_s"))
     requests = plural(len(rows), "request")
-    return f"TTFT known for {ttft:,} and TPOT for {tpot:,} of {requests}; {facts.covered()}"
+    return f"TTFT known for {ttft:,} and TPOT for {tpot:,} of {requests}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

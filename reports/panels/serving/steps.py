@@ -116,7 +116,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps have a period."""
     measured = f"{total(rows, 'measured'):,} of {plural(total(rows, 'steps'), 'step')}"
-    return f"Period known for {measured}; {facts.covered()}"
+    return f"Period known for {measured}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

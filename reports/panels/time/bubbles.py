@@ -14,7 +14,7 @@ from xlahouse.reports.charts.columns import (
     ratio_column,
     text_column,
 )
-from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.devices import chosen_devices, device_axis, device_keys
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CAUSE_COLOURS
 from xlahouse.reports.charts.panel import Figure, Panel
@@ -23,6 +23,7 @@ from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
+    show_ps,
     suit,
 )
 
@@ -59,6 +60,8 @@ COLUMNS = (
 _SHARE = (
     pl.when(pl.col("period_ps") > 0).then(pl.col("idle_ps") / pl.col("period_ps")).alias("ratio")
 )
+# Each cause of a device has the same steps.
+_IDLE_OF_STEP = pl.col("idle_ps").sum() / pl.col("steps").max()
 _BETWEEN = "between steps"  # each device step has one row of it
 
 
@@ -83,7 +86,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         rows: rows of SQL of one phase.
         phase: its name, for screen readers.
     """
-    data = _known(rows, ["device_id", "cause"]).with_columns(
+    data = _known(rows, [*device_keys(rows), "cause"]).with_columns(
         (pl.col("idle_ps") / pl.col("steps")).alias("step_ps"),
         _SHARE,
     )
@@ -91,7 +94,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     data = data.with_columns((pl.col("step_ps") / unit.factor).alias("amount"))
     return stacked_bars(
         data,
-        alt.Y("device_id:O", title="Device"),
+        device_axis(rows),
         amount("amount", f"Mean idle time of a step ({unit.symbol})"),
         "cause",
         CAUSE_COLOURS,
@@ -112,7 +115,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     for phase, part in by_phase(rows):
         if not total(part.drop_nulls("idle_ps"), "idle_ps"):
             continue
-        shown, left_out = first_devices(part)
+        shown, left_out = chosen_devices(part, facts, _IDLE_OF_STEP, show_ps)
         note = "Between steps: before the step, outside its window." + left_out
         title = f"{phase.capitalize()}: mean idle time of a step by device"
         drawn.append(Figure(title, device_chart(shown, phase), note))
@@ -122,7 +125,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many device steps have causes."""
     one = rows.filter(pl.col("cause") == _BETWEEN)
-    return f"{plural(total(one, 'steps'), 'device step')} outside warm-up; {facts.covered()}"
+    return f"{plural(total(one, 'steps'), 'device step')} outside warm-up."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -138,10 +141,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(f"Not known for some devices: the causes {' and '.join(unknown)}; {why}.")
     if not total(rows.drop_nulls("idle_ps"), "idle_ps"):
         found.append("No device was idle, within steps or between them.")
-    if facts.inferred:
-        found.append(
-            "Virtual devices share the cores of one machine: their idle time is not an accelerator's."
-        )
     return found
 
 

@@ -81,7 +81,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many gaps are drawn."""
-    return f"{plural(total(rows, 'gaps'), 'gap')} of 100 ns or more; {facts.covered()}"
+    return f"{plural(total(rows, 'gaps'), 'gap')} of 100 ns or more."
 
 
 why_empty = why_no_rows(

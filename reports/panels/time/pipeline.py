@@ -14,15 +14,16 @@ from xlahouse.reports.charts.columns import (
     ratio_column,
     text_column,
 )
-from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.devices import chosen_devices, device_axis, device_keys
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
-from xlahouse.reports.charts.palette import TIME_COLOURS
+from xlahouse.reports.charts.palette import PIPELINE_COLOURS
 from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import INK, finish
 from xlahouse.reports.charts.units import (
     plural,
+    show_ratio,
 )
 
 # Steps of a run without a pipeline have an ideal of 0 and nothing to show.
@@ -70,11 +71,9 @@ PIPELINE_PARTS = {
     "idle_ps": "idle, other stages busy",
     "fill_drain_ps": "filling and draining",
 }
-PIPELINE_COLOURS = {
-    "empty microbatches": "#c2569b",
-    "idle, other stages busy": TIME_COLOURS["idle"],
-    "filling and draining": TIME_COLOURS["sync wait"],
-}
+
+
+_COST = (pl.sum_horizontal("idle_ps", "masked_ps", "fill_drain_ps") / pl.col("window_ps")).max()
 
 
 def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
@@ -85,7 +84,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         phase: its name, for screen readers.
     """
     title = "Share of the step (%)"
-    y = alt.Y("device_id:O", title="Device")
+    y = device_axis(rows)
     x = alt.X("ratio:Q", title=title, axis=alt.Axis(format="%", tickCount=5))
     tips = [
         alt.Tooltip("device_id:O", title="device"),
@@ -95,7 +94,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         alt.Tooltip("steps:Q", title="steps", format=","),
     ]
     bars = parts(_known_parts(rows), y, x, "part", PIPELINE_COLOURS, tips)
-    ticks = alt.Chart(inline(rows.select("device_id", "ideal_ratio")))
+    ticks = alt.Chart(inline(rows.select(*device_keys(rows), "ideal_ratio")))
     ideal = ticks.mark_tick(color=INK, thickness=2, opacity=0.9).encode(
         y=y,
         x=alt.X("ideal_ratio:Q", title=title),
@@ -110,7 +109,7 @@ def _known_parts(rows: pl.DataFrame) -> pl.DataFrame:
     whole = pl.col("window_ps") + pl.col("fill_drain_ps").fill_null(0)
     long = rows.with_columns(whole.alias("whole_ps")).unpivot(
         list(PIPELINE_PARTS),
-        index=["device_id", "steps", "whole_ps"],
+        index=[*device_keys(rows), "steps", "whole_ps"],
         variable_name="part",
         value_name="ps",
     )
@@ -126,7 +125,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     for phase, part in by_phase(rows):
         if all(part[name].is_null().all() for name in PIPELINE_PARTS):
             continue
-        shown, left_out = first_devices(part)
+        shown, left_out = chosen_devices(part, facts, _COST, show_ratio)
         note = "The tick is the ideal bubble (p-1)/(m+p-1) of p stages and m microbatches."
         title = f"{phase.capitalize()}: what the pipeline costs"
         drawn.append(Figure(title, device_chart(shown, phase), note + left_out))
@@ -137,7 +136,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many device steps the shares are of."""
     known = total(rows.drop_nulls("pipeline_ratio"), "steps")
     steps = plural(total(rows, "steps"), "device step")
-    return f"The whole bubble is known for {known:,} of {steps}; {facts.covered()}"
+    return f"The whole bubble is known for {known:,} of {steps}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

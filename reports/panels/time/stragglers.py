@@ -14,9 +14,9 @@ from xlahouse.reports.charts.columns import (
     ratio_column,
     text_column,
 )
-from xlahouse.reports.charts.devices import MAX_DEVICES
+from xlahouse.reports.charts.devices import FEW_DEVICES, device_axis
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
-from xlahouse.reports.charts.palette import AXIS_COLOURS, CLOCK_COLOURS, present_colours
+from xlahouse.reports.charts.palette import LOAD_COLOURS, SERIES_COLOUR, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.charts.sums import total
@@ -88,11 +88,6 @@ BALANCE_COLUMNS = (
     ratio_column("max_ratio", "Most"),
 )
 
-LOAD_COLOURS = {
-    "compute time": CLOCK_COLOURS["trace"],
-    "busy time": CLOCK_COLOURS["host clock, mean"],
-}
-
 
 def last_chart(rows: pl.DataFrame) -> alt.Chart:
     """Share of its collectives that each device enters last."""
@@ -117,9 +112,15 @@ def straggler_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     if known.is_empty() or _all_together(known):
         return []
     note = ""
-    if len(known) > MAX_DEVICES:
-        note = f"The {MAX_DEVICES} of {plural(len(known), 'device')} that arrive last most often."
-    drawn = known.head(MAX_DEVICES).sort("device_id")
+    drawn = known.head(FEW_DEVICES)
+    if len(known) > FEW_DEVICES:
+        note = f"The {FEW_DEVICES} of {plural(len(known), 'device')} that arrive last most often."
+        groups = {device: f"device {device}, {group}" for device, group in facts.groups().items()}
+        name = pl.col("device_id").replace_strict(groups, default=None, return_dtype=pl.String)
+        other = pl.format("device {}", "device_id")
+        drawn = drawn.with_columns(pl.coalesce(name, other).alias("shown"))
+    else:
+        drawn = drawn.sort("device_id")
     return [
         Figure("How often a device arrives last", last_chart(drawn), note),
         Figure("How late a device arrives", lag_chart(drawn), note),
@@ -130,7 +131,7 @@ def straggler_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many devices are compared, over how many instances."""
     known = len(rows.drop_nulls("last_ratio"))
     entries = plural(total(rows, "instances"), "arrival")
-    return f"{known:,} of {plural(len(rows), 'device')}, {entries}; {facts.covered()}"
+    return f"{known:,} of {plural(len(rows), 'device')}, {entries}."
 
 
 def straggler_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -201,7 +202,7 @@ def balance_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps are measured."""
     part = rows.filter(pl.col("measure") == "busy time")
     measured = f"{total(part, 'measured'):,} of {plural(total(part, 'steps'), 'step')}"
-    return f"{measured} outside warm-up; {facts.covered()}"
+    return f"{measured} outside warm-up."
 
 
 def balance_notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -228,9 +229,9 @@ no_balance = why_no_rows(
 def _device_bars(rows: pl.DataFrame, x: alt.X, title: str) -> alt.Chart:
     chart = (
         alt.Chart(inline(rows))
-        .mark_bar(cornerRadius=1, color=AXIS_COLOURS["tp"])
+        .mark_bar(cornerRadius=1, color=SERIES_COLOUR)
         .encode(
-            y=alt.Y("device_id:O", title="Device"),
+            y=device_axis(rows),
             x=x,
             tooltip=[
                 alt.Tooltip("device_id:O", title="device"),

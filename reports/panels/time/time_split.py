@@ -13,7 +13,7 @@ from xlahouse.reports.charts.columns import (
     factor_column,
     ps_column,
 )
-from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.devices import chosen_devices, device_axis, device_keys
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import TIME_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
@@ -23,6 +23,7 @@ from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
+    show_ps,
     suit,
 )
 
@@ -73,6 +74,9 @@ COLUMNS = (
 _PLACE = {share: place for place, share in enumerate(SHARES.values())}
 
 
+_MEAN_STEP = pl.col("window_ps").sum() / pl.col("steps").sum()
+
+
 def long_shares(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Wide rows -> one row per key and share: keys, share, place, time_ps, ratio of the window.
 
@@ -115,7 +119,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         rows: rows of SQL of one phase.
         phase: its name, for the description.
     """
-    data = long_shares(rows, ["device_id"]).with_columns(
+    data = long_shares(rows, device_keys(rows)).with_columns(
         (pl.col("time_ps") / pl.col("steps")).alias("step_ps")
     )
     totals = data.group_by("device_id").agg(pl.col("step_ps").sum())
@@ -123,7 +127,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     data = data.with_columns((pl.col("step_ps") / unit.factor).alias("amount"))
     title = f"Mean time of a step ({unit.symbol})"
     chart = _bars(data, alt.Tooltip("device_id:O", title="device")).encode(
-        y=alt.Y("device_id:O", title="Device"),
+        y=device_axis(rows),
         x=alt.X("amount:Q", title=title, axis=alt.Axis(tickCount=5)),
     )
     step = BAR_STEP if totals.height <= 16 else 12
@@ -138,7 +142,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     shape = "half" if rows["phase"].n_unique() > 1 else "wide"
     for phase, part in by_phase(rows):
         count = plural(total(part, "steps"), "device step")
-        shown, left_out = first_devices(part)
+        shown, left_out = chosen_devices(part, facts, _MEAN_STEP, show_ps)
         title = f"{phase.capitalize()}: mean step by device"
         drawn.append(
             Figure(title, device_chart(shown, phase), f"Mean over {count}.{left_out}", shape)
@@ -150,7 +154,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many steps and devices the split is over."""
     devices = plural(rows["device_id"].n_unique(), "device")
     steps = plural(total(rows, "steps"), "device step")
-    return f"{steps} on {devices}; {facts.covered()}"
+    return f"{steps} on {devices}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -159,10 +163,6 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if not facts.marked:
         found.append(
             "The trace has no markers of requests, so every execution of a program counts as a step."
-        )
-    if facts.inferred:
-        found.append(
-            "Virtual devices share the cores of one machine: the order of events is real, the shares are not."
         )
     if rows["comm_compute_ratio"].has_nulls():
         found.append("Comm/compute is not known where no compute op ran.")

@@ -12,6 +12,7 @@ from xlahouse.reports.charts.columns import (
     ps_column,
     text_column,
 )
+from xlahouse.reports.charts.devices import FEW_DEVICES, WORST_DEVICES
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CATEGORY_COLOURS
 from xlahouse.reports.charts.panel import Figure, Panel, inline
@@ -52,11 +53,30 @@ with ranked as (
     end
     order by {phase_order("phase_name")}
     limit 2
+), stages as (
+    select device_id, 'stage ' || coordinate as stage
+    from run_mesh_v1
+    where run_id = $run and axis = 'pp' and size > 1
+), late as (
+    select device_id, last_ratio
+    from straggler_v2
+    where run_id = $run
+), ranked_devices as (
+    select
+        devices.device_id,
+        count(*) over () as devices,
+        row_number() over (partition by coalesce(stage, host) order by devices.device_id) as in_group,
+        last_ratio,
+        row_number() over (order by last_ratio desc nulls last, devices.device_id) as lateness
+    from devices
+    left join stages on stages.device_id = devices.device_id
+    left join late on late.device_id = devices.device_id
+    where run_id = $run and traced and core is distinct from 'sparsecore'
 ), shown_devices as (
     select device_id
-    from devices
-    where run_id = $run and traced and core is distinct from 'sparsecore'
-    order by device_id
+    from ranked_devices
+    where devices <= {FEW_DEVICES} or in_group = 1 or (lateness <= {WORST_DEVICES} and last_ratio > 0)
+    order by in_group > 1 desc, device_id
     limit {MAX_TIMELINE_DEVICES}
 ), intervals as (
     select
@@ -214,23 +234,22 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     devices = rows["device_id"].n_unique()
     drawn = plural(total(rows, "intervals"), "busy interval")
     marks = plural(len(rows), "mark")
-    return f"{drawn} of {plural(devices, 'device')} as {marks}; {facts.covered()}"
+    return f"{drawn} of {plural(devices, 'device')} as {marks}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What is left out, and how far times are valid."""
     found = []
-    if facts.row["traced_devices"] > MAX_TIMELINE_DEVICES:
-        found.append(f"The first {MAX_TIMELINE_DEVICES} devices by number are drawn.")
+    if facts.row["traced_devices"] > rows["device_id"].n_unique():
+        found.append(
+            f"Drawn: {plural(rows['device_id'].n_unique(), 'device')} of {facts.row['traced_devices']:,}: "
+            "the first of each stage (without a pipeline: of each host), and those that arrive last most "
+            "often."
+        )
     if "masked" in set(rows["category"]):
         found.append(
             "Compute on empty microbatches of a pipeline is shown twice: as compute, and in "
             "a lane of its own."
-        )
-    if facts.inferred:
-        found.append(
-            "Virtual devices share the cores of one machine: the order of events is real, their "
-            "length is not."
         )
     return found
 

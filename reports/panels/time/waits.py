@@ -14,7 +14,7 @@ from xlahouse.reports.charts.columns import (
     ratio_column,
     text_column,
 )
-from xlahouse.reports.charts.devices import first_devices
+from xlahouse.reports.charts.devices import chosen_devices, device_axis
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
 from xlahouse.reports.charts.panel import Figure, Panel
@@ -23,6 +23,7 @@ from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
+    show_ps,
     suit,
 )
 
@@ -68,6 +69,9 @@ COLUMNS = (
 )
 
 
+_WAIT_OF_STEP = pl.col("sync_wait_ps").sum() / pl.col("steps").max()
+
+
 def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     """Mean wait of a step on each device, stacked by axis.
 
@@ -79,7 +83,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     unit = suit(data.group_by("device_id").agg(pl.col("step_ps").sum())["step_ps"], PICOSECONDS)
     return stacked_bars(
         data.with_columns((pl.col("step_ps") / unit.factor).alias("amount")),
-        alt.Y("device_id:O", title="Device"),
+        device_axis(rows),
         amount("amount", f"Mean wait of a step ({unit.symbol})"),
         "axis",
         axis_colours(rows["axis"]),
@@ -99,7 +103,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """A chart for each phase."""
     drawn = []
     for phase, part in by_phase(rows):
-        shown, left_out = first_devices(part)
+        shown, left_out = chosen_devices(part, facts, _WAIT_OF_STEP, show_ps)
         note = "The device that waits least arrives last." + left_out
         title = f"{phase.capitalize()}: mean wait of a step by device"
         drawn.append(Figure(title, device_chart(shown, phase), note))
@@ -109,7 +113,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many waits are drawn."""
     devices = plural(rows["device_id"].n_unique(), "device")
-    return f"{plural(total(rows, 'waits'), 'wait')} of {devices}; {facts.covered()}"
+    return f"{plural(total(rows, 'waits'), 'wait')} of {devices}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:

@@ -1,0 +1,167 @@
+"""Charts of a decision among setups: the rate of a chip against latency, and by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from xlahouse.reports.charts.ends import end_names
+from xlahouse.reports.charts.palette import BATCH_SHAPES, parallelism_colours
+from xlahouse.reports.charts.panel import inline
+from xlahouse.reports.charts.theme import INK, colour, finish, shape
+from xlahouse.reports.charts.units import SECONDS, suit
+
+LATENCIES = {"tpot_s": "TPOT", "ttft_s": "TTFT"}
+RATE = "chip_tokens_per_s"
+LOG_FROM = 8.0  # an axis whose ends differ by more is logarithmic
+MAX_NAMES = 14  # of marks that all have their names; among more, those on the line have
+
+
+def pareto(rows: pl.DataFrame, latency: str) -> pl.DataFrame:
+    """Setups for which no other has more tokens/s per chip at no more latency, the shortest latency first.
+
+    Measured setups alone, where there are any: a prediction must not hide a measurement.
+
+    Args:
+        rows: setups of one family.
+        latency: one of LATENCIES.
+    """
+    known = rows.drop_nulls([latency, RATE])
+    measured = known.filter(pl.col("evidence") == "measured")
+    ordered = (known if measured.is_empty() else measured).sort(
+        [latency, RATE], descending=[False, True], maintain_order=True
+    )
+    before = pl.col(RATE).cum_max().shift(1)
+    return ordered.filter(before.is_null() | (pl.col(RATE) > before))
+
+
+def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.Chart:
+    """Output tokens/s of a chip against a latency: a mark a setup, and the line of the best ones.
+
+    Args:
+        rows: setups of one family, with the latency and the rate known of some.
+        latency: one of LATENCIES.
+        site: parallelisms of all runs of the site.
+    """
+    unit = suit(rows[latency], SECONDS)
+    best = pareto(rows, latency)
+    scaled = (pl.col(latency) / unit.factor).alias("latency")
+    data = rows.drop_nulls([latency, RATE]).with_columns(scaled, _batch())
+    x = _axis("latency", f"{LATENCIES[latency]} ({unit.symbol})", data["latency"])
+    y = _axis(RATE, f"Output per {data['per'][0]} (tokens/s)", data[RATE])
+    batches = (
+        data.sort("batch_size", nulls_last=True)["batch"].unique(maintain_order=True).to_list()
+    )
+    look = {
+        "x": x,
+        "y": y,
+        "color": colour(
+            "parallelism", parallelism_colours(site, data["parallelism"]), column_width=110
+        ),
+        "shape": _batch_shapes(batches),
+        "tooltip": _tooltip(latency, unit.symbol),
+    }
+    layers = [
+        alt.Chart(inline(best.select(scaled, RATE)))
+        .mark_line(color=INK, opacity=0.45, strokeDash=[5, 4])
+        .encode(x=x, y=y)
+    ]
+    measured = pl.col("evidence") == "measured"
+    for part, filled in ((data.filter(measured), True), (data.filter(~measured), False)):
+        if len(part):
+            marks = alt.Chart(inline(part)).mark_point(
+                filled=filled, size=110, opacity=1, strokeWidth=2
+            )
+            layers.append(marks.encode(**look))
+    named = data if len(data) <= MAX_NAMES else best.with_columns(scaled, _batch())
+    texts = alt.Chart(inline(named.with_columns(_name())))
+    texts = texts.mark_text(align="left", dx=9, dy=-7, color=INK, fontSize=11)
+    layers.append(texts.encode(x=x, y=y, text="name:N"))
+    title = f"Output tokens/s per {data['per'][0]} against {LATENCIES[latency]}"
+    return finish(alt.layer(*layers), title, 380)
+
+
+def batch_chart(rows: pl.DataFrame, site: Sequence[str]) -> alt.Chart:
+    """Output tokens/s of a chip against the batch: a line a parallelism, on the range over requests.
+
+    Measured setups alone, where there are any.
+
+    Args:
+        rows: setups of one family with a rate and a batch.
+        site: parallelisms of all runs of the site.
+    """
+    measured = rows.filter(pl.col("evidence") == "measured")
+    rows = rows if measured.is_empty() else measured
+    batches = alt.Axis(values=sorted(set(rows["batch_size"])), format=",d")
+    x = alt.X(
+        "batch_size:Q",
+        title="Batch (sequences)",
+        scale=alt.Scale(type="log", base=2, padding=16),
+        axis=batches,
+    )
+    title = f"Output per {rows['per'][0]} (tokens/s)"
+    y = alt.Y(f"{RATE}:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format="~s"))
+    hue = colour("parallelism", parallelism_colours(site, rows["parallelism"]), column_width=110)
+    tips = [
+        alt.Tooltip("label:N", title="parallelism"),
+        alt.Tooltip("batch_size:Q", title="batch", format=","),
+        alt.Tooltip(f"{RATE}:Q", title="tokens/s, median", format=",.4~g"),
+        alt.Tooltip(f"min_{RATE}:Q", title="least", format=",.4~g"),
+        alt.Tooltip(f"max_{RATE}:Q", title="most", format=",.4~g"),
+        alt.Tooltip("runs:Q", title="runs", format=","),
+        alt.Tooltip("requests:Q", title="requests", format=","),
+    ]
+    base = alt.Chart(inline(rows.sort("batch_size")))
+    lines = base.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=hue, detail="label:N")
+    spans = base.mark_rule(strokeWidth=3, opacity=0.6).encode(
+        x=x, y=alt.Y(f"min_{RATE}:Q", title=title), y2=f"max_{RATE}:Q", color=hue
+    )
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(
+        x=x, y=y, color=hue, tooltip=tips
+    )
+    names = end_names(rows, "label", x, y, "batch_size")
+    return finish(
+        alt.layer(lines, spans, points, *names), "Output tokens/s by batch and parallelism", 320
+    )
+
+
+def _axis(field: str, title: str, values: pl.Series) -> alt.X:
+    low, high = float(values.min()), float(values.max())  # type: ignore[arg-type]
+    wide = low > 0 and high / low > LOG_FROM
+    scale = (
+        alt.Scale(type="log", nice=False, padding=24) if wide else alt.Scale(zero=False, padding=24)
+    )
+    kind = alt.Y if field == RATE else alt.X
+    return kind(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6, format="~s"))
+
+
+def _batch_shapes(batches: Sequence[str]) -> alt.Shape:
+    shapes = {batch: BATCH_SHAPES[k % len(BATCH_SHAPES)] for k, batch in enumerate(batches)}
+    channel = shape("batch", shapes, "batch", 60)
+    # Hollow marks would leave the legend without any.
+    channel["legend"]["symbolStrokeWidth"] = 1.5
+    channel["legend"]["symbolStrokeColor"] = INK
+    return channel
+
+
+def _batch() -> pl.Expr:
+    return pl.col("batch_size").cast(pl.String).fill_null("not known").alias("batch")
+
+
+def _name() -> pl.Expr:
+    return pl.format("{}, batch {}", "label", "batch").alias("name")
+
+
+def _tooltip(latency: str, unit: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("label:N", title="parallelism"),
+        alt.Tooltip("batch:N", title="batch"),
+        alt.Tooltip("evidence:N", title="source"),
+        alt.Tooltip("latency:Q", title=f"{LATENCIES[latency]}, {unit}", format=",.4~g"),
+        alt.Tooltip(f"{RATE}:Q", title="tokens/s", format=",.4~g"),
+        alt.Tooltip("chips:Q", title="chips", format=","),
+        alt.Tooltip("runs:Q", title="runs", format=","),
+        alt.Tooltip("requests:Q", title="requests", format=","),
+    ]
