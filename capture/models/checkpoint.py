@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.models.held import Box, whole_box
 from xlahouse.capture.opening import check_regular, read_regular
 
 if TYPE_CHECKING:
@@ -17,6 +20,22 @@ if TYPE_CHECKING:
 _INDEX = "model.safetensors.index.json"
 _SCALE = "_scale_inv"  # beside a block-scaled fp8 weight: the factor of each block
 _BLOCK = 128  # rows and columns of a block, unless the checkpoint's config.json says otherwise
+
+
+class StoredTensor(Protocol):
+    """A tensor in a safetensors file."""
+
+    def get_shape(self) -> list[int]: ...
+
+    def __getitem__(self, box: Box) -> torch.Tensor: ...
+
+
+class SafetensorsFile(Protocol):
+    """An open safetensors file."""
+
+    def get_slice(self, key: str) -> StoredTensor: ...
+
+    def get_tensor(self, key: str) -> torch.Tensor: ...
 
 
 class Checkpoint:
@@ -32,13 +51,14 @@ class Checkpoint:
         Raises:
             CaptureError: the folder has no safetensors files, or they cannot be read.
         """
-        self.folder, self.label = folder, str(folder)
+        self.folder, self.label, self.stored = folder, str(folder), True
         self.files = _file_of_each(folder)
         self.block = _block_size(folder)
         self.sources = _sources(list(self.files), model)
 
-    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """The tensor on the host, dequantised, with the shape of `like`.
+    def tensor(self, name: str, like: torch.Tensor, box: Box | None = None) -> torch.Tensor:
+        """The tensor on the host, dequantised, with the shape of `like`; of files only `box` is read,
+        and the rest is 0.
 
         Raises:
             CaptureError: the checkpoint lacks it, or has another shape.
@@ -50,51 +70,98 @@ class Checkpoint:
             raise CaptureError(
                 f"{self.folder}: no weight {name}; is it a checkpoint of the plan's model?"
             )
+        box = box or whole_box(like.shape)
         if parts == [[parts[0][0]]] and not _is_merged(name):
-            return self._read(parts[0][0], name, like.shape)
+            read = self._read(parts[0][0], name, like.shape, box)
+            if read.shape == like.shape:
+                return read
+            whole = torch.zeros(like.shape, dtype=read.dtype)
+            whole[box] = read
+            return whole
+        return self._merged(parts, name, like.shape, box)
+
+    def _merged(
+        self, parts: list[list[str]], name: str, shape: torch.Size, box: Box
+    ) -> torch.Tensor:
+        """The experts of `box`, each of parts that follow one another in its rows."""
+        import torch
+
         whole: torch.Tensor | None = None
-        rows = like.shape[1] // len(parts)
+        rows = shape[1] // len(parts)
         for part, keys in enumerate(parts):
-            if len(keys) != like.shape[0]:
+            if len(keys) != shape[0]:
                 raise CaptureError(
-                    f"{self.folder}: {name} has {like.shape[0]} experts, the checkpoint "
-                    f"{len(keys)}; set n_routed_experts in the plan"
+                    f"{self.folder}: {name} has {shape[0]} experts, the checkpoint {len(keys)}; set "
+                    "n_routed_experts in the plan"
                 )
-            for expert, key in enumerate(keys):
-                read = self._read(key, name, torch.Size((rows, *like.shape[2:])))
+            start, stop = (
+                min(max(row - part * rows, 0), rows) for row in (box[1].start, box[1].stop)
+            )
+            inner = (slice(start, stop), *box[2:])
+            # The first is looked at even where none is held: it has the dtype.
+            for expert, key in list(enumerate(keys))[box[0]] or [(0, keys[0])]:
+                held = box[0].start <= expert < box[0].stop
+                own = inner if held else tuple(slice(0, 0) for _ in inner)
+                read = self._read(key, name, torch.Size((rows, *shape[2:])), own)
                 if whole is None:
-                    whole = torch.empty(like.shape, dtype=read.dtype)
-                whole[expert, part * rows : (part + 1) * rows] = read
+                    whole = torch.zeros(shape, dtype=read.dtype)
+                if held:
+                    whole[expert, part * rows + start : part * rows + stop, *box[2:]] = read
         assert whole is not None
         return whole
 
     def drawing(self, name: str, like: torch.Tensor) -> None:
         """Weights are read, not drawn."""
 
-    def _read(self, key: str, name: str, shape: torch.Size) -> torch.Tensor:
-        stored = self._load(key)
-        if tuple(stored.shape) != tuple(shape):
+    def _read(self, key: str, name: str, shape: torch.Size, box: Box) -> torch.Tensor:
+        """A stored tensor's box, dequantised."""
+        stored_shape = self._shape(key)
+        if stored_shape != tuple(shape):
             raise CaptureError(
-                f"{self.folder}: {key} is {list(stored.shape)}, but {name} of the plan's model is "
+                f"{self.folder}: {key} is {list(stored_shape)}, but {name} of the plan's model is "
                 f"{list(shape)}; correct the model's config in the plan"
             )
         scale = f"{key}{_SCALE}"
         if scale not in self.files:
-            return stored
-        return dequantise(stored, self._load(scale), self.block)
+            return self._load(key, box)
+        # Whole blocks, and the scales of these.
+        blocks = tuple(
+            slice(side.start // size, -(-side.stop // size))
+            for side, size in zip(box, self.block, strict=True)
+        )
+        sides = zip(blocks, self.block, shape, strict=True)
+        wide = tuple(slice(b.start * n, min(b.stop * n, length)) for b, n, length in sides)
+        found = dequantise(self._load(key, wide), self._load(scale, blocks), self.block)
+        within = (
+            slice(side.start - outer.start, side.stop - outer.start)
+            for side, outer in zip(box, wide, strict=True)
+        )
+        return found[tuple(within)]
 
-    def _load(self, key: str) -> torch.Tensor:
+    def _shape(self, key: str) -> tuple[int, ...]:
+        with self._opened(key) as file:
+            return tuple(file.get_slice(key).get_shape())
+
+    def _load(self, key: str, box: Box) -> torch.Tensor:
+        """A stored tensor's box, and no more of the file."""
+        with self._opened(key) as file:
+            stored = file.get_slice(key)
+            whole = box == whole_box(stored.get_shape())
+            tensor: torch.Tensor = file.get_tensor(key) if whole else stored[box]
+            return tensor
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[SafetensorsFile]:
         from safetensors import SafetensorError, safe_open
 
         try:
             check_regular(self.folder / self.files[key])
             with safe_open(self.folder / self.files[key], framework="pt") as file:
-                tensor: torch.Tensor = file.get_tensor(key)
+                yield file
         except (OSError, SafetensorError) as error:
             raise CaptureError(
                 f"{self.folder / self.files[key]}: {error}; download the checkpoint again"
             ) from error
-        return tensor
 
 
 def dequantise(weight: torch.Tensor, scale: torch.Tensor, block: tuple[int, int]) -> torch.Tensor:

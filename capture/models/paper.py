@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.collectives import MeshCollectives
 from xlahouse.capture.models.families import Spec
+from xlahouse.capture.models.held import Box
 from xlahouse.capture.models.sharding import Layout
 
 if TYPE_CHECKING:
@@ -119,8 +120,9 @@ class PaperWeights:
     """Weights with shapes and without data."""
 
     label = "none"
+    stored = False
 
-    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
+    def tensor(self, name: str, like: torch.Tensor, box: Box | None = None) -> torch.Tensor:
         """The skeleton's own empty tensor."""
         return like
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.models.drawing import Drawing
 from xlahouse.capture.models.families import Family, Spec, is_packed, parameter_spec
+from xlahouse.capture.models.held import Box, covers, held_box
 from xlahouse.capture.models.weights import WeightSource, stored_dtype, stored_tensors
 
 if TYPE_CHECKING:
@@ -102,9 +105,14 @@ def place_weights(
             kept = stored_dtype(model, name, empty, dtype)
             whole = _drawn(family, source, layout, name, empty, names, kept)
             if whole is None:
-                parts = [source.tensor(each, empty).to(kept) for each in names]
+                boxes = _boxes(family, source, layout, name, empty, len(names))
+                parts = [
+                    source.tensor(each, empty, box).to(kept)
+                    for each, box in zip(names, boxes, strict=True)
+                ]
                 joined, spec = _laid_out(family, layout, name, parts)
                 whole = layout.place(joined.to(layout.device), spec)
+                _check_read(name, whole, boxes)
             done[id(empty)] = whole
             if id(empty) in parameters:
                 count = empty.numel() * len(names)
@@ -118,6 +126,58 @@ def place_weights(
             torch.clone(frequencies).to(layout.device), (None,) * frequencies.dim()
         )
     return placed
+
+
+def _boxes(
+    family: Family,
+    source: WeightSource,
+    layout: Layout,
+    name: str,
+    empty: torch.Tensor,
+    stages: int,
+) -> list[Box | None]:
+    """What this host's devices hold of a stored tensor, of each stage's; None: all of it."""
+    own = layout.own_devices if source.stored else None
+    if own is None:
+        return [None] * stages
+    return boxes_of_stages(family, layout, name, empty.shape, stages, own)
+
+
+def _check_read(name: str, whole: torch.Tensor, boxes: list[Box | None]) -> None:
+    """Refuse a placed tensor of which a device of this host has more than was read."""
+    import torch_xla
+
+    read = [box for box in boxes if box is not None]
+    if not read:
+        return
+    (shards,) = torch_xla._XLAC._get_local_shard_replica_and_indices([whole])
+    for _, indices in shards:
+        found = [slice(0, size) for size in whole.shape] if indices is ... else indices
+        if not covers(read, found):
+            raise CaptureError(
+                f"{name}: a device of this host holds {found}, of which only {read} was read; the "
+                "runtime numbers its devices in another order than the mesh"
+            )
+
+
+def boxes_of_stages(
+    family: Family,
+    layout: Layout,
+    name: str,
+    shape: Sequence[int],
+    stages: int,
+    own: Sequence[int],
+) -> list[Box | None]:
+    """What the devices `own` hold of a tensor of each stage; an empty box of other hosts' stages."""
+    spec = layout.spec(parameter_spec(family, name) or (None,) * len(shape))
+    box = held_box(layout.sizes, spec, shape, own)
+    if is_packed(name) and shape[1] > 1:  # gate and up rows are dealt to the devices in turn
+        box = (box[0], slice(0, shape[1]), *box[2:])
+    if stages == 1:
+        return [box]
+    (held,) = held_box(layout.sizes, layout.spec(("pp",)), (stages,), own)
+    none = tuple(slice(0, 0) for _ in shape)
+    return [box if held.start <= stage < held.stop else none for stage in range(stages)]
 
 
 def _sources(name: str, stages: Stages) -> list[str]:

@@ -49,6 +49,16 @@ class Layout:
 
         return torch_xla.device()
 
+    @cached_property
+    def own_devices(self) -> list[int] | None:
+        """Devices of this process; None where they are all of the mesh."""
+        import torch_xla
+        import torch_xla.runtime as xr
+
+        if xr.process_count() == 1:
+            return None
+        return [int(name.rpartition(":")[2]) for name in torch_xla._XLAC._xla_get_runtime_devices()]
+
     def scope(self, name: str) -> AbstractContextManager[object]:
         """Ops that are traced inside have `name` in the profile."""
         import torch_xla.debug.profiler as xp

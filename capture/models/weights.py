@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from xlahouse.capture.models.drawing import Drawing, drawing
+from xlahouse.capture.models.held import Box
 
 if TYPE_CHECKING:
     import torch
@@ -19,9 +20,11 @@ class WeightSource(Protocol):
     """Provides parameters and persistent buffers by module path in the transformers model."""
 
     label: str  # for the manifest
+    stored: bool  # in files, of which a part costs less than the whole
 
-    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """The tensor on the host, with the shape of `like` (which has no data)."""
+    def tensor(self, name: str, like: torch.Tensor, box: Box | None = None) -> torch.Tensor:
+        """The tensor on the host, with the shape of `like` (which has no data). Outside of `box` a
+        stored one is 0."""
         ...
 
     def drawing(self, name: str, like: torch.Tensor) -> Drawing | None:
@@ -36,12 +39,14 @@ class RandomWeights:
     tokens.
     """
 
+    stored = False
+
     def __init__(self, seed: int, experts: int = 0) -> None:
         self.seed, self.experts = seed, experts
         self.label = f"random:{seed}"
 
-    def tensor(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Draw it; it depends on name and seed alone."""
+    def tensor(self, name: str, like: torch.Tensor, box: Box | None = None) -> torch.Tensor:
+        """Draw it whole; it depends on name and seed alone."""
         if not like.is_floating_point():  # deepseek_v4: the experts of each token id, distinct
             order = self._draw(name, (like.shape[0], self.experts), 1.0).tensor().argsort(-1)
             return order[:, : like.shape[1]].to(like.dtype)
