@@ -43,12 +43,4 @@
     }
   };
   document.querySelectorAll("[data-spec]").forEach(draw);
-  // Paper shows the numbers: tables that are folded on the screen are open in print.
-  const folded = () => document.querySelectorAll("details.rows:not([open])");
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    opened = [...folded()];
-    opened.forEach((part) => (part.open = true));
-  });
-  addEventListener("afterprint", () => opened.forEach((part) => (part.open = false)));
 })();

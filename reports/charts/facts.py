@@ -140,7 +140,7 @@ class PageFacts:
         places = [place for place in self.row["places"] or () if place["device_id"] is not None]
         staged = any(place["stage"] is not None for place in places)
         named = {
-            place["device_id"]: f"stage {place['stage']}" if staged else f"host {place['host']}"
+            place["device_id"]: f"stage {place['stage']}" if staged else _host_name(place["host"])
             for place in places
         }
         return named if len(set(named.values())) > 1 else {}
@@ -159,6 +159,11 @@ class PageFacts:
             else f"; the run is {row['status'] or 'of unknown status'}"
         )
         return f"{devices}; {events}{status}."
+
+
+def _host_name(host: str | None) -> str:
+    name = host or "not known"
+    return name if name.startswith("host") else f"host {name}"
 
 
 def read_facts(rows: pl.DataFrame, summary: pl.DataFrame) -> list[PageFacts]:

@@ -22,9 +22,9 @@ def busy(number, start, length, request=0, category="compute", device=0):
     return {**key, "category": category, "start_ps": start, "duration_ps": length}
 
 
-def store_of(steps, intervals, devices=(DEVICE,)):
+def store_of(steps, intervals, devices=(DEVICE,), **views):
     tables = {"runs": [{"run_id": "r"}], "devices": list(devices)}
-    return Store({**tables, "step_time_v1": steps, "busy_intervals": intervals})
+    return Store({**tables, "step_time_v1": steps, "busy_intervals": intervals, **views})
 
 
 def test_the_median_step_of_each_phase_is_laid_out(two_runs):
@@ -113,10 +113,22 @@ def test_warm_up_sparse_cores_and_devices_beyond_the_limit_are_left_out():
     intervals += [busy(1, 0, 10, device=k) for k in (*range(40), 100)]
     section_store = store_of(steps, intervals, [*devices, sparse])
     rows = rows_of(section_store, timeline.PANEL, "r")
-    assert rows["device_id"].to_list() == list(range(32))
+    assert rows["device_id"].to_list() == list(range(16))  # no stage and no host is known
     assert rows["phase"].unique().to_list() == ["decode"]
     notes = filled(section_store, timeline.PANEL, "r").notes
-    assert "The first 32 devices by number are drawn." in notes
+    assert notes[0].startswith("Drawn: 16 devices of 40: the first of each stage")
+
+
+def test_of_many_devices_one_of_each_host_and_the_latest_are_drawn():
+    devices = [{**DEVICE, "device_id": k, "host": f"h{k // 10}"} for k in range(40)]
+    late = [
+        {"run_id": "r", "device_id": k, "mean_lag_ps": lag}
+        for k, lag in enumerate([0] * 36 + [3, 9, 5, 7])
+    ]
+    intervals = [busy(1, 0, 10, device=k) for k in range(40)]
+    store = store_of([step(1, 10)], intervals, devices, straggler_v2=late)
+    # The latest three lag 9, 7 and 5.
+    assert rows_of(store, timeline.PANEL, "r")["device_id"].to_list() == [0, 10, 20, 30, 37, 38, 39]
 
 
 def test_empty_microbatches_are_a_lane_of_their_own():

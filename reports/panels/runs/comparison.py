@@ -98,20 +98,20 @@ order by family, chip_tokens_per_s desc nulls last, ttft_s nulls last, subject, 
 """
 
 COLUMNS = (
-    text_column("family", "Workload"),
-    count_column("batch_size", "Batch"),
     text_column("label", "Setup"),
-    text_column("evidence", "Source"),
+    count_column("batch_size", "Batch"),
     count_column("chips", "Chips"),
     s_column("ttft_s", "TTFT"),
     s_column("tpot_s", "TPOT"),
-    factor_column("chip_tokens_per_s", "Output tokens/s per chip"),
+    factor_column("chip_tokens_per_s", "Tokens/s per chip"),
     ratio_column("exposed_ratio", "Exposed, of comm."),
     ratio_column("idle_ratio", "Idle"),
     bytes_column("memory_bytes", "Peak HBM"),
     count_column("runs", "Runs (n)"),
     count_column("requests", "Requests"),
     ratio_column("spread_ratio", "Spread of the rate"),
+    text_column("evidence", "Source"),
+    text_column("family", "Workload"),
 )
 _HOLLOW = " Hollow: compiled or predicted, not measured."
 

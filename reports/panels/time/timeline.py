@@ -58,7 +58,7 @@ with ranked as (
     from run_mesh_v1
     where run_id = $run and axis = 'pp' and size > 1
 ), late as (
-    select device_id, last_ratio
+    select device_id, mean_lag_ps
     from straggler_v2
     where run_id = $run
 ), ranked_devices as (
@@ -66,8 +66,9 @@ with ranked as (
         devices.device_id,
         count(*) over () as devices,
         row_number() over (partition by coalesce(stage, host) order by devices.device_id) as in_group,
-        last_ratio,
-        row_number() over (order by last_ratio desc nulls last, devices.device_id) as lateness
+        min(coalesce(stage, host)) over () is distinct from max(coalesce(stage, host)) over () as grouped,
+        mean_lag_ps,
+        row_number() over (order by mean_lag_ps desc nulls last, devices.device_id) as lateness
     from devices
     left join stages on stages.device_id = devices.device_id
     left join late on late.device_id = devices.device_id
@@ -75,7 +76,10 @@ with ranked as (
 ), shown_devices as (
     select device_id
     from ranked_devices
-    where devices <= {FEW_DEVICES} or in_group = 1 or (lateness <= {WORST_DEVICES} and last_ratio > 0)
+    where
+        devices <= {FEW_DEVICES}
+        or in_group <= case when grouped then 1 else {FEW_DEVICES} end
+        or (lateness <= {WORST_DEVICES} and mean_lag_ps > 0)
     order by in_group > 1 desc, device_id
     limit {MAX_TIMELINE_DEVICES}
 ), intervals as (
@@ -240,11 +244,11 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What is left out, and how far times are valid."""
     found = []
-    if facts.row["traced_devices"] > rows["device_id"].n_unique():
+    devices = len(facts.row["places"] or ())
+    if devices > FEW_DEVICES:
         found.append(
-            f"Drawn: {plural(rows['device_id'].n_unique(), 'device')} of {facts.row['traced_devices']:,}: "
-            "the first of each stage (without a pipeline: of each host), and those that arrive last most "
-            "often."
+            f"Drawn: {plural(rows['device_id'].n_unique(), 'device')} of {devices:,}: "
+            "the first of each stage (without a pipeline: of each host), and those that arrive latest."
         )
     if "masked" in set(rows["category"]):
         found.append(
