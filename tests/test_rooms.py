@@ -54,6 +54,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "ingest/clocks": INGEST,
     "ingest/compiled": (*INGEST, "ingest/hlo"),
     "ingest/nesting": INGEST,
+    "ingest/replay": (*INGEST, "ingest/nesting", "ingest/tables"),
     "ingest/tables": (
         *INGEST,
         *("ingest/clocks", "ingest/compiled", "ingest/hlo", "ingest/nesting"),

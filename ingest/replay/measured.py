@@ -1,0 +1,84 @@
+"""The tables of a measured run that a replay needs, and what makes a run impossible to replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.events.tpu_lines import ASYNC_OPS_LINE, STEPS_LINE
+
+# Columns of each table that a replay reads.
+NEEDED = {
+    table: tuple(columns.split())
+    for table, columns in {
+        "devices": "device_id host core chip_id",
+        "clocks": "clock state",
+        "ops": "device_id launch program_id op category line is_async start_ps duration_ps",
+        "collectives": "device_id program_id op kind instance start_ps duration_ps is_async wait_ps "
+        "arrival_ps request step",
+        "launches": "device_id launch start_ps duration_ps enqueue_ps enqueue_thread request step",
+        "device_steps": "device_id request step phase start_ps duration_ps",
+        "instructions": "program_id op operands",
+        "permute_pairs": "program_id op source_device_id target_device_id",
+    }.items()
+}
+
+ON_CORE = "on_core"  # added to ops: whether they occupy their line, and do not only show what is in flight
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run's tables, with the columns of NEEDED at least."""
+
+    name: str
+    devices: pl.DataFrame
+    clocks: pl.DataFrame
+    ops: pl.DataFrame
+    collectives: pl.DataFrame
+    launches: pl.DataFrame
+    device_steps: pl.DataFrame
+    permute_pairs: pl.DataFrame
+    instructions: pl.DataFrame
+
+    def check(self) -> None:
+        """Refuse a run that does not say who waited for whom.
+
+        Raises:
+            WarehouseError: its steps, the groups of its collectives, or its clocks are not known.
+        """
+        if self.device_steps["step"].null_count() == self.device_steps.height:
+            raise WarehouseError(f"{self.name}: it has no steps, so there is nothing to replay")
+        groupless = self.collectives.filter(pl.col("instance").is_null())
+        if groupless.height:
+            names = ", ".join(groupless["op"].unique().sort().head(3).to_list())
+            raise WarehouseError(
+                f"{self.name}: the groups of {groupless.height} of {self.collectives.height} collectives "
+                f"are not known ({names}), so who waits for whom is not either; ingest it with the HLO "
+                "(`--hlo-dump`)"
+            )
+        apart = self.collectives.filter(pl.col("arrival_ps").is_null())
+        if apart.height:
+            states = self.clocks.filter(pl.col("state").is_in(["ambiguous", "unconnected"]))
+            names = ", ".join(states["clock"].drop_nulls().unique().sort().head(3).to_list())
+            raise WarehouseError(
+                f"{self.name}: {apart.height} collectives are between clocks whose offset is not known "
+                f"({names}); state it with `xlahouse ingest --clock CLOCK=PS`"
+            )
+
+    def with_places(self) -> pl.DataFrame:
+        """The ops with ON_CORE and `chain`, the line that orders them: text, NULL off the core.
+
+        A TensorCore runs its lines in one order; GPUs and CPUs each of theirs.
+        """
+        cores = self.devices.select("device_id", "core")
+        ops = self.ops.join(cores, on="device_id", how="left", maintain_order="left")
+        shows = (pl.col("line") == ASYNC_OPS_LINE) | (pl.col("line") == STEPS_LINE)
+        offloaded = (pl.col("core") == "sparsecore") & pl.col("is_async")
+        on_core = ~(shows | offloaded).fill_null(False)
+        own = pl.when(pl.col("core") == "tensorcore").then(pl.lit("")).otherwise("line")
+        return ops.with_columns(
+            on_core.alias(ON_CORE),
+            pl.when(on_core).then(own.fill_null("").cast(pl.Categorical)).alias("chain"),
+        )

@@ -1,0 +1,250 @@
+"""A run as a graph of points that wait for each other, and its costs as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.replay.dependencies import Dependencies, find_dependencies
+from xlahouse.ingest.replay.graph import FREE, Graph, Replay
+from xlahouse.ingest.replay.host import HostPart, find_host
+from xlahouse.ingest.replay.lines import NOWHERE, Lines, find_lines
+from xlahouse.ingest.replay.measured import Measured
+from xlahouse.ingest.replay.meetings import Meetings, find_meetings
+from xlahouse.ingest.replay.owners import owners_of
+from xlahouse.ingest.replay.points import Points, find_points
+from xlahouse.ingest.replay.warp import Warp
+
+_NO_SAVINGS = pl.DataFrame(schema={"instance": pl.Int64, "saved_ps": pl.Int64})
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What is changed in a replay; as built, nothing is."""
+
+    # Of transfers, what is taken off (a negative time is added); transfers without a row are as measured.
+    savings: pl.DataFrame = field(default_factory=_NO_SAVINGS.clone)
+    op_scale: NDArray[np.float64] | None = None  # of each op, its time over the measured one
+    host_ratio: float = 1.0  # time of the host over the measured one
+    skew: bool = True  # whether a transfer waits for its last member
+    overlap: bool = False  # whether transfers run beside all compute of their step
+
+
+@dataclass(frozen=True)
+class Times:
+    """A replayed run: its lines, and its enqueues."""
+
+    warps: list[Warp]  # by line
+    enqueue_ps: Integers  # of each launch; NOWHERE where it is not known
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A measured run, prepared to be replayed."""
+
+    run: Measured
+    lines: Lines
+    meetings: Meetings
+    unmet: int  # transfers in no meeting: they keep their measured time
+    points: Points
+    host: HostPart
+    across: Dependencies
+
+    @classmethod
+    def of(cls, run: Measured) -> Schedule:
+        """Prepare a run.
+
+        Raises:
+            WarehouseError: it does not say who waited for whom, or does not replay as it was measured.
+        """
+        run.check()
+        lines = find_lines(run)
+        meetings, unmet = find_meetings(run, lines.of_collective)
+        points = find_points(lines, meetings)
+        host, across = find_host(run, lines, points), find_dependencies(run, lines, points)
+        schedule = cls(run, lines, meetings, unmet, points, host, across)
+        if (schedule._reached(Costs()) != schedule._graph.at_ps).any():
+            raise WarehouseError(
+                f"{run.name}: a replay without a change differs from it; please report this"
+            )
+        return schedule
+
+    @cached_property
+    def _ends(self) -> Integers:
+        """The point where each member's wait ends."""
+        return self.points.place(self.meetings.line, self.meetings.end_ps)
+
+    @cached_property
+    def _last_of_step(self) -> tuple[Integers, Integers, Integers]:
+        """(step of each member, numbered from 0; of each step, its first meeting and its last point)."""
+        steps = self.run.device_steps.with_row_index("number").with_columns(
+            end_ps=pl.col("start_ps") + pl.col("duration_ps")
+        )
+        key = ["device_id", "request", "step"]
+        rows = self.run.collectives.select(key)[self.meetings.row]
+        of_step = rows.join(
+            steps.select(*key, "number"),
+            on=key,
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )["number"]
+        number = of_step.fill_null(steps.height).to_numpy().astype(np.int64)
+        first = np.full(steps.height + 1, np.iinfo(np.int64).max)
+        np.minimum.at(first, number, self.meetings.begin_ps)
+        opens = np.full(steps.height + 1, NOWHERE)
+        is_first = self.meetings.begin_ps == first.take(number)
+        opens[number[is_first]] = self.meetings.meeting[is_first]
+        main = steps["device_id"].replace_strict(
+            self.lines.main, default=NOWHERE, return_dtype=pl.Int64
+        )
+        line = main.to_numpy().astype(np.int64)
+        last = self.points.before(line, steps["end_ps"].to_numpy())
+        last = np.append(last, NOWHERE)
+        late = np.where(last != NOWHERE, self.points.at_ps.take(np.maximum(last, 0)), 0) < first
+        opens[late] = NOWHERE
+        return number, opens, last
+
+    @cached_property
+    def _graph(self) -> Graph:
+        """Points of lines, then enqueues, then meetings."""
+        points, host, met = self.points, self.host, self.meetings
+        enqueues = points.count
+        meetings = enqueues + len(host.at_ps)
+        count = int(met.meeting.max(initial=-1)) + 1
+        begin = np.zeros(count, np.int64)
+        begin[met.meeting] = met.begin_ps
+        arrivals = points.place(met.line, met.arrival_ps)
+        _, opens, last = self._last_of_step
+        bound = np.flatnonzero((opens != NOWHERE) & (last != NOWHERE))
+        lines = points.at_ps
+        between = np.where(points.head, lines, np.diff(lines, prepend=0))
+        parts = (
+            (arrivals.take(met.waits_for), meetings + met.waits),
+            (meetings + met.meeting, self._ends),
+            (arrivals, self._ends),
+            (self.across.source, self.across.target),
+            (host.ended, enqueues + host.waiting),
+            (enqueues + host.enqueue, host.started),
+            (meetings + opens[bound], last[bound]),
+        )
+        source, target = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Graph(
+            np.concatenate((points.head, host.head, np.ones(count, np.bool_))),
+            np.concatenate((lines, host.at_ps, begin)),
+            np.concatenate((between, host.lag_ps, np.full(count, FREE))),
+            source,
+            target,
+            np.zeros(len(source), np.int64),
+        )
+
+    @cached_property
+    def _replay(self) -> Replay:
+        return Replay.of(self._graph)
+
+    def transfers(self, costs: Costs) -> Integers:
+        """The transfer time of each member of a meeting."""
+        instance = self.run.collectives.select("instance")[self.meetings.row]
+        saved = instance.join(costs.savings, on="instance", how="left", maintain_order="left")
+        less = saved["saved_ps"].fill_null(0).to_numpy()
+        left: Integers = np.maximum(self.meetings.transfer_ps - less, 0)
+        return left
+
+    def _lags(self, costs: Costs, transfer: Integers) -> Integers:
+        """The least time of each point after the one before it on its line."""
+        lag = self._graph.lag_ps.copy()
+        inner = slice(0, self.points.count)
+        scale = costs.op_scale
+        if scale is not None:
+            owner = owners_of(self.run, self.lines, self.points)
+            owned = np.flatnonzero(owner != NOWHERE)
+            scaled = lag[owned] * scale.take(owner.take(owned))
+            lag[owned] = np.rint(scaled).astype(np.int64)
+        lag[self._ends] = self.meetings.least_ps
+        host, ratio = self.host, costs.host_ratio
+        lag[host.started[host.starved]] = 0
+        lag[self.across.target] = 0
+        if ratio != 1:
+            idle = np.flatnonzero(host.unlinked)
+            lag[idle] = np.rint(lag[idle] * ratio).astype(np.int64)
+            enqueues = np.arange(len(host.at_ps))[~host.head] + self.points.count
+            lag[enqueues] = np.rint(lag[enqueues] * ratio).astype(np.int64)
+        if not costs.skew:
+            alone = ~self.meetings.is_async
+            lag[self._ends[alone]] = transfer[alone]
+        assert (lag[inner] >= 0).all()
+        return lag
+
+    def _edges(self, costs: Costs, transfer: Integers) -> Integers:
+        """The least time of each edge, in the order of the graph."""
+        met, host = self.meetings, self.host
+        number, opens, last = self._last_of_step
+        bound = np.flatnonzero((opens != NOWHERE) & (last != NOWHERE))
+        free = np.full(len(met.row), FREE)
+        waited = np.zeros(len(met.row), np.int64) if costs.overlap else transfer
+        total = np.zeros(len(opens), np.int64)
+        np.add.at(total, number, transfer)
+        waiting, dispatch = host.waiting_ps, host.dispatch_ps
+        if costs.host_ratio != 1:
+            waiting, dispatch = (
+                np.rint(each * costs.host_ratio).astype(np.int64) for each in (waiting, dispatch)
+            )
+        return np.concatenate(
+            (
+                np.zeros(len(met.waits), np.int64),
+                waited if costs.skew else free,
+                free if costs.skew else np.where(met.is_async, waited, free),
+                self.across.wait_ps,
+                waiting,
+                dispatch,
+                total[bound] if costs.overlap else np.full(len(bound), FREE),
+            )
+        )
+
+    def _reached(self, costs: Costs) -> Integers:
+        graph = self._graph
+        transfer = self.transfers(costs)
+        return self._replay.times(
+            graph.head, self._lags(costs, transfer), self._edges(costs, transfer)
+        )
+
+    def replay(self, costs: Costs) -> Times:
+        """The run as it would have been with other costs."""
+        reached = self._reached(costs)
+        warps = []
+        for number, times in enumerate(self.points.lines):
+            first = int(self.points.first[number])
+            replayed = reached[first : first + len(times)]
+            warps.append(self._with_begins(number, times, replayed, costs))
+        enqueued = reached[self.points.count : self.points.count + len(self.host.at_ps)]
+        of_launch = self.host.of_launch
+        known = of_launch != NOWHERE
+        queue = np.full(len(of_launch), NOWHERE)
+        queue[known] = enqueued.take(of_launch[known])
+        return Times(warps, queue)
+
+    def _with_begins(self, line: int, times: Integers, replayed: Integers, costs: Costs) -> Warp:
+        """The warp of a line; within a wait, what came before the last arrival stays before it."""
+        met = self.meetings
+        mine = np.flatnonzero(
+            (met.line == line)
+            & ~met.is_async
+            & (met.begin_ps > met.arrival_ps)
+            & (met.begin_ps < met.end_ps)
+        )
+        if not len(mine):
+            return Warp(times, replayed)
+        transfer = np.zeros(len(mine), np.int64) if costs.overlap else self.transfers(costs)[mine]
+        first = int(self.points.first[line])
+        ends = self._ends.take(mine) - first
+        begin = np.maximum(replayed.take(ends) - transfer, replayed.take(ends - 1))
+        at = np.concatenate((times, met.begin_ps.take(mine)))
+        to = np.concatenate((replayed, begin))
+        order = np.argsort(at, kind="stable")
+        return Warp(at.take(order), to.take(order))
