@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from xlahouse.ingest.schema_devices import DEVICES
 from xlahouse.ingest.schema_findings import FINDINGS
+from xlahouse.ingest.schema_predicted import PREDICTED
 from xlahouse.ingest.schema_programs import PROGRAMS
 from xlahouse.ingest.schema_runs import RUNS
 
 LAYOUT_VERSION = 1
 INGEST_VERSION = 13
 
-TABLES = (*RUNS, *DEVICES, *PROGRAMS, *FINDINGS)
+TABLES = (*RUNS, *DEVICES, *PROGRAMS, *FINDINGS, *PREDICTED)
 BY_NAME = {table.name: table for table in TABLES}

@@ -32,7 +32,7 @@ device_kind str such as TPU v6 Lite or cpu
 device_count int devices traced
 expected_device_count int devices that the manifest or the programs name
 host_count int hosts traced
-source str xplane or chrome: measured; compiled: the compiler's programs, which did not run
+source str xplane or chrome: measured; compiled: the compiler's programs, which did not run; predicted: times are a replay's
 source_files source_files files that were read
 epoch_ns int UNIX time of time zero, ns; NULL where unknown
 duration_ps int from the first to the end of the last event
@@ -65,6 +65,8 @@ weight_matrices int matrices of these weights; all experts' gate and up are one,
 workload str training, inference or serving: as the workload card says; a capture's is inference
 iterations int forward passes that were profiled, or a workload card's iterations
 card str the workload card that facts were taken from, as JSON; NULL without one
+parent_run_id str of a predicted run, the run that was replayed; NULL of a measured one
+change str of a predicted run, what was changed, such as ici=2x, no-skew; NULL of a measured one
 """),
     ),
     Table(

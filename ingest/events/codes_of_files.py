@@ -129,6 +129,13 @@ OTHER_CONTAINER = Code(
     "facts that only it holds are missing",
     "export an xplane or a Chrome trace (JSON) from its profiler",
 )
+PREDICTED = Code(
+    "predicted",
+    "info",
+    "no time of this run was measured",
+    "a replay of a measured run worked them out, and no hardware has confirmed them; its bytes and "
+    "counts are the measured run's",
+)
 TRUNCATED = Code(
     "truncated",
     "error",

@@ -217,11 +217,12 @@ class Schedule:
     def replay(self, costs: Costs) -> Times:
         """The run as it would have been with other costs."""
         reached = self._reached(costs)
+        transfer = self.transfers(costs) * (not costs.overlap)
         warps = []
         for number, times in enumerate(self.points.lines):
             first = int(self.points.first[number])
             replayed = reached[first : first + len(times)]
-            warps.append(self._with_begins(number, times, replayed, costs))
+            warps.append(self._with_begins(number, times, replayed, transfer))
         enqueued = reached[self.points.count : self.points.count + len(self.host.at_ps)]
         of_launch = self.host.of_launch
         known = of_launch != NOWHERE
@@ -229,22 +230,28 @@ class Schedule:
         queue[known] = enqueued.take(of_launch[known])
         return Times(warps, queue)
 
-    def _with_begins(self, line: int, times: Integers, replayed: Integers, costs: Costs) -> Warp:
-        """The warp of a line; within a wait, what came before the last arrival stays before it."""
+    def _with_begins(
+        self, line: int, times: Integers, replayed: Integers, transfer: Integers
+    ) -> Warp:
+        """The warp of a line; within a wait, a barrier ends as long after the last arrival as measured.
+
+        So what a transfer saves is taken off the transfer, and what came before the last arrival stays so.
+        """
         met = self.meetings
-        mine = np.flatnonzero(
-            (met.line == line)
-            & ~met.is_async
-            & (met.begin_ps > met.arrival_ps)
-            & (met.begin_ps < met.end_ps)
-        )
+        mine = np.flatnonzero((met.line == line) & ~met.is_async)
         if not len(mine):
             return Warp(times, replayed)
-        transfer = np.zeros(len(mine), np.int64) if costs.overlap else self.transfers(costs)[mine]
-        first = int(self.points.first[line])
-        ends = self._ends.take(mine) - first
-        begin = np.maximum(replayed.take(ends) - transfer, replayed.take(ends - 1))
-        at = np.concatenate((times, met.begin_ps.take(mine)))
-        to = np.concatenate((replayed, begin))
+        starts = self.run.collectives["start_ps"].to_numpy().take(met.row.take(mine))
+        arrival, begin, end = (
+            each.take(mine) for each in (met.arrival_ps, met.begin_ps, met.end_ps)
+        )
+        ends = self._ends.take(mine) - int(self.points.first[line])
+        until = replayed.take(ends)
+        begins = np.maximum(until - transfer.take(mine), replayed.take(ends - 1))
+        started = np.minimum(begins + (starts - begin), until)
+        inner = (begin > arrival) & (begin < end)
+        after = (starts > begin) & (starts < end)
+        at = np.concatenate((times, begin[inner], starts[after]))
+        to = np.concatenate((replayed, begins[inner], started[after]))
         order = np.argsort(at, kind="stable")
         return Warp(at.take(order), to.take(order))

@@ -17,7 +17,7 @@ def step_times(schedule: Schedule, times: Times | None = None) -> pl.DataFrame:
     """phase, request, step, period_ps: the longest period of each step over its devices.
 
     A period is a step's window and the time since the device's step before. In the first step of each
-    request it is the window: before it there may be no request.
+    request it counts from the step's first enqueue, else from its first op: before may be no request.
 
     Args:
         schedule: of the run.
@@ -34,14 +34,26 @@ def step_times(schedule: Schedule, times: Times | None = None) -> pl.DataFrame:
     )
     own = ["device_id", "request"]
     before = pl.col("end_ps").shift(1).over(own)
+    placed = placed.join(_first_enqueues(schedule, times), on=_STEP, how="left", nulls_equal=True)
     periods = placed.sort("device_id", "start_ps").with_columns(
-        period_ps=pl.col("end_ps") - pl.coalesce(before, "start_ps")
+        period_ps=pl.col("end_ps") - pl.coalesce(before, "enqueue_ps", "start_ps")
     )
     longest = periods.group_by(_STEP).agg(
         pl.col("period_ps").max(),
         pl.when(pl.col("phase").n_unique() == 1).then(pl.col("phase").first()).first(),
     )
     return longest.sort(_STEP).select("phase", *_STEP, "period_ps")
+
+
+def _first_enqueues(schedule: Schedule, times: Times | None) -> pl.DataFrame:
+    """request, step, enqueue_ps: the first of each step, where it is known."""
+    launches = schedule.run.launches.select(*_STEP, "enqueue_ps").filter(
+        pl.Series(schedule.host.of_launch != NOWHERE)
+    )
+    if times is not None:
+        known = times.enqueue_ps[schedule.host.of_launch != NOWHERE]
+        launches = launches.with_columns(enqueue_ps=pl.Series(known))
+    return launches.group_by(_STEP).agg(pl.col("enqueue_ps").min())
 
 
 def _moved(warps: list[Warp], line: Integers, at_ps: Integers) -> Integers:

@@ -23,6 +23,7 @@ try:
     from xlahouse.sql.cli.export import export_app
     from xlahouse.sql.cli.ingest import ingest
     from xlahouse.sql.cli.options import LimitsOption
+    from xlahouse.sql.cli.predict import predict
     from xlahouse.sql.cli.query import query
     from xlahouse.sql.cli.report import report
     from xlahouse.sql.cli.runs import runs
@@ -59,6 +60,7 @@ for verb in (
     report,
     summary,
     compare,
+    predict,
     compact,
     drop,
     serve,

@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from xlahouse.sql.cli.each import keep_index
-from xlahouse.sql.cli.options import WarehouseOption, complete_run, names_of, open_warehouse
+from xlahouse.sql.cli.options import (
+    WarehouseOption,
+    complete_run,
+    keep_index,
+    names_of,
+    open_warehouse,
+)
 
 
 def compact(

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xlahouse.sql.cli.each import do_each, keep_index
-from xlahouse.sql.cli.options import WarehouseOption, complete_run, names_of, open_warehouse
+from xlahouse.sql.cli.options import (
+    WarehouseOption,
+    complete_run,
+    do_each,
+    keep_index,
+    names_of,
+    open_warehouse,
+)
 from xlahouse.sql.drawing import visible
 
 if TYPE_CHECKING:

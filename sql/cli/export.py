@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xlahouse.sql.cli.each import do_each
 from xlahouse.sql.cli.options import (
     ForceOption,
     WarehouseOption,
     complete_run,
     complete_view,
+    do_each,
     open_warehouse,
 )
 

@@ -149,8 +149,8 @@ def test_without_the_host_a_step_starts_where_the_one_before_ends():
     schedule = host_bound()
     times = schedule.replay(Costs(host_ratio=0))
     assert spans(schedule, times, "launches") == [(0, 0, 5, 15), (0, 1, 15, 25)]
-    # The longest period of each step: 10 for the first, whose period is its window; from end to end then.
-    assert step_times(schedule)["period_ps"].to_list() == [10, 30]
+    # The first step's period is from its enqueue at 5 to its end; then from end to end.
+    assert step_times(schedule)["period_ps"].to_list() == [15, 30]
     assert step_times(schedule, times)["period_ps"].to_list() == [10, 10]
 
 

@@ -49,6 +49,7 @@ def test_the_verbs() -> None:
         "mcp",
         "compact",
         "compare",
+        "predict",
         "drop",
         "export ccl-bench",
         "export chakra",

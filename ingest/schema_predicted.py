@@ -1,0 +1,44 @@
+"""Tables of predictions: what a replay rests on, and what is worth doing."""
+
+from __future__ import annotations
+
+from xlahouse.ingest.table import Table, columns_of
+
+PREDICTED = (
+    Table(
+        "transfer_costs",
+        "axis, kind, strategy and group size of a predicted run's transfers, and what their times rest on",
+        columns_of("""
+run_id str predicted run
+fabric str ici or dcn
+axis str mesh axes joined by +, or none, mixed or unclassified
+kind str kind of the collective
+strategy str way of the data, as the TPU's compiler states it; NULL where it states none
+group_size int members of a group
+source str fitted (to this warehouse's transfers), fitted_to_other_groups, peaks or unknown
+latency_ps float of one step of a ring; NULL where it is not fitted
+bytes_per_s float that a member sends; NULL where it is not fitted
+sizes int different sizes that were fitted
+samples int measured transfers that were fitted
+error_ratio float median distance of these transfers from the fit, over their time; NULL without a fit
+transfers int transfers of the run that it counts for
+"""),
+    ),
+    Table(
+        "advice",
+        "lever and phase of a measured run: its steps replayed with one thing changed",
+        columns_of("""
+run_id str run
+lever str what is changed, such as no skew
+phase str phase of the steps; NULL outside every marker
+rank int 1 is the lever that wins most time over the run; NULL where it cannot be replayed
+steps int steps of the phase
+step_ps int measured: mean over the steps of their longest period over devices
+replayed_step_ps int predicted: the same of the replay; NULL where it cannot be replayed
+won_ps int step_ps less replayed_step_ps
+won_ratio float won_ps over step_ps
+rests_on str what the changed times rest on
+reason str why it cannot be replayed; NULL where it was
+"""),
+    ),
+)

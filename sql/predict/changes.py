@@ -1,0 +1,111 @@
+"""What a user changes in a replay: links, latency, host, skew, overlap, chip."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from xlahouse.capture.errors import WarehouseError
+
+_RATE = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)\s*([KMGT]?)B/s")  # b is for bits
+_TIMES = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)x?", re.IGNORECASE)
+_SPAN = re.compile(r"(\+?)([0-9.]+(?:e-?[0-9]+)?)\s*(ps|ns|us|ms|s)", re.IGNORECASE)
+_PS = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
+_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Another bandwidth: so many times the present one, or so many bytes per second that a member sends."""
+
+    times: float | None = None
+    bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Another latency of each step of a ring: in place of the fitted one, or on top of it."""
+
+    ps: int
+    is_added: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is changed; as built, nothing."""
+
+    ici: Rate | None = None
+    dcn: Rate | None = None
+    latency: Latency | None = None
+    host: float = 1.0
+    no_skew: bool = False
+    perfect_overlap: bool = False
+    chip: str | None = None
+    no_exposed: str | None = None  # an axis whose transfers take no time
+    no_masked: bool = False
+    hbm_at_peak: bool = False
+
+
+def parse_rate(text: str) -> Rate:
+    """`2x`, `0.5x` or `25GB/s`.
+
+    Raises:
+        WarehouseError: it is neither.
+    """
+    rate = _RATE.fullmatch(text.strip())
+    if rate and (value := _number(rate[1])):
+        return Rate(bytes_per_s=value * _UNITS[rate[2]])
+    times = _TIMES.fullmatch(text.strip())
+    if times and (value := _number(times[1])):
+        return Rate(times=value)
+    raise WarehouseError(f"{text!r} is no bandwidth; write 2x or 25GB/s, above 0")
+
+
+def parse_latency(text: str) -> Latency:
+    """`1us` in place of the fitted latency, `+1us` on top of it.
+
+    Raises:
+        WarehouseError: it is neither.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    value = None if found is None else _number(found[2], least=0)
+    if found is None or value is None:
+        raise WarehouseError(f"{text!r} is no latency; write 1us, or +1us to add it")
+    return Latency(round(value * _PS[found[3].lower()]), found[1] == "+")
+
+
+def _number(text: str, least: float = 1e-12) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= least else None
+
+
+def describe(change: Change) -> str:
+    """The change in words that are the same for the same change: a part of a predicted run's identity."""
+    parts = [
+        *(
+            f"{name}={_rate(rate)}"
+            for name, rate in (("ici", change.ici), ("dcn", change.dcn))
+            if rate
+        ),
+        *([f"latency={_latency(change.latency)}"] if change.latency else []),
+        *([f"host={change.host:g}"] if change.host != 1 else []),
+        *(["no-skew"] if change.no_skew else []),
+        *(["perfect-overlap"] if change.perfect_overlap else []),
+        *([f"chip={change.chip}"] if change.chip else []),
+        *([f"no-exposed={change.no_exposed}"] if change.no_exposed else []),
+        *(["no-masked"] if change.no_masked else []),
+        *(["hbm-at-peak"] if change.hbm_at_peak else []),
+    ]
+    return ", ".join(parts) or "nothing"
+
+
+def _rate(rate: Rate) -> str:
+    return f"{rate.times:g}x" if rate.times is not None else f"{rate.bytes_per_s:g}B/s"
+
+
+def _latency(latency: Latency) -> str:
+    return f"{'+' if latency.is_added else ''}{latency.ps / _PS['us']:.9g}us"

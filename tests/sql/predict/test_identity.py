@@ -1,0 +1,50 @@
+"""A replay without a change is the measured run, to the picosecond, in every table with times."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.samples import SAMPLES
+from tests.sql.predict.identity import differences
+from tests.synth.end_to_end.ingested import RUNS, ingest
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.warehouse import Warehouse
+
+
+def all_differences(root):
+    with Warehouse(root) as warehouse:
+        ids = {row["run_id"]: row["name"] for row in warehouse.runs()}
+    return {name: differences(root, run_id) for run_id, name in ids.items()}
+
+
+def test_synthetic_runs(predicting):
+    with Warehouse(predicting) as warehouse:
+        measured = [row["run_id"] for row in warehouse.runs() if row["source"] == "xplane"]
+    assert [differences(predicting, run) for run in measured] == [[]] * len(measured)
+
+
+@pytest.mark.verify
+def test_every_synthetic_run(tmp_path):
+    everything = ingest(RUNS.values(), tmp_path)
+    root = everything["tp4"].warehouse.root
+    found = all_differences(root)
+    # Their hosts' clocks are not comparable, and their collectives cross hosts.
+    refused = {name for name, each in found.items() if each is None}
+    assert refused == {"dp_pp_tp_stages", "drawn 104"}
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+@pytest.mark.verify
+def test_every_public_sample(tmp_path):
+    if not SAMPLES.exists():
+        pytest.skip(f"no samples in {SAMPLES}; set XLAHOUSE_TRACES")
+    folders = [str(SAMPLES / name) for name in ("tpu", "cpu", "gpu", "kineto")]
+    root = str(tmp_path / "w")
+    ingest_paths(folders, root, workers=1)
+    found = all_differences(root)
+    assert {name: each for name, each in found.items() if each} == {}
+    assert {name for name, each in found.items() if each is None} == {
+        "cpu_only_base_time",  # no device
+        "large_integer",  # one collective, no step
+        "sampled_rank1",  # the trace names no group
+    }
