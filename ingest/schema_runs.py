@@ -32,7 +32,7 @@ device_kind str such as TPU v6 Lite or cpu
 device_count int devices traced
 expected_device_count int devices that the manifest or the programs name
 host_count int hosts traced
-source str xplane or chrome: measured; compiled: the compiler's programs, which did not run; predicted: times are a replay's
+source str xplane or chrome (measured), compiled (programs that did not run), predicted (by a replay)
 source_files source_files files that were read
 epoch_ns int UNIX time of time zero, ns; NULL where unknown
 duration_ps int from the first to the end of the last event
