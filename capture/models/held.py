@@ -42,7 +42,7 @@ def _held(mesh: Mapping[str, int], axes: AxisNames, size: int, devices: Sequence
 
 def _coordinate(mesh: Mapping[str, int], axis: str, device: int) -> int:
     """A device's place along an axis."""
-    for name, size in reversed(mesh.items()):
+    for name, size in reversed(list(mesh.items())):
         if name == axis:
             return device % size
         device //= size
