@@ -38,9 +38,10 @@ def setup(
     project: Project = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Prepare a cloud project, once: the TPU service, its identity, a network.
+    """Prepare a cloud project once: service, identity, network.
 
-    Each command is shown before it runs. Create VMs with --network tpu-net --subnetwork tpu-subnet.
+    Each command is shown before it runs. VMs are then created with the network
+    tpu-net and its subnetwork tpu-subnet.
 
     \b
     Examples:

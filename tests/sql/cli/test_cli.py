@@ -56,6 +56,7 @@ def test_the_verbs() -> None:
         "export dataset",
         "export duckdb",
         "export perfetto",
+        "tpu setup",
         "tpu create",
         "tpu run",
         "tpu fetch",
