@@ -75,13 +75,13 @@ with before_steps as (
     where traced and (core is distinct from 'sparsecore' or sums.device_id is not null)
 ), measured as (
     select run_id, 'ttft_s' as metric, ttft_s as value, 1 as weight
-    from latency_v2
+    from latency_v3
     union all
     select run_id, 'tpot_s', tpot_s, decode_steps
-    from latency_v2
+    from latency_v3
     union all
     select run_id, 'output_tokens_per_s', output_tokens_per_s, 1
-    from latency_v2
+    from latency_v3
     union all
     select run_id, 'wire_bytes', wire_bytes, 1
     from sent

@@ -114,7 +114,7 @@ def test_latency_agrees_with_the_host_clock(warehouse, parallelism):
         """
         select count(*), avg(ttft_s), avg(tpot_s), min(l.measured_ttft_s), min(l.measured_tpot_s),
             min(l.source)
-        from latency_v2 l join runs using (run_id) where parallelism = $parallelism
+        from latency_v3 l join runs using (run_id) where parallelism = $parallelism
         """,
         {"parallelism": parallelism},
     ).rows

@@ -31,7 +31,7 @@ select run_id, name, model, parallelism, dtype, batch_size, device_kind, device_
     status, inferred, mesh_problem, requests, excluded_requests, output_tokens, ttft_s, tpot_s
 from run_summary_v2 where run_id = $run
 """
-_REASONS = "select distinct reason from latency_v2 where run_id = $run and reason is not null"
+_REASONS = "select distinct reason from latency_v3 where run_id = $run and reason is not null"
 _ISSUES = """
 select severity, code, message, cast(sum(count) as bigint) as count from issues
 where run_id = $run and severity in ('error', 'warning')

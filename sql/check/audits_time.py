@@ -89,9 +89,10 @@ TIME_AUDITS = (
         "latency_adds_up",
         "TTFT and the tokens after it do not add up to end to end, or the queue and TTFT to TTFT with queue",
         """
-        select run_id, request, ttft_s, tpot_s, decode_steps, e2e_s, queue_s, request_ttft_s
-        from latency_v2
-        where abs(ttft_s + decode_steps * coalesce(tpot_s, 0) - e2e_s) > 1e-9 * e2e_s
+        select run_id, request, ttft_s, tpot_s, decode_steps, output_tokens, e2e_s, queue_s, request_ttft_s
+        from latency_v3
+        where abs(ttft_s + coalesce(output_tokens - 1, decode_steps) * coalesce(tpot_s, 0) - e2e_s)
+                > 1e-9 * e2e_s and (tpot_s is not null or source = 'marker')
             or abs(queue_s + ttft_s - request_ttft_s) > 1e-9 * request_ttft_s
             or queue_s < 0
         """,
@@ -101,7 +102,7 @@ TIME_AUDITS = (
         "a percentile is less than a smaller one, or a median outside least and most",
         """
         select 'latency' as view, run_id, request, cast(null as varchar) as phase
-        from latency_v2
+        from latency_v3
         where p50_step_s > p90_step_s * (1 + 1e-12) or p90_step_s > p95_step_s
             or p95_step_s > p99_step_s
         union all

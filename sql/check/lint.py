@@ -14,7 +14,7 @@ KEYS = "_run_key_v1"  # states the scheme of the keys that internal views pack, 
 SMALLEST_UNIT = 1 << 10  # smaller powers of two count something
 UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio", "_ppm", "_per_chip")
 # Numbers without a unit: identities, places in an order, counts.
-PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_errors", "_warnings")
+PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_steps", "_requests", "_errors", "_warnings")
 PLAIN_NAMES = {
     "bin",
     "bytes",
@@ -23,12 +23,9 @@ PLAIN_NAMES = {
     "compiles",
     "coordinate",
     "count",
-    "decode_steps",
-    "device_steps",
     "devices",
     "devices_per_chip",
     "early_launches",
-    "excluded_requests",
     "executions",
     "instance",
     "instances",
@@ -55,6 +52,7 @@ PLAIN_NAMES = {
     "step",
     "steps",
     "target_chip",
+    "tokens",
     "world",
 }
 PLAIN_DOUBLES = {
@@ -66,7 +64,10 @@ PLAIN_DOUBLES = {
     "executions_per_step",
     "flops",
     "in_phase_score",
+    "mean_requests",
+    "mean_tokens",
     "median",
+    "mixed_tokens",
     "other_executions_per_step",
     "other_median",
     "other_value",

@@ -37,7 +37,7 @@ what each column means, `dictionary.json` the same for programs.
 
 - `parquet/NAME.parquet` {csv}
 - `runs` is the place to start: `run_id` joins it to every other file.
-- Names end in the version of their definition: `latency_v2` never changes its meaning.
+- Names end in the version of their definition: `latency_v3` never changes its meaning.
 - A column's unit is the end of its name: `_ps` picoseconds, `_s` seconds, `_bytes`, `_ratio`. Positions in
   time (`start_ps`) count from a run's own time zero.
 - NULL (an empty field in CSV) means not known, never 0; the table `issues` states what a run lacks.

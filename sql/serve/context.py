@@ -52,7 +52,7 @@ left join _mesh_state_v1 as m on m.run_id = a.run_id
 order by a.captured_at nulls last, a.run_id
 """
 _REASONS = """
-select distinct run_id, concat('latency: ', reason) as why from latency_v2
+select distinct run_id, concat('latency: ', reason) as why from latency_v3
 where reason is not null and (list_contains($runs, run_id) or $all)
 union
 select distinct run_id, concat(code, ': ', message) from issues

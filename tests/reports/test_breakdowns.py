@@ -229,7 +229,7 @@ def test_tokens_a_second_are_those_of_the_batch(two_runs):
 
 def test_tokens_a_second_need_a_batch():
     latency = {"run_id": "r", "request": 0, "source": "marker", "ttft_s": 1.0, "tpot_s": 1.0}
-    section = filled(store_of(latency_v2=[latency]), tokens.PANEL, "r")
+    section = filled(store_of(latency_v3=[latency]), tokens.PANEL, "r")
     assert section.figures == []
     assert section.notes == ["Tokens per second are not known: no manifest states the batch size."]
 

@@ -34,7 +34,7 @@ def store() -> Store:
     tables: Tables = {
         "runs": RUNS,
         "run_summary_v2": [summary(row["run_id"]) for row in RUNS],
-        "latency_v2": [latency(row["run_id"], times) for row in RUNS for times in (1.0, 2.0)],
+        "latency_v3": [latency(row["run_id"], times) for row in RUNS for times in (1.0, 2.0)],
         "comm_compute_v2": [
             split("a1", "prefill", 4, 40, 24, 8),
             split("a2", "prefill", 4, 56, 24, 24),

@@ -100,7 +100,7 @@ def test_a_run_without_markers_has_a_launch_period_and_no_tpot():
     summary = {"run_id": "r", "launch_period_s": 0.78}
     devices = [{"run_id": "r", "device_id": 0, "traced": True}]
     tables = {"runs": [{"run_id": "r"}], "devices": devices}
-    store = Store({**tables, "latency_v2": [row], "run_summary_v2": [summary]})
+    store = Store({**tables, "latency_v3": [row], "run_summary_v2": [summary]})
     cards = cards_of(store, "r")
     assert cards["ttft_s"].why == "no markers of requests in the trace"
     assert cards["tpot_s"].why == "no markers of requests in the trace"
@@ -249,7 +249,7 @@ def test_a_partial_run_says_so():
 
 def test_infinite_values_are_not_known():
     row = {"run_id": "r", "source": "marker", "tpot_s": float("inf"), "decode_steps": 1}
-    store = Store({"runs": [{"run_id": "r"}], "latency_v2": [row]})
+    store = Store({"runs": [{"run_id": "r"}], "latency_v3": [row]})
     section = filled(store, latency.PANEL, "r")
     assert section.figures == []
     assert section.cells[0][5].text == "not known"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 CASES = list(cases())
 VIEWS = sorted(shipped().views)
 # In `make test`: views with windows, unnested lists, quantiles and joins of their own.
-FEW = ("device_time_v1", "latency_v2", "traffic_matrix_v1", "run_mesh_v1", "step_time_v1")
+FEW = ("device_time_v1", "latency_v3", "traffic_matrix_v1", "run_mesh_v1", "step_time_v1")
 
 
 def both_layers(views):

@@ -101,7 +101,7 @@ def test_versions_of_own_views_have_a_bare_name(root: Path) -> None:
     [
         ("ops", "select 1 as a", "ops is a table of xlahouse"),
         ("latency", "select 1 as a", "latency is a view of xlahouse"),
-        ("latency_v2", "select 1 as a", "latency is a view of xlahouse"),
+        ("latency_v3", "select 1 as a", "latency is a view of xlahouse"),
         ("latency_v9", "select 1 as a", "latency is a view of xlahouse"),
         ("Upper", "select 1 as a", "lower-case letters"),
         ("x", "drop table ops", "a query may only read"),

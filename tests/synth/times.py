@@ -146,7 +146,7 @@ def marker_to_marker(run: Run, index: int) -> int:
 
 
 def latency(run: Run) -> list[Row]:
-    """Rows of latency_v2, in seconds."""
+    """Rows of latency_v3, in seconds."""
     if not run.markers:
         return [_unmarked_latency(run)]
     rows, decodes = [], run.steps - 1

@@ -9,7 +9,7 @@
 -- middle ones of an even number. Virtual devices have no MBU; mbu_problem states what else lacks.
 with timed as (
     select run_id
-    from latency_v2
+    from _marked_latency_v1
     group by run_id
 ),
 
@@ -30,7 +30,7 @@ ranked as (
         run_id, tpot_s, decode_steps,
         row_number() over (partition by run_id order by tpot_s, request) as place,
         count(*) over (partition by run_id) as places
-    from latency_v2
+    from _marked_latency_v1
     where tpot_s is not null
 ),
 

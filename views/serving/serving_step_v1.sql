@@ -22,7 +22,7 @@ select
     -- end of its last op over the host's devices
     end_ps,
     -- period, the mean over the host's devices
-    cast(round(cast(period_ps as double) / devices) as bigint) as period_ps,
+    cast(round(cast(period_ps as double) / nullif(devices, 0)) as bigint) as period_ps,
     -- share of the period in which a compute op runs; NULL where kernels communicate
     cast(compute_ps as double) / nullif(period_ps, 0) as compute_ratio,
     -- share of the period in which a collective is in flight and no compute op runs; NULL where kernels
@@ -30,7 +30,7 @@ select
     cast(exposed_ps as double) / nullif(period_ps, 0) as exposed_ratio,
     -- time in which no launch was open before its launches, in gaps longer than 10 us: the host was late;
     -- the mean over the host's devices; NULL of virtual devices
-    cast(round(cast(host_gap_ps as double) / devices) as bigint) as host_gap_ps,
+    cast(round(cast(host_gap_ps as double) / nullif(devices, 0)) as bigint) as host_gap_ps,
     -- share of the period in which the host was late
     cast(host_gap_ps as double) / nullif(period_ps, 0) as host_gap_ratio
 from _served_step_v1

@@ -9,9 +9,9 @@ with passes as (
     select
         run_id,
         count(*) as steps,
-        count(distinct case when phase = 'prefill' then step end) as prefill_steps,
-        count(distinct case when phase = 'decode' then step end) as decode_steps,
-        count(distinct case when phase = 'mixed' then step end) as mixed_steps,
+        sum(case when phase = 'prefill' then 1 else 0 end) as prefill_steps,
+        sum(case when phase = 'decode' then 1 else 0 end) as decode_steps,
+        sum(case when phase = 'mixed' then 1 else 0 end) as mixed_steps,
         sum(tokens) as tokens,
         avg(cast(requests as double)) as mean_requests,
         max(requests) as most_requests,
@@ -106,11 +106,11 @@ select
     -- the name that tpu-inference's profiler gives such a share: prefill_heavy (at least 0.9), balanced
     -- (0.4 to 0.6), decode_heavy (at most 0.2), ambiguous (any other); NULL where the trace does not tell
     case
-        when p.least_ratio >= 0.9 then 'prefill_heavy'
-        when p.most_ratio <= 0.2 then 'decode_heavy'
-        when p.least_ratio >= 0.4 and p.most_ratio <= 0.6 then 'balanced'
-        when (p.least_ratio > 0.2 and p.most_ratio < 0.4)
-            or (p.least_ratio > 0.6 and p.most_ratio < 0.9) then 'ambiguous'
+        when p.least_ratio >= 0.9e0 then 'prefill_heavy'
+        when p.most_ratio <= 0.2e0 then 'decode_heavy'
+        when p.least_ratio >= 0.4e0 and p.most_ratio <= 0.6e0 then 'balanced'
+        when (p.least_ratio > 0.2e0 and p.most_ratio < 0.4e0)
+            or (p.least_ratio > 0.6e0 and p.most_ratio < 0.9e0) then 'ambiguous'
     end as profile,
     -- share of the devices' time in which the host was late: no launch was open, in gaps longer than
     -- 10 us, while requests were; NULL of virtual devices

@@ -1,5 +1,5 @@
 -- one row per run with a latency
--- Headlines over the requests of latency_v2. A median is the mean of the two middle values where
+-- Headlines over the requests of _marked_latency_v1. A median is the mean of the two middle values where
 -- their number is even; other percentiles are the value of row ceil(p n). System rate: the output
 -- tokens of all requests over the time from the first one's start to the last one's end; NULL where
 -- an end is not known, or where a warm-up or a compile, whose requests do not count, falls in it.
@@ -20,7 +20,7 @@ with ranked as (
         count(queue_s) over (partition by run_id) as queues,
         count(tpot_s) over (partition by run_id) as tpots,
         count(output_tokens_per_s) over (partition by run_id) as rates
-    from latency_v2
+    from _marked_latency_v1
 ),
 
 headlines as (

@@ -1,5 +1,5 @@
 -- one row per run and request, and one for a run without markers of requests
--- As latency_v2, which has the requests that markers name one by one; and the requests of servers
+-- As latency_v2, for the requests that markers name one by one; and the requests of servers
 -- (source = server), several of which share a step. Of these, TTFT runs from the start of the first
 -- step's marker on the host to the end of the step in which the prompt is complete (a prompt in chunks
 -- takes several), and TPOT divides the time from there to the end of the last step that is seen by the
@@ -26,11 +26,15 @@ requests as (
     from _served_request_v1 as r
 ),
 
+named as (
+    select run_id from served_requests group by run_id
+),
+
 -- A server whose steps name no request has no requests to give latencies of.
 nameless as (
     select s.run_id
     from servers as s
-    left join (select run_id from served_requests group by run_id) as b on b.run_id = s.run_id
+    left join named as b on b.run_id = s.run_id
     where b.run_id is null
 ),
 
@@ -45,7 +49,7 @@ timed as (
             else l.reason
         end as reason,
         l.measured_ttft_s, l.measured_tpot_s
-    from latency_v2 as l
+    from _marked_latency_v1 as l
     left join servers as s on s.run_id = l.run_id
     left join nameless as n on n.run_id = l.run_id
     where s.run_id is null or l.source = 'marker' or n.run_id is not null
@@ -54,7 +58,7 @@ timed as (
         r.run_id, r.request, r.source, r.start_ps, r.end_ps, r.queue_s, r.ttft_s, r.request_ttft_s,
         r.tpot_s, r.e2e_s, r.decode_steps, r.output_tokens,
         cast(r.output_tokens as double) / nullif(r.e2e_s, 0) as output_tokens_per_s,
-        1.0 / nullif(r.tpot_s, 0) as decode_tokens_per_s,
+        1.0e0 / nullif(r.tpot_s, 0) as decode_tokens_per_s,
         cast(null as double) as p50_step_s,
         cast(null as double) as p90_step_s,
         cast(null as double) as p95_step_s,

@@ -40,7 +40,7 @@ select
     launch_period_s,
     launch_period_count,
     reason
-from latency_v2
+from latency_v3
 where run_id = $run
 order by request
 """

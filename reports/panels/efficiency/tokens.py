@@ -26,7 +26,7 @@ select
     decode_tokens_per_s,
     output_tokens_per_s / nullif(device_count, 0) as output_tokens_per_s_per_device,
     e2e_s
-from latency_v2
+from latency_v3
 inner join runs using (run_id)
 where run_id = $run
 order by request

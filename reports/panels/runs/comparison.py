@@ -41,7 +41,7 @@ SQL = f"""{MEMBERS_SQL.strip()}, measured as (
         count(*) as requests,
         min(output_tokens_per_s) as min_output_tokens_per_s,
         max(output_tokens_per_s) as max_output_tokens_per_s
-    from latency_v2
+    from latency_v3
     inner join members using (run_id)
     group by setup_key
 ), held as (

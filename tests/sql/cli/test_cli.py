@@ -197,7 +197,7 @@ def test_runs_are_listed_as_far_as_the_limit_that_it_advises(
         (["runs", "-w", "foo://x/y"], 1, "foo:// is not a known kind of URL"),
         (["views", "ops"], 1, "ops is a table; see `xlahouse tables ops`"),
         (["tables", "latency"], 1, "latency is a view; see `xlahouse views latency`"),
-        (["tables", "latency_v2"], 1, "latency_v2 is a view; see `xlahouse views latency_v2`"),
+        (["tables", "latency_v3"], 1, "latency_v3 is a view; see `xlahouse views latency_v3`"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -123,10 +123,10 @@ def test_comments_are_in_the_database(tmp_path: Path) -> None:
         said = dict(
             warehouse.query(
                 "select table_name || '.' || column_name, comment from duckdb_columns() "
-                "where table_name in ('latency_v2', 'ops', 'run_settings')"
+                "where table_name in ('latency_v3', 'ops', 'run_settings')"
             ).rows
         )
-    assert said["latency_v2.ttft_s"] == "time to first token, from the start of the prefill"
+    assert said["latency_v3.ttft_s"] == "time to first token, from the start of the prefill"
     meanings = {column.name: column.meaning for column in TABLES["ops"].columns}
     assert said["ops.self_ps"] == meanings["self_ps"]
     assert None not in said.values()
@@ -150,7 +150,7 @@ def test_every_view_can_be_created_elsewhere(dialect: str) -> None:
         if statement is not None
     ]
     assert set(made) >= {*shipped().pointers, *shipped().pointers.values()}
-    assert made.index("step_latency_v1") < made.index("latency_v2") < made.index("latency")
+    assert made.index("step_latency_v1") < made.index("latency_v3") < made.index("latency")
 
 
 def test_a_view_in_bigquery_keeps_its_documentation_and_where_null_sorts() -> None:

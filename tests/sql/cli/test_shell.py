@@ -73,7 +73,7 @@ def test_what_is_wrong_is_said_and_the_shell_goes_on(
 
 
 def test_commands(warehouse: Warehouse) -> None:
-    assert "latency_v2" in said(warehouse, ".views")
+    assert "latency_v3" in said(warehouse, ".views")
     assert "one row per device event" in said(warehouse, ".tables")
     assert "ttft_s" in said(warehouse, ".schema latency")
     assert "self_ps int" in said(warehouse, ".schema ops")

@@ -172,7 +172,7 @@ def test_the_verb(
     assert run_command(monkeypatch, *words, "--views", "run_mesh, latency") == 0
     assert capsys.readouterr().out == f"{tmp_path / 'd'}\n"
     found = {path.stem for path in (tmp_path / "d" / "parquet").iterdir()}
-    assert found == {*RUN_TABLES, "run_mesh_v1", "latency_v2"}
+    assert found == {*RUN_TABLES, "run_mesh_v1", "latency_v3"}
     assert not (tmp_path / "d" / "csv").exists()
     assert run_command(monkeypatch, *words, "--views", ",") == 2
 

@@ -161,6 +161,6 @@ def test_harlequin_opens_it(root: Path, tmp_path: Path) -> None:
         waiting += item.children or (
             item.fetch_children() if hasattr(item, "fetch_children") else []
         )
-    assert {"ops", "run_summary", "latency_v2"} <= shown
+    assert {"ops", "run_summary", "latency_v3"} <= shown
     found = connection.execute(MESH).fetchall().to_pydict()
     assert list(zip(*found.values(), strict=True)) == ROWS

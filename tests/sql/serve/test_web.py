@@ -113,7 +113,7 @@ def test_relations_are_described(server: Server) -> None:
     status, raw = server.get("/api/relations")
     assert status == 200
     assert b'"ops"' in raw
-    assert b'"latency_v2"' in raw
+    assert b'"latency_v3"' in raw
     assert b"one row per run and request" in server.get("/api/describe?name=latency")[1]
     assert server.get("/api/describe?name=nowhere")[0] == 400
 

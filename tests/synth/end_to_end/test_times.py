@@ -34,7 +34,7 @@ def test_exposed_collective(ingested):
 def test_latency(ingested):
     columns = ("request", "source", "queue_s", "ttft_s", "request_ttft_s", "tpot_s", "e2e_s")
     columns += ("output_tokens_per_s", "launch_period_s")
-    found = ingested.rows("select * from latency_v2")
+    found = ingested.rows("select * from latency_v3")
     assert_same(found, ingested.expected["latency"], columns)
 
 

@@ -1,4 +1,4 @@
--- one row per run and request, and one for a run without markers
+-- one row per run and request that markers name, and one for a run without markers
 -- TTFT: start of the prefill marker on the host to the end of the last prefill op over all devices.
 -- TPOT: (end of the last decode step - end of prefill) / decode steps. e2e: TTFT's start to the last
 -- step's end. What the trace does not give is NULL, and `reason` says why. Warm-up requests and
