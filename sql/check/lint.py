@@ -14,7 +14,17 @@ KEYS = "_run_key_v1"  # states the scheme of the keys that internal views pack, 
 SMALLEST_UNIT = 1 << 10  # smaller powers of two count something
 UNITS = ("_ps", "_ns", "_s", "_bytes", "_flops", "_ratio", "_ppm", "_per_chip")
 # Numbers without a unit: identities, places in an order, counts.
-PLAIN_ENDINGS = ("_id", "_index", "_size", "_count", "_tokens", "_steps", "_requests", "_errors", "_warnings")
+PLAIN_ENDINGS = (
+    "_id",
+    "_index",
+    "_size",
+    "_count",
+    "_tokens",
+    "_steps",
+    "_requests",
+    "_errors",
+    "_warnings",
+)
 PLAIN_NAMES = {
     "bin",
     "bytes",

@@ -51,9 +51,7 @@ def test_neighbouring_steps_of_long_runs_are_one_point():
 def test_a_run_without_a_server_says_so():
     for panel in (steps.PANEL, requests.PANEL, batches.PANEL):
         section = filled(store_of(), panel, "r")
-        assert (
-            section.why_empty == "No server marks steps that serve several requests in this trace."
-        )
+        assert section.empty == "No server marks steps that serve several requests in this trace."
 
 
 def batch(phase, count, p50_s):
@@ -78,8 +76,8 @@ def test_a_prefill_beside_decodes_is_compared_with_decodes_alone():
     ]
     assert drawn == [("decode", 2, 20.0), ("decode", 3, 25.0), ("mixed", 2, 30.0)]
     assert section.notes == [
-        "With a prefill in a batch of 2, a step takes 1.50 times the period of decodes alone: 10.0\xa0ms longer "
-        "for each request in it (medians of 4 steps and 7 steps)."
+        "With a prefill in a batch of 2, a step takes 1.50 times the period of decodes alone: "
+        "10.0\xa0ms longer for each request in it (medians of 4 steps and 7 steps)."
     ]
 
 
@@ -125,7 +123,8 @@ def test_requests_are_spread_against_their_limits():
     assert section.notes == [
         "100 tokens/s, prompts included, 50.0 output tokens/s; 2.50 requests in a step on average.",
         "Devices wait for the host 25.0\xa0% of the time.",
-        "1 of 2 requests that can be judged are within the limits (TTFT at most 400\xa0ms): 0.500 good requests/s.",
+        "1 of 2 requests that can be judged are within the limits (TTFT at most 400\xa0ms): "
+        "0.5 good requests/s.",
         "2 requests: no decode step.",
     ]
 
