@@ -32,6 +32,11 @@ select run_id, name, model, parallelism, dtype, batch_size, device_kind, device_
 from run_summary_v2 where run_id = $run
 """
 _REASONS = "select distinct reason from latency_v3 where run_id = $run and reason is not null"
+_IS_SERVER = "select 1 as found from phases where run_id = $run and source = 'server' limit 1"
+_SERVED = """
+select p50_ttft_s as ttft_s, ttft_count, p50_tpot_s as tpot_s, tpot_count
+from serving_summary_v1 where run_id = $run
+"""
 _ISSUES = """
 select severity, code, message, cast(sum(count) as bigint) as count from issues
 where run_id = $run and severity in ('error', 'warning')
@@ -110,6 +115,8 @@ def summarize_run(source: Source, run_id: str) -> Summary:
     [prefills] = source.query(PREFILL_SQL, given).dicts()
     prefill = split_prefill(prefills, _axes(source, run_id, "prefill"))
     reasons = "; ".join(sorted(found["reason"] for found in source.query(_REASONS, given).dicts()))
+    is_server = source.query(_IS_SERVER, given).dicts()
+    served = source.query(_SERVED, given).dicts()[0] if is_server else {}
     data = tuple(DataFinding(**found) for found in source.query(_ISSUES, given).dicts())
 
     def behind(of: Split, part: Part) -> str:
@@ -130,8 +137,8 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         why,
         prefill,
         None if prefill else reasons or _why_no_latency(row, "ttft_s"),
-        _latency(row, "ttft_s", reasons),
-        _latency(row, "tpot_s", reasons),
+        _of_server(served, "ttft") or _latency(row, "ttft_s", reasons),
+        _of_server(served, "tpot") or _latency(row, "tpot_s", reasons),
         findings,
         data,
         _notes(row, phase, split, prefill),
@@ -190,6 +197,12 @@ def verdict(split: Split, findings: tuple[Finding, ...]) -> str:
     return (
         f"{said}, no loss is above {percent(LEAST_SHARE)}: {COMPUTE_LEVER} (view {COMPUTE_VIEW})."
     )
+
+
+def _of_server(served: dict[str, Any], name: str) -> Latency | None:
+    """A latency of a server's requests, where it is known of any."""
+    value = served.get(f"{name}_s")
+    return None if value is None else Latency(value, served[f"{name}_count"], None)
 
 
 def _latency(row: dict[str, Any], name: str, reasons: str) -> Latency:

@@ -139,7 +139,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many requests have each metric, and how many were left out."""
-    if not facts.marked:
+    if not facts.marked and not _served(rows):
         count = plural(total(rows, "launch_period_count"), "period")
         return f"{count} of one program."
     ttft, tpot = (len(rows) - rows[metric].null_count() for metric in ("ttft_s", "tpot_s"))
@@ -175,9 +175,13 @@ def why_no_tpot(facts: PageFacts) -> str:
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Why TTFT, TPOT or the host's values are missing."""
     found = []
-    if rows["ttft_s"].has_nulls():
+    if _served(rows):
+        found.append(
+            "The page on serving has the requests of a server, and why latencies are not known."
+        )
+    elif rows["ttft_s"].has_nulls():
         found.append(f"TTFT is not known: {why_no_ttft(facts)}.")
-    if rows["tpot_s"].has_nulls():
+    if rows["tpot_s"].has_nulls() and not _served(rows):
         found.append(f"TPOT is not known: {why_no_tpot(facts)}.")
     if rows["launch_period_s"].is_not_null().any():
         period = show_s(rows["launch_period_s"].drop_nulls()[0])
@@ -191,6 +195,11 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         )
     found += _against_host(rows)
     return found
+
+
+def _served(rows: pl.DataFrame) -> bool:
+    """Whether requests share the steps of a server."""
+    return bool((rows["source"] == "server").any())
 
 
 def _against_host(rows: pl.DataFrame) -> list[str]:
