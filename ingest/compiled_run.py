@@ -36,7 +36,7 @@ class Said:
 
     def columns(self, damaged: bool) -> dict[str, object]:
         """Columns of the run's row. damaged: whether a program could not be read."""
-        lacking = len(self.phases) < len(PROGRAMS)
+        lacking = len(self.phases) < len(self.run.programs)
         return {"status": "partial" if damaged or lacking else "complete"}
 
 

@@ -118,8 +118,8 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         files, refused, parted = _read_files(once)
         said = None
     else:
-        files, refused, said = read_compiled(run, once)
-        parted = []
+        files, refused, said = read_compiled(run, sources)
+        parted, copies = [], []  # two steps may have one program
     if (with_spares := run.instead_of(refused)) is not None:
         return ingest_run(with_spares, root, options)
     if not files:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
 from xlahouse.sql.answers.split import (
@@ -27,9 +28,10 @@ LEAST_SHARE = 0.05  # of a step's time: less is not worth a finding
 PHASES = ("decode", "step", "mixed", "prefill", None)  # the first that the run has is taken apart
 
 _RUN = """
-select run_id, name, model, parallelism, dtype, batch_size, device_kind, device_count, expected_device_count,
-    status, inferred, mesh_problem, requests, excluded_requests, output_tokens, ttft_s, tpot_s
-from run_summary_v2 where run_id = $run
+select s.run_id, s.name, s.model, s.parallelism, s.dtype, s.batch_size, s.device_kind, s.device_count,
+    s.expected_device_count, s.status, s.inferred, s.mesh_problem, s.requests, s.excluded_requests,
+    s.output_tokens, s.ttft_s, s.tpot_s, r.source
+from run_summary_v2 as s inner join runs as r on r.run_id = s.run_id where s.run_id = $run
 """
 _REASONS = "select distinct reason from latency_v3 where run_id = $run and reason is not null"
 _IS_SERVER = "select 1 as found from phases where run_id = $run and source = 'server' limit 1"
@@ -132,7 +134,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
             for name in ("model", "parallelism", "dtype", "batch_size", "device_kind")
         },
         _coverage(row, split),
-        verdict(split, findings) if split else f"No verdict: {why}.",
+        verdict(split, findings) if split else compiled_verdict(source, row, why),
         split,
         why,
         prefill,
@@ -213,6 +215,8 @@ def _latency(row: dict[str, Any], name: str, reasons: str) -> Latency:
 
 
 def _why_no_latency(row: dict[str, Any], name: str) -> str:
+    if row["source"] == "compiled":
+        return NOTHING_RAN
     if not row["device_count"]:
         return "no device events in the trace"
     if name == "tpot_s" and row["output_tokens"] == 1:
@@ -223,6 +227,8 @@ def _why_no_latency(row: dict[str, Any], name: str) -> str:
 
 
 def _why_no_split(row: dict[str, Any], phases: set[str | None]) -> str:
+    if row["source"] == "compiled":
+        return NOTHING_RAN
     if not row["device_count"]:
         return "no device events in the trace"
     if phases:
@@ -237,6 +243,8 @@ def _about(phase: str | None) -> str:
 def _coverage(row: dict[str, Any], split: Split | None) -> str:
     known = row["expected_device_count"]
     of = f" of {known:,}" if known else ""
+    if row["source"] == "compiled":
+        return f"compiled for {_count(known or 0, 'device')}, status {row['status'] or 'unknown'}"
     steps = f"; {_count(split.device_steps, 'device step')}" if split else ""
     traced = f"{row['device_count'] or 0:,}{of} device{'' if (known or row['device_count']) == 1 else 's'}"
     return f"{traced} traced, status {row['status'] or 'unknown'}{steps}"

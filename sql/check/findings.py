@@ -181,7 +181,10 @@ QUESTIONS = (
         "sums over runs count these files twice; if the other run replaces it: `xlahouse drop RUN`",
         """
         with file as (
-            select run_id, unnest(source_files) as source from runs
+            select run_id, unnest(source_files) as source
+            from runs
+            -- plans that differ may have one program
+            where source is distinct from 'compiled'
         ),
         read as (
             select run_id, source.sha256 as sha256, count(*) over (partition by run_id) as files

@@ -21,7 +21,10 @@ def runs(
       xlahouse runs -w wh --format csv
     """
     sql = """
-        select run_id, name, model, parallelism, device_kind, device_count, status, captured_at
+        select run_id, name, model, parallelism, device_kind,
+            case when source = 'compiled' then expected_device_count else device_count end
+                as device_count,
+            source, status, captured_at
         from runs order by captured_at, run_id
     """
     answer(warehouse, sql, {}, format, None, Limits(rows=limit))

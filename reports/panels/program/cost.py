@@ -10,6 +10,7 @@ from xlahouse.reports.charts.columns import count_column, ratio_column, text_col
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import COMPONENT_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import plural, show_ratio
 
@@ -70,7 +71,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many instructions are listed."""
-    every = int(rows["all_ops"][0])
+    every = total(rows.head(1), "all_ops")
     return f"{len(rows):,} of {plural(every, 'instruction')} with a cost."
 
 
