@@ -26,7 +26,7 @@ def wh(tmp_path_factory):
 def test_it_passes_every_audit(wh, monkeypatch, capsys):
     """No audit expects times of it."""
     assert run_command(monkeypatch, "check", "-w", wh, "--strict") == 0
-    assert "0 errors, 0 warnings" in capsys.readouterr().out
+    assert "0 errors, 0 warnings" in capsys.readouterr().err
 
 
 def test_two_are_compared_by_a_step(wh, monkeypatch, capsys):

@@ -99,12 +99,12 @@ passes as (
     union all
     -- a compiled run has one pass of each of its programs, on every device
     select
-        p.run_id, p.phase, case when p.step = 0 then 1 else 0 end,
+        p.run_id, p.phase, case when p.phase = 'prefill' then 1 else 0 end,
         cast(count(*) as double)
     from programs as p
     inner join devices as d on d.run_id = p.run_id and d.core is distinct from 'sparsecore'
     where p.source = 'compiled'
-    group by p.run_id, p.phase, p.step
+    group by p.run_id, p.phase
 ),
 
 phase_passes as (
