@@ -307,3 +307,12 @@ def test_the_verb(root, monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     assert sum(part["time_ps"] for part in found["split"]["parts"]) == 600
     assert found["ttft"]["value_s"] is None
+
+
+def test_a_compiled_run_ran_nothing(tmp_path):
+    run = RUN | {"source": "compiled"}
+    root = write_warehouse(tmp_path / "w", {"runs": [run], "devices": [DEVICE | {"traced": False}]})
+    with Warehouse(root) as warehouse:
+        found = summarize(warehouse, "ab12")
+    assert found.verdict == "No verdict: its programs were compiled, and did not run."
+    assert found.ttft.why == found.tpot.why == "its programs were compiled, and did not run"
