@@ -70,7 +70,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     counted = [
         plural(kinds.count(kind), kind) for kind in ("allocator", "program") if kind in kinds
     ]
-    return f"{', '.join(counted)}; {facts.covered()}"
+    return f"{', '.join(counted)}."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -79,7 +79,9 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     if known.is_empty():
         return []
     most = known.sort("bytes", descending=True).row(0, named=True)
-    said = f"{most['name']} holds {show_bytes(most['bytes'])} at most"
+    amount = show_bytes(most["bytes"])
+    allocator = most["source"] == "allocator"
+    said = f"{most['name']} held {amount}" if allocator else f"{most['name']} needs {amount}"
     if most["used_ratio"] is None:
         return [f"{said}; the HBM of this kind of device is not in the shipped table."]
     free = show_bytes(max(most["device_bytes"] - most["bytes"], 0))

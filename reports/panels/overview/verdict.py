@@ -109,14 +109,14 @@ def _bar(split: Split) -> str:
 def figures(rows: pl.DataFrame, summary: Summary) -> list[Figure]:
     """A bar of the steps, and one of prefills where their markers are known."""
     return [
-        Figure(f"Mean {_bar(split)}: {show_ps(split.mean_ps)}", split_chart(split), _over(split))
+        Figure(f"Mean {_bar(split)}", split_chart(split), _over(split))
         for split in (summary.split, summary.prefill)
         if split is not None
     ]
 
 
 def _over(split: Split) -> str:
-    over = f"Mean over {plural(split.device_steps, 'device step')}"
+    over = f"{show_ps(split.mean_ps)}, mean over {plural(split.device_steps, 'device step')}"
     if split.whole == "marker":
         return f"{over}: from the marker on the host to the device's last op of the prefill."
     if split.whole == "period":

@@ -75,7 +75,7 @@ def test_use_is_of_the_peak_in_self_time():
     assert_valid(section)
     assert "with 40.0 % of the time" in section.notes[0].replace("\u00a0", " ")
     assert section.coverage.replace("\u00a0", " ").startswith(
-        "3 kernels, 9 calls; component known for 90.0 % of the time;"
+        "3 kernels, 9 calls; component known for 90.0 % of the time"
     )
 
 
