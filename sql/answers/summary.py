@@ -27,8 +27,6 @@ MOST_FINDINGS = 3
 LEAST_SHARE = 0.05  # of a step's time: less is not worth a finding
 PHASES = ("decode", "step", "mixed", "prefill", None)  # the first that the run has is taken apart
 
-NOTHING_RAN = "its programs were compiled, and did not run"
-
 _RUN = """
 select s.run_id, s.name, s.model, s.parallelism, s.dtype, s.batch_size, s.device_kind, s.device_count,
     s.expected_device_count, s.status, s.inferred, s.mesh_problem, s.requests, s.excluded_requests,
