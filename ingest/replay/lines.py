@@ -40,22 +40,33 @@ def find_lines(run: Measured) -> Lines:
     best = keys.sort("len", descending=True, maintain_order=True).unique("device_id", keep="first")
     main = dict(best.select("device_id", "line_number").iter_rows())
     main |= _of_sparse_cores(run.devices, main)
+    of_op = _mains(ops["device_id"], main)
+    several = keys.height > keys["device_id"].n_unique()
+    if several:
+        of_op = _of_their_lines(ops, keys, of_op)
+    of_launch = _mains(run.launches["device_id"], main)
+    of_collective = (
+        _lines_of_transfers(run, of_op, ops[ON_CORE], main)
+        if several
+        else _mains(run.collectives["device_id"], main)
+    )
+    device = keys["device_id"].to_numpy().astype(np.int64)
+    on_core = ops[ON_CORE].to_numpy()
+    parts = [(of_op[on_core], *_bounds(run.ops, on_core)), (of_launch, *_bounds(run.launches))]
+    times = _gathered(parts, run.collectives, of_collective, len(device))
+    return Lines(device, times, of_op, of_collective, of_launch, main)
+
+
+def _of_their_lines(ops: pl.DataFrame, keys: pl.DataFrame, of_device: Integers) -> Integers:
+    """The line of each op where a device has several; of an op off the core that of its device."""
     number = ops.select("device_id", "chain").join(
         keys.select("device_id", "chain", "line_number"),
         on=["device_id", "chain"],
         how="left",
         maintain_order="left",
     )["line_number"]
-    of_device = _mains(ops["device_id"], main)
-    of_op = np.where(number.is_null().to_numpy(), of_device, number.fill_null(0).to_numpy())
-    of_op = of_op.astype(np.int64)
-    of_launch = _mains(run.launches["device_id"], main)
-    of_collective = _lines_of_transfers(run, of_op, ops[ON_CORE], main)
-    device = keys["device_id"].to_numpy().astype(np.int64)
-    on_core = ops[ON_CORE].to_numpy()
-    parts = [(of_op[on_core], *_bounds(run.ops, on_core)), (of_launch, *_bounds(run.launches))]
-    times = _gathered(parts, run.collectives, of_collective, len(device))
-    return Lines(device, times, of_op, of_collective, of_launch, main)
+    found = np.where(number.is_null().to_numpy(), of_device, number.fill_null(0).to_numpy())
+    return found.astype(np.int64)
 
 
 def _bounds(rows: pl.DataFrame, chosen: Mask | None = None) -> tuple[Integers, Integers]:
@@ -85,8 +96,6 @@ def _lines_of_transfers(
     run: Measured, of_op: Integers, on_core: pl.Series, main: dict[int, int]
 ) -> Integers:
     """The line of each transfer: that of the op it starts with."""
-    if len(main) == len(set(of_op[on_core.to_numpy()].tolist())):  # every device has one line
-        return _mains(run.collectives["device_id"], main)
     key = ["device_id", "op", "start_ps"]
     starts = run.ops.select(key).with_columns(line=pl.Series(of_op)).filter(on_core)
     found = run.collectives.select(key).join(
@@ -117,5 +126,11 @@ def _gathered(
             for rows in [np.flatnonzero(line == number)]
             for time in times
         ]
-        found.append(np.unique(np.concatenate(own).astype(np.int64)))
+        found.append(_distinct(np.concatenate(own).astype(np.int64)))
     return found
+
+
+def _distinct(times: Integers) -> Integers:
+    """The different times, ascending: a sort of nearly sorted times is quicker than hashes of them."""
+    times.sort(kind="stable")
+    return times[np.flatnonzero(np.diff(times, prepend=times[:1] - 1))]

@@ -72,8 +72,9 @@ class Measured:
 
         A TensorCore runs its lines in one order; GPUs and CPUs each of theirs.
         """
-        cores = self.devices.select("device_id", "core")
-        ops = self.ops.join(cores, on="device_id", how="left", maintain_order="left")
+        cores = dict(self.devices.select("device_id", "core").iter_rows())
+        core = pl.col("device_id").replace_strict(cores, default=None, return_dtype=pl.String)
+        ops = self.ops.with_columns(core=core)
         shows = (pl.col("line") == ASYNC_OPS_LINE) | (pl.col("line") == STEPS_LINE)
         offloaded = (pl.col("core") == "sparsecore") & pl.col("is_async")
         on_core = ~(shows | offloaded).fill_null(False)

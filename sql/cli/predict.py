@@ -55,8 +55,8 @@ def predict(
 ) -> None:
     """Replay a measured run with something changed.
 
-    The replay is a run of its own. The measured run's ops keep their order, and every wait its cause;
-    `runs.source` is predicted. No hardware has confirmed such times: compare them with a measured run before
+    The replay is a run of its own, whose `source` is predicted: ops keep the measured run's order, and
+    every wait its cause. No hardware has confirmed such times: compare them with a measured run before
     you spend money on them.
 
     \b

@@ -314,5 +314,5 @@ def test_a_compiled_run_ran_nothing(tmp_path):
     root = write_warehouse(tmp_path / "w", {"runs": [run], "devices": [DEVICE | {"traced": False}]})
     with Warehouse(root) as warehouse:
         found = summarize(warehouse, "ab12")
-    assert found.verdict == "No verdict: its programs were compiled, and did not run."
-    assert found.ttft.why == found.tpot.why == "its programs were compiled, and did not run"
+    assert found.verdict == "No verdict: its programs were compiled and did not run."
+    assert found.ttft.why == found.tpot.why == "its programs were compiled and did not run"
