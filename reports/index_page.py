@@ -10,7 +10,7 @@ from xlahouse.reports.charts.units import plural
 from xlahouse.reports.headline import SUMMARY_SQL
 from xlahouse.reports.index_rows import IndexLink, index_table
 from xlahouse.reports.page import render_page
-from xlahouse.reports.site_page import RUNS_PARAMS, Frame, common, virtual_runs
+from xlahouse.reports.site_page import RUNS_PARAMS, Frame, banners_of, common
 
 
 def index_html(
@@ -31,7 +31,7 @@ def index_html(
     return render_page(
         "index.html",
         {
-            **common("Runs of LLM inference", virtual_runs(runs), frame),
+            **common("Runs of LLM inference", banners_of(runs), frame),
             "subtitle": f"{plural(len(runs), 'run')} of {plural(len(table.rows), 'setup')}: "
             "latency, traffic and time of each.",
             "table": table,

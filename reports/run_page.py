@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from xlahouse.reports.charts.facts import COMPILED_BANNER, VIRTUAL_BANNER, PageFacts
+from xlahouse.reports.charts.facts import (
+    COMPILED_BANNER,
+    PREDICTED_BANNER,
+    VIRTUAL_BANNER,
+    PageFacts,
+)
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import NOT_KNOWN
 from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
@@ -20,6 +25,10 @@ _WHY_VIRTUAL = (
 _WHY_COMPILED = (
     "Collectives, groups, bytes, routes and memory are those of the programs that the TPU's own "
     "compiler made. It has no times: pages of times give that reason."
+)
+_WHY_PREDICTED = (
+    "Ops, bytes and counts are the measured run's, and no time on this page was measured. The tables "
+    "transfer_costs and issues state what the times rest on."
 )
 
 
@@ -64,7 +73,12 @@ def run_html(
 def _banners(facts: PageFacts) -> list[Banner]:
     if facts.compiled:
         return [Banner(COMPILED_BANNER, _WHY_COMPILED)]
-    return [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else []
+    found = [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else []
+    if facts.predicted:
+        parent, change = facts.row["parent_run_id"], facts.row["change"]
+        why = f"A replay of run {parent} with {change}. {_WHY_PREDICTED}"
+        found.append(Banner(PREDICTED_BANNER, why))
+    return found
 
 
 def _has_trace(frame: Frame) -> bool:

@@ -29,7 +29,15 @@ def setup_rows(facts: PageFacts) -> list[tuple[str, str]]:
         ("Captured", _join(row["captured_text"])),
         ("Trace", _join(row["source"], _known_ps(row["duration_ps"]), row["status"])),
         ("Run id", facts.run_id),
+        *_prediction(row),
     ]
+
+
+def _prediction(row: Row) -> list[tuple[str, str]]:
+    """What a predicted run is a replay of, and what was changed; nothing of a measured run."""
+    if row.get("source") != "predicted":
+        return []
+    return [("Predicted from run", _join(row["parent_run_id"])), ("Change", _join(row["change"]))]
 
 
 def size_text(row: Row) -> str:

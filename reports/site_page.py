@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from xlahouse.reports.charts.facts import VIRTUAL_BANNER, PageFacts
+from xlahouse.reports.charts.facts import PREDICTED_BANNER, VIRTUAL_BANNER, PageFacts
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import plural
 from xlahouse.reports.page import render_page
@@ -57,7 +57,7 @@ def site_html(
     return render_page(
         "site.html",
         {
-            **common(title or name.capitalize(), virtual_runs(runs), frame),
+            **common(title or name.capitalize(), banners_of(runs), frame),
             "subtitle": f"{plural(len(runs), 'run')}. {SUBJECTS.get(name, '')}".strip(),
             "sections": sections,
             "params": RUNS_PARAMS,
@@ -68,11 +68,17 @@ def site_html(
 RUNS_PARAMS = "With $runs = the ids of the runs on this page."
 
 
-def virtual_runs(runs: Sequence[PageFacts]) -> list[Banner]:
-    """The banner of virtual devices; it names their runs, unless all runs have virtual devices."""
-    virtual = [facts.name for facts in runs if facts.inferred]
-    body = "" if len(virtual) == len(runs) else f"Runs: {_some(virtual)}."
-    return [Banner(VIRTUAL_BANNER, body)] if virtual else []
+def banners_of(runs: Sequence[PageFacts]) -> list[Banner]:
+    """The banners of virtual devices and of predictions; each names its runs, unless it is about all."""
+    named = (
+        (VIRTUAL_BANNER, [facts.name for facts in runs if facts.inferred]),
+        (PREDICTED_BANNER, [facts.name for facts in runs if facts.predicted]),
+    )
+    return [
+        Banner(head, "" if len(names) == len(runs) else f"Runs: {_some(names)}.")
+        for head, names in named
+        if names
+    ]
 
 
 MAX_NAMES = 8  # of runs in a banner

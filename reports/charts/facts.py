@@ -14,6 +14,7 @@ Row = Mapping[str, Any]  # column -> value
 
 VIRTUAL_BANNER = "virtual devices: structure valid, times not"
 COMPILED_BANNER = "compiled: programs of one prefill and one decode step; nothing ran"
+PREDICTED_BANNER = "predicted: not validated on hardware"
 
 FACTS_SQL = """
 with device_facts as (
@@ -118,6 +119,11 @@ class PageFacts:
     def compiled(self) -> bool:
         """Whether its programs were compiled and did not run: it has bytes of a step, and no times."""
         return bool(self.row["source"] == "compiled")
+
+    @property
+    def predicted(self) -> bool:
+        """Whether no time of the run was measured: a replay of another run worked them out."""
+        return bool(self.row.get("source") == "predicted")
 
     @property
     def traced(self) -> bool:
