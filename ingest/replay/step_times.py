@@ -14,10 +14,10 @@ _STEP = ["request", "step"]
 
 
 def step_times(schedule: Schedule, times: Times | None = None) -> pl.DataFrame:
-    """phase, request, step, period_ps: the longest period of each step over its devices.
+    """phase, request, step, period_ps: how much later each step ends than the request's step before.
 
-    A period is a step's window and the time since the device's step before. In the first step of each
-    request it counts from the step's first enqueue, else from its first op: before may be no request.
+    A step ends with its slowest device, so periods add up. The first step of each request counts from its
+    first enqueue, else from its first op: before may be no request.
 
     Args:
         schedule: of the run.
@@ -29,20 +29,23 @@ def step_times(schedule: Schedule, times: Times | None = None) -> pl.DataFrame:
     if times is not None:
         first, last = _lines(schedule, steps, "start"), _lines(schedule, steps, "end")
         start, end = _moved(times.warps, first, start), _moved(times.warps, last, end)
-    placed = steps.select("device_id", "phase", *_STEP).with_columns(
+    placed = steps.select("phase", *_STEP).with_columns(
         start_ps=pl.Series(start), end_ps=pl.Series(end)
     )
-    own = ["device_id", "request"]
-    before = pl.col("end_ps").shift(1).over(own)
-    placed = placed.join(_first_enqueues(schedule, times), on=_STEP, how="left", nulls_equal=True)
-    periods = placed.sort("device_id", "start_ps").with_columns(
-        period_ps=pl.col("end_ps") - pl.coalesce(before, "enqueue_ps", "start_ps")
+    same = pl.col("phase").n_unique() == 1
+    whole = placed.group_by(_STEP).agg(
+        pl.col("start_ps").min(),
+        pl.col("end_ps").max(),
+        pl.when(same).then(pl.col("phase").first()).first(),
     )
-    longest = periods.group_by(_STEP).agg(
-        pl.col("period_ps").max(),
-        pl.when(pl.col("phase").n_unique() == 1).then(pl.col("phase").first()).first(),
-    )
-    return longest.sort(_STEP).select("phase", *_STEP, "period_ps")
+    enqueues = _first_enqueues(schedule, times)
+    whole = whole.join(enqueues, on=_STEP, how="left", nulls_equal=True).sort("end_ps", *_STEP)
+    before = pl.col("end_ps").shift(1).over("request")
+    return whole.select(
+        "phase",
+        *_STEP,
+        period_ps=pl.col("end_ps") - pl.coalesce(before, "enqueue_ps", "start_ps"),
+    ).sort(_STEP)
 
 
 def _first_enqueues(schedule: Schedule, times: Times | None) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.store import Store
-from xlahouse.sql.predict.changes import Change, Rate
+from xlahouse.sql.predict.changes import EVERY_AXIS, Change, Rate
 from xlahouse.sql.predict.costs import Facts, costs_of
 from xlahouse.sql.predict.loading import Parent
 
@@ -36,7 +36,8 @@ class Lever(NamedTuple):
 def levers(facts: Facts) -> list[Lever]:
     """The levers of a run, in the order in which equal ones are ranked."""
     axes = facts.transfers["axis"].drop_nulls().unique().sort().to_list()
-    found = [
+    found = [Lever("no exposed communication", Change(no_exposed=EVERY_AXIS))] if axes else []
+    found += [
         Lever(f"no exposed communication on axis {axis}", Change(no_exposed=axis))
         for axis in axes
         if axis not in _NO_AXIS

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from xlahouse.capture.errors import WarehouseError
 
+EVERY_AXIS = "*"
+
 _RATE = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)\s*([KMGT]?)B/s")  # b is for bits
 _TIMES = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)x?", re.IGNORECASE)
 _SPAN = re.compile(r"(\+?)([0-9.]+(?:e-?[0-9]+)?)\s*(ps|ns|us|ms|s)", re.IGNORECASE)
@@ -42,7 +44,7 @@ class Change:
     no_skew: bool = False
     perfect_overlap: bool = False
     chip: str | None = None
-    no_exposed: str | None = None  # an axis whose transfers take no time
+    no_exposed: str | None = None  # an axis whose transfers take no time, or EVERY_AXIS
     no_masked: bool = False
     hbm_at_peak: bool = False
 

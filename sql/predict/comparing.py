@@ -12,7 +12,7 @@ from xlahouse.sql.predict.loading import Parent
 
 
 def phase_times(parent: Parent, costs: Costs) -> pl.DataFrame:
-    """One row a phase: its steps' mean longest period, measured and predicted, in ms."""
+    """One row a phase: its steps' mean period, measured and predicted, in ms."""
     schedule = parent.schedule
     key = ["request", "step"]
     after = step_times(schedule, schedule.replay(costs))

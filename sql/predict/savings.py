@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.schedule import Costs
 from xlahouse.ingest.schema import BY_NAME
-from xlahouse.sql.predict.changes import Latency, Rate
+from xlahouse.sql.predict.changes import EVERY_AXIS, Latency, Rate
 from xlahouse.sql.predict.fits import KEY, PS, Fits, Key, Line, ring_steps
 
 ALL_OF_IT = 1 << 60  # ps: more than any transfer takes
@@ -50,7 +50,7 @@ def savings_of(
         fits: lines of the warehouse's transfers.
         rates: by fabric, ici and dcn, another bandwidth.
         latency: another latency of a ring's step.
-        no_exposed: an axis whose transfers take no time at all.
+        no_exposed: an axis whose transfers take no time at all, or EVERY_AXIS.
 
     Raises:
         WarehouseError: the run has no transfer that the change is about, or none whose time is known.
@@ -62,7 +62,7 @@ def savings_of(
         axis, kind, strategy, size = key[1:]
         own: Key = (axis, kind, strategy, size)
         if no_exposed is not None:
-            if axis == no_exposed:
+            if no_exposed in (axis, EVERY_AXIS):
                 saved = np.full(rows.height, float(ALL_OF_IT))
                 groups.append(_Group(fabric, own, rows, "", None, saved))
         elif rates.get(fabric) is not None or latency is not None:
