@@ -12,7 +12,7 @@ from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import NOT_KNOWN
 from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
 from xlahouse.reports.page import render_page
-from xlahouse.reports.setup_facts import devices_text, setup_rows, size_text
+from xlahouse.reports.setup_facts import devices_text, setup_commands, setup_rows, size_text
 from xlahouse.reports.site_page import TRACE_END, Banner, Frame, common
 from xlahouse.reports.verdict import Verdict, shown_findings
 
@@ -63,6 +63,7 @@ def run_html(
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
             "cards": cards,
             "setup": setup_rows(facts),
+            "commands": setup_commands(facts),
             "sections": sections,
             "headline_sql": HEADLINE_SQL,
             "params": f"With $run = '{facts.run_id}'.",

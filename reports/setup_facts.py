@@ -40,6 +40,17 @@ def _prediction(row: Row) -> list[tuple[str, str]]:
     return [("Predicted from run", _join(row["parent_run_id"])), ("Change", _join(row["change"]))]
 
 
+def setup_commands(facts: PageFacts) -> dict[str, str]:
+    """Label of setup_rows -> the command that makes it known; of meshes the simplest, with one axis."""
+    found = {}
+    devices = len(facts.row["places"] or ())
+    if facts.mesh is None and devices > 1:
+        found["Mesh, major to minor"] = f"xlahouse set mesh {facts.run_id} tp={devices}"
+    if facts.row["device_kind"] is None:
+        found["Devices"] = f"xlahouse set device-kind {facts.run_id} 'TPU v6e'"
+    return found
+
+
 def size_text(row: Row) -> str:
     """`batch 4, 64 + 16 tokens`, as far as it is known."""
     batch = _known(row["batch_size"], "batch {:,}")

@@ -36,7 +36,7 @@ class Link:
 class Frame:
     """What surrounds a page's content: the ways to other pages, and where its script is."""
 
-    home: str  # the index's file; empty where there is none
+    home: str  # the index's file; empty without one
     links: Sequence[Link]  # pages of the same run, or over runs
     beyond: Sequence[Link] = ()  # of a run: the comparison, and its trace for Perfetto
     library: str = ""  # file of the script; empty: within the page

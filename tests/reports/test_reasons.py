@@ -12,7 +12,7 @@ from xlahouse.reports.panels.communication import bandwidth, matrix, volume
 from xlahouse.reports.panels.efficiency import latency, steps
 from xlahouse.reports.panels.runs import overview
 from xlahouse.reports.panels.time import time_split
-from xlahouse.reports.setup_facts import setup_rows
+from xlahouse.reports.setup_facts import setup_commands, setup_rows
 
 TP4 = "a" * 12
 
@@ -232,6 +232,18 @@ def test_the_index_names_runs_of_unknown_size():
     section = fill(overview.TRAFFIC, rows, store.facts())
     assert section.figures == []
     assert section.notes == ["Not drawn: traffic of unknown size in x."]
+
+
+def test_what_a_run_lacks_comes_with_the_command_that_sets_it(two_runs):
+    bare = {
+        "runs": [{"run_id": "r"}],
+        "devices": [{"run_id": "r", "device_id": k, "traced": True} for k in range(4)],
+    }
+    assert setup_commands(facts_of(Store(bare), "r")) == {
+        "Mesh, major to minor": "xlahouse set mesh r tp=4",
+        "Devices": "xlahouse set device-kind r 'TPU v6e'",
+    }
+    assert setup_commands(facts_of(two_runs, TP4)) == {}
 
 
 def test_a_page_says_once_how_many_events_were_rejected(pages):

@@ -14,6 +14,7 @@ from xlahouse.reports.charts.columns import (
     ratio_column,
     text_column,
 )
+from xlahouse.reports.charts.ends import end_names
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
@@ -122,7 +123,8 @@ def _chart(rows: pl.DataFrame, ideal: pl.DataFrame, y: alt.Y, title: str) -> alt
         x=x, y=y, color=hue, strokeDash=_dash(rows), detail="series:N", tooltip=_tooltip()
     )
     line = alt.Chart(inline(ideal)).mark_line(color=INK, opacity=0.5, strokeDash=[2, 4])
-    return finish(alt.layer(line.encode(x=x, y=y), lines), title, 300)
+    names = end_names(rows, "series", x, y, "times_devices")
+    return finish(alt.layer(line.encode(x=x, y=y), lines, *names), title, 300)
 
 
 def _dash(rows: pl.DataFrame) -> alt.StrokeDash:

@@ -126,7 +126,11 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
     unit = suit(totals["step_ps"], PICOSECONDS)
     data = data.with_columns((pl.col("step_ps") / unit.factor).alias("amount"))
     title = f"Mean time of a step ({unit.symbol})"
-    chart = _bars(data, alt.Tooltip("device_id:O", title="device")).encode(
+    keys = [
+        alt.Tooltip("device_id:O", title="device"),
+        alt.Tooltip("amount:Q", title=f"mean of a step, {unit.symbol}", format=",.4~g"),
+    ]
+    chart = _bars(data, *keys).encode(
         y=device_axis(rows),
         x=alt.X("amount:Q", title=title, axis=alt.Axis(tickCount=5)),
     )
@@ -181,7 +185,6 @@ def _bars(data: pl.DataFrame, *keys: alt.Tooltip) -> alt.Chart:
         *(keys or [alt.Tooltip("phase:N", title="phase")]),
         alt.Tooltip("share:N", title="share"),
         alt.Tooltip("ratio:Q", title="of the window", format=".2%"),
-        alt.Tooltip("time_ps:Q", title="time, ps", format=","),
         alt.Tooltip("steps:Q", title="device steps", format=","),
     ]
     return (

@@ -185,7 +185,7 @@ def step_chart(rows: pl.DataFrame, title: str) -> alt.Chart:
             x2="end",
             color=hue,
             stroke=alt.Stroke("lane:N", scale=hue["scale"], legend=hue["legend"]),
-            tooltip=_tooltip(),
+            tooltip=_tooltip(unit.symbol),
         )
         .add_params(zoom_in_time())
     )
@@ -200,16 +200,17 @@ def _bars(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
         "device_id",
         (pl.col("start_ps") / unit.factor).alias("start"),
         (pl.col("end_ps") / unit.factor).alias("end"),
-        *("start_ps", "busy_ps", "intervals"),
+        (pl.col("busy_ps") / unit.factor).alias("busy"),
+        "intervals",
     )
 
 
-def _tooltip() -> list[alt.Tooltip]:
+def _tooltip(unit: str) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("device_id:O", title="device"),
         alt.Tooltip("lane:N", title="lane"),
-        alt.Tooltip("start_ps:Q", title="start, ps", format=","),
-        alt.Tooltip("busy_ps:Q", title="busy, ps", format=","),
+        alt.Tooltip("start:Q", title=f"start, {unit}", format=",.6~g"),
+        alt.Tooltip("busy:Q", title=f"busy, {unit}", format=",.6~g"),
         alt.Tooltip("intervals:Q", title="intervals", format=","),
     ]
 
