@@ -10,8 +10,8 @@ import polars as pl
 from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import SERVER_STEP, STEP_MARKERS, by_start
 from xlahouse.ingest.events.spans import starts_of_runs
+from xlahouse.ingest.nesting.open_markers import STEP_KEY, open_markers
 from xlahouse.ingest.tables.instances import by_first_start, number_instances
-from xlahouse.ingest.tables.open_markers import STEP_KEY, open_markers
 
 KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, always below this
 _PLACE = (*STEP_KEY, "marker")

@@ -9,7 +9,7 @@ import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.spans import starts_of_runs
-from xlahouse.ingest.tables.open_markers import STEP_KEY
+from xlahouse.ingest.nesting.open_markers import STEP_KEY
 
 OF_LAUNCH = ("launch", "launch_instance", *STEP_KEY)
 

@@ -31,7 +31,7 @@ def test_steps_are_drawn_over_time_by_phase():
     drawn = [(row["start_s"], row["phase"], row["value"]) for row in period]
     assert drawn == [(0.0, "decode", 4.0), (0.01, "mixed", 9.0)]
     assert [row["value"] for row in count] == [2.0, 3.0, 3.0]
-    assert section.coverage.startswith("Period known for 2 of 3 steps;")
+    assert section.coverage.startswith("Period known for 2 of 3 steps")
     assert section.notes == [
         "Whether 1 step prefill or decode is not known: the trace does not state the tokens of each request, "
         "and did not see all requests begin.",
@@ -119,7 +119,7 @@ def test_requests_are_spread_against_their_limits():
     ttft, tpot = section.figures
     assert [(row["s"], row["share"]) for row in data(ttft.spec)] == [(0.1, 0.5), (0.5, 1.0)]
     assert (ttft.note, tpot.note) == ("Dashed: the limit.", "")
-    assert section.coverage.startswith("TTFT known for 2 and TPOT for 1 of 3 requests;")
+    assert section.coverage.startswith("TTFT known for 2 and TPOT for 1 of 3 requests")
     assert section.notes == [
         "100 tokens/s, prompts included, 50.0 output tokens/s; 2.50 requests in a step on average.",
         "Devices wait for the host 25.0\xa0% of the time.",
