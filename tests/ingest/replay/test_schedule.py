@@ -7,8 +7,10 @@ import pytest
 
 from tests.ingest.replay.building import launch, measured, op, savings, spans, step_of, transfer
 from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.replay.moved import LEFT_OUT, MADE, MOVED
 from xlahouse.ingest.replay.schedule import Costs, Schedule
 from xlahouse.ingest.replay.step_times import step_times
+from xlahouse.ingest.schema import TABLES
 
 
 def meeting():
@@ -245,3 +247,15 @@ def test_a_run_without_steps_is_refused():
     steps = [step_of(0, [op(0, 0, 5)], step=None)]
     with pytest.raises(WarehouseError, match="it has no steps"):
         Schedule.of(measured([op(0, 0, 5)], steps=steps))
+
+
+def test_every_table_with_times_is_moved_made_or_left_out():
+    # Clocks state what was taken off a host's times, which a replay leaves as it is.
+    timed = {
+        table.name
+        for table in TABLES
+        if any(column.name in ("start_ps", "duration_ps") for column in table.columns)
+    }
+    of_hosts = {"host_events", "host_gaps", "kv_transfers"}
+    assert timed - {"runs"} == {*MOVED, *MADE} | of_hosts
+    assert of_hosts <= set(LEFT_OUT)
