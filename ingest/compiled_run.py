@@ -14,9 +14,11 @@ from xlahouse.ingest.events.codes_of_programs import (
     EXECUTIONS_UNKNOWN,
 )
 from xlahouse.ingest.events.issues import Issue, issues_found
+from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
-from xlahouse.ingest.tables.program_tables import program_collectives
 
+_OP = ["program_id", "op"]
+_TAKEN = ("module", "kind", "dtype", "payload_bytes", "layer", "component")
 _MEMORY = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "peak_bytes")
 
 
@@ -124,3 +126,41 @@ def _findings(rows: pl.DataFrame, source: str) -> list[Issue]:
         (COLLECTIVE_WITHOUT_PAYLOAD, rows.filter(pl.col("payload_bytes").is_null()).height),
         (EXECUTIONS_UNKNOWN, rows.filter(pl.col("executions").is_null()).height),
     )
+
+
+def program_collectives(
+    facts: ProgramFacts, executed: pl.DataFrame, groups: pl.DataFrame, devices: pl.DataFrame
+) -> pl.DataFrame:
+    """What one execution of each program transfers on each device: program_collectives without the columns
+    of the run, the world and the step.
+
+    Args:
+        facts: of the world's programs.
+        executed: decisions.EXECUTED.
+        groups: rows of replica_groups, with device_id.
+        devices: rows of devices.
+    """
+    begins = pl.col("role").is_in(["sync", "start"]) & pl.col("transfer_op").is_not_null()
+    transfers = (
+        facts.ops.filter(pl.col("category") == "collective", begins)
+        .join(executed, on=_OP, how="inner")
+        .select(*_OP, *_TAKEN, "executions", is_async=pl.col("role") == "start")
+    )
+    cores = devices.filter(pl.col("logical_id").is_not_null()).select("device_id")
+    size = pl.len().over(*_OP, "group_index").cast(pl.Int64)
+    members = groups.with_columns(group_size=size).unique([*_OP, "device_id"], keep="first")
+    placed = transfers.join(cores, how="cross").join(
+        members.select(*_OP, "device_id", "group_index", "group_size"),
+        on=[*_OP, "device_id"],
+        how="left",
+    )
+    pairs = facts.pairs
+    sends = pairs.filter(pl.col("source_device_id") != pl.col("target_device_id"))
+    senders = sends.select(*_OP, device_id="source_device_id", sends=True).unique()
+    paired = pairs.select(*_OP, paired=True).unique()
+    known = placed.join(senders, on=[*_OP, "device_id"], how="left").join(
+        paired, on=_OP, how="left"
+    )
+    silent = pl.col("paired").is_not_null() & pl.col("sends").is_null()
+    payload = pl.when(silent).then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
+    return known.with_columns(payload_bytes=payload).drop("paired", "sends")

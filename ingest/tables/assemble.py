@@ -34,8 +34,7 @@ from xlahouse.ingest.tables.launches import finish_launches, phase_rows
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
 from xlahouse.ingest.tables.participants import members_of, with_all_ranks
 from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
-from xlahouse.ingest.tables.program_tables import compiled_tables
-from xlahouse.ingest.tables.rows import device_rows, typed
+from xlahouse.ingest.tables.rows import compiled_tables, device_rows, typed
 from xlahouse.ingest.tables.worlds import (
     World,
     move_steps,

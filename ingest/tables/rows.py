@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from xlahouse.ingest.compiled.decisions import Decisions
 from xlahouse.ingest.events.frames import Device
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.schema import BY_NAME
@@ -21,6 +22,7 @@ _OF_DEVICE = (
     "peak_hbm_bytes_per_s",
 )
 
+_OF_OP = ["program_id", "op"]
 NO_CLOCKS: dict[int, str] = {}
 NO_SLICES: dict[int, int] = {}
 
@@ -80,3 +82,23 @@ def issue_rows(issues: list[Issue]) -> pl.DataFrame:
     """The issues table without run_id."""
     names = ("source", "severity", "code", "message", "count")
     return typed("issues", [{name: getattr(issue, name) for name in names} for issue in issues])
+
+
+def compiled_tables(
+    world: int, instructions: pl.DataFrame, compiled: Decisions
+) -> dict[str, pl.DataFrame]:
+    """The instructions with what the compiler decided of each, the buffers, the programs.
+
+    Args:
+        world: its number.
+        instructions: rows of the table instructions.
+        compiled: what its compilers decided.
+    """
+    found = compiled.instructions
+    named = instructions.drop([name for name in found.columns if name not in _OF_OP], strict=False)
+    number = pl.lit(world, pl.Int64).alias("world")
+    return {
+        "instructions": named.join(found, on=_OF_OP, how="left", maintain_order="left"),
+        "buffers": typed("buffers", compiled.buffers).with_columns(number),
+        "programs": typed("programs", compiled.programs).with_columns(number),
+    }

@@ -1,17 +1,20 @@
 -- one row per program of a compiled run
 -- What a program needs of a device's HBM, by the compiler's assignment (buffers), against the chip's, by
--- Google Cloud's page on each TPU (GiB of a chip, shared evenly by its devices). The
+-- Google Cloud's page on each TPU (a chip's GiB in bytes, shared evenly by its devices). The
 -- needs of two programs share their weights and cache. What the system itself holds is not known, so
 -- that a program that needs nearly all may not fit.
 with capacities as (
-    select generation, gib
+    select generation, capacity_bytes
     from (
-        values ('v2', 16), ('v3', 32), ('v4', 32), ('v5e', 16), ('v5p', 95), ('v6e', 32), ('7x', 192)
-    ) as rows_of (generation, gib)
+        values
+        ('v2', 1.7179869184e10), ('v3', 3.4359738368e10), ('v4', 3.4359738368e10),
+        ('v5e', 1.7179869184e10), ('v5p', 1.0200547328e11), ('v6e', 3.4359738368e10),
+        ('7x', 2.06158430208e11)
+    ) as rows_of (generation, capacity_bytes)
 ),
 
 chips as (
-    select p.run_id, min(cast(c.gib as bigint) * 1073741824 // nullif(k.devices_per_chip, 0)) as chip_bytes
+    select p.run_id, min(cast(c.capacity_bytes as bigint) // nullif(k.devices_per_chip, 0)) as chip_bytes
     from hardware_peaks_v1 as p
     inner join _chip_peaks_v1 as k on k.kind_name = lower(replace(p.device_kind, ' ', ''))
     inner join capacities as c on c.generation = k.generation
