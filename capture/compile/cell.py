@@ -34,13 +34,14 @@ def compile_cell(
     traces: Path,
     limits: Limits,
     say: Callable[[str], None],
+    programs: tuple[str, ...] = PROGRAMS,
 ) -> Path:
-    """Compile an experiment for `target` and return its folder, compiled_<timestamp>.
+    """Compile an experiment's `programs` for `target` and return their folder, compiled_<timestamp>.
 
     Raises:
         CaptureError: the reason, in one line; other cells are not affected.
     """
-    key = cell_key(experiment, target, compiler)
+    key = cell_key(experiment, target, compiler, programs)
     cell = traces / experiment.cell
     done = find_compiled(cell, key)
     if done is not None:
@@ -52,14 +53,14 @@ def compile_cell(
     growing.mkdir(parents=True)
     try:
         say("tracing")
-        job = LowerJob(experiment=experiment, folder=str(growing.absolute()))
+        job = LowerJob(experiment=experiment, folder=str(growing.absolute()), programs=programs)
         answer = run_child(CHILD, msgspec.json.encode(job), log, limits, {})
         lowered = msgspec.json.decode(answer.splitlines()[-1], type=Lowered)
-        programs = {}
-        for name in PROGRAMS:
+        compiled = {}
+        for name in programs:
             say(f"compiling the {name}")
             program = growing / f"{name}.pb"
-            programs[name] = compile_program(program, log, target, compiler, traces / CACHE, limits)
+            compiled[name] = compile_program(program, log, target, compiler, traces / CACHE, limits)
             program.unlink()
         run = CompiledRun(
             key=key,
@@ -67,7 +68,7 @@ def compile_cell(
             chip_config=target.chip_config,
             flags=target.flags,
             compiler=compiler.versions,
-            programs=programs,
+            programs=compiled,
         )
         (growing / FACTS).write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
         write_manifest(describe(experiment, target, lowered, run), metadata_path(folder))
@@ -79,12 +80,17 @@ def compile_cell(
     return folder
 
 
-def cell_key(experiment: Experiment, target: Target, compiler: Compiler) -> str:
+def cell_key(
+    experiment: Experiment,
+    target: Target,
+    compiler: Compiler,
+    programs: tuple[str, ...] = PROGRAMS,
+) -> str:
     """Equal for experiments with the same programs, made by the same code."""
     alike = msgspec.structs.replace(experiment, **_SAME)
     facts = (target.topology, target.chip_config, target.device_count, target.flags)
     versions = sorted(compiler.versions.items())
-    said = msgspec.json.encode(alike) + repr((facts, versions, _code())).encode()
+    said = msgspec.json.encode(alike) + repr((facts, versions, programs, _code())).encode()
     return hashlib.sha256(said).hexdigest()
 
 

@@ -32,6 +32,7 @@ class LowerJob(msgspec.Struct, frozen=True, kw_only=True):
 
     experiment: Experiment  # to trace
     folder: str  # for the programs
+    programs: tuple[str, ...] = PROGRAMS  # to trace
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lower(job: LowerJob) -> Lowered:
-    """Write both programs."""
+    """Write the programs."""
     from xlahouse.capture.models.cache import bytes_per_token
     from xlahouse.capture.run.record import DTYPE_BYTES, RECORDED_VARIABLES
 
@@ -62,7 +63,7 @@ def lower(job: LowerJob) -> Lowered:
     xr.use_spmd()
     if experiment.dtype == "float32":  # as capture sets it on a TPU
         set_mat_mul_precision("highest")
-    for program in PROGRAMS:
+    for program in job.programs:
         layout, sharded = placeholders(experiment)
         tokens = experiment.prompt_tokens if program == "prefill" else 1
         proto = trace(experiment, layout, sharded, tokens)

@@ -12,6 +12,7 @@ from xlahouse.capture.compile.cell import cell_key, compile_cell
 from xlahouse.capture.compile.child import Limits
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import Target, target_of
+from xlahouse.capture.compiled_facts import PROGRAMS
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
@@ -57,6 +58,7 @@ def compile_plan(
     python: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     on_event: Callable[[CompileEvent], None] = lambda event: None,
+    programs: tuple[str, ...] = PROGRAMS,
 ) -> list[Path]:
     """Compile the experiments of a plan and return their folders, in the plan's order.
 
@@ -68,6 +70,7 @@ def compile_plan(
         python: a Python with jax and libtpu; None: this one.
         limits: of every child process.
         on_event: called with the progress of each experiment.
+        programs: of each experiment.
 
     Raises:
         ManifestError: the plan is not valid, or has no such experiment.
@@ -94,7 +97,8 @@ def compile_plan(
             on_event(CompileEvent(name, f"{message} ({place} of {len(cells)})", ended, folder))
 
         try:
-            folders.append(compile_cell(alike.first, alike.target, compiler, traces, limits, say))
+            one = (alike.first, alike.target, compiler, traces, limits, say, programs)
+            folders.append(compile_cell(*one))
             say(f"compiled{alike.shared_by}", folders[-1])
         except CaptureError as error:
             failures.append(f"experiment {name}: {error}")

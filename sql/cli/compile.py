@@ -18,6 +18,10 @@ def compile(
         str | None,
         typer.Option("--slice", help="Chips to compile for, such as v6e-8; else the plan's."),
     ] = None,
+    program: Annotated[
+        list[str] | None,
+        typer.Option("--program", help="prefill or decode; may be repeated. Default: both."),
+    ] = None,
     traces: Annotated[Path, typer.Option("--traces", help="Folder for the programs.")] = Path(
         "traces"
     ),
@@ -41,14 +45,21 @@ def compile(
     \b
     Examples:
       xlahouse compile plan.yaml --slice v6e-8
-      xlahouse compile plan.yaml --experiment tp8 -w warehouse
+      xlahouse compile plan.yaml --experiment tp8 --program decode -w warehouse
       xlahouse compare tp8.compiled tp8
     """
     from xlahouse.capture.compile import plan as plans
     from xlahouse.capture.compile.child import Limits
+    from xlahouse.capture.compiled_facts import PROGRAMS
     from xlahouse.ingest.run import ingest_paths
     from xlahouse.sql.cli.progress import progress
 
+    chosen = tuple(name for name in PROGRAMS if not program or name in program)
+    unknown = sorted(set(program or ()) - set(PROGRAMS))
+    if unknown:
+        raise typer.BadParameter(
+            f"{unknown[0]}; programs: {', '.join(PROGRAMS)}", param_hint="--program"
+        )
     done: list[Path] = []
     with progress("compile") as say:
 
@@ -65,6 +76,7 @@ def compile(
                 compiler,
                 Limits(timeout, memory),
                 tell,
+                chosen,
             )
         finally:  # what failed costs no other experiment
             if warehouse is not None and done:

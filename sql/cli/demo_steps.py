@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from xlahouse.sql.cli.demo_compile import compile_demo
 from xlahouse.sql.cli.progress import Say, progress
 
 # A title and a query each: the README's session.
@@ -37,7 +38,7 @@ VIRTUAL_NOTE = (
 
 
 def run_demo(out: Path, fresh: bool = False) -> None:
-    """Run the demo; traces, warehouse and site land in `out`.
+    """Run the demo; traces, warehouse and site land in `out`, and in `out`/tpu those of a compiled run.
 
     Raises:
         XlahouseError: torch_xla is not installed, or a step failed.
@@ -51,6 +52,7 @@ def run_demo(out: Path, fresh: bool = False) -> None:
     with progress("report") as say:
         pages = _report(warehouse, site, say)
     print(f"\nOpen {pages[0].resolve().as_uri()}\nQuery with: xlahouse query -w {warehouse} SQL")
+    compile_demo(out / "tpu")
 
 
 def capture_demo(traces: Path, fresh: bool, say: Say) -> None:
