@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from tests.later import needs
-from xlahouse.sql.cli.demo_compile import COMPILED_QUERIES, compile_demo
+from xlahouse.sql.cli.demo_steps import COMPILED_QUERIES, compile_demo
 from xlahouse.sql.warehouse import Warehouse
 
 REDUCED, GATHERED = 8 * 5120 * 2, 8 * 151_936 * 2
