@@ -17,13 +17,22 @@ _TEXTS = ("run_id", "phase", "category")
 
 
 def with_device_steps(tables: Rows) -> dict[str, Sequence[Mapping[str, Any]]]:
-    """The tables, and where they do not give them device_steps of ops and busy_stretches of steps."""
-    filled = dict(tables)
-    if "device_steps" not in tables and tables.get("ops"):
-        filled["device_steps"], filled["busy_stretches"] = _split(tables)
-    elif tables.get("device_steps"):
-        filled["busy_stretches"] = _stretches(tables)
-    return {**filled, **tables}
+    """The tables, with device_steps of ops and busy_stretches of steps for runs that are not given any."""
+    given = {name: list(tables.get(name, ())) for name in ("device_steps", "busy_stretches")}
+    has_steps, has_stretches = (set(map(_run, rows)) for rows in given.values())
+    ops = [row for row in tables.get("ops", ()) if _run(row) not in has_steps]
+    steps, stretches = _split({**tables, "ops": ops})
+    stretches += _stretches(tables)
+    made = {
+        "device_steps": given["device_steps"] + steps,
+        "busy_stretches": given["busy_stretches"]
+        + [row for row in stretches if row["run_id"] not in has_stretches],
+    }
+    return {**tables, **{name: rows for name, rows in made.items() if rows}}
+
+
+def _run(row: Mapping[str, Any]) -> str:
+    return str(row.get("run_id") or "r")
 
 
 def both_tables(
