@@ -100,7 +100,7 @@ class Run:
     @cached_property
     def _chosen_mesh(self) -> tuple[list[Row], bool]:
         settings = self.rows("run_settings")
-        if settings:
+        if settings and "mesh" in settings[0]:
             return settings[0]["mesh"], True
         return self.facts["mesh"] or [], False
 

@@ -1,0 +1,57 @@
+"""Views of servers on irregular random runs against plain loops over their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.views.oracle import serving
+from tests.views.oracle.drawn import Row
+from tests.views.oracle.reading import Run
+from tests.views.oracle.test_oracle import CONTRACT, FIRST, RUNS, disagreeing
+from tests.warehouse import write_warehouse
+from xlahouse.sql import Warehouse
+
+VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
+    "serving_step_v1": serving.serving_step,
+    "serving_batch_v1": serving.serving_batch,
+    "interference_v1": serving.interference,
+    "latency_v3": serving.served_requests,
+    "serving_summary_v1": serving.serving_summary,
+}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    drawn = map(serving.draw_server, range(FIRST, FIRST + 4 * RUNS))
+    return [Run(run.run_id, run.tables) for run in drawn if run is not None]
+
+
+@pytest.fixture(scope="module")
+def warehouse(runs, tmp_path_factory):
+    tables: dict[str, list[Row]] = {}
+    for run in runs:
+        for name, rows in run.tables.items():
+            tables.setdefault(name, []).extend(rows)
+    root = write_warehouse(tmp_path_factory.mktemp("oracle") / "warehouse", tables)
+    with Warehouse(str(root)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_view(view, runs, warehouse):
+    assert len(runs) >= RUNS / 4
+    columns = list(CONTRACT[view])
+    named = {run.run_id for run in runs if run.rows("served_requests")}
+    found: dict[str, list] = {}
+    for row in warehouse.query(f"select * from {view}").rows:
+        found.setdefault(row[columns.index("run_id")], []).append(row)
+
+    def rows_of(run, names, _):
+        if view == "latency_v3" and run.run_id not in named:
+            return []  # it says that the steps name no request
+        places = [columns.index(name) for name in names]
+        return [tuple(row[place] for place in places) for row in found.get(run.run_id, ())]
+
+    assert not disagreeing(view, VIEWS[view], runs, rows_of)
