@@ -25,6 +25,7 @@ from xlahouse.capture.manifest import (
     manifest_path,
     write_manifest,
 )
+from xlahouse.capture.opening import read_regular
 from xlahouse.capture.run.job import Job, partial_dir, receive, say, without_jax
 from xlahouse.capture.run.record import Counts, Outcome, counts, describe
 
@@ -114,7 +115,7 @@ def keep_programs(job: Job) -> None:
     said = repr((sorted(framework_versions().items()), job.experiment.scopes)).encode()
     digest = hashlib.sha256(said)
     for file in sorted(Path(__file__).parents[1].glob("models/*.py")):
-        digest.update(file.read_bytes())
+        digest.update(read_regular(file))
     folder = Path(job.programs, digest.hexdigest()[:16])
     folder.mkdir(parents=True, exist_ok=True)
     xr.initialize_cache(str(folder), readonly=False)

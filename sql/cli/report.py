@@ -58,13 +58,13 @@ def report(
     ] = False,
     force: ForceOption = False,
 ) -> None:
-    """Write HTML pages that need no network, with the rows of charts as CSV.
+    """Write HTML pages that need no network, and their rows as CSV.
 
     The pages share a script, vega.js, beside them; with --single-file each page can move alone.
 
-    Pages of each run: overview, communication, intervals, time, efficiency, scheduling, serving,
-    quality; over runs: index, comparison, scaling, study. Pages of runs that did not change are not drawn
-    again. A folder with files that xlahouse did not write is left alone without --force.
+    Pages of each run: overview, communication, intervals, time, efficiency, program, scheduling,
+    serving, quality; over runs: index, comparison, scaling, study. Pages of runs that did not change are
+    not drawn again. A folder with files that xlahouse did not write is left alone without --force.
 
     \b
     A page of your own is a file such as busiest.py, with a query and its chart:

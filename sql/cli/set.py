@@ -13,7 +13,7 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Id, prefix or name.", autocompletion=complete_run)
 ]
 set_app = typer.Typer(
-    help="Set a run's mesh, peaks, device kind or limits, without a new ingest.",
+    help="Set a run's mesh, peaks, device kind or limits.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -125,7 +125,9 @@ def set_limits_of(
     ],
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Set the limits on latency by which a server's requests are good (serving_summary).
+    """Set the TTFT and TPOT within which a request is good.
+
+    serving_summary counts the requests of a server within them (goodput).
 
     \b
     Examples:

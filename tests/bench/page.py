@@ -94,6 +94,11 @@ the last columns are the times of such a scan and such sorts alone.""",
         "64 files, one per host; `a tenth` is the same job on a run with a tenth of the ops.",
     ),
     Section(
+        "Predictions",
+        r"^replay ",
+        "8 devices, tables in memory; `one more change` replays a run that is prepared.",
+    ),
+    Section(
         "Spark",
         r"over Spark",
         "A standalone cluster on this machine, whose workers have one core each.",

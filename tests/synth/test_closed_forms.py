@@ -225,6 +225,10 @@ ELSEWHERE = {
     "layer_breakdown": "layer_time and category_time",
     "module_breakdown": "module_launches",
     "ccl_legacy": "their definitions over the exported JSON: tests/sql/export/ccl_naive.py",
+    **dict.fromkeys(
+        ("serving_step", "serving_batch", "serving_summary", "interference"),
+        "runs of servers: test_server.py, and tests/views/oracle/serving.py",
+    ),
     "op_diff": "two runs: tests/views/test_op_diff.py",
     "traffic_compatibility": "two runs: its cases, and tests/views/oracle",
     **dict.fromkeys(("setup_summary", "run_comparison", "scaling"), "several runs: answers_runs"),

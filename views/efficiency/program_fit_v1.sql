@@ -1,27 +1,8 @@
 -- one row per program of a compiled run
--- What a program needs of a device's HBM, by the compiler's assignment (buffers), against the chip's, by
--- Google Cloud's page on each TPU (a chip's GiB in bytes, shared evenly by its devices). The
--- needs of two programs share their weights and cache. What the system itself holds is not known, so
+-- What a program needs of a device's HBM, by the compiler's assignment (buffers), against all that the
+-- device has (hbm_capacity). The needs of two programs share their weights and cache. What the system itself holds is not known, so
 -- that a program that needs nearly all may not fit.
-with capacities as (
-    select generation, capacity_bytes
-    from (
-        values
-        ('v2', 1.7179869184e10), ('v3', 3.4359738368e10), ('v4', 3.4359738368e10),
-        ('v5e', 1.7179869184e10), ('v5p', 1.0200547328e11), ('v6e', 3.4359738368e10),
-        ('7x', 2.06158430208e11)
-    ) as rows_of (generation, capacity_bytes)
-),
-
-chips as (
-    select p.run_id, min(cast(c.capacity_bytes as bigint) // nullif(k.devices_per_chip, 0)) as chip_bytes
-    from hardware_peaks_v1 as p
-    inner join _chip_peaks_v1 as k on k.kind_name = lower(replace(p.device_kind, ' ', ''))
-    inner join capacities as c on c.generation = k.generation
-    group by p.run_id
-),
-
-allocations as (
+with allocations as (
     select
         run_id, world, program_id, allocation,
         max(kind) as kind,
@@ -80,13 +61,13 @@ select
     -- all of these together
     cast(t.bytes + p.code_bytes as bigint) as needed_bytes,
     -- HBM of the device; NULL where its kind is not in the shipped table
-    cast(c.chip_bytes as bigint) as device_bytes,
+    c.device_bytes,
     -- needed / HBM of the device
-    cast(t.bytes + p.code_bytes as double) / nullif(cast(c.chip_bytes as double), 0) as used_ratio,
+    cast(t.bytes + p.code_bytes as double) / nullif(cast(c.device_bytes as double), 0) as used_ratio,
     -- needed is no more than the device has
-    t.bytes + p.code_bytes <= c.chip_bytes as fits
+    t.bytes + p.code_bytes <= c.device_bytes as fits
 from programs as p
 inner join totals as t
     on t.run_id = p.run_id and t.world = p.world and t.program_id = p.program_id
-left join chips as c on c.run_id = p.run_id
+left join hbm_capacity_v1 as c on c.run_id = p.run_id
 where p.source = 'compiled'

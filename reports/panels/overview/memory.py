@@ -13,20 +13,8 @@ from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Figure, Panel
 from xlahouse.reports.charts.units import plural, show_bytes, show_ratio
 
-# GiB of a chip as in program_fit_v1.
 SQL = """
-with capacities as (
-    select generation, gib
-    from (
-        values ('v2', 16), ('v3', 32), ('v4', 32), ('v5e', 16), ('v5p', 95), ('v6e', 32), ('7x', 192)
-    ) as rows_of (generation, gib)
-), chips as (
-    select min(cast(c.gib as bigint) * 1073741824 // nullif(k.devices_per_chip, 0)) as device_bytes
-    from hardware_peaks_v1 as p
-    inner join _chip_peaks_v1 as k on k.kind_name = lower(replace(p.device_kind, ' ', ''))
-    inner join capacities as c on c.generation = k.generation
-    where p.run_id = $run
-), measured as (
+with measured as (
     select allocator as name, max(device_id) as device_id, max(peak_bytes) as bytes
     from memory_timeline_v2
     where run_id = $run and source = 'allocator'
@@ -45,7 +33,7 @@ with capacities as (
 )
 select found.*, device_bytes, cast(bytes as double) / nullif(device_bytes, 0) as used_ratio
 from found
-cross join chips
+left join hbm_capacity_v1 on run_id = $run
 order by source, bytes desc nulls last, name
 """
 

@@ -38,6 +38,7 @@ def test_the_verbs() -> None:
         "set mesh",
         "set peaks",
         "set device-kind",
+        "set limits",
         "query",
         "shell",
         "views",

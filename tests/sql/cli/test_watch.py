@@ -93,9 +93,10 @@ def test_what_is_raised_beside_a_query_ends_it(error: type[BaseException]) -> No
 def test_a_notebook_shows_a_table(warehouse: Warehouse) -> None:
     result = warehouse.query("select 1 as a, '<b>' as t, null as n, 0.1e0 as d")
     assert result._repr_html_() == (
+        '<div style="max-height: 28em; overflow: auto">'
         "<table><thead><tr><th>a</th><th>t</th><th>n</th><th>d</th></tr></thead><tbody><tr>"
         '<td style="text-align: right">1</td><td>&lt;b&gt;</td><td>NULL</td>'
-        '<td style="text-align: right">0.1</td></tr></tbody></table>'
+        '<td style="text-align: right">0.1</td></tr></tbody></table></div>'
     )
     many = warehouse.query("from range(51)")._repr_html_()
     assert many.count("<tr>") == 51

@@ -140,6 +140,12 @@ def test_coordinates(ingested):
 
 
 @every_run
+def test_hbm_capacity(ingested):
+    found = ingested.rows("select device_bytes from hbm_capacity_v1")
+    assert found == ingested.expected["hbm_capacity"]
+
+
+@every_run
 def test_hardware_peaks(ingested):
     sql = "select p.* from hardware_peaks_v1 as p inner join devices using (run_id, device_id) where traced"
     expected = ingested.expected["hardware_peaks"]

@@ -16,6 +16,7 @@ TABLE = {
     "TPU v6 lite": (9.18e14, 1.6e12, 9e10, 1),
     "TPU7x": (2.307e15, 7.38e12, 1e11, 2),
 }
+GIB = {"TPU v4": 32, "TPU v5 lite": 16, "TPU v5p": 95, "TPU v6 lite": 32, "TPU7x": 192}  # a chip
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,10 @@ def hardware_peaks(run: Run) -> Iterator[Row]:
             "peak_hbm_bytes_per_s": found.hbm,
             "peak_ici_bytes_per_s": found.ici,
         }
+
+
+def hbm_capacity(run: Run) -> Iterator[Row]:
+    """The HBM of a device of the run, the least of its kinds."""
+    kinds = {row["kind"] for row in run.devices.values()} & set(GIB)
+    if kinds:
+        yield {"device_bytes": min(GIB[kind] * 2**30 // TABLE[kind][3] for kind in kinds)}

@@ -45,6 +45,7 @@ CONTRACT = json.loads((Path(__file__).parents[1] / "contract.json").read_text())
 VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "run_mesh_v1": traffic.run_mesh,
     "hardware_peaks_v1": peaks.hardware_peaks,
+    "hbm_capacity_v1": peaks.hbm_capacity,
     "collective_axis_v1": traffic.collective_axis,
     "traffic_volume_v1": traffic.traffic_volume,
     "collective_latency_summary_v2": traffic.collective_latency_summary,

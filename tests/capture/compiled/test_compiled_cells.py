@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.capture.compiled_programs import transfers
+from tests.capture.compiled.transfers import transfers
 from tests.conftest import DEMO_PLAN
 from tests.later import needs
 from tests.layers import sampled

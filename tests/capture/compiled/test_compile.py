@@ -9,7 +9,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from tests.capture.compiled_programs import transfers
+from tests.capture.compiled.transfers import transfers
 from tests.later import Later, needs
 from xlahouse.capture.compile.cell import compile_cell, find_compiled
 from xlahouse.capture.compile.child import Limits, run_child
