@@ -144,8 +144,9 @@ def test_setups_differ_and_devices_are_deduced(warehouse):
     assert len({row[1] for row in runs}) == 2
     (inferred,) = warehouse.query("select distinct inferred from devices").rows
     assert inferred == (True,)
-    codes = warehouse.query("select distinct code from issues").rows
-    assert codes == [("device_inferred",)]
+    codes = {code for (code,) in warehouse.query("select distinct code from issues").rows}
+    # On a loaded machine a program may start so late that its device cannot be told from another's.
+    assert codes - {"device_ambiguous"} == {"device_inferred"}
 
 
 def test_the_session_of_the_readme_is_real(warehouse, monkeypatch, capsys):

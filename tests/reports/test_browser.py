@@ -273,7 +273,8 @@ addEventListener("load", () => {
     && !part.closest(".scroll, nav, pre, .chart"));
   const reached = document.querySelectorAll("a[href]:not(.vega-actions a), summary, .scroll");
   const deaf = [...reached].filter((part) => {
-    if (part.tagName !== "SUMMARY" && part.closest("details:not([open])")) return false;
+    const around = part.tagName === "SUMMARY" ? part.parentElement.parentElement : part;
+    if (around.closest("details:not([open])")) return false;
     part.focus();
     return document.activeElement !== part && part.offsetParent !== null;
   });
