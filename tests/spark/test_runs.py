@@ -15,7 +15,7 @@ from xlahouse.sql.library import shipped
 
 pytestmark = [pytest.mark.verify, pytest.mark.xdist_group("spark_runs")]
 VIEWS = sorted(shipped().views)
-TRIED = 40  # views that a commit tries on each warehouse, with the views below them
+TRIED = 20  # views that a commit tries on each warehouse, with the views below them
 # One run of each way to shard, with what else is special about it.
 SYNTHETIC = ("dp_tp", "sp_fused", "pp_tp_stacked", "ep_tp", "fsdp_exposed", "unmarked")
 SAMPLES = ("tpu/v6e_4dev_jax_psum_offload.xplane.pb", "cpu/torch_xla_mlp_4dev.xplane.pb")
