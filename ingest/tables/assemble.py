@@ -122,7 +122,7 @@ def assemble(
         shared = _shared(world, planes, marked, each.facts, each.compiled, component_of)
         logical_ids = world.logical_ids(shared.facts) | (set(named_ids) if first else set())
         known = move_steps(shared.launches, launches)
-        tables = _small_tables(world, planes, shared, launches)
+        tables = _small_tables(world, planes, shared, known, launches)
         launches += max(_count(shared.launches), shared.served.steps)
         tables |= compiled_tables(world.number, tables["instructions"], each.compiled)
         process, places = world.by_device(number_of), coords if first else ()
@@ -285,12 +285,15 @@ def _taken_launches(world: World, planes: list[PlaneEvents]) -> pl.DataFrame:
 
 
 def _small_tables(
-    world: World, planes: list[PlaneEvents], shared: WorldParts, first_step: int
+    world: World,
+    planes: list[PlaneEvents],
+    shared: WorldParts,
+    launches: pl.DataFrame,
+    first_step: int,
 ) -> dict[str, pl.DataFrame]:
-    """The small tables without the devices. first_step: number of its first launch instance."""
+    """The small tables without the devices. first_step: number of the first of `launches`' instances."""
     in_world = pl.lit(world.number, pl.Int64).alias("world")
     facts, served = shared.facts, shared.served
-    launches = move_steps(shared.launches, first_step)
     markers = _stacked(planes, "markers", frames.MARKERS)
     transfers = _stacked(planes, "kv_transfers", frames.KV_TRANSFERS)
     phases = [phase_rows(markers, launches), move_steps(served.phases, first_step)]
