@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from polars.datatypes import DataTypeClass
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.codes_of_files import BAD_TIME
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.time_move import TimeMove
@@ -143,6 +144,19 @@ def conform(frame: pl.DataFrame, columns: ColumnTypes) -> pl.DataFrame:
 def stack(frames: list[pl.DataFrame], columns: ColumnTypes) -> pl.DataFrame:
     """One frame of these columns from many."""
     return pl.concat([conform(frame, columns) for frame in frames]) if frames else empty(columns)
+
+
+def distinct(rows: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
+    """(distinct rows in the order in which they come, of each row its place among them)."""
+    found = rows.unique(maintain_order=True)
+    place = rows.join(
+        found.with_row_index("place"),
+        on=rows.columns,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )["place"]
+    return found, place.to_numpy().astype(np.int64)
 
 
 def no_row(frame: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.tpu_lines import ASYNC_OPS_LINE
 from xlahouse.ingest.nesting.self_time import self_times
@@ -168,15 +169,15 @@ def _placed(whole: Whole, start: Integers, duration: Integers, schedule: Schedul
         masked=pl.Series(masked_ops(whole)),
         communicates=pl.Series(_marked(whole, rows, "communicating")),
     )
-    kinds, kind = _distinct(facts)
-    launches, launch = _distinct(rows.select(_OF_LAUNCH))
+    kinds, kind = frames.distinct(facts)
+    launches, launch = frames.distinct(rows.select(_OF_LAUNCH))
     none = launches.clear(1).with_columns(launch_instance=pl.lit(None, pl.Int64))
     launches = launches.with_columns(launch_instance=pl.lit(None, pl.Int64))
     device = rows["device_id"].to_numpy()
     order = np.lexsort((start, device))
     turn = np.empty_like(order)
     turn[order] = np.arange(len(order))
-    lines, line = _distinct(rows.select("device_id", "line"))
+    lines, line = frames.distinct(rows.select("device_id", "line"))
     del lines
     ops = PlacedOps(
         kinds=kinds,
@@ -189,19 +190,6 @@ def _placed(whole: Whole, start: Integers, duration: Integers, schedule: Schedul
         self_ps=self_times(line.take(order), start.take(order), duration.take(order)),
     )
     return _Placed(ops, turn)
-
-
-def _distinct(rows: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
-    """(distinct rows, of each row its place among them)."""
-    found = rows.unique(maintain_order=True)
-    place = rows.join(
-        found.with_row_index("place"),
-        on=rows.columns,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )["place"]
-    return found, place.to_numpy().astype(np.int64)
 
 
 def _marked(whole: Whole, rows: pl.DataFrame, category: str) -> Mask:

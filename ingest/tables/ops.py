@@ -116,15 +116,8 @@ def _programs(launches: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
     The row of launch -1, the last one, is 0.
     """
     programs = launches.select(program_of_launch="program_id", module_of_launch="module")
-    distinct = programs.unique(maintain_order=True)
-    rows = programs.join(
-        distinct.with_row_index("row"),
-        on=programs.columns,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )["row"]
-    of_launch = np.append(rows.to_numpy().astype(np.int64) + 1, 0)
+    distinct, place = frames.distinct(programs)
+    of_launch = np.append(place + 1, 0)
     return pl.concat([frames.no_row(distinct), distinct]), of_launch
 
 
