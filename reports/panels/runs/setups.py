@@ -76,28 +76,21 @@ MAX_SENTENCES = 6  # about single workloads
 
 def families(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     """The families with the most setups, each with its rows: workloads that differ in the batch alone."""
-    counts = (
-        rows.group_by("family", maintain_order=True)
-        .agg(pl.col("setup_key").n_unique())
-        .sort("setup_key", descending=True, maintain_order=True)
-    )
-    return [
-        (name, rows.filter(pl.col("family") == name))
-        for name in counts["family"].head(MAX_FAMILIES)
-    ]
+    return _with_most_setups(rows, "family", MAX_FAMILIES)
 
 
 def subjects(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     """The subjects with the most setups, each with its rows."""
+    return _with_most_setups(rows, "subject", MAX_SENTENCES)
+
+
+def _with_most_setups(rows: pl.DataFrame, by: str, most: int) -> list[tuple[str, pl.DataFrame]]:
     counts = (
-        rows.group_by("subject", maintain_order=True)
+        rows.group_by(by, maintain_order=True)
         .agg(pl.col("setup_key").n_unique())
         .sort("setup_key", descending=True, maintain_order=True)
     )
-    return [
-        (name, rows.filter(pl.col("subject") == name))
-        for name in counts["subject"].head(MAX_SENTENCES)
-    ]
+    return [(name, rows.filter(pl.col(by) == name)) for name in counts[by].head(most)]
 
 
 def first_setups(rows: pl.DataFrame) -> pl.DataFrame:
