@@ -68,9 +68,9 @@ def compare(
     if format not in ("table", "json"):
         raise typer.BadParameter(f"{format} is not one of table, json", param_hint="--format")
     with open_warehouse(warehouse) as opened:
-        found = compare_runs(opened, base, other)
-        _check_metrics(metric, [row.metric for row in found.rows])
         ids = opened.resolve_run(base), opened.resolve_run(other)
+        found = compare_runs(opened, *ids)
+        _check_metrics(metric, [row.metric for row in found.rows])
         loads = compare_loads(opened, *ids)
         steps = step_differences(opened, *ids)
     if format == "json":
