@@ -145,7 +145,7 @@ def test_setups_differ_and_devices_are_deduced(warehouse):
     (inferred,) = warehouse.query("select distinct inferred from devices").rows
     assert inferred == (True,)
     codes = {code for (code,) in warehouse.query("select distinct code from issues").rows}
-    # On a loaded machine a program may start so late that its device cannot be told from another's.
+    # On a loaded machine a program may start so late that its device cannot be determined.
     assert codes - {"device_ambiguous"} == {"device_inferred"}
 
 
