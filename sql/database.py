@@ -60,7 +60,7 @@ class Database:
         return cursor
 
     def split(
-        self, error: Exception, tables: Iterable[str], cursor: duckdb.DuckDBPyConnection
+        self, error: BaseException, tables: Iterable[str], cursor: duckdb.DuckDBPyConnection
     ) -> bool:
         """Whether a query failed for files that lack columns, which have NULLs from now on.
 
@@ -235,7 +235,7 @@ def table_sql(variable: str, columns: str) -> str:
     return f"select {columns} from read_parquet(getvariable('{variable}'), hive_partitioning = true, {HIVE})"
 
 
-def _lacks(error: Exception, table: str) -> bool:
+def _lacks(error: BaseException, table: str) -> bool:
     """Whether DuckDB's error is about a column of a table that a file of it lacks."""
     text = str(error)
     named = re.search(r'column (?:named )?"([^"]+)"', text)

@@ -111,13 +111,25 @@ class Warehouse:
         Raises:
             WarehouseError: `run` is no run's id, prefix or name.
         """
-        from xlahouse.sql.run_database import RunDatabase
+        from xlahouse.sql.kept_database import of_run
 
         run_id, listing = self.resolve_run(run), self._listing
-        one = copy(self)
-        one.__dict__.pop("_listing", None)
-        one._database = RunDatabase(self.place, listing, run_id, kept, self._limits)
-        return one
+        # On one thread sums of floats are the same to the last digit each time.
+        return self._with_kept(of_run(listing, run_id), kept, {**self._limits, "threads": "1"})
+
+    def keeping(self, kept: Collection[str]) -> Warehouse:
+        """The warehouse for many queries, with some views computed once, when first needed."""
+        return self._with_kept(self._listing, kept, self._limits)
+
+    def _with_kept(
+        self, listing: Listing, kept: Collection[str], limits: Mapping[str, str]
+    ) -> Warehouse:
+        from xlahouse.sql.kept_database import KeptDatabase
+
+        other = copy(self)
+        other.__dict__["_listing"] = listing  # whose damage was reported
+        other._database = KeptDatabase(self.place, listing, kept, limits)
+        return other
 
     @cached_property
     def _listing(self) -> Listing:

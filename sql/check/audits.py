@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +12,7 @@ from xlahouse.sql.check.audit import Audit
 from xlahouse.sql.check.audits_busy import BUSY_AUDITS
 from xlahouse.sql.check.audits_time import TIME_AUDITS
 from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
+from xlahouse.sql.library import shipped
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -220,14 +224,22 @@ AUDITS = (
 )
 
 
-def run_audits(warehouse: Warehouse) -> list[Finding]:
+def shared_views() -> list[str]:
+    """The views below two audits or more: most of the time goes to them."""
+    library = shipped()
+    named = (set(re.findall(r"\w+", audit.sql)) & set(library.views) for audit in AUDITS)
+    below = Counter(view.name for names in named for view in library.closure(names)[1])
+    return [view for view, audits in below.items() if audits > 1]
+
+
+def run_audits(warehouse: Warehouse, audits: Iterable[Audit] = AUDITS) -> list[Finding]:
     """The audits that found rows, in their order.
 
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.
     """
     findings = []
-    for audit in AUDITS:
+    for audit in audits:
         rows = warehouse.query(audit.sql).dicts()
         if rows:
             example = ", ".join(f"{name}={value}" for name, value in rows[0].items())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.commands import filled
-from xlahouse.sql.check.audits import run_audits
+from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.check.findings import view_findings
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ def check_warehouse(warehouse: Warehouse) -> CheckReport:
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.
     """
+    with warehouse.keeping(shared_views()) as kept:
+        return _check(kept)
+
+
+def _check(warehouse: Warehouse) -> CheckReport:
     from xlahouse.sql.check.lint import lint
 
     audits = [

@@ -76,6 +76,17 @@ def test_a_column_that_a_run_lacks_is_null_for_it(run: str, version: int, tmp_pa
             assert warehouse.query(filtered).rows == want
 
 
+@pytest.mark.parametrize("run", ["a", "b", "c"])
+def test_a_view_that_is_kept_has_nulls_too(run: str, tmp_path: Path) -> None:
+    asked = "select run_id, flops from layer_breakdown_v1 order by run_id"
+    root = without_flops(tmp_path / "w", run, version=INGEST_VERSION)
+    with Warehouse(root, quiet) as warehouse:
+        want = warehouse.query(asked).rows
+    assert want
+    with Warehouse(root, quiet) as warehouse, warehouse.keeping(["layer_breakdown_v1"]) as kept:
+        assert kept.query(asked).rows == want
+
+
 def test_a_column_that_all_runs_lack_is_null(tmp_path: Path) -> None:
     root = without_flops(tmp_path / "w", "a", "b", "c")
     with Warehouse(root, quiet) as warehouse:

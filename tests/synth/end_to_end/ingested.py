@@ -61,14 +61,6 @@ def ingest(runs, folder):
     return {run.name: Ingested(run, warehouse, ids[run.name], cache) for run in runs}
 
 
-def keeping(warehouse, views):
-    """The warehouse, all its runs, with some views computed once instead of in every query above them."""
-    first = warehouse.runs()[0]["run_id"]
-    kept = warehouse.of_run(first, views)
-    kept._database.listing = warehouse._listing
-    return kept
-
-
 def every_run(check):
     """Make a test of all runs from the check of one; a failure names each run, and how it differs."""
     signature = inspect.signature(check)

@@ -7,11 +7,10 @@ from collections import Counter, defaultdict
 import pytest
 
 from tests.synth.describe import Run
-from tests.synth.end_to_end.ingested import assert_same, every_run, ingest, keeping
+from tests.synth.end_to_end.ingested import assert_same, every_run, ingest
 from tests.synth.mesh import coordinate
 from tests.synth.walk import schedule
-from xlahouse.sql.check.audits import AUDITS, run_audits
-from xlahouse.sql.library import shipped
+from xlahouse.sql.check.audits import run_audits, shared_views
 
 pytestmark = pytest.mark.xdist_group("synthetic")
 
@@ -154,13 +153,7 @@ def test_hardware_peaks(ingested):
 
 def test_audits_find_nothing(everything):
     warehouse = next(iter(everything.values())).warehouse
-    views = Counter(
-        view.name
-        for audit in AUDITS
-        for view in shipped().closure({name for name in shipped().views if name in audit.sql})[1]
-    )
-    shared = [view for view, audits in views.items() if audits >= 4]
-    with keeping(warehouse, shared) as kept:
+    with warehouse.keeping(shared_views()) as kept:
         assert [finding for finding in run_audits(kept) if finding.rows] == []
 
 

@@ -168,19 +168,22 @@ def disagreeing(view, oracle, runs, rows_of):
     return f"{len(wrong)} runs differ: {names} {dict(list(wrong.items())[:2])}" if wrong else ""
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_view(view, runs, warehouse):
-    found: dict[str, list] = {}
-    result = warehouse.query(f"select * from {view}")
-    columns = list(CONTRACT[view])
-    for row in result.rows:
+def by_run(warehouse, view):
+    """`rows_of` of a view that is computed once for all runs."""
+    columns, found = list(CONTRACT[view]), {}
+    for row in warehouse.query(f"select * from {view}").rows:
         found.setdefault(row[columns.index("run_id")], []).append(row)
 
     def rows_of(run, names, _):
         places = [columns.index(name) for name in names]
         return [tuple(row[place] for place in places) for row in found.get(run.run_id, ())]
 
-    assert not disagreeing(view, VIEWS[view], runs, rows_of)
+    return rows_of
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_view(view, runs, warehouse):
+    assert not disagreeing(view, VIEWS[view], runs, by_run(warehouse, view))
 
 
 def test_roofline(runs, warehouse):
@@ -189,11 +192,7 @@ def test_roofline(runs, warehouse):
     others = {run_id for (run_id,) in warehouse.query(linked).rows}
     told = [run for run in runs if links.is_square(run) or run.run_id not in others]
     assert len(told) > len(runs) / 2
-
-    def rows_of(run, names, _):
-        sql = f"select {', '.join(names)} from roofline_v2 where run_id = '{run.run_id}'"
-        return warehouse.query(sql).rows
-
+    rows_of = by_run(warehouse, "roofline_v2")
     assert not disagreeing("roofline_v2", roofline.roofline, told, rows_of)
 
 
@@ -261,15 +260,13 @@ def test_links(runs, warehouse):
     """What four chips carry, under each phase and algorithm of which every target is known."""
     square = [run for run in runs if links.is_square(run)]
 
+    every = by_run(warehouse, "link_traffic_v1")
+
     def rows_of(run, names, expected):
         known = {(row["phase"], row["algorithm"]) for row in expected}
-        sql = f"select {', '.join(names)} from link_traffic_v1 where run_id = '{run.run_id}'"
-        rows = warehouse.query(sql).rows
-        return [
-            row
-            for row in rows
-            if (row[names.index("phase")], row[names.index("algorithm")]) in known
-        ]
+        phase, algorithm = names.index("phase"), names.index("algorithm")
+        rows = every(run, names, expected)
+        return [row for row in rows if (row[phase], row[algorithm]) in known]
 
     assert not disagreeing("link_traffic_v1", links.link_traffic, square, rows_of)
 
@@ -277,11 +274,5 @@ def test_links(runs, warehouse):
 def test_link_use(runs, warehouse):
     """Least times and busiest links of transfers between four chips."""
     square = [run for run in runs if links.is_square(run) and run.collectives]
-
-    def rows_of(run, names, _):
-        sql = (
-            f"select {', '.join(names)} from collective_bandwidth_v3 where run_id = '{run.run_id}'"
-        )
-        return warehouse.query(sql).rows
-
+    rows_of = by_run(warehouse, "collective_bandwidth_v3")
     assert not disagreeing("collective_bandwidth_v3", links.link_use, square, rows_of)

@@ -9,7 +9,7 @@ import pytest
 from tests.views.oracle import serving
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run
-from tests.views.oracle.test_oracle import CONTRACT, FIRST, RUNS, disagreeing
+from tests.views.oracle.test_oracle import FIRST, RUNS, by_run, disagreeing
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
 
@@ -42,16 +42,12 @@ def warehouse(runs, tmp_path_factory):
 @pytest.mark.parametrize("view", VIEWS)
 def test_view(view, runs, warehouse):
     assert len(runs) >= RUNS / 4
-    columns = list(CONTRACT[view])
     named = {run.run_id for run in runs if run.rows("served_requests")}
-    found: dict[str, list] = {}
-    for row in warehouse.query(f"select * from {view}").rows:
-        found.setdefault(row[columns.index("run_id")], []).append(row)
+    every = by_run(warehouse, view)
 
-    def rows_of(run, names, _):
+    def rows_of(run, names, expected):
         if view == "latency_v3" and run.run_id not in named:
             return []  # it says that the steps name no request
-        places = [columns.index(name) for name in names]
-        return [tuple(row[place] for place in places) for row in found.get(run.run_id, ())]
+        return every(run, names, expected)
 
     assert not disagreeing(view, VIEWS[view], runs, rows_of)

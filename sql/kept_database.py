@@ -1,9 +1,10 @@
-"""One run's database: it computes views that many queries share once, and keeps them as tables."""
+"""A database that computes views once that many queries share, and keeps them as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql.database import Database, run_of
 from xlahouse.sql.library import Library
 from xlahouse.sql.listing import Listing
@@ -11,29 +12,22 @@ from xlahouse.sql.place import Place
 from xlahouse.sql.types import quote
 
 
-class RunDatabase(Database):
-    """A database that opens the files of one run.
+class KeptDatabase(Database):
+    """A database of some runs' files that computes each of some views once.
 
     Args:
         place: the warehouse's folder.
-        listing: that of the whole warehouse.
-        run: the run's id.
+        listing: the runs and their files.
         kept: views that are computed when first needed, and then read as tables.
         limits: settings of DuckDB that limit the memory and threads of a query.
     """
 
     def __init__(
-        self,
-        place: Place,
-        listing: Listing,
-        run: str,
-        kept: Collection[str],
-        limits: Mapping[str, str],
+        self, place: Place, listing: Listing, kept: Collection[str], limits: Mapping[str, str]
     ) -> None:
-        # On one thread sums of floats are the same to the last digit each time.
-        super().__init__(place, {**limits, "threads": "1"})
+        super().__init__(place, limits)
         self._kept = frozenset(kept)
-        self.listing = _of_run(listing, run)
+        self.listing = listing
 
     def install(self, library: Library, names: set[str]) -> set[str]:
         """Create the tables that the names rest on, kept views among them, and the views that they name.
@@ -50,13 +44,22 @@ class RunDatabase(Database):
         for view in views:
             if view.name in self._kept:
                 ready = frozenset(self._installed & self._kept)
-                self._create(view.name, library.statement(view.name, ready), "table")
+                self._keep(view.name, library.statement(view.name, ready), tables)
         for name in sorted(names - tables - self._installed):
             self._create(name, library.statement(name, self._kept))
         return tables
 
+    def _keep(self, view: str, sql: str, tables: set[str]) -> None:
+        """Compute a view; once more where files of its tables lack columns, which then have NULLs."""
+        try:
+            self._create(view, sql, "table")
+        except WarehouseError as error:
+            if not self.split(error.__cause__ or error, tables, self._connection):
+                raise
+            self._create(view, sql, "table")
 
-def _of_run(listing: Listing, run: str) -> Listing:
+
+def of_run(listing: Listing, run: str) -> Listing:
     """A listing of one run's files."""
     files = {
         table: mine
