@@ -24,6 +24,8 @@ PAIRS = (
     "traffic_compatibility_v1",
 )  # of two runs, so that others bring rows
 
+INTERNAL = [view.name for view in shipped().views.values() if view.internal]
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
@@ -31,7 +33,7 @@ def alone(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tpu")
     write_run(CASES["tp_skewed"], folder / "in")
     ingest_paths([str(folder / "in")], str(folder / "wh"))
-    with Warehouse(folder / "wh") as warehouse:
+    with Warehouse(folder / "wh") as whole, whole.keeping(INTERNAL) as warehouse:
         yield warehouse
 
 
@@ -42,7 +44,7 @@ def beside(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixed")
     write_run(CASES["tp_skewed"], folder / "in")
     ingest_paths([*paths, str(folder / "in")], str(folder / "wh"))
-    with Warehouse(folder / "wh") as warehouse:
+    with Warehouse(folder / "wh") as whole, whole.keeping(INTERNAL) as warehouse:
         yield warehouse
 
 
