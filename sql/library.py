@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
@@ -254,14 +255,25 @@ class Library:
             ViewError: a view reads an unknown name, or views read each other in a circle.
         """
         _, views = self.closure({name}, kept)
-        bare = {read for view in views if view.own for read in view.dependencies}
-        parts = []
+        # Only a user's own views read a view without its version.
+        bare = {read for view in views if view.own for read in view.dependencies - set(self.views)}
+        named = {self.pointers[base]: base for base in sorted(bare) if base in self.pointers}
+        parts = [_alias(base, view) for view, base in named.items() if view in kept]
         for view in views:
             parts.append(f"{view.name} as (\n{view.sql}\n)")
-            if view.base in bare and view.base not in self.views:  # as only a user's own views say
-                parts.append(f"{view.base} as (select * from {view.name})")
+            if view.name in named:
+                parts.append(_alias(named[view.name], view.name))
         head = f"with {SEPARATOR.join(parts)}\n" if parts else ""
         return f"{head}select * from {self.pointers.get(name, name)}"
+
+    def shared(self, asked: Iterable[set[str]]) -> list[str]:
+        """The views below two or more sets of names: worth computing once for all of them.
+
+        Raises:
+            ViewError: a view reads an unknown name, or views read each other in a circle.
+        """
+        below = Counter(view.name for names in asked for view in self.closure(names)[1])
+        return [name for name, count in below.items() if count > 1]
 
     def _reads(self, view: View) -> frozenset[str]:
         for name in sorted(view.dependencies):
@@ -269,6 +281,10 @@ class Library:
             if not known:
                 raise ViewError(view.name, f"reads {name}, which is neither a table nor a view")
         return view.dependencies
+
+
+def _alias(base: str, view: str) -> str:
+    return f"{base} as (select * from {view})"
 
 
 @lru_cache(maxsize=1)

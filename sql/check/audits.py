@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -227,9 +226,7 @@ AUDITS = (
 def shared_views() -> list[str]:
     """The views below two audits or more: most of the time goes to them."""
     library = shipped()
-    named = (set(re.findall(r"\w+", audit.sql)) & set(library.views) for audit in AUDITS)
-    below = Counter(view.name for names in named for view in library.closure(names)[1])
-    return [view for view, audits in below.items() if audits > 1]
+    return library.shared(set(re.findall(r"\w+", a.sql)) & set(library.views) for a in AUDITS)
 
 
 def run_audits(warehouse: Warehouse, audits: Iterable[Audit] = AUDITS) -> list[Finding]:

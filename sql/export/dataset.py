@@ -25,7 +25,7 @@ from xlahouse.sql.export.dictionary import (
 from xlahouse.sql.export.duckdb_file import open_tables
 from xlahouse.sql.formats import write_result
 from xlahouse.sql.interrupt import QueryWatch
-from xlahouse.sql.library import TABLES, View
+from xlahouse.sql.library import TABLES, Library, View
 from xlahouse.sql.result import Result
 from xlahouse.sql.types import quote, quote_name
 
@@ -84,14 +84,16 @@ def write_dataset(
     chosen = [find_view(library, name) for name in views] or library.public
     parts = [_table_part(TABLES[name]) for name in RUN_TABLES]
     unique = {view.name: view for view in chosen}
-    parts += [_view_part(unique[name], library.statement(name)) for name in sorted(unique)]
+    shared = library.shared({name} for name in unique)
+    parts += [_view_part(unique[name], library.statement(name, shared)) for name in sorted(unique)]
     with _new_folder(output, force) as folder, _database(warehouse, run_ids, folder) as connection:
         (folder / "parquet").mkdir()
         if csv:
             (folder / "csv").mkdir()
-        described = []
+        described, kept = [], set[str]()
         for part in parts:
             on_event(part.name)
+            _keep(connection, library, part, shared, kept)
             described.append(_write(connection, part, folder, csv))
         _describe(connection, described, folder, csv)
     return described
@@ -129,6 +131,23 @@ def _database(
     finally:
         connection.close()
         shutil.rmtree(spill, ignore_errors=True)
+
+
+def _keep(
+    connection: duckdb.DuckDBPyConnection,
+    library: Library,
+    part: _Part,
+    shared: Sequence[str],
+    kept: set[str],
+) -> None:
+    """Compute the views below a part that other parts rest on too, once for all."""
+    if part.kind == "view":
+        for view in library.closure({part.name}, kept)[1]:
+            if view.name in shared:
+                sql = library.statement(view.name, kept)
+                with blame(sql):
+                    connection.execute(f"create table {view.name} as {sql}")
+                kept.add(view.name)
 
 
 def _write(

@@ -55,6 +55,19 @@ def test_own_views_read_tables_and_each_other(root: Path) -> None:
     assert said == []
 
 
+def test_own_views_read_what_is_kept_by_its_bare_name(root: Path) -> None:
+    warehouse, said = own(
+        root,
+        newest="select run_id, requests from run_summary",
+        pair="select b.requests from run_summary as b join run_summary_v1 as o using (run_id)",
+    )
+    for view in ("newest", "pair"):
+        with warehouse.keeping(["run_summary_v2", "run_summary_v1"]) as kept:
+            assert kept.query(f"select requests from {view}").rows == [(0,)]
+        assert warehouse.query(f"select requests from {view}").rows == [(0,)]
+    assert said == []
+
+
 def test_own_views_are_documented_like_ours(root: Path) -> None:
     warehouse, _ = own(root, counted=DOCUMENTED, plain="select run_id from runs")
     text = describe_view(warehouse.library, warehouse.library.views["counted"])
