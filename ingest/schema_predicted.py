@@ -1,4 +1,4 @@
-"""Tables of predictions: what a replay rests on, and what is worth doing."""
+"""Tables of predictions: what a replay rests on, what is worth doing, and what circuits would cost."""
 
 from __future__ import annotations
 
@@ -39,6 +39,31 @@ won_ps int step_ps less replayed_step_ps
 won_ratio float won_ps over step_ps
 rests_on str what the changed times rest on
 reason str why it cannot be replayed; NULL where it was
+"""),
+    ),
+    Table(
+        "reconfiguration_plan",
+        "policy, delay, circuits of a device, scope, change and phase of a measured run: its steps replayed "
+        "over optical circuits, a port of a device for one axis at a time",
+        columns_of("""
+run_id str run
+policy str when ports change: never, every (transition), fits (where nothing waits) or prefetch
+delay_ps int time that a change takes
+circuits int ports of a device: axes that it can be connected along at once
+scope str axes (all transfers between devices need circuits) or rails (those between hosts do)
+change str what else is changed in the replay, such as ici=2x; NULL for nothing
+phase str phase of the steps; NULL outside every marker
+steps int steps of the phase
+step_ps int as advice has it; predicted where something else is changed
+replayed_step_ps int predicted: the same over circuits
+added_ps int replayed_step_ps less step_ps
+added_ratio float added_ps over step_ps
+changes_per_step float changes of a device's ports a step, mean over the devices with ports
+step_hidden_ps float time of these changes that no transfer waits for, a step, mean over the devices
+step_exposed_ps float time for which transfers wait for these changes, a step, mean over the devices
+shared_changes_per_step float of changes_per_step, those between transfers that overlap without circuits
+ports int most ports that a device uses, of circuits
+circuit_bytes_ratio float share of the bytes sent that circuits carry; NULL where they are not known
 """),
     ),
 )

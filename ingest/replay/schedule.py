@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.replay.circuits import Circuits
 from xlahouse.ingest.replay.dependencies import Dependencies, find_dependencies
 from xlahouse.ingest.replay.graph import FREE, Graph, Replay
 from xlahouse.ingest.replay.host import HostPart, find_host
@@ -19,6 +20,7 @@ from xlahouse.ingest.replay.measured import Measured
 from xlahouse.ingest.replay.meetings import Meetings, find_meetings
 from xlahouse.ingest.replay.owners import owners_of
 from xlahouse.ingest.replay.points import Points, find_points
+from xlahouse.ingest.replay.switched import Network, Switched, switch
 from xlahouse.ingest.replay.warp import Warp
 
 _NO_SAVINGS = pl.DataFrame(schema={"instance": pl.Int64, "saved_ps": pl.Int64})
@@ -34,6 +36,7 @@ class Costs:
     host_ratio: float = 1.0  # time of the host over the measured one
     skew: bool = True  # whether a transfer waits for its last member
     overlap: bool = False  # whether transfers run beside all compute of their step
+    circuits: Circuits | None = None  # that transfers need, and that must be set up for them
 
 
 @dataclass(frozen=True)
@@ -208,15 +211,41 @@ class Schedule:
         )
 
     def _reached(self, costs: Costs) -> Integers:
-        graph = self._graph
+        if costs.circuits is not None:
+            return self.switch(costs, costs.circuits).reached
         transfer = self.transfers(costs)
-        return self._replay.times(
-            graph.head, self._lags(costs, transfer), self._edges(costs, transfer)
-        )
+        lag, edge = self._lags(costs, transfer), self._edges(costs, transfer)
+        return self._replay.times(self._graph.head, lag, edge)
 
-    def replay(self, costs: Costs) -> Times:
-        """The run as it would have been with other costs."""
-        reached = self._reached(costs)
+    def switch(self, costs: Costs, circuits: Circuits) -> Switched:
+        """The run with other costs, its transfers over circuits.
+
+        Raises:
+            WarehouseError: the costs let transfers end whenever they begin.
+        """
+        if costs.overlap or not costs.skew:
+            raise WarehouseError(
+                f"{self.run.name}: circuits delay the begin of transfers, which decides nothing without "
+                "skew and with perfect overlap; predict one change at a time"
+            )
+        graph, transfer = self._graph, self.transfers(costs)
+        lag, edge = self._lags(costs, transfer), self._edges(costs, transfer)
+        reached = self._replay.times(graph.head, lag, edge)
+        first_meeting = self.points.count + len(self.host.at_ps)
+        network = Network(
+            self.run, self.meetings, graph, self._replay, first_meeting, reached, transfer
+        )
+        return switch(network, circuits, lag, edge)
+
+    def replay(self, costs: Costs, reached: Integers | None = None) -> Times:
+        """The run as it would have been with other costs.
+
+        Args:
+            costs: what is changed.
+            reached: the points' times, where `switch` has them already.
+        """
+        if reached is None:
+            reached = self._reached(costs)
         transfer = self.transfers(costs) * (not costs.overlap)
         warps = []
         for number, times in enumerate(self.points.lines):

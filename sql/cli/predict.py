@@ -1,4 +1,4 @@
-"""The verb `predict`: a run replayed with one thing changed, and what is worth changing."""
+"""The verb `predict`: a run replayed with one thing changed, what is worth changing, and circuits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import typer
 from xlahouse.sql.cli.options import WarehouseOption, complete_run, keep_index, open_warehouse
 
 if TYPE_CHECKING:
-    from xlahouse.sql.predict.changes import Change
+    import polars as pl
+
+    from xlahouse.sql.predict.changes import Change, Reconfigure
     from xlahouse.sql.predict.loading import Parent
 
 FORMATS = ("table", "json")
+POLICIES = ("never", "every", "fits", "prefetch")  # as ingest.replay.circuits has them
 
 
 def predict(
@@ -46,11 +49,31 @@ def predict(
     chip: Annotated[
         str | None, typer.Option("--chip", help="Peaks of another chip, such as v5p.")
     ] = None,
+    reconfigure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reconfigure",
+            help="Optical circuits: time of a change, such as 10ms. Writes table reconfiguration_plan.",
+        ),
+    ] = None,
+    circuits: Annotated[
+        int | None,
+        typer.Option(
+            "--circuits", min=1, help="Ports of a device, each for one axis at a time; 1."
+        ),
+    ] = None,
+    rails: Annotated[
+        bool, typer.Option("--rails", help="Only transfers between hosts need circuits.")
+    ] = False,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", help=f"Write the run of one: {', '.join(POLICIES)}."),
+    ] = None,
     advice: Annotated[
         bool, typer.Option("--advice", help="Rank what is worth changing; writes table advice.")
     ] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help=f"Of --advice: {' or '.join(FORMATS)}.")
+        str | None, typer.Option("--format", help=f"Of advice and plans: {' or '.join(FORMATS)}.")
     ] = None,
 ) -> None:
     """Replay a measured run with something changed.
@@ -64,19 +87,72 @@ def predict(
       xlahouse predict tp4 --advice
       xlahouse predict tp4 --ici 2x --as tp4-fast
       xlahouse predict 579c --no-skew --host 0 -w wh
+      xlahouse predict tp2.pp2 --reconfigure 10us --reconfigure 10ms --circuits 1
+      xlahouse predict tp2.pp2 --reconfigure 10ms --policy every --as switched
     """
     from xlahouse.sql.predict.loading import load_parent
+    from xlahouse.sql.predict.plans import with_circuits
 
-    if format is not None and (format not in FORMATS or not advice):
-        raise typer.BadParameter(f"{' or '.join(FORMATS)}, of --advice", param_hint="--format")
+    _check_words(format, advice, reconfigure, policy, circuits, rails, name)
     change = _change(ici, dcn, latency, host, no_skew, perfect_overlap, chip)
+    switched = _switched(reconfigure, circuits, rails, policy)
     with open_warehouse(warehouse) as opened:
         parent = load_parent(opened, run)
         if advice:
             _print_advice(parent, format or "table")
+        elif switched and policy is None:
+            _print_plan(parent, change, switched, format or "table")
         else:
-            _predict(parent, change, name)
+            _predict(parent, with_circuits(change, switched[0]) if switched else change, name)
     keep_index(warehouse)
+
+
+def _check_words(
+    format: str | None,
+    advice: bool,
+    reconfigure: list[str] | None,
+    policy: str | None,
+    circuits: int | None,
+    rails: bool,
+    name: str | None,
+) -> None:
+    """Refuse options that mean nothing together.
+
+    Raises:
+        BadParameter: one of them is not among its values, or needs another.
+    """
+    plans = bool(reconfigure) and policy is None
+    if format is not None and (format not in FORMATS or not (advice or plans)):
+        raise typer.BadParameter(
+            f"{' or '.join(FORMATS)}, of --advice or --reconfigure", param_hint="--format"
+        )
+    if policy is not None and policy not in POLICIES:
+        raise typer.BadParameter(
+            f"{policy} is not one of {', '.join(POLICIES)}", param_hint="--policy"
+        )
+    if not reconfigure and (policy is not None or circuits is not None or rails):
+        raise typer.BadParameter(
+            "circuits need the time of a change, such as --reconfigure 10ms",
+            param_hint="--circuits, --rails, --policy",
+        )
+    if advice and reconfigure:
+        raise typer.BadParameter("advice is without circuits", param_hint="--advice")
+    if policy is not None and reconfigure and len(reconfigure) > 1:
+        raise typer.BadParameter("one time of a change makes a run", param_hint="--reconfigure")
+    if plans and name is not None:
+        raise typer.BadParameter("a plan is no run; one of --policy is", param_hint="--as")
+
+
+def _switched(
+    reconfigure: list[str] | None, circuits: int | None, rails: bool, policy: str | None
+) -> list[Reconfigure]:
+    """Circuits with each time of a change."""
+    from xlahouse.sql.predict.changes import Reconfigure, parse_delay
+
+    return [
+        Reconfigure(parse_delay(each), circuits or 1, rails, policy or POLICIES[0])
+        for each in reconfigure or ()
+    ]
 
 
 def _change(
@@ -117,16 +193,32 @@ def _predict(parent: Parent, change: Change, name: str | None) -> None:
 
 
 def _print_advice(parent: Parent, format: str) -> None:
-    from xlahouse.sql.drawing import draw
-    from xlahouse.sql.predict.advice import advise, keep_advice
+    from xlahouse.sql.predict.advice import advise
+    from xlahouse.sql.predict.keeping import keep_rows
 
     found = advise(parent)
-    keep_advice(parent, found)
+    keep_rows(parent, "advice", found.rows)
+    _print_rows(found.rows, found.rows.drop("steps"), format)
+
+
+def _print_plan(parent: Parent, change: Change, switched: list[Reconfigure], format: str) -> None:
+    from xlahouse.sql.predict.costs import Facts
+    from xlahouse.sql.predict.plans import keep_plan, plan_circuits, shown_plan
+
+    delays = [each.delay_ps for each in switched]
+    first = switched[0]
+    rows = plan_circuits(Facts(parent), change, delays, first.circuits, first.rails)
+    keep_plan(parent, rows)
+    _print_rows(rows, shown_plan(rows), format)
+
+
+def _print_rows(rows: pl.DataFrame, shown: pl.DataFrame, format: str) -> None:
+    from xlahouse.sql.drawing import draw
+
     if format == "json":
         import msgspec
 
-        print(msgspec.json.format(msgspec.json.encode(found.rows.to_dicts())).decode())
+        print(msgspec.json.format(msgspec.json.encode(rows.to_dicts())).decode())
         return
-    shown = found.rows.drop("steps")
     draw(shown.columns, [list(row) for row in shown.rows()], sys.stdout)
     print("no hardware has validated the replayed times", file=sys.stderr)

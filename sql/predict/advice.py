@@ -10,7 +10,6 @@ import polars as pl
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.ingest.schema import BY_NAME
-from xlahouse.ingest.store.store import Store
 from xlahouse.sql.predict.changes import EVERY_AXIS, Change, Rate
 from xlahouse.sql.predict.costs import Facts, costs_of
 from xlahouse.sql.predict.loading import Parent
@@ -135,19 +134,3 @@ def _rests_on(lever: Lever, used: pl.DataFrame) -> str:
         return "peaks of the chips"
     sources = sorted(set(used["source"].to_list())) if used.height else []
     return ", ".join(_SOURCES[source] for source in sources) or _MEASURED
-
-
-def keep_advice(parent: Parent, advice: Advice) -> None:
-    """Write advice into the warehouse, in place of earlier advice on the run."""
-    store = Store(parent.warehouse.root)
-    row = store.run_row(parent.row["run_id"])
-    if row is None:
-        raise WarehouseError(f"{parent.row['name']}: the run is gone; ingest it again")
-    store.check_version(row)
-    writer = store.begin(row["run_id"])
-    try:
-        writer.write("advice", advice.rows)
-        writer.commit(row, kept=[file for file in row["files"] if file["table"] != "advice"])
-    except BaseException:
-        writer.abandon()
-        raise

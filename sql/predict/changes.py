@@ -1,4 +1,4 @@
-"""What a user changes in a replay: links, latency, host, skew, overlap, chip."""
+"""What a user changes in a replay: links, latency, host, skew, overlap, chip, circuits."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ class Latency:
 
 
 @dataclass(frozen=True)
+class Reconfigure:
+    """Optical circuits in place of links: the time of a change, ports of a device, and when they change."""
+
+    delay_ps: int
+    circuits: int = 1
+    rails: bool = False  # whether only transfers between hosts need circuits
+    policy: str = "every"
+
+
+@dataclass(frozen=True)
 class Change:
     """What is changed; as built, nothing."""
 
@@ -47,6 +57,7 @@ class Change:
     no_exposed: str | None = None  # an axis whose transfers take no time, or EVERY_AXIS
     no_masked: bool = False
     hbm_at_peak: bool = False
+    reconfigure: Reconfigure | None = None
 
 
 def parse_rate(text: str) -> Rate:
@@ -77,6 +88,19 @@ def parse_latency(text: str) -> Latency:
     return Latency(round(value * _PS[found[3].lower()]), found[1] == "+")
 
 
+def parse_delay(text: str) -> int:
+    """`10ms` in ps.
+
+    Raises:
+        WarehouseError: it is no time.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    value = None if found is None or found[1] else _number(found[2], least=0)
+    if found is None or value is None:
+        raise WarehouseError(f"{text!r} is no time of a change; write 10ms, or 0s")
+    return round(value * _PS[found[3].lower()])
+
+
 def _number(text: str, least: float = 1e-12) -> float | None:
     try:
         value = float(text)
@@ -101,12 +125,19 @@ def describe(change: Change) -> str:
         *([f"no-exposed={change.no_exposed}"] if change.no_exposed else []),
         *(["no-masked"] if change.no_masked else []),
         *(["hbm-at-peak"] if change.hbm_at_peak else []),
+        *([_reconfigure(change.reconfigure)] if change.reconfigure else []),
     ]
     return ", ".join(parts) or "nothing"
 
 
 def _rate(rate: Rate) -> str:
     return f"{rate.times:g}x" if rate.times is not None else f"{rate.bytes_per_s:g}B/s"
+
+
+def _reconfigure(given: Reconfigure) -> str:
+    scope = ", rails" if given.rails else ""
+    delay = f"{given.delay_ps / _PS['us']:.9g}us"
+    return f"reconfigure={delay}, circuits={given.circuits}{scope}, policy={given.policy}"
 
 
 def _latency(latency: Latency) -> str:

@@ -11,13 +11,27 @@ import polars as pl
 from numpy.typing import NDArray
 
 from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.replay.circuits import Circuits
 from xlahouse.ingest.replay.moved import masked_ops
 from xlahouse.ingest.replay.schedule import Costs
-from xlahouse.sql.predict.changes import Change, Rate
+from xlahouse.sql.predict.changes import Change, Rate, Reconfigure
 from xlahouse.sql.predict.fits import TRANSFERS, Fits, fit_transfers
 from xlahouse.sql.predict.loading import Parent
 from xlahouse.sql.predict.savings import savings_of
 
+# One row a transfer of all its members that moves bytes between devices.
+SENT = """
+    select
+        c.instance, min(c.axis) as axis, count(distinct d.host) > 1 as over_hosts,
+        case when count(c.wire_bytes) = count(*) then sum(c.wire_bytes) end as wire_bytes
+    from _collective_wire_v1 c
+    join _run_key_v1 k on k.run_key = c.run_key
+    join devices d on d.run_id = k.run_id and d.device_id = c.device_id
+    where k.run_id = $run and c.instance is not null
+        and c.group_size is distinct from 1 and c.axis <> 'none'
+        and (c.group_index is not null or c.payload_bytes is distinct from 0)
+    group by c.instance order by c.instance
+"""
 _PEAKS = ("flops_per_s", "hbm_bytes_per_s", "ici_bytes_per_s")
 
 
@@ -43,6 +57,11 @@ class Facts:
     def transfers(self) -> pl.DataFrame:
         """One row a transfer of the run."""
         return self._rows(f"{TRANSFERS} where b.run_id = $run")
+
+    @cached_property
+    def sent(self) -> pl.DataFrame:
+        """instance, axis, wire_bytes, over_hosts: the run's transfers between devices."""
+        return self._rows(SENT)
 
     @cached_property
     def fits(self) -> Fits:
@@ -110,8 +129,34 @@ def costs_of(facts: Facts, change: Change) -> tuple[Costs, pl.DataFrame]:
         host_ratio=change.host,
         skew=not change.no_skew,
         overlap=change.perfect_overlap,
+        circuits=None if change.reconfigure is None else circuits_of(facts, change.reconfigure),
     )
     return costs, rests_on
+
+
+def circuits_of(facts: Facts, given: Reconfigure) -> Circuits:
+    """Circuits for the transfers of a run that need them.
+
+    Raises:
+        WarehouseError: it has none, or their axes are not known.
+    """
+    sent = facts.sent.filter(pl.col("over_hosts")) if given.rails else facts.sent
+    name = facts.parent.row["name"]
+    if sent.is_empty():
+        between = "hosts" if given.rails else "devices"
+        raise WarehouseError(
+            f"{name}: the run has no transfer between {between}, so nothing to switch"
+        )
+    unknown = sent.filter(
+        pl.col("axis").is_null() | pl.col("axis").is_in(["mixed", "unclassified"])
+    )
+    if unknown.height:
+        raise WarehouseError(
+            f"{name}: the axes of {unknown.height} of {sent.height} transfers are not known, and circuits "
+            "are set up by axis; state the mesh with `xlahouse set mesh`"
+        )
+    rows = sent.select("instance", "axis", "wire_bytes")
+    return Circuits(rows, given.circuits, given.delay_ps, given.policy)
 
 
 def _own(facts: Facts) -> Chip:

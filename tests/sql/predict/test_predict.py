@@ -12,10 +12,11 @@ from tests.sql.predict.conftest import LINK
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.sql.check.check import check_warehouse
-from xlahouse.sql.predict.advice import advise, keep_advice
+from xlahouse.sql.predict.advice import advise
 from xlahouse.sql.predict.changes import Change, Latency, Rate, describe, parse_latency, parse_rate
 from xlahouse.sql.predict.costs import costs_of
 from xlahouse.sql.predict.fits import Fits, fit_line
+from xlahouse.sql.predict.keeping import keep_rows
 from xlahouse.sql.predict.loading import load_parent
 from xlahouse.sql.predict.savings import savings_of
 from xlahouse.sql.predict.writing import predict_run
@@ -164,7 +165,7 @@ def test_advice_ranks_levers_by_the_time_that_they_win(predicting):
     with Warehouse(predicting) as warehouse:
         parent = load_parent(warehouse, "pp_ticks")
         for _ in range(2):  # the second replaces the first
-            keep_advice(parent, advise(parent))
+            keep_rows(parent, "advice", advise(parent).rows)
     sql = (
         "select * from advice join runs using (run_id) where name = 'pp_ticks' order by rank, phase"
     )
