@@ -66,4 +66,42 @@ ports int most ports that a device uses, of circuits
 circuit_bytes_ratio float share of the bytes sent that circuits carry; NULL where they are not known
 """),
     ),
+    Table(
+        "forecast",
+        "phase of a compiled run: its step, which never ran, predicted as an interval; no host, no skew",
+        columns_of("""
+run_id str compiled run
+phase str prefill or decode
+metric str ttft (of a prefill) or tpot (of a decode step), on the devices alone
+optimistic_ps int predicted at best: peaks of math, HBM and links, all overlap that the schedule allows
+pessimistic_ps int predicted at worst: the compiler's cycles, transfers as measured here or over one link
+optimistic_compute_ps int of optimistic_ps, instructions that compute or copy in line
+pessimistic_compute_ps int of pessimistic_ps, the same
+optimistic_exposed_ps int of optimistic_ps, transfers between devices that nothing hides
+pessimistic_exposed_ps int of pessimistic_ps, the same
+optimistic_copy_ps int of optimistic_ps, copies within a device that nothing hides
+pessimistic_copy_ps int of pessimistic_ps, the same
+math_floor_ps int all matrix products at the peak, but those of branches: no step is shorter
+hbm_floor_ps int all bytes to and from HBM at the peak, but those of branches: no step is shorter
+flops_per_s float peak of a device
+hbm_bytes_per_s float peak of a device
+ici_bytes_per_s float peak of a link, one way
+clock_hz float over which the compiler's cycles are times
+clock_source str where the clock comes from
+"""),
+    ),
+    Table(
+        "forecast_costs",
+        "phase, part and origin: what a forecast step's costs rest on, before any overlap",
+        columns_of("""
+run_id str compiled run
+phase str prefill or decode
+part str compute, copy, or axis and kind of transfers between devices
+origin str of the pessimistic cost: cycles, peaks (their sum), fitted, fitted_to_other_groups, one link
+instructions int instructions of the program
+executions int of these in one step; branches of conditionals are not counted
+optimistic_ps int sum at best
+pessimistic_ps int sum at worst
+"""),
+    ),
 )

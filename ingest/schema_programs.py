@@ -63,6 +63,8 @@ tick int tick of a stage-stacked pipeline, from the scope xlahouse.tick.<t>
 schedule_index int place in the order of the program; a loop's body once, before the loop; NULL in fusions
 executions int times that one execution of the program runs it; NULL in fusions, and where not known before
 estimated_cycles int cycles that the TPU's compiler expects it to take
+flops int of its dots and convolutions, in one execution; NULL of a kernel (custom call), and in fusions
+hbm_bytes int least bytes that one execution reads from HBM and writes to it; NULL in fusions
 collective_emitter str how the TPU's compiler transfers, such as RotatedPincerEmitter; also of what it wraps
 collective_strategy str way of the data, such as UniDirection1DRingStrategy
 collective_colors int parts of the data that go ways of their own, at once

@@ -13,6 +13,7 @@ from xlahouse.ingest.compiled.buffers import buffer_rows
 from xlahouse.ingest.compiled.executions import executions
 from xlahouse.ingest.compiled.program_memory import program_row
 from xlahouse.ingest.compiled.schedule import places
+from xlahouse.ingest.compiled.work import Work
 from xlahouse.ingest.events.codes_of_programs import BUFFERS_UNREAD, DAMAGED_HLO
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue
@@ -27,6 +28,8 @@ INSTRUCTION_COLUMNS: ColumnTypes = {
     "schedule_index": pl.Int64,
     "executions": pl.Int64,
     "estimated_cycles": pl.Int64,
+    "flops": pl.Int64,
+    "hbm_bytes": pl.Int64,
     "collective_emitter": pl.String,
     "collective_strategy": pl.String,
     "collective_colors": pl.Int64,
@@ -114,6 +117,7 @@ def _instructions(
 ) -> tuple[list[dict[str, object]], list[str]]:
     """(rows, a line for each backend_config that cannot be read)."""
     rows, unread = [], []
+    work = Work(program)
     for _, instruction in program.instructions():
         name = instruction.name.decode("utf-8", "replace")
         notes: CompilerNotes = NOTHING
@@ -124,6 +128,8 @@ def _instructions(
         told = {
             "schedule_index": order.get(instruction.id),
             "executions": times.get(instruction.id),
+            "flops": work.flops(instruction) if instruction.id in order else None,
+            "hbm_bytes": work.hbm_bytes(instruction) if instruction.id in order else None,
             **_between_slices(instruction),
         }
         if notes is not NOTHING or any(value is not None for value in told.values()):

@@ -164,6 +164,32 @@ MESSAGES = {
         6 u32s uint32*
         7 u64s uint64*
     """,
+    "WindowDimension": """
+        1 size int64
+        2 stride int64
+        3 padding_low int64
+        4 padding_high int64
+        5 window_dilation int64
+        6 base_dilation int64
+    """,
+    "Window": "1 dimensions WindowDimension*",
+    "ConvolutionDimensionNumbers": """
+        3 kernel_input_feature_dimension int64
+        4 kernel_output_feature_dimension int64
+        6 kernel_spatial_dimensions int64*
+        7 input_batch_dimension int64
+        8 input_feature_dimension int64
+        9 output_batch_dimension int64
+        10 output_feature_dimension int64
+        11 input_spatial_dimensions int64*
+        12 output_spatial_dimensions int64*
+    """,
+    "DotDimensionNumbers": """
+        1 lhs_contracting_dimensions int64*
+        2 rhs_contracting_dimensions int64*
+        3 lhs_batch_dimensions int64*
+        4 rhs_batch_dimensions int64*
+    """,
     "HloInstruction": """
         1 name bytes
         2 opcode bytes
@@ -173,8 +199,11 @@ MESSAGES = {
         9 parameter_number int64
         13 tuple_index int64
         14 dimensions int64*
+        15 window Window
+        16 convolution_dimension_numbers ConvolutionDimensionNumbers
         26 channel_id int64
         28 custom_call_target bytes
+        30 dot_dimension_numbers DotDimensionNumbers
         35 id int64
         36 operand_ids int64*
         38 called_computation_ids int64*

@@ -1,17 +1,19 @@
-"""Protobuf messages from tables of field numbers: classes for one message, Arrow for many."""
+"""Protobuf messages from tables of field numbers: their types, classes for one message, Arrow for many."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from google.protobuf.descriptor import Descriptor
-    from google.protobuf.message import Message
+    from google.protobuf.message import Message as GoogleMessage
+
+Item = TypeVar("Item")
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
@@ -25,6 +27,45 @@ _SCALARS = {
     "bool": _FIELD.TYPE_BOOL,
     "bytes": _FIELD.TYPE_BYTES,
 }
+
+
+class Repeated(Protocol[Item]):
+    """A repeated field."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Item]: ...
+    def __contains__(self, item: object, /) -> bool: ...
+    @overload
+    def __getitem__(self, place: int) -> Item: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Item]: ...
+    def __delitem__(self, place: int) -> None: ...
+
+
+class ScalarList(Repeated[Item], Protocol[Item]):
+    """A repeated field of numbers, truths or bytes."""
+
+    def append(self, value: Item) -> None: ...
+    def extend(self, values: Iterable[Item]) -> None: ...
+
+
+class MessageList(Repeated[Item], Protocol[Item]):
+    """A repeated field of messages."""
+
+    def add(self, **fields: object) -> Item:
+        """Append a message with these fields."""
+        ...
+
+
+class Message(Protocol):
+    """Methods of every message."""
+
+    def Clear(self) -> None: ...
+    def ClearField(self, name: str) -> None: ...
+    def CopyFrom(self, other: Self) -> None: ...
+    def HasField(self, name: str) -> bool: ...
+    def SetInParent(self) -> None: ...
+    def SerializeToString(self, *, deterministic: bool) -> bytes: ...
 
 
 class ColumnCodec(Protocol):
@@ -41,7 +82,7 @@ class ColumnCodec(Protocol):
 
 
 class Messages:
-    """Message types of one protobuf package.
+    """GoogleMessage types of one protobuf package.
 
     Args:
         tables: message -> lines of `number name type`; `*` marks a repeated field, `?` one of the
@@ -52,9 +93,9 @@ class Messages:
     def __init__(self, tables: Mapping[str, str], package: str) -> None:
         self._tables, self._package = tables, package
 
-    def message(self, name: str) -> type[Message]:
+    def message(self, name: str) -> type[GoogleMessage]:
         """The class of a message, to parse or to build one."""
-        made: type[Message] = message_factory.GetMessageClass(self._descriptor(name))
+        made: type[GoogleMessage] = message_factory.GetMessageClass(self._descriptor(name))
         return made
 
     def columns(self, name: str) -> ColumnCodec:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events.protobuf import MessageList
 from xlahouse.ingest.hlo.messages import (
     AxisRef,
     GroupMesh,
     HloInstruction,
     IotaGroups,
     MeshGroups,
-    MessageList,
     ReplicaGroup,
 )
 

@@ -5,51 +5,10 @@ Their classes are made at run time from tables of field numbers, so no type chec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol, Self, TypeVar, cast, overload
+from typing import Protocol, cast
 
 from xlahouse.ingest.events.proto import message_class
-
-Item = TypeVar("Item")
-
-
-class Repeated(Protocol[Item]):
-    """A repeated field."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Item]: ...
-    def __contains__(self, item: object, /) -> bool: ...
-    @overload
-    def __getitem__(self, place: int) -> Item: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Item]: ...
-    def __delitem__(self, place: int) -> None: ...
-
-
-class ScalarList(Repeated[Item], Protocol[Item]):
-    """A repeated field of numbers, truths or bytes."""
-
-    def append(self, value: Item) -> None: ...
-    def extend(self, values: Iterable[Item]) -> None: ...
-
-
-class MessageList(Repeated[Item], Protocol[Item]):
-    """A repeated field of messages."""
-
-    def add(self, **fields: object) -> Item:
-        """Append a message with these fields."""
-        ...
-
-
-class Message(Protocol):
-    """Methods of every message."""
-
-    def Clear(self) -> None: ...
-    def ClearField(self, name: str) -> None: ...
-    def CopyFrom(self, other: Self) -> None: ...
-    def HasField(self, name: str) -> bool: ...
-    def SetInParent(self) -> None: ...
-    def SerializeToString(self, *, deterministic: bool) -> bytes: ...
+from xlahouse.ingest.events.protobuf import Message, MessageList, ScalarList
 
 
 class Tile(Message, Protocol):
@@ -164,6 +123,38 @@ class FrontendAttributes(Message, Protocol):
     map: MessageList[FrontendAttribute]
 
 
+class WindowDimension(Message, Protocol):
+    """How a convolution's window goes along a dimension."""
+
+    size: int
+    stride: int
+    padding_low: int
+    window_dilation: int
+    base_dilation: int  # of the input
+
+
+class Window(Message, Protocol):
+    """The window of a convolution."""
+
+    dimensions: MessageList[WindowDimension]
+
+
+class ConvolutionNumbers(Message, Protocol):
+    """Which dimension of a convolution's operands and result is which."""
+
+    kernel_input_feature_dimension: int
+    output_batch_dimension: int
+    output_feature_dimension: int
+    input_spatial_dimensions: ScalarList[int]
+    output_spatial_dimensions: ScalarList[int]
+
+
+class DotNumbers(Message, Protocol):
+    """Which dimensions a dot sums over."""
+
+    lhs_contracting_dimensions: ScalarList[int]
+
+
 class HloInstruction(Message, Protocol):
     """An instruction."""
 
@@ -176,6 +167,9 @@ class HloInstruction(Message, Protocol):
     parameter_number: int
     tuple_index: int  # of get-tuple-element
     dimensions: ScalarList[int]
+    window: Window
+    convolution_dimension_numbers: ConvolutionNumbers
+    dot_dimension_numbers: DotNumbers
     channel_id: int  # 0 or less: none
     custom_call_target: bytes
     operand_ids: ScalarList[int]

@@ -6,14 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xlahouse.ingest.events.protobuf import Item, MessageList, Repeated, ScalarList
 from xlahouse.ingest.hlo.messages import (
     FileLocation,
     HloModule,
-    Item,
-    MessageList,
     OpMetadata,
-    Repeated,
-    ScalarList,
     StackFrame,
     StackFrameIndex,
 )

@@ -1,4 +1,4 @@
-"""The verb `predict`: a run replayed with one thing changed, what is worth changing, and circuits."""
+"""The verb `predict`: a run replayed with one thing changed, what is worth changing, and forecasts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql.cli.options import WarehouseOption, complete_run, keep_index, open_warehouse
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from xlahouse.ingest.table import RunRow
     from xlahouse.sql.predict.changes import Change, Reconfigure
     from xlahouse.sql.predict.loading import Parent
+    from xlahouse.sql.warehouse import Warehouse
 
 FORMATS = ("table", "json")
 POLICIES = ("never", "every", "fits", "prefetch")  # as ingest.replay.circuits has them
@@ -69,18 +72,22 @@ def predict(
         str | None,
         typer.Option("--policy", help=f"Write the run of one: {', '.join(POLICIES)}."),
     ] = None,
+    clock: Annotated[
+        str | None,
+        typer.Option("--clock", help="Of a compiled run's chips, such as 1.75GHz; else a table's."),
+    ] = None,
     advice: Annotated[
         bool, typer.Option("--advice", help="Rank what is worth changing; writes table advice.")
     ] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help=f"Of advice and plans: {' or '.join(FORMATS)}.")
+        str | None, typer.Option("--format", help=f"Of all but a run: {' or '.join(FORMATS)}.")
     ] = None,
 ) -> None:
-    """Replay a measured run with something changed.
+    """Replay a measured run with something changed, or forecast the steps of a compiled one.
 
     The replay is a run of its own, whose `source` is predicted: ops keep the measured run's order, and
-    every wait its cause. No hardware has confirmed such times: compare them with a measured run before
-    you spend money on them.
+    every wait its cause. A forecast is an interval, in the table forecast. No hardware has confirmed such
+    times: compare them with a measured run before you spend money on them.
 
     \b
     Examples:
@@ -89,19 +96,34 @@ def predict(
       xlahouse predict 579c --no-skew --host 0 -w wh
       xlahouse predict tp2.pp2 --reconfigure 10us --reconfigure 10ms --circuits 1
       xlahouse predict tp2.pp2 --reconfigure 10ms --policy every --as switched
+      xlahouse predict tp8.compiled --clock 1.75GHz
     """
-    from xlahouse.sql.predict.loading import load_parent
+    from xlahouse.sql.predict.changes import Change
+    from xlahouse.sql.predict.loading import find_run, load_parent
     from xlahouse.sql.predict.plans import with_circuits
 
     _check_words(format, advice, reconfigure, policy, circuits, rails, name)
     change = _change(ici, dcn, latency, host, no_skew, perfect_overlap, chip)
     switched = _switched(reconfigure, circuits, rails, policy)
     with open_warehouse(warehouse) as opened:
+        row = find_run(opened, run)
+        if row["source"] == "compiled":
+            if change != Change() or switched or advice or name is not None:
+                raise WarehouseError(
+                    f"{row['name']} was compiled and did not run, so there is nothing to replay: a forecast "
+                    "takes --clock and --format"
+                )
+            _print_forecast(opened, row, clock, format or "table")
+            return
+        if clock is not None:
+            raise WarehouseError(f"{row['name']}: only a forecast of a compiled run takes --clock")
         parent = load_parent(opened, run)
         if advice:
             _print_advice(parent, format or "table")
         elif switched and policy is None:
             _print_plan(parent, change, switched, format or "table")
+        elif format is not None:
+            raise typer.BadParameter("a replay is a run, not rows", param_hint="--format")
         else:
             _predict(parent, with_circuits(change, switched[0]) if switched else change, name)
     keep_index(warehouse)
@@ -122,9 +144,9 @@ def _check_words(
         BadParameter: one of them is not among its values, or needs another.
     """
     plans = bool(reconfigure) and policy is None
-    if format is not None and (format not in FORMATS or not (advice or plans)):
+    if format is not None and format not in FORMATS:
         raise typer.BadParameter(
-            f"{' or '.join(FORMATS)}, of --advice or --reconfigure", param_hint="--format"
+            f"{format} is not one of {', '.join(FORMATS)}", param_hint="--format"
         )
     if policy is not None and policy not in POLICIES:
         raise typer.BadParameter(
@@ -197,7 +219,7 @@ def _print_advice(parent: Parent, format: str) -> None:
     from xlahouse.sql.predict.keeping import keep_rows
 
     found = advise(parent)
-    keep_rows(parent, "advice", found.rows)
+    keep_rows(parent.warehouse, parent.row, {"advice": found.rows})
     _print_rows(found.rows, found.rows.drop("steps"), format)
 
 
@@ -212,6 +234,17 @@ def _print_plan(parent: Parent, change: Change, switched: list[Reconfigure], for
     _print_rows(rows, shown_plan(rows), format)
 
 
+def _print_forecast(warehouse: Warehouse, row: RunRow, clock: str | None, format: str) -> None:
+    from xlahouse.sql.predict.forecast import cost_lines, forecast_run, shown_forecast
+    from xlahouse.sql.predict.keeping import keep_rows
+
+    found = forecast_run(warehouse, row, clock)
+    keep_rows(warehouse, row, {"forecast": found.steps, "forecast_costs": found.costs})
+    _print_rows(found.steps, shown_forecast(found.steps), format)
+    for line in cost_lines(found):
+        print(line, file=sys.stderr)
+
+
 def _print_rows(rows: pl.DataFrame, shown: pl.DataFrame, format: str) -> None:
     from xlahouse.sql.drawing import draw
 
@@ -221,4 +254,4 @@ def _print_rows(rows: pl.DataFrame, shown: pl.DataFrame, format: str) -> None:
         print(msgspec.json.format(msgspec.json.encode(rows.to_dicts())).decode())
         return
     draw(shown.columns, [list(row) for row in shown.rows()], sys.stdout)
-    print("no hardware has validated the replayed times", file=sys.stderr)
+    print("no hardware has validated these times", file=sys.stderr)

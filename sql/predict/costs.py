@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,9 @@ from xlahouse.sql.predict.changes import Change, Rate, Reconfigure
 from xlahouse.sql.predict.fits import TRANSFERS, Fits, fit_transfers
 from xlahouse.sql.predict.loading import Parent
 from xlahouse.sql.predict.savings import savings_of
+
+if TYPE_CHECKING:
+    from xlahouse.sql.warehouse import Warehouse
 
 # One row a transfer of all its members that moves bytes between devices.
 SENT = """
@@ -79,11 +82,7 @@ class Facts:
     @cached_property
     def chip(self) -> Chip | None:
         """Peaks of the run's devices; None where one is not known."""
-        rows = self._rows(
-            "select max(peak_flops_per_s), max(peak_hbm_bytes_per_s), max(peak_ici_bytes_per_s) "
-            "from hardware_peaks_v1 where run_id = $run"
-        ).row(0)
-        return None if None in rows else Chip(*rows)
+        return peaks_of(self.parent.warehouse, self.parent.row["run_id"])
 
     def other_chip(self, name: str) -> Chip:
         """Peaks of a device of another kind.
@@ -103,6 +102,16 @@ class Facts:
                 return Chip(flops / share, hbm / share, ici)
         known = ", ".join(sorted({row["generation"] for row in rows}))
         raise WarehouseError(f"no chip {name!r} in the table of peaks; it has {known}")
+
+
+def peaks_of(warehouse: Warehouse, run_id: str) -> Chip | None:
+    """Peaks of a run's devices; None where one is not known."""
+    rows = warehouse.query(
+        "select max(peak_flops_per_s), max(peak_hbm_bytes_per_s), max(peak_ici_bytes_per_s) "
+        "from hardware_peaks_v1 where run_id = $run",
+        {"run": run_id},
+    ).rows[0]
+    return None if None in rows else Chip(*rows)
 
 
 def costs_of(facts: Facts, change: Change) -> tuple[Costs, pl.DataFrame]:

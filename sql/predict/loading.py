@@ -29,15 +29,26 @@ class Parent:
     whole: Whole
 
 
+def find_run(warehouse: Warehouse, run: str) -> RunRow:
+    """The row of a run.
+
+    Raises:
+        WarehouseError: there is no such run.
+    """
+    run_id = warehouse.resolve_run(run)
+    row = warehouse.query("select * from runs where run_id = $run", {"run": run_id}).arrow()
+    found: RunRow = row.to_pylist()[0]
+    return found
+
+
 def load_parent(warehouse: Warehouse, run: str) -> Parent:
     """Read a run and prepare its replay.
 
     Raises:
         WarehouseError: there is no such run, it was not measured, or it cannot be replayed.
     """
-    run_id = warehouse.resolve_run(run)
-    row = warehouse.query("select * from runs where run_id = $run", {"run": run_id}).arrow()
-    found: RunRow = row.to_pylist()[0]
+    found = find_run(warehouse, run)
+    run_id = found["run_id"]
     if found["source"] not in MEASURED:
         raise WarehouseError(
             f"{found['name']}: its source is {found['source']}; a replay starts from a measured run"

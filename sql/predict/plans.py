@@ -104,7 +104,8 @@ def keep_plan(parent: Parent, rows: pl.DataFrame) -> None:
     """Write a plan into the warehouse; earlier rows of other delays, circuits, scopes and changes stay."""
     before = table_of(parent.warehouse, TABLE, parent.row["run_id"], whole=True)
     kept = before.join(rows.select(_KEY).unique(), on=_KEY, how="anti", nulls_equal=True)
-    keep_rows(parent, TABLE, pl.concat([kept.select(rows.columns), rows], how="vertical_relaxed"))
+    whole = pl.concat([kept.select(rows.columns), rows], how="vertical_relaxed")
+    keep_rows(parent.warehouse, parent.row, {TABLE: whole})
 
 
 def shown_plan(rows: pl.DataFrame) -> pl.DataFrame:

@@ -178,7 +178,7 @@ def test_one_policy_is_a_run_with_the_plans_steps(switched, monkeypatch, capsys)
         (("--reconfigure", "1us", "--advice"), "advice is without circuits"),
         (("--reconfigure", "1us", "--as", "name"), "a plan is no run"),
         (("--reconfigure", "1us", "--reconfigure", "2us", "--policy", "fits"), "one time"),
-        (("--format", "json"), "of --advice or --reconfigure"),
+        (("--format", "json"), "a replay is a run, not rows"),
     ],
 )
 def test_words_that_mean_nothing_together(switched, monkeypatch, capsys, words, why):

@@ -165,7 +165,7 @@ def test_advice_ranks_levers_by_the_time_that_they_win(predicting):
     with Warehouse(predicting) as warehouse:
         parent = load_parent(warehouse, "pp_ticks")
         for _ in range(2):  # the second replaces the first
-            keep_rows(parent, "advice", advise(parent).rows)
+            keep_rows(warehouse, parent.row, {"advice": advise(parent).rows})
     sql = (
         "select * from advice join runs using (run_id) where name = 'pp_ticks' order by rank, phase"
     )

@@ -1,0 +1,64 @@
+"""Clocks of TPUs, over which a compiler's cycles are times."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from xlahouse.capture.errors import WarehouseError
+
+_HZ = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMG]?)Hz", re.IGNORECASE)
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+
+
+class Clock(NamedTuple):
+    """A chip's clock, and where it stands."""
+
+    hz: float
+    source: str
+
+
+# By generation. A chip without an entry has no public clock: users state it.
+CLOCKS = {
+    "v2": Clock(0.70e9, "Jouppi et al., CACM 63(7), 2020"),
+    "v3": Clock(0.94e9, "Jouppi et al., CACM 63(7), 2020"),
+    "v4": Clock(1.05e9, "Jouppi et al., ISCA 2023"),
+    "v5e": Clock(1.50e9, "its peak over 4 MXUs of 128 x 128"),
+    "v5p": Clock(1.75e9, "its peak over 8 MXUs of 128 x 128"),
+    "v6e": Clock(1.75e9, "cycles and times of one public trace: 1.74 to 1.79 GHz"),
+}
+
+
+def parse_clock(text: str) -> Clock:
+    """`1.75GHz`, stated by a user.
+
+    Raises:
+        WarehouseError: it is no frequency.
+    """
+    found = _HZ.fullmatch(text.strip())
+    hz = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
+    if hz <= 0:
+        raise WarehouseError(f"{text!r} is no clock; write 1.75GHz")
+    return Clock(hz, "stated by the user")
+
+
+def clock_of(generation: str | None, stated: str | None, name: str, kind: str | None) -> Clock:
+    """The clock of a run's chips.
+
+    Args:
+        generation: of the chips, as CLOCKS has it; None where it is not known.
+        stated: by the user, in place of the table.
+        name: of the run.
+        kind: of its devices.
+
+    Raises:
+        WarehouseError: none is known.
+    """
+    if stated is not None:
+        return parse_clock(stated)
+    if generation not in CLOCKS:
+        raise WarehouseError(
+            f"{name}: the clock of {kind or 'its chips'} is not known, so the compiler's cycles are no "
+            "times; state it with `--clock 1.75GHz`"
+        )
+    return CLOCKS[generation]

@@ -1,0 +1,169 @@
+"""Forecasts steps of a compiled run, which never ran: an interval, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.replay.programs import Parts
+from xlahouse.ingest.schema import BY_NAME
+from xlahouse.sql.predict.clocks import Clock, clock_of
+from xlahouse.sql.predict.costs import Chip, peaks_of
+from xlahouse.sql.predict.fits import PS, fit_transfers
+from xlahouse.sql.predict.program_costs import Ground, Program, Range, read_program
+
+if TYPE_CHECKING:
+    from xlahouse.ingest.table import RunRow
+    from xlahouse.sql.warehouse import Warehouse
+
+_ORIGINS = {
+    "cycles": "the compiler's cycles",
+    "peaks": "the peaks of math and HBM, one after the other",
+    "fitted": "latency and bandwidth of transfers measured here",
+    "fitted_to_other_groups": "latency and bandwidth of transfers measured here in other groups",
+    "one link": "the peak of one link, without latency",
+}
+METRICS = {"prefill": "ttft", "decode": "tpot"}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Rows of the tables forecast and forecast_costs, without run_id."""
+
+    steps: pl.DataFrame
+    costs: pl.DataFrame
+
+
+def forecast_run(warehouse: Warehouse, row: RunRow, clock: str | None) -> Forecast:
+    """Forecast the steps of a compiled run.
+
+    Args:
+        warehouse: that holds it.
+        row: of runs.
+        clock: of its chips, such as 1.75GHz; None: from the table.
+
+    Raises:
+        WarehouseError: a fact is missing: peaks, the clock, a schedule, the work of an instruction.
+    """
+    given = {"run": row["run_id"]}
+    peaks = peaks_of(warehouse, row["run_id"])
+    if peaks is None:
+        raise WarehouseError(
+            f"{row['name']}: the peaks of its devices are not known; set them with `xlahouse set peaks` "
+            "or `xlahouse set device-kind`"
+        )
+    generation = warehouse.query(
+        "select min(c.generation) from hardware_peaks_v1 p "
+        "join _chip_peaks_v1 c on c.kind_name = lower(replace(p.device_kind, ' ', '')) "
+        "where p.run_id = $run",
+        given,
+    ).rows[0][0]
+    kind = row["device_kind"]
+    ticks = clock_of(generation, clock, row["name"], kind)
+    ground = Ground(row["name"], peaks, ticks, fit_transfers(warehouse, kind))
+    programs = warehouse.query(
+        "select phase, program_id from programs where run_id = $run and phase is not null order by phase",
+        given,
+    ).rows
+    if not programs:
+        raise WarehouseError(f"{row['name']}: no program of a prefill or a decode step is known")
+    steps, costs = [], []
+    for phase, program_id in programs:
+        program = read_program(warehouse, row["run_id"], program_id, ground)
+        steps.append(_step(str(phase), program, peaks, ticks))
+        costs += _costs(str(phase), program)
+    return Forecast(_table("forecast", steps), _table("forecast_costs", costs))
+
+
+def _table(name: str, rows: list[dict[str, object]]) -> pl.DataFrame:
+    columns = [each for each in BY_NAME[name].schema.names if each != "run_id"]
+    return pl.DataFrame(rows, schema=columns, infer_schema_length=None)
+
+
+def _step(phase: str, program: Program, peaks: Chip, clock: Clock) -> dict[str, object]:
+    """The row of a program. At best it takes as long as all its matrix products, or all its bytes, need."""
+    timeline = program.timeline
+    least = timeline.duration(program.entry, program.costs(most=False), at_most=False)
+    most = timeline.duration(program.entry, program.costs(most=True), at_most=True)
+    floor = PS * max(program.flops / peaks.flops_per_s, program.hbm_bytes / peaks.hbm_bytes_per_s)
+    return {
+        "phase": phase,
+        "metric": METRICS.get(phase, "step"),
+        "optimistic_ps": round(max(least.total_ps, floor)),
+        "pessimistic_ps": round(max(most.total_ps, floor)),
+        **_parts("optimistic", least),
+        **_parts("pessimistic", most),
+        "hbm_floor_ps": round(PS * program.hbm_bytes / peaks.hbm_bytes_per_s),
+        "math_floor_ps": round(PS * program.flops / peaks.flops_per_s),
+        "flops_per_s": peaks.flops_per_s,
+        "hbm_bytes_per_s": peaks.hbm_bytes_per_s,
+        "ici_bytes_per_s": peaks.ici_bytes_per_s,
+        "clock_hz": clock.hz,
+        "clock_source": clock.source,
+    }
+
+
+def _parts(side: str, parts: Parts) -> dict[str, object]:
+    return {
+        f"{side}_compute_ps": round(parts.compute_ps),
+        f"{side}_exposed_ps": round(parts.transfer_ps),
+        f"{side}_copy_ps": round(parts.copy_ps),
+    }
+
+
+def _costs(phase: str, program: Program) -> list[dict[str, object]]:
+    """The rows of a program's costs, by part and origin."""
+    found: dict[tuple[str, str], list[Range]] = {}
+    for each in program.ranges.values():
+        found.setdefault((each.part, each.origin), []).append(each)
+    return [
+        {
+            "phase": phase,
+            "part": part,
+            "origin": origin,
+            "instructions": len(ranges),
+            "executions": sum(each.executions or 0 for each in ranges),
+            "optimistic_ps": round(sum(_total(each, most=False) for each in ranges)),
+            "pessimistic_ps": round(sum(_total(each, most=True) for each in ranges)),
+        }
+        for (part, origin), ranges in sorted(found.items())
+    ]
+
+
+def _total(given: Range, most: bool) -> float:
+    cost = given.most if most else given.least
+    return (cost.line_ps + (cost.flight_ps or 0)) * (given.executions or 0)
+
+
+def shown_forecast(steps: pl.DataFrame) -> pl.DataFrame:
+    """A forecast's columns for people, in ms."""
+    names = ("optimistic", "pessimistic")
+    return steps.select(
+        "phase",
+        "metric",
+        *(
+            (pl.col(f"{side}{part}_ps") / 1e9).alias(f"{side}{part}_ms")
+            for part in ("", "_compute", "_exposed")
+            for side in names
+        ),
+    )
+
+
+def cost_lines(found: Forecast) -> Iterator[str]:
+    """What a forecast rests on, a line each."""
+    for row in found.steps.head(1).iter_rows(named=True):
+        yield f"clock {row['clock_hz'] / 1e9:.4g} GHz: {row['clock_source']}"
+        yield (
+            f"peaks of a device: {row['flops_per_s'] / 1e12:.4g} TFLOP/s, HBM "
+            f"{row['hbm_bytes_per_s'] / 1e9:.4g} GB/s, a link {row['ici_bytes_per_s'] / 1e9:.4g} GB/s"
+        )
+    for row in found.costs.iter_rows(named=True):
+        yield (
+            f"{row['phase']} {row['part']}: {row['instructions']} instructions, "
+            f"{row['optimistic_ps'] / 1e9:.4g} to {row['pessimistic_ps'] / 1e9:.4g} ms before overlap, "
+            f"at worst by {_ORIGINS[row['origin']]}"
+        )

@@ -1,0 +1,201 @@
+"""What the instructions of a compiled program cost at least and at most, and where each cost comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from xlahouse.capture.errors import WarehouseError
+from xlahouse.ingest.replay.programs import Cost, Instruction, Timeline
+from xlahouse.sql.predict.clocks import Clock
+from xlahouse.sql.predict.costs import Chip
+from xlahouse.sql.predict.fits import PS, Fits, ring_steps
+
+if TYPE_CHECKING:
+    from xlahouse.sql.warehouse import Warehouse
+
+_INSTRUCTIONS = """
+    select op, computation, opcode, called, operands, shape, executions, estimated_cycles, flops, hbm_bytes
+    from instructions
+    where run_id = $run and program_id = $program and schedule_index is not null
+    order by schedule_index
+"""
+# One row a transfer of a program: the most that a member sends, and the least time over its groups' links.
+_TRANSFERS = """
+    select
+        w.op, min(w.kind) as kind, min(w.axis) as axis, min(i.collective_strategy) as strategy,
+        max(w.group_size) as group_size, bool_or(w.is_async) as is_async,
+        case when count(w.wire_bytes) = count(*) then max(w.wire_bytes) end as wire_bytes,
+        max(g.peak_ici_bytes_per_s) as link_bytes_per_s,
+        max(
+            w.wire_bytes * case
+                when w.kind in ('collective-permute', 'send-recv') then g.pairs
+                when w.kind = 'collective-broadcast' then w.group_size - 1
+                else w.group_size
+            end / nullif(g.ici_link_count * g.peak_ici_bytes_per_s, 0)
+        ) * 1e12 as ici_ps
+    from _wire_v1 w
+    left join _group_link_v2 g
+        on g.run_id = w.run_id and g.world = w.world and g.program_id = w.program_id and g.op = w.op
+        and g.group_index = w.group_index
+    left join instructions i
+        on i.run_id = w.run_id and i.world = w.world and i.program_id = w.program_id and i.op = w.op
+    where w.run_id = $run and w.program_id = $program and not w.is_measured
+    group by w.op order by w.op
+"""
+
+
+class Range(NamedTuple):
+    """The least and the most that something takes, and what the most rests on."""
+
+    least: Cost
+    most: Cost
+    part: str  # compute, copy, or axis and kind of a transfer
+    origin: str
+    executions: int | None
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What costs of compiled instructions rest on."""
+
+    name: str  # of the run
+    chip: Chip
+    clock: Clock
+    fits: Fits
+
+
+class Program(NamedTuple):
+    """A compiled program with the costs of its instructions."""
+
+    timeline: Timeline
+    entry: str
+    ranges: Mapping[str, Range]
+    flops: float  # of all executions
+    hbm_bytes: float
+
+    def costs(self, most: bool) -> dict[str, Cost]:
+        """Op -> what it takes."""
+        return {op: each.most if most else each.least for op, each in self.ranges.items()}
+
+
+def read_program(warehouse: Warehouse, run_id: str, program_id: int, ground: Ground) -> Program:
+    """Read a compiled program.
+
+    Raises:
+        WarehouseError: its schedule, or what an instruction does, is not known.
+    """
+    given = {"run": run_id, "program": program_id}
+    rows = warehouse.query(_INSTRUCTIONS, given).pl()
+    if rows.is_empty():
+        raise WarehouseError(
+            f"{ground.name}: its program states no schedule, so the order of its instructions is not known"
+        )
+    instructions = [
+        Instruction(
+            row["op"],
+            row["computation"],
+            row["opcode"],
+            tuple((row["called"] or "").split(",")) if row["called"] else (),
+            tuple((row["operands"] or "").split(",")),
+            row["shape"] or "",
+            row["executions"],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+    timeline = Timeline.of(ground.name, instructions)
+    transfers = {row["op"]: row for row in warehouse.query(_TRANSFERS, given).dicts()}
+    _check_work(ground.name, rows.filter(~pl.col("op").is_in(list(transfers))))
+    ranges = {}
+    for row in rows.iter_rows(named=True):
+        moved = transfers.get(row["op"])
+        found = (
+            _of_work(ground, row, row["op"] in timeline.starts)
+            if moved is None
+            else _of_transfer(ground, moved, row["executions"], row["op"] in timeline.starts)
+        )
+        if found is not None:
+            ranges[row["op"]] = found
+    often = pl.col("executions").fill_null(0)
+    total = rows.filter(~pl.col("op").is_in(list(transfers))).select(
+        flops=(pl.col("flops").fill_null(0) * often).sum().cast(pl.Float64),
+        hbm_bytes=(pl.col("hbm_bytes").fill_null(0) * often).sum().cast(pl.Float64),
+    )
+    # The entry's last instruction is the last of all.
+    return Program(timeline, instructions[-1].computation, ranges, *total.row(0))
+
+
+def _check_work(name: str, rows: pl.DataFrame) -> None:
+    """Refuse a program whose work is not stated."""
+    unknown = rows.filter(
+        (pl.col("flops").is_null() & pl.col("estimated_cycles").is_null())
+        | pl.col("hbm_bytes").is_null()
+    )
+    if unknown.height:
+        some = ", ".join(unknown["op"].head(3).to_list())
+        raise WarehouseError(
+            f"{name}: neither the compiler nor the HLO says what {unknown.height} of its instructions "
+            f"cost ({some}), so its step cannot be forecast"
+        )
+
+
+def _of_work(ground: Ground, row: Mapping[str, object], is_start: bool) -> Range | None:
+    """The range of an instruction that computes or copies; None of one that takes no time."""
+    chip = ground.chip
+    math = PS * _number(row["flops"]) / chip.flops_per_s
+    hbm = PS * _number(row["hbm_bytes"]) / chip.hbm_bytes_per_s
+    cycles = row["estimated_cycles"]
+    least = max(math, hbm)
+    if cycles is None:
+        most, origin = math + hbm, "peaks"
+    else:
+        most, origin = max(least, PS * _number(cycles) / ground.clock.hz), "cycles"
+    if not most:
+        return None
+    opcode, executions = str(row["opcode"]), row["executions"]
+    assert executions is None or isinstance(executions, int)
+    part = "copy" if opcode.startswith("copy") or is_start else "compute"
+    if is_start:
+        return Range(Cost(0, least), Cost(0, most), part, origin, executions)
+    return Range(Cost(least), Cost(most), part, origin, executions)
+
+
+def _of_transfer(
+    ground: Ground, row: Mapping[str, object], executions: int | None, is_start: bool
+) -> Range | None:
+    """The range of a transfer between devices; None where nothing moves."""
+    wire, size, kind = row["wire_bytes"], row["group_size"], str(row["kind"])
+    if wire == 0:
+        return None
+    axis, strategy = (
+        None if row[name] is None else str(row[name]) for name in ("axis", "strategy")
+    )
+    key = (axis, kind, strategy, None if size is None else int(_number(size)))
+    fitted, line = ground.fits.of(key)
+    least = _number(row["ici_ps"])
+    if line is not None and wire is not None:
+        origin = fitted
+        most = line.latency_ps * ring_steps(kind, key[3]) + _number(wire) * line.ps_per_byte
+    elif row["link_bytes_per_s"] is not None and wire is not None:
+        origin, most = "one link", PS * _number(wire) / _number(row["link_bytes_per_s"])
+    else:
+        raise WarehouseError(
+            f"{ground.name}: what transfer {row['op']} takes is not known: its bytes or the peak of its "
+            "links are not, and no transfers like it are measured in this warehouse"
+        )
+    most = max(least, most)
+    part = f"{axis} {kind}"
+    if is_start:
+        ranges = Cost(0, least, True), Cost(0, most, True)
+    elif row["is_async"]:  # where it must have ended is not known: hidden at best
+        ranges = Cost(0, None, True), Cost(most, None, True)
+    else:
+        ranges = Cost(least, None, True), Cost(most, None, True)
+    return Range(*ranges, part, origin, executions)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
