@@ -42,6 +42,18 @@ reason str why it cannot be replayed; NULL where it was
 """),
     ),
     Table(
+        "predicted_split",
+        "phase of a predicted run and part of a step's period: its mean on a device, measured and predicted",
+        columns_of("""
+run_id str predicted run
+phase str phase of the steps; NULL outside every marker
+part str compute, exposed communication, exposed copy, sync wait, idle, or before the step
+steps int steps of devices that the means are over
+measured_ps int of the run that was replayed; NULL where the part is not known
+predicted_ps int of the replay; NULL where the part is not known
+"""),
+    ),
+    Table(
         "reconfiguration_plan",
         "policy, delay, circuits of a device, scope, change and phase of a measured run: its steps replayed "
         "over optical circuits, a port of a device for one axis at a time",

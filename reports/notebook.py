@@ -57,7 +57,7 @@ def shown(source: Queryable, page: str, run_id: str) -> Shown:
         _, cards, [facts] = read_runs(one_run, [run_id])
         sections: list[Section] = []
         charts: dict[str, alt.Chart] = {}
-        for panel in RUN_PAGES[page]:
+        for panel in (panel for panel in RUN_PAGES[page] if panel.applies(facts)):
             rows = one_run.query(panel.sql, {"run": run_id}).pl()
             sections.append(fill(panel, rows, facts))
             if not rows.is_empty():

@@ -35,7 +35,7 @@ from xlahouse.reports.panels.intervals import (
     window_spread,
     windows,
 )
-from xlahouse.reports.panels.overview import memory
+from xlahouse.reports.panels.overview import forecast, memory, predicted
 from xlahouse.reports.panels.program import cost, fit, held
 from xlahouse.reports.panels.runs import (
     comparison,
@@ -62,7 +62,7 @@ from xlahouse.reports.panels.time import (
 OVERVIEW, INDEX, COMPARISON = "overview", "index", "comparison"
 # Pages of a run.
 RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
-    OVERVIEW: (memory.PANEL, peak_use.PANEL, quality.ISSUES),
+    OVERVIEW: (predicted.PANEL, forecast.PANEL, memory.PANEL, peak_use.PANEL, quality.ISSUES),
     "communication": (
         volume.PANEL,
         exposed.PANEL,

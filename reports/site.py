@@ -324,7 +324,7 @@ def _sections(
 ) -> list[Section] | None:
     """A page's panels with their rows, which go into CSV files beside it; None: an own page failed."""
     sections = []
-    for panel in panels:
+    for panel in (panel for panel in panels if panel.applies(facts)):
         own = site.own.get(name)
         try:
             rows = source.query(panel.sql, own.params(params) if own else params).pl()

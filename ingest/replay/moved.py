@@ -29,7 +29,8 @@ from xlahouse.ingest.tables.stretches import busy_stretches
 # Tables with times that a replay does not know: the host's own events, and what is worked out from them.
 LEFT_OUT = (
     *("runs", "host_events", "host_gaps", "kv_transfers"),
-    *("advice", "transfer_costs", "reconfiguration_plan", "forecast", "forecast_costs"),
+    *("advice", "transfer_costs", "predicted_split", "reconfiguration_plan"),
+    *("forecast", "forecast_costs"),
 )
 # Tables that are written with new times; all others are written as they are.
 MOVED = ("ops", "collectives", "launches", "phases", "counters")

@@ -82,6 +82,8 @@ class Panel(Generic[F]):
     # Sentences on what is NULL and why.
     notes: Callable[[pl.DataFrame, F], list[str]] = field(default=lambda rows, facts: [])
     open_table: bool = False  # whether the table is shown beside charts without a click
+    # Whether the page of these facts has it at all; a question that only some runs pose.
+    applies: Callable[[F], bool] = field(default=lambda facts: True)
     # The table where its columns are known only with the rows.
     columns_of: Callable[[pl.DataFrame], tuple[TableColumn, ...]] | None = None
 

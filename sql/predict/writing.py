@@ -20,7 +20,9 @@ from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.tables.rows import issue_rows
 from xlahouse.sql.predict.changes import Change, describe
 from xlahouse.sql.predict.costs import Facts, costs_of
+from xlahouse.sql.predict.keeping import keep_rows
 from xlahouse.sql.predict.loading import Parent, table_of
+from xlahouse.sql.predict.split import TABLE, split_of
 
 ENGINE_VERSION = 1  # of ingest/replay: another one may give other times
 
@@ -79,6 +81,8 @@ def predict_run(parent: Parent, change: Change, name: str | None) -> Prediction:
     except BaseException:
         writer.abandon()
         raise
+    split = split_of(root, parent.row["run_id"], run_id)
+    keep_rows(parent.warehouse, {"run_id": run_id, "name": name}, {TABLE: split})
     settings = _settings(read_settings(root, parent.row["run_id"]), facts, change)
     if settings != RunSettings():
         write_settings(root, run_id, settings)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from xlahouse.reports.charts.facts import PREDICTED_BANNER, VIRTUAL_BANNER, PageFacts
+from xlahouse.reports.charts.panel import fill
+from xlahouse.reports.panels.overview import forecast, predicted
 from xlahouse.reports.run_page import _banners
 from xlahouse.reports.setup_facts import _prediction
 from xlahouse.reports.site_page import banners_of
@@ -36,3 +40,77 @@ def test_pages_over_runs_name_the_predicted_ones():
     some = banners_of([facts("base", "xplane"), facts("fast", "predicted")])
     assert [(each.head, each.body) for each in some] == [(PREDICTED_BANNER, "Runs: fast.")]
     assert banners_of([facts("fast", "predicted")])[0].body == ""
+
+
+def test_only_predicted_and_compiled_runs_have_their_panels():
+    by_source = {name: facts(name, name) for name in ("xplane", "predicted", "compiled")}
+    assert [name for name, each in by_source.items() if predicted.PANEL.applies(each)] == [
+        "predicted"
+    ]
+    assert [name for name, each in by_source.items() if forecast.PANEL.applies(each)] == [
+        "compiled"
+    ]
+
+
+def test_parts_of_a_step_stand_beside_the_measured_ones():
+    columns = ("phase", "part", "steps", "measured_ps", "predicted_ps", "change_ps")
+    rows = pl.DataFrame(
+        [
+            ("decode", "compute", 6, 3_000_000, 3_000_000, 0),
+            ("decode", "sync wait", 6, 1_000_000, 2_000_000, 1_000_000),
+        ],
+        schema=columns,
+        orient="row",
+    )
+    section = fill(predicted.PANEL, rows, facts("fast", "predicted"))
+    # 4 us become 5.
+    assert section.verdict == [
+        "A decode step of a device takes 4.00\xa0µs measured and 5.00\xa0µs predicted (+25.0 %).",
+        "Not validated on hardware.",
+    ]
+    (figure,) = section.figures
+    drawn = [layer["mark"]["filled"] for layer in figure.spec["layer"]]
+    assert drawn == [True, False]  # a predicted time is hollow
+    assert section.coverage == "6 device steps."
+
+
+def test_parts_that_are_not_known_have_no_sentence():
+    rows = pl.DataFrame(
+        [("decode", "compute", 6, None, 3, None)],
+        schema={"phase": pl.String, "part": pl.String}
+        | dict.fromkeys(("steps", "measured_ps", "predicted_ps", "change_ps"), pl.Int64),
+        orient="row",
+    )
+    section = fill(predicted.PANEL, rows, facts("fast", "predicted"))
+    assert section.verdict == ["Not validated on hardware."]
+
+
+def test_a_forecast_is_an_interval():
+    row = {
+        "phase": "decode",
+        "metric": "tpot",
+        "optimistic_ps": 5_000_000,
+        "pessimistic_ps": 9_000_000,
+        "clock_hz": 1.75e9,
+        "clock_source": "a table",
+        "origin": "cycles",
+        "executions": 3,
+        "part_optimistic_ps": 1,
+        "part_pessimistic_ps": 2,
+    }
+    rows = pl.DataFrame([row | {"part": part} for part in ("compute", "copy")])
+    section = fill(forecast.PANEL, rows, facts("small", "compiled"))
+    assert section.verdict == [
+        "TPOT would lie between 5.00\xa0µs and 9.00\xa0µs on the devices.",
+        "Not validated on hardware.",
+    ]
+    assert section.notes[1] == "Cycles are times at 1.75 GHz (a table)."
+    (figure,) = section.figures
+    (data,) = figure.spec["datasets"].values()
+    assert [(each["best"], each["worst"]) for each in data] == [(5, 9)]
+    assert figure.spec["mark"]["fillOpacity"] == 0
+
+
+def test_a_compiled_run_without_a_forecast_says_how_to_make_one():
+    found = forecast.PANEL.why_empty(facts("small", "compiled"))
+    assert found == "No forecast was made: `xlahouse predict small` makes one."

@@ -117,6 +117,28 @@ def test_a_prediction_is_a_run_with_a_parent(predicting):
     assert "predicted" in codes["code"].to_list()
 
 
+def test_the_parts_of_a_predicted_step_stand_beside_the_measured_ones(predicting):
+    predicted(predicting, "tp4", Change(no_skew=True), "level")
+    sql = """
+        select phase, part, measured_ps, predicted_ps from predicted_split
+        join runs using (run_id) where name = 'level'
+    """
+    found = rows(predicting, sql)
+    # Windows are the parts but the time before the step; their means are rounded, one a part.
+    windows = """
+        select phase, avg(s.duration_ps) from device_steps s
+        join runs using (run_id) where runs.name = $name group by phase
+    """
+    for name, column in (("tp4", "measured_ps"), ("level", "predicted_ps")):
+        within = found.filter(pl.col("part") != "before the step")
+        sums = dict(within.group_by("phase").agg(pl.sum(column)).iter_rows())
+        assert sums == pytest.approx(dict(rows(predicting, windows, name=name).rows()), abs=3)
+    compute = found.filter(pl.col("part") == "compute")
+    assert compute["measured_ps"].to_list() == compute["predicted_ps"].to_list()
+    waits = found.filter(pl.col("part") == "sync wait")
+    assert (waits["measured_ps"] > waits["predicted_ps"]).all()
+
+
 @pytest.mark.verify
 def test_predicted_runs_pass_every_audit(predicting):
     predicted(predicting, "tp4", Change(host=0.0, no_skew=True), "all")
