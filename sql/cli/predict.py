@@ -83,7 +83,7 @@ def predict(
         str | None, typer.Option("--format", help=f"Of all but a run: {' or '.join(FORMATS)}.")
     ] = None,
 ) -> None:
-    """Replay a measured run with something changed, or forecast the steps of a compiled one.
+    """Replay a measured run with a change, or forecast a compiled one.
 
     The replay is a run of its own, whose `source` is predicted: ops keep the measured run's order, and
     every wait its cause. A forecast is an interval, in the table forecast. No hardware has confirmed such
