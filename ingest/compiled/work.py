@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from xlahouse.ingest.hlo import shapes
@@ -13,7 +13,6 @@ from xlahouse.ingest.hlo.program import Program
 
 _HBM = 0  # memory space
 _MOST_PLACES = 1 << 20  # of a window along a dimension that are counted
-_DEEPEST = 16  # fusions within another; damaged HLO may call itself
 # They name values, or run other instructions, which have work of their own.
 _IDLE = (
     *(b"parameter", b"constant", b"tuple", b"get-tuple-element", b"bitcast", b"while"),
@@ -33,28 +32,36 @@ class Work:
     """Work of a program's instructions; what is not known is None."""
 
     program: Program
+    # By id: what is worked out once. Until it is, damaged HLO that calls itself finds a stand-in.
+    _flops: dict[int, int | None] = field(default_factory=dict)
+    _reads: dict[int, int | None] = field(default_factory=dict)
+    _writes: dict[int, int | None] = field(default_factory=dict)
 
-    def flops(self, instruction: HloInstruction, depth: int = 0) -> int | None:
+    def flops(self, instruction: HloInstruction) -> int | None:
         """Floating-point operations of its dots and convolutions, and of those in its fusion.
 
         None of a custom call: a kernel does work that HLO does not state.
         """
-        if instruction.opcode == b"custom-call" and depth == 0:
+        if instruction.opcode == b"custom-call":
             return 0 if instruction.custom_call_target.startswith(_KNOWN_CALLS) else None
+        return 0 if instruction.opcode == b"call" else self._products(instruction)
+
+    def _products(self, instruction: HloInstruction) -> int | None:
+        """The same of an instruction that may be within a fusion."""
         if instruction.opcode == b"dot":
             return self._of_dot(instruction)
         if instruction.opcode == b"convolution":
             return self._of_convolution(instruction)
-        if instruction.opcode not in (b"fusion", b"call") or depth > _DEEPEST:
+        if instruction.opcode not in (b"fusion", b"call"):
             return 0
-        if instruction.opcode == b"call" and depth == 0:
-            return 0
-        inner = [
-            self.flops(each, depth + 1)
-            for called in self.program.called(instruction)
-            for each in called.instructions
-        ]
-        return None if None in inner else sum(each or 0 for each in inner)
+        if instruction.id not in self._flops:
+            self._flops[instruction.id] = 0
+            self._flops[instruction.id] = _sum(
+                self._products(each)
+                for called in self.program.called(instruction)
+                for each in called.instructions
+            )
+        return self._flops[instruction.id]
 
     def _of_dot(self, instruction: HloInstruction) -> int | None:
         operands = self.program.operands(instruction)
@@ -127,10 +134,10 @@ class Work:
         root = self.program.by_id.get(inner.root_id)
         return None if root is None else _sum([*read, self._written(root)])
 
-    def _read(self, inner: HloComputation, place: int, given: Shape, depth: int = 0) -> int | None:
+    def _read(self, inner: HloComputation, place: int, given: Shape) -> int | None:
         """Bytes that a fusion reads of an operand in HBM."""
         value = self._parameters.get((inner.id, place))
-        return 0 if value is None else self._taken(value, inner, given, depth)
+        return 0 if value is None else self._taken(value, inner, given)
 
     @cached_property
     def _parameters(self) -> dict[tuple[int, int], HloInstruction]:
@@ -152,13 +159,19 @@ class Work:
                     users.setdefault(number, []).append((instruction, place))
         return found
 
-    def _taken(
-        self, value: HloInstruction, holder: HloComputation, given: Shape, depth: int
-    ) -> int | None:
+    def _taken(self, value: HloInstruction, holder: HloComputation, given: Shape) -> int | None:
         """Bytes of a value in HBM that its users read: slices count as what they take."""
         whole = _in(given)
-        if not whole or depth > _DEEPEST:
+        if not whole:
             return whole
+        if value.id not in self._reads:
+            self._reads[value.id] = whole
+            self._reads[value.id] = self._by_users(value, holder, given, whole)
+        return self._reads[value.id]
+
+    def _by_users(
+        self, value: HloInstruction, holder: HloComputation, given: Shape, whole: int
+    ) -> int | None:
         taken = 0
         for user, place in self._users_of[holder.id].get(value.id, ()):
             part: int | None = whole
@@ -167,25 +180,32 @@ class Work:
             elif user.opcode == b"dynamic-update-slice" and place == 0:
                 part = 0
             elif user.opcode == b"bitcast":
-                part = self._taken(user, holder, given, depth + 1)
+                part = self._taken(user, holder, given)
+            elif user.opcode == b"get-tuple-element":
+                part = self._taken(user, holder, user.shape)
             elif user.opcode == b"fusion" and (called := self.program.called(user)):
-                part = self._read(called[0], place, given, depth + 1)
+                part = self._read(called[0], place, given)
             if part is None:
                 return None
             taken += part
         return min(taken, whole)
 
-    def _written(self, root: HloInstruction, depth: int = 0) -> int | None:
+    def _written(self, root: HloInstruction) -> int | None:
         """Bytes of a fusion's result that it writes to HBM: of an update in place, the update."""
+        if root.id not in self._writes:
+            self._writes[root.id] = _in(root.shape)
+            self._writes[root.id] = self._by_root(root)
+        return self._writes[root.id]
+
+    def _by_root(self, root: HloInstruction) -> int | None:
         operands = self.program.operands(root)
-        if depth < _DEEPEST:
-            if root.opcode == b"tuple":
-                return _sum([self._written(each, depth + 1) for each in operands])
-            if root.opcode == b"bitcast" and operands and _in_hbm(root.shape):
-                return self._written(operands[0], depth + 1)
-            inner = self.program.called(root) if root.opcode == b"fusion" else []
-            if inner and (last := self.program.by_id.get(inner[0].root_id)) is not None:
-                return self._written(last, depth + 1)
+        if root.opcode == b"tuple":
+            return _sum([self._written(each) for each in operands])
+        if root.opcode == b"bitcast" and operands and _in_hbm(root.shape):
+            return self._written(operands[0])
+        inner = self.program.called(root) if root.opcode == b"fusion" else []
+        if inner and (last := self.program.by_id.get(inner[0].root_id)) is not None:
+            return self._written(last)
         if not _in_hbm(root.shape):
             return _in(root.shape)
         if root.opcode == b"dynamic-update-slice" and len(operands) > 1:

@@ -156,3 +156,35 @@ def test_a_real_batch_of_products_is_a_convolution_with_a_padded_window():
         if each.opcode == b"convolution"
     ]
     assert found == [2 * 24 * (8 * 32) * 32] * 3
+
+
+def test_hlo_that_calls_itself_is_read_once():
+    # Damaged: two fusions in each of their own computation, which counted by depth would be 2 to the depth.
+    built = ModuleBuilder()
+    big = shape("f32", 100)
+    held = built.computation("held")
+    p = built.add(held, "p", "parameter", big, parameter_number=0)
+    one = built.add(held, "one", "fusion", big, p, calls=[held])
+    two = built.add(held, "two", "fusion", big, one, calls=[held])
+    built.add(held, "both", "tuple", tuple_shape(big, big), two, two)
+    entry = built.computation("main")
+    x = built.add(entry, "x", "parameter", big, parameter_number=0)
+    built.add(entry, "it", "fusion", tuple_shape(big, big), x, calls=[held])
+    work, named = work_of(built)
+    assert work.flops(named["it"]) == 0
+    assert work.hbm_bytes(named["it"]) > 0
+
+
+def test_a_part_of_a_tuple_counts_by_itself():
+    built = ModuleBuilder()
+    big, part = shape("f32", 100), shape("f32", 10)
+    both = tuple_shape(big, part)
+    inner = built.computation("inner")
+    p = built.add(inner, "p", "parameter", both, parameter_number=0)
+    second = built.add(inner, "second", "get-tuple-element", part, p, tuple_index=1)
+    built.add(inner, "again", "add", part, second, second)
+    entry = built.computation("main")
+    x = built.add(entry, "x", "parameter", both, parameter_number=0)
+    built.add(entry, "it", "fusion", part, x, calls=[inner])
+    work, named = work_of(built)
+    assert work.hbm_bytes(named["it"]) == 40 + 40  # read once, and written
