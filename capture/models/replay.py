@@ -1,8 +1,9 @@
 """A step that is traced once, compiled, and then launched by the hash of its program.
 
 Tracing a step costs the host more than an accelerator needs to run it: 430 ms for 64 layers with scopes,
-replaying it 4 ms. A program's inputs are weights and constants, which stay, and the state (tokens,
-positions, cache), which each launch replaces by its results. The cache is donated: XLA updates it in place.
+replaying it 4 ms. A program's inputs are weights and constants, which stay, the arguments of a launch (such
+as tokens and positions), and the cache, which each launch replaces. The cache is donated: XLA updates it in
+place.
 """
 
 from __future__ import annotations
@@ -13,20 +14,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-Step = Callable[["torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
+Step = Callable[..., tuple["torch.Tensor", ...]]
 
 
 class Program:
-    """One step for one number of tokens: `launch` runs it and leaves the new state in the cache."""
+    """One step for one shape of its arguments: `launch` runs it and leaves the new state in the cache."""
 
     def __init__(
         self,
         step: Step,
         cache: dict[tuple[int, str], torch.Tensor],
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
+        *arguments: torch.Tensor,
     ) -> None:
-        """Trace `step` on the state and compile it; nothing runs.
+        """Trace `step` on the arguments and the cache, and compile it; nothing runs.
 
         Nothing but `cache` may hold its tensors: a launch donates their buffers.
         """
@@ -40,12 +40,13 @@ class Program:
         for tensor in held:
             xla._set_buffer_donation(tensor, True)
         # An input of the program is known by its handle; `copy_` gives a tensor another.
-        before = xla._get_tensors_handle([tokens, positions, *held])
+        before = xla._get_tensors_handle([*arguments, *held])
         with torch.no_grad():
-            results = step(tokens, positions)
-        self._keys = _in_parameter_order(keys, before[2:], [*results, *cache.values()])
-        handles = dict(zip(keys, before[2:], strict=True))
-        state = [*before[:2], *(handles[key] for key in self._keys)]
+            results = step(*arguments)
+        self._results, count = len(results), len(arguments)
+        self._keys = _in_parameter_order(keys, before[count:], [*results, *cache.values()])
+        handles = dict(zip(keys, before[count:], strict=True))
+        state = [*before[:count], *(handles[key] for key in self._keys)]
         roots = [*results, *(cache[key] for key in self._keys)]
         inputs = _inputs(roots)
         places = {handle: place for place, handle in enumerate(state)}
@@ -57,24 +58,22 @@ class Program:
         ]
         self._hash = _compile(roots)
         for place, tensor in zip(self._places, inputs, strict=True):
-            if place is not None and place >= 2:
+            if place is not None and place >= count:
                 # A tensor on the same buffer without the traced work, which is never launched.
-                cache[self._keys[place - 2]] = tensor
+                cache[self._keys[place - count]] = tensor
 
-    def launch(
-        self, tokens: torch.Tensor, positions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Send the step to the devices: the next tokens and positions, which may not be ready yet."""
+    def launch(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Send the step to the devices: its results, which may not be ready yet."""
         import torch_xla
 
-        state = [tokens, positions, *(self._cache[key] for key in self._keys)]
+        state = [*arguments, *(self._cache[key] for key in self._keys)]
         inputs = [
             fixed if place is None else state[place]
             for place, fixed in zip(self._places, self._fixed, strict=True)
         ]
-        tokens, positions, *held = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
-        self._cache.update(zip(self._keys, held, strict=True))
-        return tokens, positions
+        found = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
+        self._cache.update(zip(self._keys, found[self._results :], strict=True))
+        return tuple(found[: self._results])
 
 
 def _in_parameter_order(
