@@ -5,26 +5,30 @@ from __future__ import annotations
 import polars as pl
 
 
-def requests_of_steps(marks: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def requests_of_steps(marks: pl.DataFrame, steps: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     """step, position, engine, request, request_id, tokens, prompt_tokens, is_first, is_last, may_skip.
 
     A request's tokens are stated; or are one where a step has as many tokens as requests; or all of the
     step's where it is alone. Its prompt's part is stated; or it is all tokens of the step in which the
     trace sees it begin, and of the steps after it until one has one token, unless the server is seen to
     give several tokens to requests that were past their prompt. Everything else is NULL.
+    In the first step of the trace, requests begin whose own marker is seen to open before.
 
     Args:
-        marks: one marker of each step, with `step` and `engine`.
-        steps: step, engine, requests, tokens, by step.
+        marks: one marker of each step, with `step`, `engine` and `process`.
+        steps: step, engine, requests, tokens, start_ps, by step.
+        own: from own_markers.
     """
     named = _named(marks)
     steps = _with_counts(steps, named)
     of_step = steps.select(
-        "step", "requests", "tokens", "named", "nth", "cut_before", "cut", "last_cut", "last"
+        *("step", "requests", "tokens", "start_ps", "named", "nth"),
+        *("cut_before", "cut", "last_cut", "last"),
     )
     key = ["engine", "request"]
     rows = (
         named.join(of_step.rename({"tokens": "all_tokens"}), on="step", maintain_order="left")
+        .join(own, on=["process", "request_id"], how="left", maintain_order="left")
         .sort("engine", "request", "step")
         .with_columns(
             previous=pl.col("cut_before").shift(1).over(key) + pl.col("cut").shift(1).over(key),
@@ -42,7 +46,10 @@ def requests_of_steps(marks: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         .then("all_tokens"),
         is_first=pl.when(pl.col("turn") > 0)
         .then(False)
-        .when((pl.col("nth") > 0) & (pl.col("cut_before") == 0))
+        .when(
+            (pl.col("cut_before") == 0)
+            & ((pl.col("nth") > 0) | (pl.col("came_ps") <= pl.col("start_ps")))
+        )
         .then(True),
         is_last=pl.when(pl.col("turn") < pl.col("turns") - 1)
         .then(False)
@@ -57,12 +64,26 @@ def requests_of_steps(marks: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     return rows.sort("step", "position").select(*names, "is_first", "is_last", "may_skip")
 
 
+def own_markers(markers: pl.DataFrame) -> pl.DataFrame:
+    """process, request_id, came_ps: when the first marker of each request opens.
+
+    Args:
+        markers: frames.MARKERS with `process`.
+    """
+    return (
+        markers.filter((pl.col("phase") == "request") & pl.col("request").is_not_null())
+        .group_by("process", request_id=pl.col("request").cast(pl.String))
+        .agg(came_ps=pl.col("start_ps").min())
+    )
+
+
 def _named(marks: pl.DataFrame) -> pl.DataFrame:
-    """step, engine, position, request_id, request, id_tokens, id_prompt_tokens: an id of a step once."""
+    """step, engine, process, position, request_id, request, id_tokens, id_prompt_tokens: an id of a step
+    once."""
     lists = ["ids", "id_tokens", "id_prompt_tokens"]
     told = marks.drop_nulls("ids").filter(pl.col("ids").list.len() > 0)
     rows = (
-        told.select("step", "engine", *lists)
+        told.select("step", "engine", "process", *lists)
         .explode(lists)
         .rename({"ids": "request_id"})
         .with_columns(position=pl.int_range(pl.len()).over("step"))

@@ -8,7 +8,7 @@ import polars as pl
 
 from xlahouse.ingest.events.frames import SERVER_STEP, ColumnTypes, empty
 from xlahouse.ingest.serving.phases import PROMPT_BOUNDS, with_phase
-from xlahouse.ingest.serving.requests import requests_of_steps
+from xlahouse.ingest.serving.requests import own_markers, requests_of_steps
 from xlahouse.ingest.serving.totals import totals
 
 SOURCE = "server"  # in phases
@@ -45,6 +45,7 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
         processes: of each marker; a thread has its own sequence of steps.
     """
     numbered = markers.with_columns(process=processes).with_row_index("marker")
+    own = own_markers(numbered)
     marks = numbered.with_columns(pl.col("marker").cast(pl.Int64)).filter(
         pl.col("phase") == SERVER_STEP
     )
@@ -58,7 +59,7 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
         .sort("step")
     )
     named = requests_of_steps(
-        marks.filter(pl.col("marker").is_in(steps["marker"].implode())), steps
+        marks.filter(pl.col("marker").is_in(steps["marker"].implode())), steps, own
     )
     phased = with_phase(steps, named)
     placed = marks.select("marker", "host", "step", "start_ps", "duration_ps").join(
@@ -114,7 +115,7 @@ def _numbered(marks: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     of_id = named.select("sequence", shared=pl.format("id {}", "ids"))
     pairs = pl.concat([of_step, of_id]).unique()
     engine = _labels(stepped["sequence"], pairs, "shared")
-    return stepped.with_columns(engine=engine).drop("label", "process", "sequence")
+    return stepped.with_columns(engine=engine).drop("label", "sequence")
 
 
 def _labels(members: pl.Series, pairs: pl.DataFrame, shared: str) -> pl.Series:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.ingest.serving.server import Served, trace
@@ -103,6 +105,27 @@ def test_totals_of_requests(tmp_path):
         (1, 100, 270),
         (2, 400, 170),
     ]  # to the ends of their last launches
+
+
+def test_a_request_whose_own_marker_opens_before_the_first_step_begins_there(tmp_path):
+    """The first step is at 100: 7 came at 50, 8 went on from before the trace; 9's marker opens later."""
+    made = server((42, (7, 8, 9), None), (3, (7, 8, 9), None))
+    own = [
+        ("xlahouse.request", start, 250, {"request": request, "_r": 1})
+        for request, start in ((7, 50), (9, 101))
+    ]
+    moved = [replace(each, start_ps=each.start_ps + 100) for each in made]
+    wh = ingested(tmp_path, trace(moved, events=own))
+    assert requests(wh, "step", "request", "is_first") == [
+        (0, 7, True),
+        (0, 8, None),
+        (0, 9, None),
+        (1, 7, False),
+        (1, 8, False),
+        (1, 9, False),
+    ]
+    begun = rows(wh, "served_requests").sort("request").select("request", "is_begun").rows()
+    assert begun == [(7, True), (8, False), (9, False)]
 
 
 def test_a_prompt_in_chunks_goes_on_until_a_step_of_one_token(tmp_path):
