@@ -63,6 +63,7 @@ LIMITS = {
         # a TPU v5p pod has 8,960 chips, a TPU7x pod 9,216
         Limit("mesh_devices", 1 << 16, "devices of a mesh", "the plan or setting"),
         Limit("experiments", 10_000, "experiments of a plan's entry", "the plan"),
+        Limit("requests", 100_000, "requests of a serving experiment", "the plan"),
     )
 }
 VARIABLE = "XLAHOUSE_LIMITS"  # of the environment, which processes that are started inherit

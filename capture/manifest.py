@@ -17,6 +17,9 @@ MARKER_PREFIX = "xlahouse."
 REQUEST, PREFILL, DECODE, WARMUP = (
     f"{MARKER_PREFIX}{phase}" for phase in ("request", "prefill", "decode", "warmup")
 )
+# A server's step, as vLLM's tpu-inference names it; its stats name requests by place from 1 on: request_id1,
+# request_tokens1 (all tokens of the step), prompt_tokens1 (of these of its prompt).
+SERVER_STEP = "execute_model: {requests} reqs, {tokens} toks"
 # Layout of a capture: <dir>/trace_<timestamp>.trace/ and <dir>/metadata_<timestamp>.json beside it.
 TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
 
@@ -47,6 +50,42 @@ class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.step_s) / len(self.step_s) if self.step_s else None
 
 
+class ServedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that arrived at a server, by the host's clock; seconds count from the server's start."""
+
+    request: Count  # 0-based, as in its markers
+    arrived_s: float  # start of its marker
+    prompt_tokens: Count  # of its prompt
+    output_tokens: Count  # that it asked for
+    slot: Count | None  # None: it never began
+    tokens: list[int]  # that it got
+    first_token_s: float | None = None  # end of the step that gave it, on the host
+    last_token_s: float | None = None  # the same of the last one that it got
+
+
+class ServerStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a server: the requests that got a token."""
+
+    decodes: list[Count]  # one token each
+    prefills: list[Count]  # whole prompts
+    padded: Count | None = (
+        None  # tokens of a prompt in the prefill's program; None without a prefill
+    )
+
+
+class ServerLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server did under the profiler."""
+
+    policy: str  # mixed or prefill_first
+    slots: Count  # over all devices
+    prefill_slots: Count  # that one prefill can fill
+    buckets: list[Count]  # padded lengths of prompts, a program each
+    arrived: Count  # requests that came
+    served: Count  # requests that got all their tokens
+    requests: list[ServedRequest]  # that came, in order
+    steps: list[ServerStep]  # in order
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of a captured run that its trace lacks. Unknown facts are None."""
 
@@ -62,10 +101,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     layers: Count  # decoder layers
     hidden_size: Count  # width of a token's activations
     dtype: str  # float32 or bfloat16
-    batch_size: Count  # sequences over all devices
+    batch_size: Count  # sequences over all devices; of a server its slots
     microbatches: Count = 1  # of a pipeline; 1 without
-    prompt_tokens: Count  # of each sequence
-    output_tokens: Count  # of each sequence of a profiled request; the prefill gives the first
+    prompt_tokens: Count | None  # of each sequence; None of a server, whose requests differ
+    # of each sequence of a profiled request; the prefill gives the first; None of a server
+    output_tokens: Count | None
     parallelism: str  # label such as `dp2.tp2`
     mesh: list[MeshAxis]  # major to minor
     mesh_device_ids: list[int]  # the devices of the mesh, in its order
@@ -76,7 +116,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     host_count: Count = 1  # processes, one a host
     repeat: Count = 0  # number of the repetition
     warmup_requests: Count  # before the profiler started
-    requests: list[RequestTiming]  # profiled
+    requests: list[RequestTiming]  # profiled; [] of a server
+    server: ServerLog | None = None  # None: no serving experiment
     # Of the last profiled request: batch x output_tokens; [] for a sequence on another host's devices.
     tokens: list[list[int]]
     tokens_match_unsharded: bool | None = None  # None: not compared
@@ -103,7 +144,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         None  # steps sent before the tokens of an earlier one are awaited
     )
     host_step_s: float | None = None  # CPU time of the thread that sends a step: the median
-    launches_per_step: float | None = None  # of all programs, over prefills and decode steps
+    launches_per_step: float | None = (
+        None  # of all programs, over prefills and decode steps; of a server its steps
+    )
     # Share of steps that were sent when the devices had ended all earlier ones: they waited for the host.
     host_late_ratio: float | None = None
     # Programs that were compiled before profiling; others came from the folder of an earlier capture.

@@ -19,6 +19,7 @@ from xlahouse.capture.models.placing import Stages
 from xlahouse.capture.models.presets import ConfigValue, find_preset, model_config, size_of
 from xlahouse.capture.opening import read_regular
 from xlahouse.capture.plan_forms import expand, parallelism_label
+from xlahouse.capture.serving import AtLeastOne, Serving, check_serving, with_arrivals
 from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.yaml_lines import line_of
 
@@ -38,7 +39,6 @@ DEFAULT_SCOPES = (
 )
 
 PathName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # part of a path
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -80,7 +80,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     warmup_requests: AtLeastZero = 2  # requests before the profiler starts; the first compiles
     requests: AtLeastOne = 2  # requests under the profiler
     # decode steps of each request under the profiler, and of warm-ups after the first: a trace of many
-    # steps exceeds the tracer's buffers, or the 2 GiB of a file
+    # steps exceeds the tracer's buffers, or the 2 GiB of a file; `serving` has its own
     profiled_steps: AtLeastOne = 16
     seed: AtLeastZero = 0  # of prompts and random weights
     repeat: AtLeastZero = 0  # number of the repetition
@@ -99,6 +99,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # run it too
     slice: str = ""
     compare: bool = True  # compare the tokens with the unsharded model's, which runs on the host
+    # a server with continuous batching: `batch_size` slots, in which requests come and go, with prompts
+    # and outputs of at most `prompt_tokens` and `output_tokens`; see capture/run/README.md
+    serving: Serving | None = None
 
     @property
     def axes(self) -> list[MeshAxis]:
@@ -232,7 +235,8 @@ def _experiments(
         experiments = []
         for fields in expand(entry, defaults):
             name = fields.get("name", name)
-            experiments.append(msgspec.convert(fields, type=Experiment))
+            experiment = msgspec.convert(fields, type=Experiment)
+            experiments.append(with_arrivals(experiment, path.parent, "requests" in fields))
             check_experiment(experiments[-1])
     except RecursionError as error:
         raise ManifestError(f"{path}: experiment {name}: contains itself; flatten it") from error
@@ -271,6 +275,7 @@ def check_experiment(experiment: Experiment) -> None:
             f"prompt_tokens: prompt and output are {length} tokens, more than the model's "
             f"max_position_embeddings {longest}"
         )
+    check_serving(experiment)
 
 
 def _check_slice(experiment: Experiment) -> None:

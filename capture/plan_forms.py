@@ -23,6 +23,7 @@ SWEPT = {
     "seed": "seed",
     "microbatches": "m",
     "slice": "",
+    "serving": "",
 }
 # The older form: strategy -> the field with its size, and its mesh axis.
 STRATEGIES = {
@@ -173,8 +174,19 @@ def _name(fields: dict[str, object], chosen: dict[str, object]) -> str | None:
 def _tag(field: str, value: object) -> str:
     if field == "mesh":
         return parallelism_label(value)
+    if field == "serving":
+        return _load(value)
     if field == "model":
         return str(
             value.get("name", "model") if isinstance(value, Mapping) else preset_named(str(value))
         )
     return f"{SWEPT[field]}{value}"
+
+
+def _load(serving: object) -> str:
+    """How requests arrive: `20ps` at 20 a second, else the file's name without its ending."""
+    given = serving if isinstance(serving, Mapping) else {}
+    rate, file = given.get("poisson_per_s"), given.get("file")
+    if isinstance(rate, int | float):
+        return f"{rate:g}ps"
+    return str(file).rpartition(".")[0] or str(file) if file else "arrivals"

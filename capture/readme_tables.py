@@ -1,4 +1,4 @@
-"""Generates the tables of capture/README.md: a plan's keys, from their structs, and the presets."""
+"""Generates the tables of the rooms' READMEs: a plan's keys, from their structs, and the presets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import io
 import sys
 import tokenize
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,14 @@ import msgspec
 from xlahouse.capture.models.presets import presets
 from xlahouse.capture.plan import DEFAULT_SCOPES, Experiment, Model, PlanFile
 from xlahouse.capture.plan_forms import SWEPT
+from xlahouse.capture.serving import Arrival, Serving
 
 _TABLES = (
     ("A plan:", PlanFile),
     ("An experiment; \\* marks the keys that a list sweeps:", Experiment),
     ("A model:", Model),
 )
+_SERVING = (("`serving`:", Serving), ("A request, in `arrivals` or a line of `file`:", Arrival))
 _HEAD = "| key | value | default | description |\n| --- | --- | --- | --- |"
 _KINDS = {
     msgspec.inspect.IntType: "integer",
@@ -33,10 +36,10 @@ _KINDS = {
 }
 
 
-def plan_keys() -> str:
+def plan_keys(tables: Sequence[tuple[str, type]] = _TABLES) -> str:
     """All keys of a plan as Markdown, one table a struct."""
     parts = []
-    for title, struct in _TABLES:
+    for title, struct in tables:
         described = field_comments(struct)
         rows = [_row(field, struct, described) for field in msgspec.structs.fields(struct)]
         parts.append("\n".join([f"{title}\n", _HEAD, *rows]))
@@ -52,9 +55,12 @@ def preset_table() -> str:
 
 
 def with_tables(text: str) -> str:
-    """A README with the tables between their markers, such as <!-- presets:begin -->."""
-    for name, table in (("plan-keys", plan_keys()), ("presets", preset_table())):
+    """A README with the tables between the markers that it has, such as <!-- presets:begin -->."""
+    tables = {"plan-keys": plan_keys(), "presets": preset_table(), "serving": plan_keys(_SERVING)}
+    for name, table in tables.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        if begin not in text:
+            continue
         before, rest = text.split(begin)
         text = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
     return text

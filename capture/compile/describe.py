@@ -11,7 +11,7 @@ from xlahouse.capture.compile.target import Target
 from xlahouse.capture.compiled_facts import CompiledRun
 from xlahouse.capture.manifest import Manifest
 from xlahouse.capture.plan import Experiment
-from xlahouse.capture.run.experiment import dispatch_depth
+from xlahouse.capture.run.overhead import dispatch_depth
 from xlahouse.capture.run.record import planned
 
 

@@ -26,6 +26,8 @@ CACHE = (
     "xlahouse.cache"  # scope of the cache's arguments, as capture/compile/compiler.py finds them
 )
 
+ARGUMENTS = ("tokens", "positions", "prompts", "slot", "counts")  # of a server's programs
+
 
 class LowerJob(msgspec.Struct, frozen=True, kw_only=True):
     """The task of the process."""
@@ -65,8 +67,8 @@ def lower(job: LowerJob) -> Lowered:
         set_mat_mul_precision("highest")
     for program in job.programs:
         layout, sharded = placeholders(experiment)
-        tokens = experiment.prompt_tokens if program == "prefill" else 1
-        proto = trace(experiment, layout, sharded, tokens)
+        trace = trace_step if experiment.serving is None else trace_server
+        proto = trace(experiment, layout, sharded, program == "prefill")
         Path(job.folder, f"{program}.pb").write_bytes(proto)
     width = DTYPE_BYTES[experiment.dtype]
     flags = {name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ}
@@ -99,22 +101,45 @@ def placeholders(experiment: Experiment) -> tuple[PlaceholderLayout, ShardedMode
     return layout, sharded
 
 
-def trace(
-    experiment: Experiment, layout: PlaceholderLayout, sharded: ShardedModel, tokens: int
+def trace_step(
+    experiment: Experiment, layout: PlaceholderLayout, sharded: ShardedModel, prefill: bool
 ) -> bytes:
-    """The HloModuleProto of a step over `tokens` positions of each sequence."""
+    """The HloModuleProto of a prefill or a decode step of all sequences."""
     import torch
     import torch_xla
 
     from xlahouse.capture.models.decode import Generator
 
     generator = Generator(sharded, experiment.output_tokens)
+    tokens = experiment.prompt_tokens if prefill else 1
     prompt = torch.empty(experiment.batch_size, tokens, dtype=torch.int64, device="meta")
     with torch.no_grad():
         sequences, positions = generator.begin(prompt)
         layout.name(sequences, "xlahouse.tokens")
         layout.name(positions, "xlahouse.positions")
         results = generator._step(sequences, positions)
+        roots = [*sharded.cache.whole.values(), *results]
+        proto: bytes = torch_xla._XLAC._get_xla_tensors_hlo_proto(roots)
+    return proto
+
+
+def trace_server(
+    experiment: Experiment, layout: PlaceholderLayout, sharded: ShardedModel, prefill: bool
+) -> bytes:
+    """The HloModuleProto of a server's longest prefill, or of its decode step of all slots."""
+    import torch
+    import torch_xla
+
+    from xlahouse.capture.models.server import DECODE, Server
+    from xlahouse.capture.serving import buckets_of
+
+    length = buckets_of(experiment)[-1] if prefill else DECODE
+    with torch.no_grad():
+        server = Server(sharded, experiment.batch_size)
+        arguments = [*server.state, *(server.arguments(length, {}) if prefill else ())]
+        for tensor, name in zip(arguments, ARGUMENTS, strict=False):
+            layout.name(tensor, f"xlahouse.{name}")
+        results = server.step_of(length)(*arguments)
         roots = [*sharded.cache.whole.values(), *results]
         proto: bytes = torch_xla._XLAC._get_xla_tensors_hlo_proto(roots)
     return proto

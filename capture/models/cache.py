@@ -79,7 +79,8 @@ class StaticCache:
 
     Slots beyond a query's position are masked, so a new request need not clear them. In a pipeline
     the entries of stacked layers have a leading dimension of stages; `rows` are the sequences of the
-    microbatch that is stored, and `valid` states whether the tick has one.
+    microbatch that is stored, and `valid` states whether the tick has one. A server's sequences have
+    positions of their own: `places` in a decode step, and `into` for the sequence that a prefill stores.
     """
 
     def __init__(
@@ -105,6 +106,8 @@ class StaticCache:
         self.positions: torch.Tensor | None = None  # [tokens of the step]
         self.rows: torch.Tensor | None = None  # [sequences of a microbatch]
         self.valid: torch.Tensor | None = None  # [1]
+        self.places: torch.Tensor | None = None  # [own sequences]
+        self.into: torch.Tensor | None = None  # [1], the own sequence; none where it is negative
         self.layers = _Layers(self)
 
     def place(self, layout: Layout) -> None:
@@ -119,9 +122,15 @@ class StaticCache:
             self.whole[key] = layout.place(zeros, spec)
 
     @contextmanager
-    def opened(self, layout: Layout, positions: torch.Tensor) -> Iterator[None]:
+    def opened(
+        self,
+        layout: Layout,
+        positions: torch.Tensor | None = None,
+        places: torch.Tensor | None = None,
+        into: torch.Tensor | None = None,
+    ) -> Iterator[None]:
         """Hold each device's shards inside the block, and store them after it."""
-        self.positions = positions
+        self.positions, self.places, self.into = positions, places, into
         for key, whole in self.whole.items():
             shard = layout.enter(whole)
             self.held[key] = shard if self.stages[key[0]] == 1 else shard[0]
@@ -134,7 +143,7 @@ class StaticCache:
                 whole.copy_(layout.leave(shard, spec))
         finally:
             self.held.clear()
-            self.positions = self.rows = self.valid = None
+            self.positions = self.rows = self.valid = self.places = self.into = None
 
     def store(self, layer: int, name: str, tokens: torch.Tensor) -> torch.Tensor:
         """Store a step's tokens at their positions, and return all slots of their sequences."""
@@ -142,6 +151,12 @@ class StaticCache:
 
         key = (layer, name)
         dim, held = self.entries[key].slots_at, self.held[key]
+        if self.places is not None:
+            self.held[key] = _stored_at(held, dim, self.places, tokens.to(held.dtype))
+            return self.held[key]
+        if self.into is not None:  # a prompt from its start: it attends to itself only
+            self._store_prompt(key, tokens.to(held.dtype))
+            return tokens.to(held.dtype)
         if self.rows is None or self.stages[layer] == 1:
             self.held[key] = held.index_copy(dim, self.positions, tokens.to(held.dtype))
             return self.held[key]
@@ -150,6 +165,16 @@ class StaticCache:
         after = torch.where(self.valid, after, before)
         self.held[key] = held.index_copy(0, self.rows, after)
         return after
+
+    def _store_prompt(self, key: tuple[int, str], tokens: torch.Tensor) -> None:
+        """Store a prompt's tokens, [1, ..., tokens, ...], in the sequence `into`, and in no other."""
+        import torch
+
+        assert self.into is not None
+        held, row = self.held[key], self.into.clamp(min=0)
+        before = held.index_select(0, row)
+        after = before.index_copy(self.entries[key].slots_at, self.positions, tokens)
+        self.held[key] = held.index_copy(0, row, torch.where(self.into >= 0, after, before))
 
     def update(
         self, key: torch.Tensor, value: torch.Tensor, layer: int, **_: object
@@ -165,20 +190,44 @@ class StaticCache:
 
         Shape [1, 1, tokens, slots], or for many tokens LONG_MASK: attention then makes it in blocks.
         deepseek_v4 joins it with masks that have a batch, so there it is whole and has a batch
-        dimension too.
+        dimension too. Of a server's decode step it is [sequences, 1, 1, slots]; its prefill has no slots but
+        the prompt's.
         """
         import torch
 
+        if self.places is not None:
+            slots = torch.arange(self.slots, device=self.places.device)
+            return causal_bias(slots, self.places).to(self.dtype).transpose(0, 2)
         assert self.positions is not None
-        slots = torch.arange(self.slots, device=self.positions.device)
+        count = self.slots if self.into is None else len(self.positions)
+        slots = torch.arange(count, device=self.positions.device)
         if self.window is None:
-            if len(self.positions) * self.slots > LARGEST_MASK:
+            if len(self.positions) * count > LARGEST_MASK:
                 return self.positions.new_zeros(1, 1, 1, LONG_MASK).to(self.dtype)
             return causal_bias(slots, self.positions).to(self.dtype)
         visible = slots <= self.positions[:, None]
         visible = visible & (slots > self.positions[:, None] - self.window)
         mask = torch.where(visible, 0.0, float("-inf"))[None, None].to(self.dtype)
         return mask.expand(next(iter(self.held.values())).shape[0], -1, -1, -1)
+
+
+def _stored_at(
+    held: torch.Tensor, dim: int, places: torch.Tensor, tokens: torch.Tensor
+) -> torch.Tensor:
+    """`held` with a token of each sequence at the sequence's own place.
+
+    The dimensions before `dim` become one: XLA then scatters rows without a change of layout.
+
+    Shapes: held [sequences, ..., slots, ...], places [sequences], tokens with one slot.
+    """
+    import torch
+
+    flat = held.flatten(0, dim - 1)
+    heads = flat.shape[0] // len(places)
+    own = places[:, None].expand(-1, heads).reshape(-1)
+    rows = torch.arange(flat.shape[0], device=places.device)
+    written = flat.index_put((rows, own), tokens.flatten(0, dim - 1).squeeze(1))
+    return written.reshape(held.shape)
 
 
 class _Layers:

@@ -67,20 +67,20 @@ class Generator:
         """
         import torch
 
-        arrivals = _Arrivals()
+        flight = InFlight()
         for step in range(output_tokens or self.output_tokens):
             with marker(step):
                 if step == 0:
                     tokens, positions = self.begin(prompt)
                 program = self._program(tokens, positions)
-                arrivals.start(step)
+                flight.start(step)
                 tokens, positions = program.launch(tokens, positions)
-                arrivals.sent(step, tokens)
-                while arrivals.waiting > (self.ahead if step else 0):
-                    arrivals.receive()
-        while arrivals.waiting:
-            arrivals.receive()
-        return torch.cat(arrivals.columns, dim=1), arrivals.times
+                flight.sent(step, tokens)
+                while flight.waiting > (self.ahead if step else 0):
+                    flight.receive()
+        while flight.waiting:
+            flight.receive()
+        return torch.cat(flight.columns, dim=1), flight.times
 
     def _program(self, tokens: torch.Tensor, positions: torch.Tensor) -> Program:
         """The program for a step of as many tokens."""
@@ -143,8 +143,8 @@ class Generator:
             ).logits
 
 
-class _Arrivals:
-    """Tokens that are under way, and the times at which they reach the host."""
+class InFlight:
+    """Tokens that are under way, and the times at which they reach the host. Launches count from 0."""
 
     def __init__(self) -> None:
         self.columns: list[torch.Tensor] = []  # [batch, 1] of each step that has arrived
@@ -158,9 +158,9 @@ class _Arrivals:
         """Steps that were sent and whose tokens are not on the host."""
         return len(self._flight)
 
-    def start(self, step: int) -> None:
-        """A step is about to be sent."""
-        if step and launches_ended(wait=False) - self._before >= step:
+    def start(self, step: int, late: bool = True) -> None:
+        """A step is about to be sent; with `late` it counts where the devices have nothing left to do."""
+        if step and late and launches_ended(wait=False) - self._before >= step:
             self.times.late += 1
         self._cpu = time.thread_time()
 

@@ -42,7 +42,7 @@ class Watermark:
                 if count is not None:
                     mark.flops += count(*args, **(kwargs or {}), out_val=results)
                 # XLA updates the cache in place.
-                if op._schema.name != "aten::index_copy":
+                if op._schema.name not in ("aten::index_copy", "aten::index_put"):
                     mark.add(results, args)
                 return results
 

@@ -13,6 +13,7 @@ from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.feasible import parts_of
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.devices import compiler_notes
+from xlahouse.capture.serving import Serving, arrivals_of, buckets_of
 from xlahouse.capture.slices import parse_slice
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
         f"  {experiment.parallelism}{where}: {share.parameters:,} parameters, {experiment.dtype}, "
         f"{count} device{'' if count == 1 else 's'}"
     )
+    if experiment.serving is not None:
+        yield f"  {_load(experiment, experiment.serving)}"
     yield from (f"  {line}" for line in parts_of(experiment.candidate))
     if experiment.slice:
         generation = parse_slice(experiment.slice).generation
@@ -91,6 +94,30 @@ def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
         f"{share.temporary_bytes / size:.2f}{_verdict(experiment, share)}"
     )
     yield from _collectives(share)
+
+
+def _load(experiment: Experiment, serving: Serving) -> str:
+    """`serves 12 requests in 4 slots (mixed), the last after 1.2 s; …`."""
+    arrivals, buckets = arrivals_of(experiment), buckets_of(experiment)
+    prompts, outputs = (
+        _range([getattr(each, name) for each in arrivals])
+        for name in ("prompt_tokens", "output_tokens")
+    )
+    return (
+        f"serves {_count(len(arrivals), 'request')} in {_count(experiment.batch_size, 'slot')} "
+        f"({serving.policy}), the last after {arrivals[-1].at_s:.3g} s: prompts of {prompts}, outputs of "
+        f"{outputs} tokens; prompts padded to {', '.join(f'{each:,}' for each in buckets)}; at most "
+        f"{_count(serving.profiled_steps, 'step')}"
+    )
+
+
+def _range(lengths: Sequence[int]) -> str:
+    least, most = min(lengths), max(lengths)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _verdict(experiment: Experiment, share: Forecast) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
@@ -26,8 +27,17 @@ from xlahouse.capture.manifest import (
     write_manifest,
 )
 from xlahouse.capture.opening import read_regular
-from xlahouse.capture.run.job import Job, partial_dir, receive, say, without_jax
-from xlahouse.capture.run.record import Counts, Outcome, counts, describe
+from xlahouse.capture.run.job import (
+    PHASE_LIMIT_S,
+    STOP_LIMIT_S,
+    Job,
+    partial_dir,
+    receive,
+    say,
+    without_jax,
+)
+from xlahouse.capture.run.overhead import dispatch_depth
+from xlahouse.capture.run.record import Outcome, check_counts, counts, describe
 
 if TYPE_CHECKING:
     import torch
@@ -36,12 +46,6 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
     from xlahouse.capture.run.sources import Opened
-
-TPU_DEPTH = 2  # hides the 3 to 4 ms that a launch of 64 layers takes behind steps of 5
-STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
-PHASE_LIMIT_S = (
-    3600.0  # of weights, a warm-up or the profiled requests: a long prompt compiles for minutes
-)
 
 
 def capture(job: Job) -> None:
@@ -61,13 +65,18 @@ def capture(job: Job) -> None:
     opened = open_weights(job.experiment)
     experiment = opened.experiment
     prompts = draw_prompts(experiment)
-    unsharded = run_unsharded(opened, prompts) if experiment.compare else None
+    unsharded = None
+    if experiment.compare and experiment.serving is None:
+        unsharded = run_unsharded(opened, prompts, [experiment.profiled_tokens] * len(prompts))
     sharded = place(opened)
     growing = partial_dir(trace_dir)
     try:
-        outcome = profile_requests(sharded, experiment, prompts, growing)
+        outcome, logits = profile(sharded, experiment, prompts, growing)
+        if experiment.compare and experiment.serving is not None:  # what it gave is known now
+            lengths = [tokens.shape[1] for tokens in outcome.tokens]
+            unsharded = run_unsharded(opened, prompts[: len(lengths)], lengths)
         say("progress", "comparing tokens")
-        comparison = compare(experiment, sharded, prompts, outcome.tokens, unsharded)
+        comparison = compare(experiment, outcome.tokens, unsharded, logits)
         for warning in [*outcome.warnings, *(comparison.differences or [])]:
             say("warning", warning)
         manifest = describe(opened, job.experiment, sharded, outcome, comparison)
@@ -137,6 +146,23 @@ def place(opened: Opened) -> ShardedModel:
     return sharded
 
 
+def profile(
+    sharded: ShardedModel, experiment: Experiment, prompts: list[torch.Tensor], folder: Path
+) -> tuple[Outcome, Callable[[], torch.Tensor]]:
+    """Profile what the experiment runs; and what computes its logits after the first prompt."""
+    from xlahouse.capture.models.decode import prefill_logits
+    from xlahouse.capture.models.server import Server
+    from xlahouse.capture.run.serving import profile_server
+    from xlahouse.capture.serving import buckets_of
+
+    if experiment.serving is None:
+        outcome = profile_requests(sharded, experiment, prompts, folder)
+        return outcome, partial(prefill_logits, sharded, prompts[0])
+    server = Server(sharded, experiment.batch_size)
+    outcome = profile_server(server, experiment, prompts, folder)
+    return outcome, partial(server.logits, buckets_of(experiment)[-1], prompts[0][0])
+
+
 def profile_requests(
     sharded: ShardedModel, experiment: Experiment, prompts: list[torch.Tensor], folder: Path
 ) -> Outcome:
@@ -184,34 +210,9 @@ def profile_requests(
     )
 
 
-def dispatch_depth(experiment: Experiment, virtual: bool) -> int:
-    """Decode steps that are sent before the tokens of an earlier one are awaited."""
-    if experiment.steps_ahead is not None:
-        return experiment.steps_ahead
-    return 0 if virtual else TPU_DEPTH
-
-
 def run_bare(generator: Generator, prompt: torch.Tensor) -> list[float]:
     """Seconds of each decode step of a request without the profiler."""
     return generator.run(prompt, lambda step: nullcontext())[1].steps[1:]
-
-
-def check_counts(spent: Counts, steps: int) -> list[str]:
-    """Check that profiling `steps` steps compiled nothing and launched one program a step.
-
-    Returns warnings: with more launches step times are harder to read, but right.
-
-    Raises:
-        CaptureError: a program was compiled.
-    """
-    if spent.compiles:
-        raise CaptureError(
-            f"a profiled step was not warm: XLA compiled {spent.compiles} times; "
-            "raise warmup_requests to 1 or more"
-        )
-    if spent.launches == steps:
-        return []
-    return [f"{spent.launches} launches for {steps} steps, but one a step is expected"]
 
 
 def run_request(

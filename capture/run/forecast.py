@@ -13,9 +13,11 @@ import msgspec
 from xlahouse.capture.models.alike import AlikeLayers
 from xlahouse.capture.models.decode import Generator
 from xlahouse.capture.models.paper import Collective, PaperCollectives, PaperLayout, PaperWeights
+from xlahouse.capture.models.server import Server
 from xlahouse.capture.models.sharded import ShardedModel
 from xlahouse.capture.models.watermark import Watermark
 from xlahouse.capture.plan import Experiment
+from xlahouse.capture.serving import buckets_of
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +35,7 @@ class Forecast:
     weight_bytes: int  # a device's shards
     cache_bytes: int  # a device's shards
     temporary_bytes: int  # an estimate: the largest sum of op results that are alive at once
-    prefill: Counter[Collective]  # collective -> how often
+    prefill: Counter[Collective]  # collective -> how often; a server's is the longest
     decode: Counter[Collective]  # collective -> how often, in each step
     prefill_flops: int  # a device's, of matrix products
     decode_flops: int  # a device's, of matrix products, in each step
@@ -62,11 +64,13 @@ def _forecast(encoded: bytes) -> Forecast:
     mark = Watermark()
     layers = AlikeLayers(sharded, collectives, mark)
     steps, flops = [], []
-    for tokens in (experiment.prompt_tokens, 1):
+    serves = experiment.serving is not None
+    for tokens in (buckets_of(experiment)[-1] if serves else experiment.prompt_tokens, 1):
         collectives.noted.clear()
         layers.forget()
         mark.flops = 0
-        _trace(sharded, mark, experiment.batch_size, tokens)
+        trace = _trace_server if serves else _trace
+        trace(sharded, mark, experiment.batch_size, tokens)
         steps.append(Counter(collectives.noted))
         flops.append(mark.flops)
     return Forecast(
@@ -90,6 +94,19 @@ def _trace(sharded: ShardedModel, mark: Watermark, batch: int, tokens: int) -> N
     placed, positions = generator.begin(prompt)
     with torch.no_grad(), mark.watching():
         generator.logits(placed[0], positions)
+
+
+def _trace_server(sharded: ShardedModel, mark: Watermark, slots: int, tokens: int) -> None:
+    """Trace a server's prefill of so many tokens, a prompt for each part of the batch, or a decode step."""
+    import torch
+
+    server = Server(sharded, slots)
+    prompts, slot, counts = server.arguments(tokens, {})
+    with torch.no_grad(), mark.watching():
+        if tokens > 1:
+            server.prefill_logits(prompts[0], slot, counts)
+        else:
+            server.decode_logits(server.state[0][0], server.state[1])
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -14,6 +14,7 @@ from xlahouse.capture.models.attention import keys_at_once
 from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.models.sharding import BATCH_AXES
 from xlahouse.capture.plan import Experiment
+from xlahouse.capture.serving import Serving, arrivals_of, buckets_of
 from xlahouse.capture.slices import Generation, Slice, parse_slice
 
 if TYPE_CHECKING:
@@ -106,24 +107,58 @@ def spent_on(experiment: Experiment, share: Forecast, compiles: bool = True) -> 
     generation = parse_slice(experiment.slice).generation
     layers = size_of(experiment.model.sizes, "num_hidden_layers")
     prefill, decode = step_seconds(experiment, share, generation)
-    request = prefill + decode * (experiment.profiled_tokens - 1)
-    whole = prefill + decode * (experiment.output_tokens - 1)
+    served = experiment.serving is not None
+    work = (_work_of_server if served else _work)(experiment, prefill, decode)
     if experiment.model.weights:
         load = share.parameters * _width(experiment) / READ_BYTES_PER_S
     else:
         load = share.weight_bytes / DRAWN_BYTES_PER_S
-    prefill_compile = PREFILL_COMPILE_S * (1 + BLOCK_COMPILE * (_blocks(experiment) - 1))
-    warm = experiment.warmup_requests > 0
-    tokens = experiment.batch_size * (experiment.prompt_tokens + experiment.profiled_tokens)
-    unsharded = 2 * share.parameters * tokens * experiment.requests / HOST_FLOPS_PER_S
+    prefill_compile = PREFILL_COMPILE_S * sum(
+        1 + BLOCK_COMPILE * (blocks - 1) for blocks in _blocks(experiment)
+    )
+    unsharded = 2 * share.parameters * work.tokens / HOST_FLOPS_PER_S
     return Spent(
         start=START_S,
         load=load,
         compile=layers * (prefill_compile + DECODE_COMPILE_S) if compiles else 0.0,
-        # The first is whole; one on each side of the profiler measures its cost.
-        warm_up=whole + (experiment.warmup_requests + 1) * request if warm else 0.0,
-        steps=experiment.requests * request + (unsharded if experiment.compare else 0.0),
+        warm_up=work.warm_up_s,
+        steps=work.profiled_s + (unsharded if experiment.compare else 0.0),
         traces=SESSION_S,
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What runs, in seconds."""
+
+    warm_up_s: float  # before and beside the profiler
+    profiled_s: float  # under it
+    tokens: int  # of prompts and outputs, which the unsharded model computes too
+
+
+def _work(experiment: Experiment, prefill: float, decode: float) -> _Work:
+    request = prefill + decode * (experiment.profiled_tokens - 1)
+    whole = prefill + decode * (experiment.output_tokens - 1)
+    warm = experiment.warmup_requests > 0
+    tokens = experiment.batch_size * (experiment.prompt_tokens + experiment.profiled_tokens)
+    return _Work(
+        # The first is whole; one on each side of the profiler measures its cost.
+        warm_up_s=whole + (experiment.warmup_requests + 1) * request if warm else 0.0,
+        profiled_s=experiment.requests * request,
+        tokens=tokens * experiment.requests,
+    )
+
+
+def _work_of_server(experiment: Experiment, prefill: float, decode: float) -> _Work:
+    """At most: each step gives a token or more, decodes, and prefills while requests are left."""
+    assert experiment.serving is not None
+    arrivals, buckets = arrivals_of(experiment), buckets_of(experiment)
+    steps = min(experiment.serving.profiled_steps, sum(each.output_tokens for each in arrivals))
+    busy = steps * decode + min(len(arrivals), steps) * prefill
+    return _Work(
+        warm_up_s=max(experiment.warmup_requests, 1) * (len(buckets) * prefill + decode),
+        profiled_s=max(busy, arrivals[-1].at_s),
+        tokens=sum(each.prompt_tokens + each.output_tokens for each in arrivals),
     )
 
 
@@ -163,14 +198,19 @@ def _wire_bytes(collective: Collective, size: int) -> float:
     return 2 * part if collective.kind == "all-reduce" else part
 
 
-def _blocks(experiment: Experiment) -> int:
-    """Blocks of keys of a prefill's attention."""
+def _blocks(experiment: Experiment) -> list[int]:
+    """Blocks of keys of each prefill program's attention."""
     sizes, mesh = experiment.model.sizes, experiment.mesh
     heads = size_of(sizes, "num_attention_heads") // (mesh.get("tp", 1) * mesh.get("sp", 1))
     batch = experiment.batch_size // math.prod(mesh.get(axis, 1) for axis in BATCH_AXES)
-    rows = batch // experiment.microbatches * heads * experiment.prompt_tokens
-    keys = experiment.key_block or keys_at_once(rows)
-    return math.ceil((experiment.prompt_tokens + experiment.output_tokens) / keys)
+    if experiment.serving is not None:  # a prompt, which attends to itself
+        rows = [(heads * length, length) for length in buckets_of(experiment)]
+    else:
+        length = experiment.prompt_tokens + experiment.output_tokens
+        rows = [(batch // experiment.microbatches * heads * experiment.prompt_tokens, length)]
+    return [
+        math.ceil(keys / (experiment.key_block or keys_at_once(queries))) for queries, keys in rows
+    ]
 
 
 def _width(experiment: Experiment) -> int:
@@ -179,7 +219,15 @@ def _width(experiment: Experiment) -> int:
 
 def _programs(experiment: Experiment) -> bytes:
     """Equal for experiments that run the same programs."""
-    plain = {"name": "x", "seed": 0, "repeat": 0, "requests": 1, "warmup_requests": 0}
+    plain: dict[str, object] = {
+        "name": "x",
+        "seed": 0,
+        "repeat": 0,
+        "requests": 1,
+        "warmup_requests": 0,
+    }
+    if experiment.serving is not None:
+        plain["serving"] = Serving(poisson_per_s=1, buckets=tuple(buckets_of(experiment)))
     return msgspec.json.encode(msgspec.structs.replace(experiment, **plain, compare=False))
 
 

@@ -12,6 +12,11 @@ import msgspec
 
 from xlahouse.capture.plan import Experiment
 
+STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and write
+PHASE_LIMIT_S = (
+    3600.0  # of weights, a warm-up or the profiled requests: a long prompt compiles for minutes
+)
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The task of a child process."""

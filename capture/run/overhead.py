@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from xlahouse.capture.plan import Experiment
+
+TPU_DEPTH = 2  # hides the 3 to 4 ms that a launch of 64 layers takes behind steps of 5
 PROFILER_LIMIT = 0.05  # share of a step that the profiler may cost
 LATE_LIMIT = 0.05  # share of decode steps that may reach devices that wait for them
 
@@ -58,3 +63,10 @@ def host_warnings(late: float | None, virtual: bool) -> list[str]:
         f"the devices waited for the host before {late:.0%} of the decode steps, more than "
         f"{LATE_LIMIT:.0%}: TPOT is the host's; raise steps_ahead"
     ]
+
+
+def dispatch_depth(experiment: Experiment, virtual: bool) -> int:
+    """Decode steps that are sent before the tokens of an earlier one are awaited."""
+    if experiment.steps_ahead is not None:
+        return experiment.steps_ahead
+    return 0 if virtual else TPU_DEPTH

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.manifest import SERVER_STEP
 
 if TYPE_CHECKING:
     import torch
 
 PORT_ATTEMPTS = 5
+SERVER_STATS = ("request_id", "request_tokens", "prompt_tokens")  # of a server's step, with a place
 
 
 def marker(name: str, request: int, step: int | None = None) -> AbstractContextManager[object]:
@@ -29,6 +31,20 @@ def marker(name: str, request: int, step: int | None = None) -> AbstractContextM
     trace: AbstractContextManager[object] = torch_xla._XLAC.profiler.TraceMe(
         name, _r=1, request=request, **step_num
     )
+    return trace
+
+
+def server_marker(turns: Sequence[tuple[int, int, int]]) -> AbstractContextManager[object]:
+    """A server's step in the marker grammar; `turns`: request, its tokens, and these of its prompt."""
+    import torch_xla
+
+    stats = {
+        f"{stat}{place}": value
+        for place, turn in enumerate(turns, 1)
+        for stat, value in zip(SERVER_STATS, turn, strict=True)
+    }
+    name = SERVER_STEP.format(requests=len(turns), tokens=sum(tokens for _, tokens, _ in turns))
+    trace: AbstractContextManager[object] = torch_xla._XLAC.profiler.TraceMe(name, _r=1, **stats)
     return trace
 
 

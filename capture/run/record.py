@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xlahouse.capture.manifest import Manifest, RequestTiming
+from xlahouse.capture.errors import CaptureError
+from xlahouse.capture.manifest import Manifest, RequestTiming, ServerLog
 from xlahouse.capture.models.cache import bytes_per_token
 from xlahouse.capture.models.decode import (
     ELSEWHERE,
@@ -59,10 +60,13 @@ class Outcome:
     dispatch_depth: int  # decode steps sent before the tokens of an earlier one are awaited
     launches_per_step: float  # programs launched, over prefills and decode steps
     compiles: int  # programs that were compiled, and not taken from an earlier capture
+    server: ServerLog | None = None  # of a serving experiment, which has the times of its requests
 
     @property
     def requests(self) -> list[RequestTiming]:
         """The times as the manifest lists them."""
+        if self.server is not None:
+            return []
         return [
             RequestTiming(request=index, ttft_s=each.steps[0], step_s=each.steps[1:])
             for index, each in enumerate(self.times)
@@ -97,6 +101,24 @@ def counts() -> Counts:
     return Counts(int(compiles[0]) if compiles else 0, launches)
 
 
+def check_counts(spent: Counts, steps: int) -> list[str]:
+    """Check that profiling `steps` steps compiled nothing and launched one program a step.
+
+    Returns warnings: with more launches step times are harder to read, but right.
+
+    Raises:
+        CaptureError: a program was compiled.
+    """
+    if spent.compiles:
+        raise CaptureError(
+            f"a profiled step was not warm: XLA compiled {spent.compiles} times; "
+            "raise warmup_requests to 1 or more"
+        )
+    if spent.launches == steps:
+        return []
+    return [f"{spent.launches} launches for {steps} steps, but one a step is expected"]
+
+
 def framework_versions() -> dict[str, str]:
     """Package -> version, of Python and the RECORDED_PACKAGES."""
     found = {package: version(package) for package in RECORDED_PACKAGES if find_spec(package)}
@@ -105,7 +127,7 @@ def framework_versions() -> dict[str, str]:
 
 def planned(experiment: Experiment) -> dict[str, Any]:
     """The manifest's fields that follow from the plan and the packages, whatever runs."""
-    sizes = experiment.model.sizes
+    sizes, serves = experiment.model.sizes, experiment.serving is not None
     piped = experiment.mesh.get("pp", 1) > 1
     return {
         "name": experiment.name,
@@ -118,8 +140,8 @@ def planned(experiment: Experiment) -> dict[str, Any]:
         "dtype": experiment.dtype,
         "batch_size": experiment.batch_size,
         "microbatches": experiment.microbatches,
-        "prompt_tokens": experiment.prompt_tokens,
-        "output_tokens": experiment.profiled_tokens,
+        "prompt_tokens": None if serves else experiment.prompt_tokens,
+        "output_tokens": None if serves else experiment.profiled_tokens,
         "parallelism": experiment.parallelism,
         "mesh": experiment.axes,
         "device_count": experiment.device_count,
@@ -164,6 +186,7 @@ def describe(
         device_kind=kind,
         host_count=xr.process_count(),
         requests=outcome.requests,
+        server=outcome.server,
         tokens=[[] if ELSEWHERE in row else row for row in outcome.tokens[-1].tolist()],
         tokens_match_unsharded=None if differences is None else not differences,
         flags={name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ},

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlahouse.capture.errors import CaptureError
-from xlahouse.capture.models.decode import ELSEWHERE, prefill_logits
+from xlahouse.capture.models.decode import ELSEWHERE
+from xlahouse.capture.models.families import FAMILIES
 from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.models.weights import fill_on_host
 from xlahouse.capture.run.job import say
 from xlahouse.capture.run.sources import Opened
+from xlahouse.capture.serving import arrivals_of
 
 if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.models.modules import CausalModel
-    from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
 
 # In bfloat16 (8 bits of mantissa) another order of summation changes logits by 1 to 4 % of their
@@ -25,27 +27,24 @@ LOGITS_TOLERANCE = 0.1
 
 
 def draw_prompts(experiment: Experiment) -> list[torch.Tensor]:
-    """Random token ids, [batch, prompt_tokens], for each profiled request."""
+    """Random token ids for each profiled request: [batch, prompt_tokens], or [1, its own] of a server."""
     import torch
 
     generator = torch.Generator().manual_seed(experiment.seed)
-    shape = (experiment.batch_size, experiment.prompt_tokens)
+    shapes = [(experiment.batch_size, experiment.prompt_tokens)] * experiment.requests
+    if experiment.serving is not None:
+        shapes = [(1, each.prompt_tokens) for each in arrivals_of(experiment)]
     vocabulary = size_of(experiment.model.sizes, "vocab_size")
-    return [
-        torch.randint(vocabulary, shape, generator=generator) for _ in range(experiment.requests)
-    ]
+    return [torch.randint(vocabulary, shape, generator=generator) for shape in shapes]
 
 
-def generate_unsharded(
-    model: CausalModel, prompt: torch.Tensor, experiment: Experiment
-) -> torch.Tensor:
-    """Tokens of transformers' own greedy generation on the host: [batch, profiled_tokens].
+def generate_unsharded(model: CausalModel, prompt: torch.Tensor, count: int) -> torch.Tensor:
+    """`count` tokens of transformers' own greedy generation on the host: [batch, count].
 
     It shares only weights with the capture; attention, cache and loop are transformers' own.
     """
     import torch
 
-    count = experiment.profiled_tokens
     with torch.no_grad():
         # A capture decodes past the end of a text, and may choose its token.
         model.generation_config.eos_token_id = None
@@ -124,29 +123,36 @@ class OutputComparison:
 class Unsharded(NamedTuple):
     """Output of the unsharded model."""
 
-    tokens: list[torch.Tensor]  # [batch, profiled_tokens] for each request
+    tokens: list[torch.Tensor]  # [batch, tokens] for each request
     logits: torch.Tensor  # [batch, vocab] after the first prompt
 
 
-def run_unsharded(opened: Opened, prompts: list[torch.Tensor]) -> Unsharded:
-    """Run the unsharded model on the host for each prompt."""
+def run_unsharded(opened: Opened, prompts: list[torch.Tensor], counts: list[int]) -> Unsharded:
+    """Run the unsharded model on the host for each prompt, for as many tokens as `counts` has."""
     say("progress", "generating with the unsharded model")
-    experiment = opened.experiment
-    model = fill_on_host(opened.skeleton(), opened.source, experiment.dtype)
+    model = fill_on_host(opened.skeleton(), opened.source, opened.experiment.dtype)
     return Unsharded(
-        tokens=[generate_unsharded(model, prompt, experiment) for prompt in prompts],
+        tokens=[
+            generate_unsharded(model, prompt, count)
+            for prompt, count in zip(prompts, counts, strict=True)
+        ],
         logits=unsharded_logits(model, prompts[0]),
     )
 
 
 def compare(
     experiment: Experiment,
-    sharded: ShardedModel,
-    prompts: list[torch.Tensor],
     tokens: list[torch.Tensor],
     unsharded: Unsharded | None,
+    first_logits: Callable[[], torch.Tensor],
 ) -> OutputComparison:
     """Compare the profiled requests with the unsharded model.
+
+    Args:
+        experiment: that ran.
+        tokens: [batch, tokens] of each request.
+        unsharded: the same of the unsharded model; None: not compared.
+        first_logits: computes the sharded model's logits after the first prompt, [batch, vocab].
 
     Raises:
         CaptureError: tokens differ in float32 with no token dropped, or logits in bfloat16.
@@ -159,7 +165,7 @@ def compare(
     differences = compare_tokens(tokens, unsharded.tokens, exact)
     if exact or not dropless:
         return OutputComparison(differences)
-    logits = prefill_logits(sharded, prompts[0])
+    experts = FAMILIES[experiment.model.family].experts
     return OutputComparison(
-        differences, logits_difference(logits, unsharded.logits, sharded.family.experts)
+        differences, logits_difference(first_logits(), unsharded.logits, experts)
     )

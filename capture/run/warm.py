@@ -161,8 +161,8 @@ def _import_all() -> None:
     import torch_xla.distributed.spmd  # noqa: F401
     import transformers
 
-    from xlahouse.capture.models import decode, families, sharded  # noqa: F401
-    from xlahouse.capture.run import record, reference, sources  # noqa: F401
+    from xlahouse.capture.models import decode, families, server, sharded  # noqa: F401
+    from xlahouse.capture.run import record, reference, serving, sources  # noqa: F401
 
     for family in families.FAMILIES.values():
         getattr(transformers, family.model_class)

@@ -95,7 +95,7 @@ def _run_all(
     if todo and not gcloud.dry:
         _require_active(gcloud, errand.name)
     if todo:
-        _prepare(gcloud, errand, say)
+        _prepare(gcloud, errand, todo, say)
     failures = []
     for experiment in todo:
         say(f"{experiment.name}: started on {errand.name}")
@@ -121,13 +121,15 @@ def _require_active(gcloud: Gcloud, name: str) -> None:
         raise CaptureError(f"{name} is {state}; wait until it is ACTIVE, then run again")
 
 
-def _prepare(gcloud: Gcloud, errand: Errand, say: Announce) -> None:
-    """Install xlahouse and copy the plan to every host."""
+def _prepare(gcloud: Gcloud, errand: Errand, todo: Sequence[Experiment], say: Announce) -> None:
+    """Install xlahouse and copy the plan to every host, with the files of arrivals beside it."""
     say(f"{errand.name}: installing xlahouse")
     on_all = ("tpu-vm", "ssh", errand.name, "--worker=all")
     gcloud.run(*on_all, f"--command=mkdir -p {HOME}/traces")
     local = Path(errand.install)
-    files = [str(errand.plan), *([str(local)] if local.is_file() else [])]
+    loads = {each.serving.file for each in todo if each.serving is not None and each.serving.file}
+    files = [str(errand.plan), *(str(errand.plan.with_name(name)) for name in sorted(loads))]
+    files += [str(local)] if local.is_file() else []
     gcloud.run("tpu-vm", "scp", *files, f"{errand.name}:{HOME}/", "--worker=all")
     programs = errand.traces / PROGRAMS
     if programs.is_dir():

@@ -8,8 +8,13 @@ import pytest
 from tests.conftest import DEMO_PLAN
 from xlahouse.capture.models.decode import Times, late_ratio
 from xlahouse.capture.plan import read_plan
-from xlahouse.capture.run.experiment import dispatch_depth
-from xlahouse.capture.run.overhead import Cost, cost, host_warnings, profiler_warnings
+from xlahouse.capture.run.overhead import (
+    Cost,
+    cost,
+    dispatch_depth,
+    host_warnings,
+    profiler_warnings,
+)
 
 
 def test_cost_is_the_median_and_the_quartiles_over_pairs_of_steps():

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xlahouse.capture.errors import CaptureError
-from xlahouse.capture.run.experiment import check_counts
 from xlahouse.capture.run.profile import check_session
-from xlahouse.capture.run.record import Counts
+from xlahouse.capture.run.record import Counts, check_counts
 
 
 def test_a_filled_xplane_is_accepted(tmp_path):

@@ -16,8 +16,10 @@ from xlahouse.capture.plan_forms import STRATEGIES, SWEPT
 from xlahouse.capture.readme_tables import field_comments, plan_keys, preset_table, with_tables
 from xlahouse.capture.run.dry_run import describe_plan
 from xlahouse.capture.run.runner import choose_experiments
+from xlahouse.capture.serving import Arrival, Serving
 
 README = Path(__file__).parents[2] / "capture" / "README.md"
+SERVERS = README.parent / "run" / "README.md"
 TEXT = README.read_text("utf-8")
 WRITE = [sys.executable, "-m", "xlahouse.capture.readme_tables"]
 
@@ -26,6 +28,23 @@ def test_the_tables_are_those_of_the_structs():
     assert with_tables(TEXT) == TEXT, (
         "run: python -m xlahouse.capture.readme_tables capture/README.md"
     )
+
+
+def test_the_tables_of_servers_are_those_of_the_structs():
+    text = SERVERS.read_text("utf-8")
+    assert with_tables(text) == text, (
+        "run: python -m xlahouse.capture.readme_tables capture/run/README.md"
+    )
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    names = [name for struct in (Serving, Arrival) for name in struct.__struct_fields__]
+    assert [row.split("`")[1] for row in rows] == names
+    assert all(row.split(" | ")[3].removesuffix(" |") for row in rows)
+
+
+def test_the_plan_of_a_server_is_valid_and_its_experiments_are_named_as_it_says(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(re.search(r"```yaml\n(.*?)```", SERVERS.read_text("utf-8"), re.DOTALL)[1])
+    assert [each.name for each in read_plan(path).experiments] == ["load-2ps", "load-8ps"]
 
 
 def test_every_key_has_a_row_with_a_description():

@@ -32,6 +32,19 @@ def test_a_run_brings_every_hosts_traces_home_without_half_ones(zone):
     assert any(f"{wheel}[capture,tpu]" in word for word in install)
 
 
+def test_a_file_of_arrivals_goes_beside_the_plan_on_every_host(zone):
+    serving = "\n  - {name: s, mesh: {tp: 4}, serving: {file: load.jsonl}}\n"
+    (zone.folder / "plan.yaml").write_text(PLAN.rstrip() + serving)
+    line = '{"at_s": 0, "prompt_tokens": 1, "output_tokens": 1}\n'
+    (zone.folder / "load.jsonl").write_text(line)
+    play(zone, hosts=2)
+    create(zone)
+    (folder,) = run(zone, experiments=("s",))
+    assert folder.is_dir()
+    for host in ("host0", "host1"):
+        assert (zone.root / host / ".xlahouse" / "load.jsonl").read_text() == line
+
+
 def test_a_second_run_captures_nothing_again(zone):
     create(zone)
     first = run(zone)
