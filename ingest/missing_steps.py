@@ -17,7 +17,7 @@ _NAMED = 3  # requests whose missing steps a finding lists
 def missing_steps(
     manifest: Manifest | None, launches: Iterable[pl.DataFrame], source: str
 ) -> list[Issue]:
-    """The finding that steps of the manifest's requests have no launch on a device of the trace.
+    """The finding that steps of the manifest's requests, or of its server, lack a launch on a device.
 
     Args:
         manifest: of the capture; None: nothing says what ran.
@@ -27,15 +27,7 @@ def missing_steps(
     """
     if manifest is None:
         return []
-    ran = pl.DataFrame(
-        [
-            (timing.request, step)
-            for timing in manifest.requests
-            for step in range(len(timing.step_s) + 1)
-        ],
-        {"request": pl.Int64, "step": pl.Int64},
-        orient="row",
-    )
+    ran = pl.DataFrame(_steps(manifest), {"request": pl.Int64, "step": pl.Int64}, orient="row")
     worlds = [
         each.select("device_id", pl.col("request", "step").cast(pl.Int64)).with_columns(
             world=number
@@ -47,8 +39,9 @@ def missing_steps(
         return []
     devices = seen.select("world", "device_id").unique()
     found = seen.group_by("request", "step").len("devices")
-    arrived = ran.join(found, on=["request", "step"], how="left").fill_null(0)
-    missing = arrived.filter(pl.col("devices") < devices.height).sort("request", "step")
+    arrived = ran.join(found, on=["request", "step"], how="left", nulls_equal=True)
+    few = pl.col("devices").fill_null(0) < devices.height
+    missing = arrived.filter(few).sort("request", "step")
     if missing.is_empty():
         return []
     detail = (
@@ -58,10 +51,21 @@ def missing_steps(
     return [STEPS_MISSING.found(source, missing.height, detail)]
 
 
-def _listed(missing: list[tuple[int, int]]) -> str:
-    """`request 0: steps 3 to 5, 9; request 1: step 0`."""
+def _steps(manifest: Manifest) -> list[tuple[int | None, int]]:
+    """(request, step) of all that ran; a server's steps are of no single request."""
+    if manifest.server is not None:
+        return [(None, step) for step in range(len(manifest.server.steps))]
+    return [
+        (timing.request, step)
+        for timing in manifest.requests
+        for step in range(len(timing.step_s) + 1)
+    ]
+
+
+def _listed(missing: list[tuple[int | None, int]]) -> str:
+    """`request 0: steps 3 to 5, 9; request 1: step 0`; of a server `steps 3 to 5, 9`."""
     requests = [
-        f"request {request}: {_spans([step for _, step in rows])}"
+        f"{'' if request is None else f'request {request}: '}{_spans([step for _, step in rows])}"
         for request, rows in groupby(missing, key=lambda row: row[0])
     ]
     more = [f"{len(requests) - _NAMED} more requests"] if len(requests) > _NAMED else []

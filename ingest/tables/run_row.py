@@ -54,6 +54,8 @@ _CHOSEN = (
 )
 # The same of the plan's entry for the experiment, which also holds its name and repeat.
 _CHOSEN_IN_PLAN = ("capacity_factor", "scopes")
+# And of a server's.
+_CHOSEN_OF_SERVER = ("serving", "requests", "prompt_tokens", "output_tokens", "seed")
 
 
 def run_row(
@@ -105,7 +107,7 @@ def run_row(
             "mesh": [{"axis": axis.axis, "size": axis.size} for axis in manifest.mesh],
             "setup": setup_of(manifest),
             "workload": "inference",
-            "iterations": len(manifest.requests) * manifest.output_tokens or None,
+            "iterations": _passes(manifest) or None,
             "manifest": raw_manifest.decode(),
         }
     )
@@ -115,11 +117,20 @@ def setup_of(manifest: Manifest) -> str:
     """12 hex digits that repeats of the same setup share."""
     facts = {name: msgspec.to_builtins(getattr(manifest, name)) for name in _CHOSEN}
     facts |= {name: manifest.plan_entry.get(name) for name in _CHOSEN_IN_PLAN}
+    if manifest.plan_entry.get("serving") is not None:
+        facts |= {f"plan_{name}": manifest.plan_entry.get(name) for name in _CHOSEN_OF_SERVER}
     # torch_xla writes blanks around the flags that it adds
     facts["flags"] = {name: " ".join(text.split()) for name, text in manifest.flags.items()}
     if manifest.dispatch_depth is not None:  # older manifests lack it, and keep their setup
         facts["dispatch_depth"] = manifest.dispatch_depth
     return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:12]
+
+
+def _passes(manifest: Manifest) -> int:
+    """Forward passes that were profiled; a server's step may have two."""
+    if manifest.server is not None:
+        return sum(bool(step.decodes) + bool(step.prefills) for step in manifest.server.steps)
+    return len(manifest.requests) * (manifest.output_tokens or 0)
 
 
 def _captured_at(manifest: Manifest | None, epoch_ns: int | None) -> datetime.datetime | None:

@@ -6,7 +6,7 @@ import msgspec
 import polars as pl
 
 from tests.capture.test_manifest import MANIFEST
-from xlahouse.capture.manifest import RequestTiming
+from xlahouse.capture.manifest import RequestTiming, ServerLog, ServerStep
 from xlahouse.ingest.missing_steps import missing_steps
 
 # Two requests: a prefill and 4 decode steps, a prefill and 2.
@@ -50,6 +50,28 @@ def test_devices_of_several_worlds_are_several():
     assert missing_steps(RAN, [one, one], "run") == []
     (issue,) = missing_steps(RAN, [one, one[:-1]], "run")
     assert "7 of 8 steps arrived on all 2 devices; missing are request 1: step 2;" in issue.message
+
+
+def test_steps_of_a_server_are_of_no_request():
+    """Four steps; step 1 ran two launches, and device 1 lacks step 3."""
+    steps = [ServerStep(decodes=[0], prefills=[])] * 4
+    log = ServerLog(
+        policy="mixed",
+        slots=1,
+        prefill_slots=1,
+        buckets=[4],
+        arrived=1,
+        served=1,
+        requests=[],
+        steps=steps,
+    )
+    ran = msgspec.structs.replace(MANIFEST, requests=[], server=log)
+    rows = [(device, None, step) for device in (0, 1) for step in (0, 1, 1, 2, 3)]
+    assert missing_steps(ran, [launches(*rows)], "run") == []
+    (issue,) = missing_steps(ran, [launches(*rows[:-1])], "run")
+    assert issue.message.startswith("3 of 4 steps arrived on all 2 devices; missing are step 3; ")
+    # a launch that the runtime adds, outside steps, is no step
+    assert missing_steps(ran, [launches(*rows, (0, None, None))], "run") == []
 
 
 def test_without_a_manifest_or_launches_there_is_no_such_finding():

@@ -57,6 +57,34 @@ def test_each_choice_is_part_of_a_setup(repeats, chosen):
     assert setup_of(msgspec.structs.replace(repeats[0], **chosen)) != setup_of(repeats[0])
 
 
+SERVED = {"serving": {"policy": "mixed"}, "requests": 4, "prompt_tokens": 8, "output_tokens": 4}
+SERVED |= {"seed": 0}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"serving": {"policy": "prefill_first"}},
+        {"requests": 5},
+        {"prompt_tokens": 9},
+        {"output_tokens": 5},
+        {"seed": 1},
+    ],
+)
+def test_each_choice_of_a_server_is_part_of_its_setup(repeats, chosen):
+    """The manifest has no lengths of a server's requests; the plan has their limits."""
+    server = msgspec.structs.replace(
+        repeats[0], prompt_tokens=None, output_tokens=None, plan_entry=SERVED
+    )
+    other = msgspec.structs.replace(server, plan_entry=SERVED | chosen)
+    again = msgspec.structs.replace(server, plan_entry=SERVED | {"name": "again", "repeat": 3})
+    assert setup_of(other) != setup_of(server) == setup_of(again)
+    plain = msgspec.structs.replace(repeats[0], plan_entry=SERVED | {"serving": None})
+    assert setup_of(plain) == setup_of(
+        msgspec.structs.replace(plain, plan_entry=SERVED | {"serving": None, "seed": 1})
+    )
+
+
 @pytest.mark.parametrize(
     "measured",
     [
