@@ -10,6 +10,7 @@ from pathlib import Path
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Drawn, F, Panel, Queryable, VegaLite, fill
+from xlahouse.reports.charts.theme import CONTAINER_WIDTH
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.naming import page_stems
 from xlahouse.reports.own_page import OwnPage
@@ -123,7 +124,7 @@ def as_file(spec: VegaLite, title: str, shape: str, kind: str) -> bytes:
     """
     import vl_convert
 
-    text = json.dumps(_printable(spec, title, WIDTHS[shape]))
+    text = json.dumps(on_paper(spec, title, shape))
     if kind == "svg":
         return _renumbered(vl_convert.vegalite_to_svg(text)).encode()
     if kind == "pdf":
@@ -137,9 +138,17 @@ def _renumbered(svg: str) -> str:
     return _ID.sub(lambda found: numbers.setdefault(found[0], f"{found[1]}{len(numbers)}"), svg)
 
 
-def _printable(spec: VegaLite, title: str, width: int) -> VegaLite:
-    """The figure on paper: dark ink where a page's own colour would be, and a width of its own."""
-    solid: VegaLite = json.loads(json.dumps(spec).replace('"currentColor"', f'"{INK}"'))
+def on_paper(spec: VegaLite, title: str, shape: str) -> VegaLite:
+    """The figure on paper: dark ink where a page's own colour would be, and a width of its own.
+
+    Args:
+        spec: Vega-Lite, as a page has it.
+        title: of the figure.
+        shape: its place on the page, which decides how wide it is.
+    """
+    width = WIDTHS[shape]
+    text = json.dumps(spec).replace('"currentColor"', f'"{INK}"')
+    solid: VegaLite = json.loads(text.replace(CONTAINER_WIDTH, str(width)))
     solid["title"] = {"text": title, "color": INK, "fontSize": 14, "anchor": "start"}
     solid["background"] = PAPER
     solid["padding"] = 12

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 import altair as alt
 
 from xlahouse.capture.errors import ReportError
-from xlahouse.reports.charts.panel import Queryable, Section, fill
+from xlahouse.reports.charts.panel import Queryable, Section, VegaLite, fill
+from xlahouse.reports.figure_files import on_paper
 from xlahouse.reports.kept_views import KEPT_VIEWS
 from xlahouse.reports.pages import OVERVIEW, RUN_PAGES
 from xlahouse.reports.run_page import run_html
@@ -25,7 +27,7 @@ class Shown:
 
     Attributes:
         html: the whole page, which needs no network.
-        charts: title -> chart, to draw in one's own way.
+        charts: title -> chart as a file has it, with a width of its own, to change and to save.
     """
 
     html: str
@@ -55,14 +57,27 @@ def shown(source: Queryable, page: str, run_id: str) -> Shown:
         raise ReportError(f"{page} is over all runs; pages of a run: {', '.join(RUN_PAGES)}")
     with source.of_run(run_id, KEPT_VIEWS) as one_run:
         _, cards, [facts] = read_runs(one_run, [run_id])
-        sections: list[Section] = []
-        charts: dict[str, alt.Chart] = {}
-        for panel in (panel for panel in RUN_PAGES[page] if panel.applies(facts)):
-            rows = one_run.query(panel.sql, {"run": run_id}).pl()
-            sections.append(fill(panel, rows, facts))
-            if not rows.is_empty():
-                charts |= {figure.title: figure.chart for figure in panel.figures(rows, facts)}
+        sections = [
+            fill(panel, one_run.query(panel.sql, {"run": run_id}).pl(), facts)
+            for panel in RUN_PAGES[page]
+            if panel.applies(facts)
+        ]
         verdict = read_verdict(one_run, run_id) if page == OVERVIEW else None
     headline = cards[run_id] if page == OVERVIEW else []
     html = run_html(facts, page.capitalize(), headline, Frame("", []), sections, verdict)
-    return Shown(html, charts)
+    return Shown(html, _charts([verdict.section, *sections] if verdict else sections))
+
+
+def _charts(sections: Sequence[Section]) -> dict[str, alt.Chart]:
+    return {
+        drawn.title: _chart(on_paper(drawn.spec, drawn.title, drawn.shape))
+        for section in sections
+        for drawn in section.figures
+        if drawn.spec is not None
+    }
+
+
+def _chart(spec: VegaLite) -> alt.Chart:
+    kind = alt.LayerChart if "layer" in spec else alt.Chart
+    chart: alt.Chart = kind.from_dict(spec, validate=False)
+    return chart

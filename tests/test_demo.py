@@ -7,12 +7,11 @@ Expectation), and gathers the logits of the last token: [batch, vocabulary].
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.command import run_command
+from tests.shell_sessions import commands, replay
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.warehouse import Warehouse
@@ -23,11 +22,7 @@ REQUESTS, DECODE_STEPS, DEVICES = 2, 11, 4
 REDUCES_A_STEP = 1 + 2 * 4
 # parallelism -> (devices along tp, sequences that a device holds)
 CELLS = {"tp4": (4, 4), "dp2.tp2": (2, 2)}
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-# (SQL, output) of each query of the README's session.
-SESSION = re.findall(
-    r'^\$ xlahouse query "(.*?)"\n(.*?\n)(?=\n|```)', README, re.DOTALL | re.MULTILINE
-)
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -149,12 +144,19 @@ def test_setups_differ_and_devices_are_deduced(warehouse):
     assert codes - {"device_ambiguous"} == {"device_inferred"}
 
 
-def test_the_session_of_the_readme_is_real(warehouse, monkeypatch, capsys):
-    assert len(SESSION) == 3
-    for sql, output in SESSION:
-        run_command(monkeypatch, "query", sql, "-w", warehouse.root)
-        printed = capsys.readouterr()
-        assert printed.out + printed.err == output
+@pytest.mark.parametrize(
+    ("page", "heading", "count"), [("README.md", "A session", 5), ("reports/TUTORIAL.md", "7. ", 4)]
+)
+def test_sessions_on_the_demo_are_real(
+    warehouse, tmp_path, monkeypatch, capsys, page, heading, count
+):
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "warehouse").symlink_to(warehouse.root)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / page).read_text("utf-8").partition(f"\n## {heading}")[2].partition("\n## ")[0]
+    session = commands(text)
+    assert len(session) == count
+    replay(session, monkeypatch, capsys)
 
 
 def test_audits_find_nothing(warehouse):

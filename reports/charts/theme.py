@@ -9,6 +9,7 @@ import altair as alt
 # Grid, rules and labels take the page's colour; the SVG renderer passes `currentColor` on to CSS.
 INK = "currentColor"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+CONTAINER_WIDTH = "containerSize()[0]"  # px of a chart's place on a page, in an expression
 # No chart may hold more marks: a page must open on a phone.
 MAX_MARKS = 20_000
 BAR_STEP = 30
@@ -85,14 +86,13 @@ def shape(field: str, shapes: Mapping[str, str], title: str, column_width: int) 
 
 
 def legend_columns(column_width: int) -> alt.ExprRef:
-    """As many columns as fit the chart's place; drawn without a page, four.
+    """As many columns as fit the chart's place; without a place, four.
 
     The container's size, not `width`, decides: fitting changes `width` after the legend was laid out,
     and a legend that then wraps is cut off. `width` is in the expression so that a resize evaluates it again.
     """
-    size = "containerSize()[0]"
-    fit = f"max(1, floor(({size} + 0 * width - 40) / {column_width}))"
-    return alt.ExprRef(f"isValid({size}) ? {fit} : 4")
+    fit = f"max(1, floor(({CONTAINER_WIDTH} + 0 * width - 40) / {column_width}))"
+    return alt.ExprRef(f"isValid({CONTAINER_WIDTH}) ? {fit} : 4")
 
 
 def finish(chart: alt.Chart | alt.LayerChart, title: str, height: int) -> alt.Chart:

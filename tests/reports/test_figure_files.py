@@ -45,6 +45,13 @@ def test_ink_is_dark_whatever_the_page_would_be(two_runs, tmp_path):
     }
 
 
+def test_a_legend_wraps_to_the_width_of_the_figure(two_runs, tmp_path):
+    """Four entries of a bar's parts in one row would be twice as wide as the bar, which has 420 px."""
+    (first, *_) = render_figures(two_runs, tmp_path, "svg", runs=["aaa"], pages=["overview"])
+    width = re.search(r' width="(\d+)"', first.read_text("utf-8"))
+    assert 420 < int(width[1]) < 520
+
+
 def test_the_same_run_gives_the_same_bytes(two_runs, tmp_path):
     one, two = (
         [p.read_bytes() for p in render_figures(two_runs, tmp_path / n, "svg", ["aaa"], ["time"])]

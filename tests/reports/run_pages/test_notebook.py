@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 
 import pytest
@@ -27,6 +28,21 @@ def test_an_overview_has_its_answer_and_cards(two_runs):
     page = Page(shown(two_runs, "overview", "a" * 12).html)
     assert "50 % of the mean decode step's 200 µs is idle time between steps" in page.text
     assert "TTFT" in page.text
+
+
+@pytest.mark.parametrize("page", ["overview", "communication"])
+def test_charts_are_files_as_they_are(two_runs, page):
+    """None needs a page: a width of its own, dark ink, and columns of the legend that fit the width."""
+    charts = shown(two_runs, page, "a" * 12).charts
+    assert charts
+    for title, chart in charts.items():
+        spec = chart.properties(title="Mine").to_dict()
+        assert (spec["width"], spec["title"]) in {(420, "Mine"), (860, "Mine")}, title
+        assert not re.search("currentColor|containerSize", str(spec)), title
+
+
+def test_an_overview_has_the_bar_of_its_answer(two_runs):
+    assert "Mean decode step's period" in shown(two_runs, "overview", "a" * 12).charts
 
 
 @pytest.mark.parametrize(
