@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.reports.answers import read_verdict, read_versus
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Drawn, F, Panel, Queryable, VegaLite, fill
 from xlahouse.reports.charts.theme import CONTAINER_WIDTH
 from xlahouse.reports.kept_views import KEPT_VIEWS
-from xlahouse.reports.naming import page_stems
+from xlahouse.reports.naming import choose_pair, page_file, page_stems
 from xlahouse.reports.own_page import OwnPage
-from xlahouse.reports.pages import OVERVIEW, RUN_PAGES, SITE_PAGES
-from xlahouse.reports.site import check_pages, page_file, read_runs
-from xlahouse.reports.verdict import read_verdict
+from xlahouse.reports.pages import OVERVIEW, RUN_PAGES, SITE_PAGES, VERSUS, check_pages
+from xlahouse.reports.site import read_runs
 
 FIGURE_FORMATS = ("png", "svg", "pdf")
 WIDTHS = {"half": 420, "wide": 860, "square": 420}  # px of a figure, by its place on the page
@@ -48,13 +48,14 @@ def render_figures(
     Raises:
         ReportError: no such page or run, an own page that fails, or a folder that cannot be written.
     """
-    wanted = check_pages(pages)
     known, _, chosen = read_runs(warehouse, runs)
+    pair = choose_pair(known, runs)
+    wanted = check_pages(pages, pair)
     folder = Path(out_dir)
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for stem, drawn in _all_drawn(warehouse, wanted, page_stems(known), chosen, own):
+        for stem, drawn in _all_drawn(warehouse, wanted, page_stems(known), chosen, pair, own):
             if drawn.spec is None:
                 on_event(f"{stem}.{drawn.id}: {drawn.problem}")
                 continue
@@ -74,13 +75,16 @@ def _all_drawn(
     wanted: Sequence[str],
     stems: dict[str, str],
     runs: Sequence[PageFacts],
+    pair: Sequence[PageFacts],
     own: Sequence[OwnPage],
 ) -> Iterator[tuple[str, Drawn]]:
     """Stem of a file's name, and a figure, in the order of the site."""
     ids = {"runs": [facts.run_id for facts in runs]}
-    for name in (name for name in SITE_PAGES if name in wanted):
+    for name in (name for name in SITE_PAGES if name in wanted and name != VERSUS):
         for panel in SITE_PAGES[name]:
             yield from _drawn(source, name, panel, ids, runs)
+    for section, _ in read_versus(source, pair) if VERSUS in wanted else ():
+        yield from ((VERSUS, drawn) for drawn in section.figures)
     for page in (page for page in own if not page.of_run):
         yield from _drawn_own(source, page.name, page, ids, runs)
     for facts in runs:

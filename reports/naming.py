@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.pages import OVERVIEW
 from xlahouse.sql.outputs import file_stems
 
 
@@ -13,6 +14,11 @@ def page_stems(runs: Sequence[PageFacts]) -> dict[str, str]:
     """run_id -> how the file names of its pages begin."""
     stems = file_stems({facts.run_id: facts.name for facts in runs})
     return {run_id: f"run-{stem}" for run_id, stem in stems.items()}
+
+
+def page_file(stem: str, page: str) -> str:
+    """The file of a run's page: the overview is the run's first."""
+    return f"{stem}.html" if page == OVERVIEW else f"{stem}.{page}.html"
 
 
 def choose_runs(known: Sequence[PageFacts], wanted: Sequence[str]) -> list[PageFacts]:
@@ -23,6 +29,17 @@ def choose_runs(known: Sequence[PageFacts], wanted: Sequence[str]) -> list[PageF
     """
     chosen = {_choose(known, text) for text in wanted}
     return [facts for facts in known if facts.run_id in chosen]
+
+
+def choose_pair(known: Sequence[PageFacts], wanted: Sequence[str] | None) -> list[PageFacts]:
+    """The two runs that `wanted` names, in its order; none where it does not name two.
+
+    Raises:
+        ReportError: a name fits no run, or several.
+    """
+    pair = list(dict.fromkeys(_choose(known, text) for text in wanted or ()))
+    by_id = {facts.run_id: facts for facts in known}
+    return [by_id[run_id] for run_id in pair] if len(pair) == 2 else []
 
 
 def _choose(known: Sequence[PageFacts], text: str) -> str:

@@ -9,14 +9,14 @@ from html import escape
 import altair as alt
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.reports.answers import read_verdict
 from xlahouse.reports.charts.panel import Queryable, Section, VegaLite, fill
 from xlahouse.reports.figure_files import on_paper
 from xlahouse.reports.kept_views import KEPT_VIEWS
-from xlahouse.reports.pages import OVERVIEW, RUN_PAGES
+from xlahouse.reports.pages import OVERVIEW, RUN_PAGES, check_pages
 from xlahouse.reports.run_page import run_html
-from xlahouse.reports.site import check_pages, read_runs
+from xlahouse.reports.site import read_runs
 from xlahouse.reports.site_page import Frame
-from xlahouse.reports.verdict import read_verdict
 
 HEIGHT = 900  # px of the frame, which scrolls
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlahouse.capture.errors import ReportError
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Panel
 from xlahouse.reports.panels import quality
@@ -45,6 +46,7 @@ from xlahouse.reports.panels.runs import (
     study,
     study_matrix,
     top_runs,
+    versus_metrics,
 )
 from xlahouse.reports.panels.scheduling import clocks, host_gaps, launches
 from xlahouse.reports.panels.serving import batches, requests
@@ -59,7 +61,7 @@ from xlahouse.reports.panels.time import (
     waits,
 )
 
-OVERVIEW, INDEX, COMPARISON = "overview", "index", "comparison"
+OVERVIEW, INDEX, COMPARISON, VERSUS = "overview", "index", "comparison", "versus"
 # Pages of a run.
 RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
     OVERVIEW: (predicted.PANEL, forecast.PANEL, memory.PANEL, peak_use.PANEL, quality.ISSUES),
@@ -119,5 +121,23 @@ SITE_PAGES: dict[str, tuple[Panel[Sequence[PageFacts]], ...]] = {
     ),
     "scaling": (scaling.PANEL,),
     "study": (study_matrix.PANEL, study.EFFECTS, study.PAIRS),
+    # Of two runs that a user chose; before it what changes in their steps, a panel a phase.
+    VERSUS: (versus_metrics.PANEL,),
 }
 PAGES = (*SITE_PAGES, *RUN_PAGES)
+
+
+def check_pages(pages: Sequence[str] | None, pair: Sequence[PageFacts] = ()) -> Sequence[str]:
+    """The pages to write; None: all, that of two runs only with a pair.
+
+    Raises:
+        ReportError: there is no such page, or no pair for it.
+    """
+    for page in pages or ():
+        if page not in PAGES:
+            raise ReportError(f"no page {page!r}; there are: {', '.join(PAGES)}")
+        if page == VERSUS and not pair:
+            raise ReportError(f"{VERSUS} is about two runs: give --run BASE --run OTHER")
+    if pages is not None:
+        return pages
+    return [page for page in PAGES if page != VERSUS or pair]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlahouse.reports.answers import Verdict, shown_findings
 from xlahouse.reports.charts.facts import (
     COMPILED_BANNER,
     PREDICTED_BANNER,
@@ -14,7 +15,6 @@ from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
 from xlahouse.reports.page import render_page
 from xlahouse.reports.setup_facts import devices_text, setup_commands, setup_rows, size_text
 from xlahouse.reports.site_page import TRACE_END, Banner, Frame, common
-from xlahouse.reports.verdict import Verdict, shown_findings
 
 _WHY_VIRTUAL = (
     "Programs, collectives, groups, payloads and their order are those of the run. Times are "

@@ -7,22 +7,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xlahouse.capture.errors import ReportError
+from xlahouse.reports.answers import KEY, Verdict, read_verdict, read_versus
 from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, read_facts
 from xlahouse.reports.charts.panel import F, Panel, Queryable, Section, fill
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, HeadlineCard, headline_cards
 from xlahouse.reports.index_page import index_html
 from xlahouse.reports.index_rows import IndexLink
 from xlahouse.reports.kept_views import KEPT_VIEWS
-from xlahouse.reports.naming import choose_runs, page_stems
+from xlahouse.reports.naming import choose_pair, choose_runs, page_file, page_stems
 from xlahouse.reports.own_page import OwnPage
 from xlahouse.reports.page import LIBRARY, page_script, script_key
-from xlahouse.reports.pages import COMPARISON, INDEX, OVERVIEW, PAGES, RUN_PAGES, SITE_PAGES
+from xlahouse.reports.pages import (
+    COMPARISON,
+    INDEX,
+    OVERVIEW,
+    RUN_PAGES,
+    SITE_PAGES,
+    VERSUS,
+    check_pages,
+)
 from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
-from xlahouse.reports.site_page import TRACE_END, Frame, Link, site_html
+from xlahouse.reports.site_page import TRACE_END, Frame, Link, site_html, versus_html
 from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, drawing
 from xlahouse.reports.unchanged import SettingsByRun, read_settings, run_key, site_key
-from xlahouse.reports.verdict import KEY, Verdict, read_verdict
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class _Site:
     source: Queryable
     files: SiteFiles
     runs: list[PageFacts]  # the chosen runs
+    pair: list[PageFacts]  # the two to put side by side, or none
     cards: dict[str, list[HeadlineCard]]  # run_id -> its headline
     stems: dict[str, str]  # run_id -> how its files' names begin, of every run of the warehouse
     run_pages: dict[str, tuple[Panel[PageFacts], ...]]  # page -> its panels
@@ -84,12 +93,14 @@ def render_site(
     Raises:
         ReportError: no such page or run, or the folder cannot be written.
     """
-    wanted = check_pages(pages)
     known, cards, chosen = read_runs(warehouse, runs)
+    pair = choose_pair(known, runs)
+    wanted = check_pages(pages, pair)
     site = _Site(
         warehouse,
         SiteFiles.open(out_dir, on_event or (lambda message: None)),
         chosen,
+        pair,
         cards,
         page_stems(known),
         _chosen_pages(RUN_PAGES, wanted) | {p.name: (p.panel,) for p in own if p.of_run},
@@ -160,6 +171,7 @@ def draw_run(source: Queryable, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
         source,
         files,
         [job.facts],
+        [],
         {job.facts.run_id: job.cards},
         {job.facts.run_id: job.stem},
         {name: RUN_PAGES[name] for name in job.pages} | {page.name: (page.panel,) for page in own},
@@ -188,35 +200,34 @@ def read_runs(
     return known, {facts.run_id: headline_cards(facts, spread) for facts in chosen}, chosen
 
 
-def check_pages(pages: Sequence[str] | None) -> Sequence[str]:
-    """The pages to write; None: all.
-
-    Raises:
-        ReportError: there is no such page.
-    """
-    for page in pages or ():
-        if page not in PAGES:
-            raise ReportError(f"no page {page!r}; there are: {', '.join(PAGES)}")
-    return PAGES if pages is None else pages
-
-
 def _write_site_page(site: _Site, name: str) -> None:
     file = f"{name}.html"
+    runs = site.pair if name == VERSUS else site.runs
     frame = _frame(site, site.site_pages, SITE_PAGES, lambda page: f"{page}.html", name)
     own = site.own.get(name)
-    key = site_key(site.settings, site.runs, name, frame, own.text if own else "")
+    key = site_key(site.settings, runs, name, frame, own.text if own else "")
     if site.files.is_current(file, key):
         return
-    params = {"runs": [facts.run_id for facts in site.runs]}
-    panels = site.site_pages[name]
-    sections = _sections(site, site.source, name, file, panels, params, site.runs)
+    params = {"runs": [facts.run_id for facts in runs]}
+    sections = _sections(site, site.source, name, file, site.site_pages[name], params, runs)
     if sections is None:
         return
     if name == INDEX:
-        html = index_html(site.runs, lambda facts: _pages_of(site, facts), frame, sections)
+        html = index_html(runs, lambda facts: _pages_of(site, facts), frame, sections)
+    elif name == VERSUS:
+        html = versus_html(runs, frame, [*_changes(site, file), *sections])
     else:
-        html = site_html(name, own.title if own else "", site.runs, frame, sections)
+        html = site_html(name, own.title if own else "", runs, frame, sections)
     site.files.write(file, key, html)
+
+
+def _changes(site: _Site, file: str) -> list[Section]:
+    """What changes in the steps from one run of the pair to the other."""
+    found = read_versus(site.source, site.pair, lambda key: site.files.csv_name(file, key))
+    for section, rows in found:
+        if section.csv:
+            site.files.write_csv(section.csv, rows)
+    return [section for section, _ in found]
 
 
 def _write_run_page(site: _Site, one_run: Queryable, facts: PageFacts, name: str) -> None:
@@ -250,11 +261,6 @@ def _verdict(site: _Site, source: Queryable, file: str, facts: PageFacts) -> Ver
 def _has_page(site: _Site, name: str) -> bool:
     """Whether the site has the page over runs."""
     return name in site.site_pages or site.files.has(f"{name}.html")
-
-
-def page_file(stem: str, page: str) -> str:
-    """The file of a run's page: the overview is the run's first."""
-    return f"{stem}.html" if page == OVERVIEW else f"{stem}.{page}.html"
 
 
 def _pages_of(site: _Site, facts: PageFacts) -> list[IndexLink]:

@@ -54,17 +54,38 @@ def site_html(
     name: str, title: str, runs: Sequence[PageFacts], frame: Frame, sections: list[Section]
 ) -> str:
     """A page over runs as HTML."""
+    subtitle = f"{plural(len(runs), 'run')}. {SUBJECTS.get(name, '')}".strip()
+    return _over_runs(title or name.capitalize(), subtitle, RUNS_PARAMS, runs, frame, sections)
+
+
+def versus_html(pair: Sequence[PageFacts], frame: Frame, sections: list[Section]) -> str:
+    """The page of two runs as HTML."""
+    base, other = pair
+    title = f"From {base.name} to {other.name}"
+    return _over_runs(title, VERSUS_SUBJECT, PAIR_PARAMS, pair, frame, sections)
+
+
+def _over_runs(
+    title: str,
+    subtitle: str,
+    params: str,
+    runs: Sequence[PageFacts],
+    frame: Frame,
+    sections: list[Section],
+) -> str:
     return render_page(
         "site.html",
         {
-            **common(title or name.capitalize(), banners_of(runs), frame),
-            "subtitle": f"{plural(len(runs), 'run')}. {SUBJECTS.get(name, '')}".strip(),
+            **common(title, banners_of(runs), frame),
+            "subtitle": subtitle,
             "sections": sections,
-            "params": RUNS_PARAMS,
+            "params": params,
         },
     )
 
 
+VERSUS_SUBJECT = "What changes in a step from the first run to the second, and why."
+PAIR_PARAMS = "With $runs = the ids of the two runs; $base is the first of them, $other the second."
 RUNS_PARAMS = "With $runs = the ids of the runs on this page."
 
 

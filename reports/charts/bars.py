@@ -80,6 +80,7 @@ def named_bars(
     hue: alt.Color,
     tooltip: Sequence[alt.Tooltip],
     title: str,
+    end: str = "",
 ) -> alt.Chart:
     """Bars with their names above them, so that a long name fits on a narrow page.
 
@@ -90,12 +91,15 @@ def named_bars(
         hue: channel of the colour.
         tooltip: exact values.
         title: the subject, for screen readers.
+        end: column of where a bar ends, if `x` is where it starts.
     """
     y = alt.Y(f"{name}:N", sort=None, title=None, axis=None, scale=alt.Scale(paddingInner=0))
     bars = alt.Chart(inline(rows)).mark_bar(cornerRadius=1, size=14, yOffset=8)
     names = rows.unique(name, keep="first", maintain_order=True).select(name)
     texts = alt.Chart(inline(names)).mark_text(align="left", baseline="middle", dy=-8, color=INK)
     encoded = bars.encode(y=y, x=x, color=hue, tooltip=list(tooltip))
+    if end:
+        encoded = encoded.encode(x2=end)
     if "place" in rows.columns:
         encoded = encoded.encode(order=alt.Order("place:Q"))
     layers = alt.layer(encoded, texts.encode(y=y, x=alt.value(0), text=f"{name}:N"))

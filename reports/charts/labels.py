@@ -14,3 +14,8 @@ def clipped(name: pl.Expr, most: int, end: int = 0) -> pl.Expr:
     if end:
         parts.append(name.str.tail(end))
     return pl.when(name.str.len_chars() > most).then(pl.concat_str(parts)).otherwise(name)
+
+
+def clip(name: str, most: int) -> str:
+    """The name, or its start and an ellipsis: `most` characters in all."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

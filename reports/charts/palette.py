@@ -117,8 +117,13 @@ PARALLELISM_COLOURS = (
 )
 # The shape shows the batch, where the colour shows the parallelism: the smallest first.
 BATCH_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
-# Better than the baseline, and worse; between them the paper.
+# Worse than the baseline, and better; between them the paper.
 EFFECT_RANGE = ("#b45309", "#f6e3c5", "#cfe5e8", "#0f6f7f")
+DIRECTION_COLOURS = {
+    "takes longer": EFFECT_RANGE[0],
+    "takes less": EFFECT_RANGE[-1],
+    "in all": "#747a86",
+}
 # Of charts with one series.
 SERIES_COLOUR = "#2d6f9f"
 UNKNOWN_COLOUR = "#90969f"

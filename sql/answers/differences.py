@@ -153,7 +153,7 @@ def _sentence(phase: str, step: float | None, total: float | None, ops: list[OpC
         )
     if total == 0:
         return f"A {kind} takes {duration(step)} in both runs."
-    share = f" ({'+' if total > 0 else '-'}{percent(abs(total) / step)})" if step else ""
+    share = f" ({_signed_share(total / step)})" if step else ""
     said = f"A {kind} takes {duration(abs(total))} {'more' if total > 0 else 'less'}{share}"
     sure = [op for op in ops if op.rank is not None]
     if not sure:
@@ -162,6 +162,11 @@ def _sentence(phase: str, step: float | None, total: float | None, ops: list[OpC
     where = f" in {first.scope}" if first.scope else ""
     name = _kernel(first) if first.part == "op" else _PARTS[first.part]
     return f"{said}; the largest change is {name}{where}: {_signed(first.total_ps or 0)}."
+
+
+def _signed_share(share: float) -> str:
+    shown = percent(abs(share))  # a number, or `under 1 %`
+    return f"{'+' if share > 0 else '-'}{shown}" if shown[0].isdigit() else shown
 
 
 def _signed(time_ps: float) -> str:

@@ -50,6 +50,7 @@ def compare(
     and counts need no repeats: better, worse or equal. decode_device_s and its like are the time of a mean
     step in which a device runs ops. Below are the ten ops, of these two runs, whose share of a step changed
     most; --format json has all, also by kernel, layer and collective: each adds up to the step's difference.
+    xlahouse report versus --run RUN --run RUN draws them on a page.
 
     A compiled run has no times and no totals: beside one, the table has what a step of each phase moves and
     holds on a device.

@@ -63,8 +63,9 @@ def report(
     The pages share a script, vega.js, beside them; with --single-file each page can move alone.
 
     Pages of each run: overview, communication, intervals, time, efficiency, program, scheduling,
-    serving, quality; over runs: index, comparison, scaling, study. Pages of runs that did not change are
-    not drawn again. A folder with files that xlahouse did not write is left alone without --force.
+    serving, quality; over runs: index, comparison, scaling, study; of two runs, with --run BASE --run OTHER:
+    versus. Pages of runs that did not change are not drawn again. A folder with files that xlahouse did not
+    write is left alone without --force.
 
     \b
     A page of your own is a file such as busiest.py, with a query and its chart:
@@ -79,6 +80,7 @@ def report(
     Examples:
       xlahouse report
       xlahouse report -w wh -o site --run baseline
+      xlahouse report versus --run baseline --run candidate
       xlahouse report communication time --format pdf -o figures
       xlahouse report --page busiest.py
     """

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.reports.example import Store
-from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
+from tests.reports.over_runs import RUNS
+from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES, VERSUS
 from xlahouse.reports.site import page_file, render_site
 
 CHROMIUM = (
@@ -57,7 +58,7 @@ def asked_by_pages(log: Path) -> set[str]:
 
 HOSTILE_RUN, PLAIN_RUN = "run-script-alert-1-script", "run-plain"
 SEEN = (
-    *((f"{name}.html", 1280) for name, panels in SITE_PAGES.items() if panels),
+    *((f"{name}.html", 1280) for name in SITE_PAGES if name != VERSUS),
     *((page_file(PLAIN_RUN, name), 400) for name, panels in RUN_PAGES.items() if panels),
     (page_file(HOSTILE_RUN, "communication"), 1280),
     (page_file(HOSTILE_RUN, "time"), 1280),
@@ -83,6 +84,23 @@ def test_every_chart_is_drawn_in_silence(site, tmp_path, name, width):
     assert len(re.findall(r'<svg[^>]* class="marks"', dom)) == charts
     assert "CONSOLE" not in stderr, stderr
     assert asked_by_pages(log) == set()
+
+
+@pytest.mark.verify
+def test_the_page_of_two_runs_is_drawn(tmp_path):
+    change = {
+        "run_id": "a1",
+        "other_run_id": "b1",
+        "phase": "decode",
+        "part": "op",
+        "kernel": "dot",
+    }
+    change |= {"step_ps": 5.0, "other_step_ps": 8.0, "total_ps": 3.0, "scope": "m/layers.3/mlp"}
+    store = Store({"runs": RUNS, "op_diff_v1": [change]})
+    (path,) = render_site(store, tmp_path / "site", ["a1", "b1"], ["versus"]).pages
+    dom, stderr = open_page(path, tmp_path / "profile", "--window-size=400,2000")
+    assert dom.count('data-state="drawn"') == path.read_text("utf-8").count("data-spec=") == 2
+    assert "CONSOLE" not in stderr, stderr
 
 
 def test_a_page_with_its_script_is_drawn_alone(two_runs, tmp_path):

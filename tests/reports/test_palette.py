@@ -13,6 +13,7 @@ from xlahouse.reports.charts.palette import (
     CHANGE_COLOURS,
     CLOCK_COLOURS,
     COMPONENT_COLOURS,
+    DIRECTION_COLOURS,
     HEAT_RANGE,
     KIND_COLOURS,
     LOAD_COLOURS,
@@ -52,6 +53,7 @@ ALL = {
     "components": list(COMPONENT_COLOURS.values()),
     "parallelisms": list(PARALLELISM_COLOURS),
     "changes": list(CHANGE_COLOURS.values()),
+    "directions": list(DIRECTION_COLOURS.values()),
     "loads": list(LOAD_COLOURS.values()),
     "pipeline": list(PIPELINE_COLOURS.values()),
 }
@@ -106,7 +108,13 @@ def test_no_two_colours_of_a_set_look_alike(colours, vision):
 
 def test_no_set_borrows_a_colour_of_another():
     sets = (KIND_COLOURS, AXIS_COLOURS, TIME_COLOURS, CAUSE_COLOURS, COMPONENT_COLOURS)
-    sets += (CHANGE_COLOURS, CLOCK_COLOURS, LOAD_COLOURS, {"series": SERIES_COLOUR})
+    sets += (
+        DIRECTION_COLOURS,
+        CHANGE_COLOURS,
+        CLOCK_COLOURS,
+        LOAD_COLOURS,
+        {"series": SERIES_COLOUR},
+    )
     sets += ({"unknown": UNKNOWN_COLOUR}, {hue: hue for hue in PARALLELISM_COLOURS})
     sets += ({hue: hue for hue in RESERVE_COLOURS},)
     names: dict[str, str] = {}

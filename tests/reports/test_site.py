@@ -76,7 +76,7 @@ def test_a_site_of_some_runs_and_pages(two_runs, tmp_path):
     [
         (
             {"pages": ["overvew"]},
-            "no page 'overvew'; there are: index, comparison, scaling, study, over",
+            "no page 'overvew'; there are: index, comparison, scaling, study, versus, over",
         ),
         ({"runs": ["demo"]}, "no run 'demo' in the warehouse; it holds: demo dp2.tp2, demo tp4"),
         ({"runs": [""]}, "no run '' in the warehouse"),

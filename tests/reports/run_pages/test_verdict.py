@@ -10,12 +10,12 @@ from tests.reports.example import US, Store
 from tests.reports.html import Page
 from tests.reports.test_palette import PAPERS, VISION, contrast, distance
 from tests.reports.vega_lite import assert_valid, data
+from xlahouse.reports.answers import read_verdict, shown_findings
 from xlahouse.reports.figure_files import render_figures
 from xlahouse.reports.pages import RUN_PAGES
 from xlahouse.reports.panels.overview.verdict import EXPOSED_SHADES
 from xlahouse.reports.site import render_site
 from xlahouse.reports.site_page import Link
-from xlahouse.reports.verdict import read_verdict, shown_findings
 from xlahouse.sql.answers.losses import LOSSES
 from xlahouse.sql.answers.summary import summarize_run
 

@@ -85,6 +85,11 @@ def test_the_sentence_names_the_largest_change():
             [op("fusion", 10, 12)],
             "A decode step takes 2 ns more (+20 %); no single op differs by more than the spread over steps.",
         ),
+        (
+            [op("fusion", 1000, 996)],
+            "A decode step takes 4 ns less (under 1 %); "
+            "no single op differs by more than the spread over steps.",
+        ),
         ([op("fusion", 10, 10)], "A decode step takes 10 ns in both runs."),
         (
             [op(None, 10, 30, 1, part="between", phase="step")],

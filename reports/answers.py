@@ -1,15 +1,19 @@
-"""The start of a run's overview: the answer that `xlahouse summary` gives, with its bars and links."""
+"""Sections with the answers of commands: `summary` on a run's overview, `compare` on the page of two runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Queryable, Section, fill
 from xlahouse.reports.panels.overview.verdict import split_rows, verdict_panel
+from xlahouse.reports.panels.runs.versus import op_rows, versus_panel
 from xlahouse.reports.site_page import Link
+from xlahouse.sql.answers.differences import SQL as DIFFERENCES_SQL
+from xlahouse.sql.answers.differences import step_differences
 from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL
 from xlahouse.sql.answers.summary import Summary, summarize_run
 
@@ -57,4 +61,23 @@ def shown_findings(summary: Summary, links: Sequence[Link]) -> list[ShownFinding
         file = pages.get(finding.page.capitalize(), "")
         href = f"{file}#{finding.panel}" if file else ""
         found.append(ShownFinding(finding.text, finding.lever, finding.page, href, finding.view))
+    return found
+
+
+def read_versus(
+    source: Queryable, pair: Sequence[PageFacts], csv: Callable[[str], str] = lambda key: ""
+) -> list[tuple[Section, pl.DataFrame]]:
+    """What changes in the steps of each phase from the first run to the second, with the rows.
+
+    Args:
+        source: a warehouse.
+        pair: the two runs.
+        csv: key of a section -> file that has its rows.
+    """
+    base, other = pair
+    found = []
+    for step in step_differences(source, base.run_id, other.run_id):
+        panel = versus_panel(DIFFERENCES_SQL, step, base.name, other.name)
+        rows = op_rows(step)
+        found.append((fill(panel, rows, step, csv(panel.key)), rows))
     return found

@@ -1,0 +1,69 @@
+"""The metrics of two runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from xlahouse.reports.charts.columns import count_column, text_column
+from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.panel import Panel, TableColumn
+from xlahouse.reports.charts.units import plural, show_exact, show_factor
+from xlahouse.reports.panels.runs.effects import show_effect
+from xlahouse.reports.panels.runs.setups import virtual_note
+
+SQL = """
+select
+    metric,
+    median,
+    other_median,
+    other_median / nullif(median, 0) as effect_ratio,
+    spread,
+    runs,
+    other_runs,
+    verdict,
+    differing,
+    differing_count
+from run_comparison_v2
+where run_id = list_extract($runs, 1) and other_run_id = list_extract($runs, 2)
+order by metric
+"""
+
+COLUMNS = (
+    text_column("metric", "Metric"),
+    TableColumn("median", "First run", show_factor, show_exact),
+    TableColumn("other_median", "Second run", show_factor, show_exact),
+    TableColumn("effect_ratio", "Effect", show_effect, show_exact),
+    TableColumn("spread", "Spread", show_factor, show_exact),
+    count_column("runs", "Repeats"),
+    count_column("other_runs", "then"),
+    text_column("verdict", "Verdict"),
+)
+
+
+def verdict(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
+    """In what the setups differ."""
+    differing, count = rows.row(0, named=True)["differing"], rows["differing_count"][0]
+    if not differing:
+        return ["The setups do not differ in anything that is known."]
+    if count == 1:
+        return [f"The setups differ in {differing}."]
+    return [
+        f"The setups differ in {count} things, {differing}: no difference can be attributed to one of them."
+    ]
+
+
+PANEL: Panel[Sequence[PageFacts]] = Panel(
+    key="versus-metrics",
+    title="Metrics of both runs",
+    lede="Medians over the repeats of each run's setup. The verdict is on the second run; a time is "
+    "inconclusive within the spread of the repeats, or where a setup has one run.",
+    sql=SQL,
+    columns=COLUMNS,
+    figures=lambda rows, runs: [],
+    coverage=lambda rows, runs: f"{plural(len(rows), 'metric')} that both runs have.",
+    why_empty=lambda runs: "The runs have no metric in common.",
+    verdict=verdict,
+    notes=lambda rows, runs: virtual_note(runs),
+)
