@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 # Inside a script element these would end it, open a comment, or break a line of JavaScript.
 _SEPARATOR = re.compile(r"([/_.,=-])")
+_CODE, _AS_CODE = re.compile(r"`([^`]+)`"), r"<code>\1</code>"
 _bundle: list[str] = []  # page_script, once it is made
 LIBRARY = "vega.js"  # the script, once beside all pages
 _IN_SCRIPT = str.maketrans(
@@ -59,7 +60,12 @@ def script_json(value: object) -> Markup:
 
 def breakable(text: str) -> Markup:
     """Escaped text that may break after a separator: file and run names have no spaces."""
-    return Markup(_SEPARATOR.sub(r"\1<wbr>", str(escape(text))))
+    return Markup(_CODE.sub(_AS_CODE, _SEPARATOR.sub(r"\1<wbr>", str(escape(text)))))
+
+
+def coded(text: str) -> Markup:
+    """Escaped text whose commands, between backquotes, are code."""
+    return Markup(_CODE.sub(_AS_CODE, str(escape(text))))
 
 
 def page_script() -> str:
@@ -93,6 +99,7 @@ def _environment() -> Environment:
     )
     environment.filters["script_json"] = script_json
     environment.filters["breakable"] = breakable
+    environment.filters["coded"] = coded
     return environment
 
 

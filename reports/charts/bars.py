@@ -69,8 +69,8 @@ def place_in(order: Iterable[str], column: str) -> pl.Expr:
 
 
 def bars_height(count: int) -> int:
-    """Height in px of `count` bars; many are thin."""
-    return rows_height(count, BAR_STEP if count <= 16 else 12)
+    """Height in px of `count` bars; many are thin, and very many as thin as their names are high."""
+    return rows_height(count, BAR_STEP if count <= 16 else 16 if count <= 32 else 12)
 
 
 def named_bars(

@@ -45,7 +45,8 @@ def chosen_devices(
     }
     middles = _middles(ranked)
     for row in middles.to_dicts():
-        span = f"{show(row['least'])} to {show(row['most'])}"
+        ends = dict.fromkeys((show(row["least"]), show(row["most"])))
+        span = " to ".join(ends)  # one, where the ends look alike
         name = f"{row['group']}: {span}"
         names[row["device_id"]] = (
             f"{names[row['device_id']]}; {name}" if row["device_id"] in names else name

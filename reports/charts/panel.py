@@ -125,6 +125,7 @@ class Section:
     headings: list[TableCell]
     cells: list[list[TableCell]]  # of the table, one list a row
     rows_left_out: int  # of the table
+    unknown_columns: list[str]  # headings of the table's columns in which no row has a value
     rows: int  # of the query
     open_table: bool  # as of Panel
     csv: str = ""  # file with all of them, beside the page
@@ -135,12 +136,14 @@ MAX_ID = 60  # characters of a figure's subject in its id
 
 # A table is for reading; the SQL and the CSV give every row.
 MAX_TABLE_ROWS = 200
+MANY_COLUMNS = 7  # a wider table may not fit a page: it leaves out columns without any value
 
 
 def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Section:
     """Draw a panel's charts and format its table; `csv` names the file that has all rows."""
     rows = finite(rows)
-    columns = panel.columns_of(rows) if panel.columns_of else panel.columns
+    given = panel.columns_of(rows) if panel.columns_of else panel.columns
+    columns, unknown = _with_values(given, rows)
     empty = panel.why_empty(facts) if rows.is_empty() else ""
     with debug_mode(False):  # Altair checks each part and each row of data; tests check our charts
         figures = [] if empty else panel.figures(rows, facts)
@@ -159,10 +162,22 @@ def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Sectio
         headings=[TableCell(column.heading, numeric=column.numeric) for column in columns],
         cells=format_rows(columns, rows.head(MAX_TABLE_ROWS)),
         rows_left_out=max(0, len(rows) - MAX_TABLE_ROWS),
+        unknown_columns=unknown,
         rows=len(rows),
         open_table=panel.open_table,
         csv="" if rows.is_empty() else csv,
     )
+
+
+def _with_values(
+    columns: Sequence[TableColumn], rows: pl.DataFrame
+) -> tuple[Sequence[TableColumn], list[str]]:
+    """Of a wide table the columns in which a row has a value, and the headings of the other ones."""
+    if len(columns) <= MANY_COLUMNS or rows.is_empty():
+        return columns, []
+    known = [column for column in columns if rows[column.name].null_count() < len(rows)]
+    kept = known or columns[:1]
+    return kept, [column.heading for column in columns if column not in kept]
 
 
 def figure_ids(key: str, figures: Sequence[Figure]) -> list[str]:

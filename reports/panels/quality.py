@@ -80,6 +80,7 @@ ISSUES: Panel[PageFacts] = Panel(
     sql=ISSUES_SQL,
     columns=ISSUE_COLUMNS,
     figures=no_figures,
+    open_table=True,
     coverage=issues_coverage,
     why_empty=lambda facts: "The ingest found nothing to report.",
     notes=lambda rows, facts: ["Meaning and cost of each code: xlahouse check --codes."],

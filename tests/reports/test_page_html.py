@@ -7,15 +7,19 @@ import os
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.reports.conftest import HOSTILE
 from tests.reports.example import Store
 from tests.reports.html import Page
+from xlahouse.reports.charts.columns import count_column
 from xlahouse.reports.charts.facts import VIRTUAL_BANNER
-from xlahouse.reports.page import breakable, script_json
+from xlahouse.reports.charts.panel import Panel, fill
+from xlahouse.reports.page import breakable, coded, script_json
 from xlahouse.reports.pages import OVERVIEW, RUN_PAGES, SITE_PAGES
 from xlahouse.reports.site import page_file, render_site
+from xlahouse.reports.site_page import Frame, site_html
 
 
 def test_names_in_traces_stay_text(pages):
@@ -48,6 +52,48 @@ def test_json_in_a_script_reads_back_whole():
 
 def test_a_long_name_may_break_but_not_out():
     assert breakable("a/b_<i>") == "a/<wbr>b_<wbr>&lt;i&gt;"
+
+
+def test_commands_between_backquotes_are_code_and_stay_text():
+    assert coded("use `set <x>`, not `y`") == "use <code>set &lt;x&gt;</code>, not <code>y</code>"
+    assert breakable("`a/b`") == "<code>a/<wbr>b</code>"
+    assert coded("one ` alone") == "one ` alone"
+
+
+def section_of(rows, columns=3, **chosen):
+    """A section of so many columns, of which the last one has no value."""
+    frame = pl.DataFrame({f"c{place}": [1] * rows for place in range(columns - 1)})
+    frame = frame.with_columns(pl.lit(None, pl.Int64).alias("empty"))
+    panel = Panel(
+        key="p",
+        title="P",
+        lede="",
+        sql="select 1",
+        columns=tuple(count_column(name, name.upper()) for name in frame.columns),
+        figures=lambda rows, facts: [],
+        coverage=lambda rows, facts: "",
+        why_empty=lambda facts: "",
+        **chosen,
+    )
+    return fill(panel, frame, None)
+
+
+def page_of(section):
+    return site_html("study", "", [], Frame("", []), [section])
+
+
+def test_a_wide_table_leaves_out_columns_without_a_value():
+    wide = section_of(1, columns=8)
+    assert [cell.text for cell in wide.headings] == [f"C{place}" for place in range(7)]
+    assert [len(row) for row in wide.cells] == [7]
+    assert "No row has: EMPTY." in Page(page_of(wide)).text
+    assert [cell.text for cell in section_of(1, columns=7).headings][-1] == "EMPTY"
+
+
+def test_a_long_table_without_charts_is_folded_unless_it_is_the_answer():
+    assert '<details class="rows">' in page_of(section_of(25))
+    assert '<details class="rows">' not in page_of(section_of(24))
+    assert '<details class="rows">' not in page_of(section_of(25, open_table=True))
 
 
 def test_nothing_leaves_a_page(pages):

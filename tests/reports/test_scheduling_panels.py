@@ -76,7 +76,7 @@ def test_activities_of_hosts_are_drawn_by_phase():
         ("enqueue", 0.75),
         ("unknown", 0.25),
     ]
-    assert section.coverage.startswith("2 gaps longer than 10 us.")
+    assert section.coverage.startswith("2 gaps longer than 10 µs.")
     assert section.notes == [
         "decode: 40 ps before a launch, on average; the largest part is enqueue: A::Execute, 56 %."
     ]
@@ -161,6 +161,22 @@ def test_clocks_are_compared_with_the_reference():
     }
     assert section.notes == ["Skews are not usable, since the spread exceeds them: c."]
     assert section.coverage.startswith("3 clocks of 12 traced devices.")
+
+
+def test_of_many_clocks_those_furthest_off_are_drawn():
+    """Thirty clocks off by 0 to 29 ps: the 24 of most are drawn, the furthest first."""
+    rows = [clock(f"c{place:02}", place, 1, 2, True) for place in range(30)]
+    section = filled(store_of(clock_offset_v2=rows), clocks.PANEL, "r")
+    offsets = data(section.figures[0].spec)
+    assert [row["clock"] for row in offsets] == [f"c{place:02}" for place in range(29, 5, -1)]
+    assert section.notes == ["Drawn: the 24 of 30 clocks that are furthest off."]
+
+
+def test_clocks_that_agree_are_said_to_agree():
+    rows = [clock("a", 0, None, 700, True, "reference"), clock("b", 0, 50, 700, True)]
+    section = filled(store_of(clock_offset_v2=rows), clocks.PANEL, "r")
+    assert [figure.title for figure in section.figures] == ["Uncertainty of the clocks, and skew"]
+    assert section.notes == ["No clock is ahead of its reference or behind it: every offset is 0."]
 
 
 def test_one_clock_needs_no_comparison():

@@ -214,6 +214,7 @@ PAIRS: Panel[Sequence[PageFacts]] = Panel(
     sql=ROWS_SQL,
     columns=ROWS_COLUMNS,
     figures=lambda rows, runs: [],
+    open_table=True,
     coverage=rows_coverage,
     why_empty=why_empty,
 )

@@ -44,7 +44,7 @@ COLUMNS = (
     text_column("usable", "Skews usable", lambda value: value or "not known"),
 )
 
-MAX_CLOCKS = 64
+MAX_CLOCKS = 24  # more names are unreadable; the table has every clock
 CLOCK_MEASURE_COLOURS = {
     "spread of the offset": CLOCK_COLOURS["trace"],
     "median skew": CLOCK_COLOURS["host clock, mean"],
@@ -110,15 +110,27 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """Offsets and their uncertainty, where clocks can be compared."""
     if len(rows) < 2:
         return []
-    known = rows.drop_nulls("offset_ps").head(MAX_CLOCKS)
+    known = drawn_clocks(rows)
     if len(known) < 2:
         return []
-    drawn = [Figure("Offset of each clock", offset_chart(known))]
+    drawn = []
+    if known["offset_ps"].abs().max():
+        drawn.append(Figure("Offset of each clock", offset_chart(known)))
     others = known.filter(pl.col("clock") != pl.col("reference"))
     if not _long(others).is_empty():
         note = "Skews across clocks are usable where the spread is at most the skew."
         drawn.append(Figure("Uncertainty of the clocks, and skew", spread_chart(others), note))
     return drawn
+
+
+def drawn_clocks(rows: pl.DataFrame) -> pl.DataFrame:
+    """The clocks of known offset; of many the ones that are furthest off, and of these the least sure."""
+    known = rows.drop_nulls("offset_ps")
+    if len(known) <= MAX_CLOCKS:
+        return known
+    worst = (pl.col("offset_ps").abs(), pl.col("spread_ps").fill_null(0), pl.col("median_skew_ps"))
+    first = known.sort(*worst, descending=True, nulls_last=True, maintain_order=True)
+    return first.head(MAX_CLOCKS)
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
@@ -145,8 +157,11 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         )
         if clocks
     ]
-    if len(rows) > MAX_CLOCKS:
-        found.append(f"The first {MAX_CLOCKS} of {len(rows):,} clocks are drawn.")
+    known = rows.drop_nulls("offset_ps")
+    if len(known) > 1 and not known["offset_ps"].abs().max():
+        found.append("No clock is ahead of its reference or behind it: every offset is 0.")
+    if len(known) > MAX_CLOCKS:
+        found.append(f"Drawn: the {MAX_CLOCKS} of {len(rows):,} clocks that are furthest off.")
     return found
 
 

@@ -95,7 +95,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many gaps there are."""
     phases = rows.unique("phase", maintain_order=True)
-    return f"{plural(int(phases['all_gaps'].sum()), 'gap')} longer than 10 us."
+    return f"{plural(int(phases['all_gaps'].sum()), 'gap')} longer than 10 µs."
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
@@ -116,7 +116,7 @@ def why_empty(facts: PageFacts) -> str:
     """Why there is no row."""
     if facts.inferred:
         return "Virtual devices run on the host itself: it is not late for them."
-    return "No launch of a device follows the one before it by more than 10 us."
+    return "No launch of a device follows the one before it by more than 10 µs."
 
 
 PANEL: Panel[PageFacts] = Panel(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
+from xlahouse.reports.charts.bars import bars_height
 from xlahouse.reports.charts.columns import (
     DEVICE_COLUMN,
     PHASE_COLUMN,
@@ -19,7 +20,7 @@ from xlahouse.reports.charts.palette import TIME_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order
 from xlahouse.reports.charts.sums import total
-from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
+from xlahouse.reports.charts.theme import colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
@@ -134,8 +135,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         y=device_axis(rows),
         x=alt.X("amount:Q", title=title, axis=alt.Axis(tickCount=5)),
     )
-    step = BAR_STEP if totals.height <= 16 else 12
-    return finish(chart, f"Mean time of a {phase} step by device", rows_height(totals.height, step))
+    return finish(chart, f"Mean time of a {phase} step by device", bars_height(totals.height))
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
