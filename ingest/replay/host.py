@@ -17,8 +17,8 @@ from xlahouse.ingest.replay.points import Points
 class HostPart(NamedTuple):
     """The host's part of a graph: lines of enqueues, and edges. Enqueues are numbered from 0."""
 
-    at_ps: Integers  # of each enqueue, by thread and time
-    head: Mask  # whether a thread begins with it
+    at_ps: Integers  # of each enqueue, by driver and time
+    head: Mask  # whether a driver begins with it
     lag_ps: Integers  # least time after the enqueue before it; of a head, its time
     of_launch: Integers  # enqueue of each launch; NOWHERE where it is not known
     waiting: Integers  # enqueues that wait for an earlier launch's end,
@@ -34,6 +34,9 @@ class HostPart(NamedTuple):
 
 def find_host(run: Measured, lines: Lines, points: Points) -> HostPart:
     """The enqueues of a run and what waits for them.
+
+    A driver is a thread that enqueues, or several that enqueue for one device: workers of a pool, which
+    take turns for the one thread that runs the model.
 
     Between steps the host waits for the step before wherever that had ended: it reads the token.
     Within a step it enqueues one launch after the other.
@@ -52,7 +55,9 @@ def find_host(run: Measured, lines: Lines, points: Points) -> HostPart:
         pl.struct("host", "enqueue_thread").rank("dense").cast(pl.Int64)
     )
     rows = np.flatnonzero(known)
-    key = np.stack((thread.to_series().to_numpy().take(rows), queued.take(rows)), axis=1)
+    devices = launches["device_id"].to_numpy().take(rows)
+    driver = _drivers(devices, thread.to_series().to_numpy().take(rows))
+    key = np.stack((driver, queued.take(rows)), axis=1)
     distinct, which = np.unique(key, axis=0, return_inverse=True)
     of_launch = np.full(launches.height, NOWHERE)
     of_launch[rows] = which.ravel()
@@ -84,6 +89,19 @@ def find_host(run: Measured, lines: Lines, points: Points) -> HostPart:
     )
 
 
+def _drivers(device: Integers, thread: Integers) -> Integers:
+    """The driver of each launch: threads that share a device are one, by the least of their numbers."""
+    keys = [np.unique(key, return_inverse=True)[1] for key in (device, thread)]
+    driver, before = thread, np.zeros(0, np.int64)
+    while not np.array_equal(driver, before):
+        before = driver
+        for which in keys:
+            least = np.full(which.max(initial=-1) + 1, np.iinfo(np.int64).max)
+            np.minimum.at(least, which, driver)
+            driver = least.take(which)
+    return driver
+
+
 def _waits(
     launches: pl.DataFrame,
     of_launch: Integers,
@@ -92,7 +110,7 @@ def _waits(
     at_ps: Integers,
     end_ps: Integers,
 ) -> Integers:
-    """(enqueue, launch) of every enqueue that begins a step after its thread's launches have ended."""
+    """(enqueue, launch) of every enqueue that begins a step after its driver's launches have ended."""
     if not len(rows):
         return np.zeros((0, 2), np.int64)
     steps = launches.select(pl.struct("request", "step").rank("dense")).to_series()

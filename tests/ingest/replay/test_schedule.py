@@ -132,10 +132,13 @@ def test_a_permute_waits_for_its_sender_and_not_for_its_receiver():
     assert [row[2:] for row in found if row[1] == "tail"] == [(50, 60), (130, 140)]
 
 
-def host_bound():
+def host_bound(first="t", second="t"):
     """Two steps: the second is enqueued 15 after the first has ended, and starts 5 later."""
     ops = [op(0, 10, 20), op(0, 40, 50)]
-    launches = [launch(0, 10, 20, 5), launch(0, 40, 50, 35, step=1)]
+    launches = [
+        launch(0, 10, 20, 5, enqueue_thread=first),
+        launch(0, 40, 50, 35, step=1, enqueue_thread=second),
+    ]
     steps = [step_of(0, ops[:1], 0), step_of(0, ops[1:], 1)]
     return Schedule.of(measured(ops, launches=launches, steps=steps))
 
@@ -147,13 +150,30 @@ def test_a_launch_waits_for_its_enqueue_and_the_host_for_the_step_before():
     assert times.enqueue_ps.tolist() == [5, 30]
 
 
-def test_without_the_host_a_step_starts_where_the_one_before_ends():
-    schedule = host_bound()
+@pytest.mark.parametrize("threads", [("t", "t"), ("worker 1", "worker 2")])
+def test_without_the_host_a_step_starts_where_the_one_before_ends(threads):
+    schedule = host_bound(*threads)
     times = schedule.replay(Costs(host_ratio=0))
     assert spans(schedule, times, "launches") == [(0, 0, 5, 15), (0, 1, 15, 25)]
     # The first step's period is from its enqueue at 5 to its end; then from end to end.
     assert step_times(schedule)["period_ps"].to_list() == [15, 30]
     assert step_times(schedule, times)["period_ps"].to_list() == [10, 10]
+
+
+def test_workers_of_a_pool_take_turns_and_other_threads_have_a_turn_of_their_own():
+    """Device 0 by threads a and b, device 1 by b, device 2 by c alone: one driver, and another."""
+    by = ((0, 0, "a"), (0, 1, "b"), (1, 0, "b"), (2, 0, "c"), (2, 1, "c"))
+    rows = [(d, 100 * step + 10 * d, step, thread) for d, step, thread in by]
+    launches = [
+        launch(d, at + 1, at + 5, at, step=step, enqueue_thread=thread)
+        for d, at, step, thread in rows
+    ]
+    ops = [op(d, at + 1, at + 5) for d, at, _, _ in rows]
+    steps = [step_of(d, [each], step) for each, (d, _, step, _) in zip(ops, rows, strict=True)]
+    host = Schedule.of(measured(ops, launches=launches, steps=steps)).host
+    # The first driver enqueues at 0, 10 and 100, the other at 20 and 120.
+    assert host.at_ps.tolist() == [0, 10, 100, 20, 120]
+    assert host.head.tolist() == [True, False, False, True, False]
 
 
 def test_a_kernel_waits_across_streams_for_what_ended_last():
