@@ -38,9 +38,22 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"samples: of seed {layers.seed()}; {layers.SEED}={layers.seed()} repeats them, ALL=1 takes all"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the longest groups to the front; the order within a group stays."""
-    items.sort(key=_place)
+@pytest.hookimpl(tryfirst=True)  # before -m selects by marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort the longest groups to the front; the order within a group stays.
+
+    The mark `rotating` puts a test into the verify layer, which runs those of this commit.
+    """
+    left = []
+    for item in items:
+        if item.get_closest_marker("rotating"):
+            item.add_marker(pytest.mark.verify)
+            if config.option.markexpr == "verify" and not layers.has_its_turn(item.nodeid):
+                left.append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+    kept = set(left)
+    items[:] = sorted((item for item in items if item not in kept), key=_place)
 
 
 def _place(item: pytest.Item) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 SEED, ALL = "XLAHOUSE_SEED", "ALL"
+TURNS = 4  # one in so many rotating tests runs for a commit
 T = TypeVar("T")
 
 
@@ -51,6 +52,17 @@ def sampled(values: Sequence[T], count: int, purpose: str) -> list[T]:
         return list(values)
     places = sorted(drawn(purpose).sample(range(len(values)), count))
     return [values[place] for place in places]
+
+
+def has_its_turn(test: str) -> bool:
+    """Whether a test with the mark `rotating` runs with this seed; with ALL=1 each does."""
+    return takes_all() or drawn(f"turn of {test}").randrange(TURNS) == 0
+
+
+def first_few(values: Iterable[Any], few: int) -> list[Any]:
+    """Parameters: the first `few` in `make test`, the rest with the mark `rotating`."""
+    given = list(values)
+    return given[:few] + [pytest.param(each, marks=pytest.mark.rotating) for each in given[few:]]
 
 
 def seeds(few: int, many: int) -> list[Any]:

@@ -58,6 +58,7 @@ def told(row):
     return repr(tuple(float(f"{v:.12g}") if isinstance(v, float) else v for v in row))
 
 
+@pytest.mark.verify
 def test_a_run_on_tpus_has_the_rows_that_it_has_alone(alone, beside):
     views = [view.name for view in shipped().public if view.name not in PAIRS]
     check_each("views", {view: partial(same_rows, view, alone, beside) for view in views})

@@ -14,6 +14,7 @@ import pytest
 
 from tests.capture.test_manifest import MANIFEST
 from tests.conftest import DEMO_PLAN
+from tests.layers import first_few
 from xlahouse.capture.errors import CaptureError, ManifestError
 from xlahouse.capture.manifest import manifest_path, write_manifest
 from xlahouse.capture.plan import read_plan
@@ -164,7 +165,7 @@ def test_device_is_the_environments_else_what_there_is(monkeypatch):
         resolve_device("gpu")
 
 
-@pytest.mark.parametrize("victim", ["parent", "child"])
+@pytest.mark.parametrize("victim", first_few(["parent", "child"], 1))
 def test_a_run_that_is_killed_resumes_without_repeating_or_losing_a_cell(tmp_path, victim):
     """SIGKILL in the middle of the second of two experiments, then the same command again."""
     traces, stop, fifo = tmp_path / "traces", tmp_path / "stop", tmp_path / "fifo"

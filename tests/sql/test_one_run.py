@@ -30,6 +30,7 @@ def root(tmp_path_factory) -> Path:
     return write_warehouse(tmp_path_factory.mktemp("wh"), tables)
 
 
+@pytest.mark.verify
 def test_panels_of_a_run_have_the_same_rows(root):
     with Warehouse(root) as whole, whole.of_run("two", KEPT_VIEWS) as one:
         for panel in RUN_PANELS:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import run_command
+from tests.layers import first_few
 from tests.reports.example import example_run
 from tests.warehouse import write_warehouse
 
@@ -67,7 +68,7 @@ def test_a_file_of_the_users_stays(write, tmp_path, verb):
     assert out.read_bytes().endswith(b"my note")
 
 
-@pytest.mark.parametrize("verb", FOLDERS)
+@pytest.mark.parametrize("verb", first_few(FOLDERS, 2))
 def test_a_folder_of_the_users_stays(write, tmp_path, verb):
     if verb == "figures":
         pytest.importorskip("vl_convert")
@@ -82,7 +83,7 @@ def test_a_folder_of_the_users_stays(write, tmp_path, verb):
     assert len(os.listdir(out)) > 1
 
 
-@pytest.mark.parametrize("verb", FOLDERS)
+@pytest.mark.parametrize("verb", first_few(FOLDERS, 2))
 def test_a_folder_of_ours_is_written_again(write, tmp_path, verb):
     out = tmp_path / "new"
     assert write(FOLDERS[verb], out)[0] == 0

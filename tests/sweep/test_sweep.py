@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import xlahouse.ingest.run
-from tests.layers import sampled
+from tests.layers import first_few, sampled
 from tests.sweep.inputs import INPUTS, Input, case
 from tests.sweep.mutants import Mutant
 from tests.sweep.outcome import VIEWS, Result, mutants_of, outcomes
@@ -65,7 +65,7 @@ def is_silent(result: Result) -> bool:
     return result.outcome == "wrong" and not allowed
 
 
-@pytest.mark.parametrize("name", sorted({name for name, *_ in TOLD}))
+@pytest.mark.parametrize("name", first_few(sorted({name for name, *_ in TOLD}), 1))
 def test_what_readers_miss_is_a_finding(name, tmp_path):
     wanted = {label: code for of_input, label, code in TOLD if of_input == name}
     chosen = input_named(name)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.ingest.store.kills import Killer, killer
 from tests.ingest.traces import tpu_trace, write
-from tests.layers import drawn, sampled
+from tests.layers import drawn, first_few, sampled
 from tests.leases import run_out
 from tests.object_store import s3_bucket
 from xlahouse.ingest.run import ingest_paths
@@ -134,7 +134,7 @@ def kill_at(kills: Killer, verb: Verb, points: Iterable[int]) -> None:
         shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", first_few(VERBS, 2))
 def test_a_kill_at_some_writes_leaves_the_state_before_or_after(
     tmp_path: Path, kills: Killer, name: str
 ) -> None:

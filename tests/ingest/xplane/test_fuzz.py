@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.ingest.damage import Outcome, damage, leaves_no_trace, outcome, silent_loss
 from tests.ingest.traces import tpu_trace
-from tests.layers import layered, seeds
+from tests.layers import first_few, layered, seeds
 from tests.samples import sample
 
 NAME = "host0.xplane.pb"
@@ -52,7 +52,7 @@ def test_any_bytes(raw):
     check(Outcome(), raw)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", first_few(SAMPLES, 2))
 def test_samples(name):
     raw = sample(name).read_bytes()
     file = PurePosixPath(name).name
@@ -61,6 +61,7 @@ def test_samples(name):
         check(whole, damage(raw, random.Random(seed)), file)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith(".gz")])
 def test_samples_of_text_that_was_damaged_before_it_was_packed(name):
     raw, file = gzip.decompress(sample(name).read_bytes()), PurePosixPath(name).stem
