@@ -168,18 +168,23 @@ def test_steps_have_their_phase_and_all_devices(wh, name):
     assert [row[:4] for row in got] == want
     assert all(period > 0 for *_, period, _ in got)
     assert all(took > 0 for *_, took in got)
+    ambiguous = "select * from issues where run_id = $run and code = 'device_ambiguous'"
+    # On a loaded machine a program may start so late that its device cannot be determined.
+    device = "null" if rows(wh, name, ambiguous) else "device_id"
     launched = rows(
         wh,
         name,
-        "select step, device_id, count(*) from launches where run_id = $run group by all order by all",
+        f"select step, {device} as device, count(*) from launches where run_id = $run "
+        "group by all order by all",
     )
+    devices = [0, 1] if device == "device_id" else [None]
     assert launched == [
-        (step, device, bool(decodes) + bool(prefills))
+        (step, each, (bool(decodes) + bool(prefills)) * 2 // len(devices))
         for step, (decodes, prefills) in enumerate(SCHEDULES[name])
-        for device in (0, 1)
+        for each in devices
     ]
-    codes = rows(wh, name, "select code from issues where run_id = $run group by code")
-    assert [code for (code,) in codes if code != "device_inferred"] == []
+    codes = {code for (code,) in rows(wh, name, "select code from issues where run_id = $run")}
+    assert codes <= {"device_inferred", "device_ambiguous"}
 
 
 @TRACED
