@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from xlahouse.capture.models.parallel import holding
 from xlahouse.capture.models.pipeline import run_pipeline
 from xlahouse.capture.models.replay import Program
 
@@ -115,12 +114,8 @@ class Generator:
         Shapes: tokens [own sequences, tokens of the step], positions [tokens of the step].
         """
         sharded = self.sharded
-        model, layout, cache = sharded.model, sharded.layout, sharded.cache
-        with (
-            sharded.parallel.step(tokens.shape[1] > 1),
-            cache.opened(layout, positions),
-            holding(model, sharded.placed.shards(layout)),
-        ):
+        model, cache = sharded.model, sharded.cache
+        with sharded.step(prefill=tokens.shape[1] > 1, positions=positions):
             if sharded.stages.count > 1:
                 return run_pipeline(
                     model,

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.decode import TOKENS, fetch
-from xlahouse.capture.models.parallel import holding
 from xlahouse.capture.models.replay import Program, Step
 
 if TYPE_CHECKING:
@@ -142,11 +141,7 @@ class Server:
         """Each device's logits, [own slots, 1, vocab], of tokens [own slots, 1] at places [own slots]."""
         sharded = self.sharded
         model, cache = sharded.model, sharded.cache
-        with (
-            sharded.parallel.step(prefill=False),
-            cache.opened(self.layout, places=places),
-            holding(model, sharded.placed.shards(self.layout)),
-        ):
+        with sharded.step(prefill=False, places=places):
             return model(
                 input_ids=tokens,
                 attention_mask=cache.mask(),
@@ -168,11 +163,7 @@ class Server:
         sharded = self.sharded
         model, cache = sharded.model, sharded.cache
         positions = torch.arange(prompts.shape[1], device=prompts.device)
-        with (
-            sharded.parallel.step(prefill=True),
-            cache.opened(self.layout, positions, into=into),
-            holding(model, sharded.placed.shards(self.layout)),
-        ):
+        with sharded.step(prefill=True, positions=positions, into=into):
             return model(
                 input_ids=prompts,
                 attention_mask=cache.mask(),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.attention import ATTENTION, register_attention, rotate_pairs_as_reals
@@ -10,7 +12,7 @@ from xlahouse.capture.models.blueprint import Blueprint
 from xlahouse.capture.models.cache import StaticCache
 from xlahouse.capture.models.collectives import MeshCollectives
 from xlahouse.capture.models.experts import EXPERTS, register_experts
-from xlahouse.capture.models.parallel import Parallel
+from xlahouse.capture.models.parallel import Parallel, holding
 from xlahouse.capture.models.placing import place_weights
 from xlahouse.capture.models.sharding import Layout
 from xlahouse.capture.models.weights import WeightSource, build_skeleton
@@ -56,6 +58,21 @@ class ShardedModel:
         self.parallel = Parallel(
             self.model, self.family, self.layout, self.collectives, self.own_place
         )
+
+    @contextmanager
+    def step(self, prefill: bool, **where: torch.Tensor) -> Iterator[None]:
+        """Trace a step in the block, under manual sharding: the model has each device's weights and cache.
+
+        Args:
+            prefill: of a prompt, which sp splits.
+            where: in the cache the step's tokens go, as `StaticCache.opened` takes it.
+        """
+        with (
+            self.parallel.step(prefill),
+            self.cache.opened(self.layout, **where),
+            holding(self.model, self.placed.shards(self.layout)),
+        ):
+            yield
 
     def own_place(self, axis: str) -> torch.Tensor:
         """[1], a device's own place along `axis`, under manual sharding."""
