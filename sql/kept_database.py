@@ -36,15 +36,14 @@ class KeptDatabase(Database):
             WarehouseError: a file vanished, is damaged, or was written by an older ingest.
             ViewError: a view is at fault.
         """
-        tables, views = library.closure(names, self._installed & self._kept)
+        ready = self._installed & self._kept
+        tables, _ = library.closure(names, ready)
         for table in sorted(tables - self._installed):
             self._install_table(table)
         for table in tables:  # bound to one file of each kind: kept views need the others too
             self._point_all(self._connection, table, None)
-        for view in views:
-            if view.name in self._kept:
-                ready = frozenset(self._installed & self._kept)
-                self._keep(view.name, library.statement(view.name, ready), tables)
+        for view, sql in library.kept_below(names, self._kept, ready):
+            self._keep(view, sql, tables)
         for name in sorted(names - tables - self._installed):
             self._create(name, library.statement(name, self._kept))
         return tables

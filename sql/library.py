@@ -266,6 +266,26 @@ class Library:
         head = f"with {SEPARATOR.join(parts)}\n" if parts else ""
         return f"{head}select * from {self.pointers.get(name, name)}"
 
+    def kept_below(
+        self, names: set[str], kept: Collection[str], ready: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """(view, statement) of each view to keep that `names` rest on, in an order that can be created.
+
+        Args:
+            names: relations to be read.
+            kept: views that are to be tables.
+            ready: those of them that are tables already; a statement reads the tables before it too.
+
+        Raises:
+            ViewError: a view reads an unknown name, or views read each other in a circle.
+        """
+        there, found = set(ready), []
+        for view in self.closure(names, ready)[1]:
+            if view.name in kept:
+                found.append((view.name, self.statement(view.name, there)))
+                there.add(view.name)
+        return found
+
     def shared(self, asked: Iterable[set[str]]) -> list[str]:
         """The views below two or more sets of names: worth computing once for all of them.
 

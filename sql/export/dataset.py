@@ -142,12 +142,10 @@ def _keep(
 ) -> None:
     """Compute the views below a part that other parts rest on too, once for all."""
     if part.kind == "view":
-        for view in library.closure({part.name}, kept)[1]:
-            if view.name in shared:
-                sql = library.statement(view.name, kept)
-                with blame(sql):
-                    connection.execute(f"create table {view.name} as {sql}")
-                kept.add(view.name)
+        for view, sql in library.kept_below({part.name}, shared, kept):
+            with blame(sql):
+                connection.execute(f"create table {view} as {sql}")
+            kept.add(view)
 
 
 def _write(
