@@ -11,6 +11,7 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.sql.predict.changes import EVERY_AXIS, Change, Rate
+from xlahouse.sql.predict.comparing import phase_means, whole_ps
 from xlahouse.sql.predict.costs import Facts, costs_of
 from xlahouse.sql.predict.loading import Parent
 
@@ -107,18 +108,9 @@ def _of_lever(facts: Facts, lever: Lever, measured: pl.DataFrame) -> pl.DataFram
     else:
         replayed = step_times(schedule, schedule.replay(costs))
         rests_on = _rests_on(lever, used)
-    key = ["request", "step"]
-    both = measured.join(
-        replayed.select(*key, replayed_ps="period_ps"), on=key, nulls_equal=True, how="left"
-    )
-    mean = pl.col("period_ps").mean().round().cast(pl.Int64)
-    rows = both.group_by("phase").agg(
-        steps=pl.len().cast(pl.Int64),
-        step_ps=mean,
-        replayed_step_ps=pl.col("replayed_ps").mean().round().cast(pl.Int64),
-    )
+    rows = whole_ps(phase_means(measured, replayed))
     won = pl.col("step_ps") - pl.col("replayed_step_ps")
-    return rows.sort("phase", nulls_last=True).with_columns(
+    return rows.with_columns(
         lever=pl.lit(lever.name),
         rank=pl.lit(None, pl.Int64),
         won_ps=won,

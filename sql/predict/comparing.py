@@ -10,22 +10,47 @@ from xlahouse.ingest.replay.schedule import Costs
 from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.sql.predict.loading import Parent
 
+_STEP = ["request", "step"]
+
+
+def phase_means(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """phase, steps, step_ps, replayed_step_ps: mean periods of the same steps, a row a phase.
+
+    Args:
+        before: of step_times.
+        after: the same of a replay.
+    """
+    both = before.join(after.select(*_STEP, replayed_ps="period_ps"), on=_STEP, nulls_equal=True)
+    return (
+        both.group_by("phase")
+        .agg(
+            steps=pl.len().cast(pl.Int64),
+            step_ps=pl.col("period_ps").mean(),
+            replayed_step_ps=pl.col("replayed_ps").mean(),
+        )
+        .sort("phase", nulls_last=True)
+    )
+
+
+def whole_ps(means: pl.DataFrame) -> pl.DataFrame:
+    """Of phase_means, with whole picoseconds, as tables have them."""
+    return means.with_columns(
+        pl.col("step_ps", "replayed_step_ps").round().cast(pl.Int64),
+    )
+
 
 def phase_times(parent: Parent, costs: Costs) -> pl.DataFrame:
     """One row a phase: its steps' mean period, measured and predicted, in ms."""
     schedule = parent.schedule
-    key = ["request", "step"]
-    after = step_times(schedule, schedule.replay(costs))
-    both = step_times(schedule).join(
-        after.select(*key, predicted_ps="period_ps"), on=key, nulls_equal=True
-    )
-    mean = both.group_by("phase").agg(
-        steps=pl.len(),
-        measured_step_ms=pl.col("period_ps").mean() / 1e9,
-        predicted_step_ms=pl.col("predicted_ps").mean() / 1e9,
+    means = phase_means(step_times(schedule), step_times(schedule, schedule.replay(costs)))
+    times = means.select(
+        "phase",
+        "steps",
+        measured_step_ms=pl.col("step_ps") / 1e9,
+        predicted_step_ms=pl.col("replayed_step_ps") / 1e9,
     )
     share = pl.col("predicted_step_ms") / pl.col("measured_step_ms") - 1
-    return mean.with_columns(change_percent=share * 100).sort("phase", nulls_last=True)
+    return times.with_columns(change_percent=share * 100)
 
 
 def rests_on_lines(costs: pl.DataFrame) -> Iterator[str]:

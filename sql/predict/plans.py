@@ -12,6 +12,7 @@ from xlahouse.ingest.replay.schedule import Costs
 from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.sql.predict.changes import Change, Reconfigure, describe
+from xlahouse.sql.predict.comparing import phase_means, whole_ps
 from xlahouse.sql.predict.costs import Facts, circuits_of, costs_of
 from xlahouse.sql.predict.keeping import keep_rows
 from xlahouse.sql.predict.loading import Parent, table_of
@@ -56,13 +57,7 @@ def _of_policy(
     schedule = facts.parent.schedule
     found = schedule.switch(costs, circuits_of(facts, given))
     after = step_times(schedule, schedule.replay(costs, found.reached))
-    steps = without.join(after.select(*_STEP, replayed_ps="period_ps"), on=_STEP, nulls_equal=True)
-    mean = pl.col("period_ps").mean().round().cast(pl.Int64)
-    phases = steps.group_by("phase").agg(
-        steps=pl.len().cast(pl.Int64),
-        step_ps=mean,
-        replayed_step_ps=pl.col("replayed_ps").mean().round().cast(pl.Int64),
-    )
+    phases = whole_ps(phase_means(without, after))
     of_steps = without.select("phase", *_STEP)
     changes = found.changes.join(of_steps, on=_STEP, nulls_equal=True).group_by("phase")
     changed = changes.agg(
