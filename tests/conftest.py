@@ -52,8 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 left.append(item)
     if left:
         config.hook.pytest_deselected(items=left)
-    kept = set(left)
-    items[:] = sorted((item for item in items if item not in kept), key=_place)
+    without = set(left)
+    items[:] = sorted((item for item in items if item not in without), key=_place)
 
 
 def _place(item: pytest.Item) -> int:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kept import audited
 from tests.shell_sessions import commands, replay
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.warehouse import Warehouse
 
 pytestmark = pytest.mark.xdist_group("capture")
@@ -160,5 +160,4 @@ def test_sessions_on_the_demo_are_real(
 
 
 def test_audits_find_nothing(warehouse):
-    with warehouse.keeping(shared_views()) as kept:
-        assert run_audits(kept) == []
+    assert audited(warehouse) == []

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from tests.each import check_each
+from tests.kept import INTERNAL
 from tests.samples import sample
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
@@ -23,8 +24,6 @@ PAIRS = (
     "run_comparison_v2",
     "traffic_compatibility_v1",
 )  # of two runs, so that others bring rows
-
-INTERNAL = [view.name for view in shipped().views.values() if view.internal]
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.kept import audited
 from tests.samples import sample
 from tests.views.given_expect import Case, cases
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
-from xlahouse.sql.check.audits import AUDITS, run_audits, shared_views
+from xlahouse.sql.check.audits import AUDITS, run_audits
 from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
 
 COLLECTIVE = {
@@ -242,11 +243,8 @@ def test_a_device_without_steps_beside_one_with_steps_is_sound(tmp_path: Path) -
         "ops": ops,
         "busy_intervals": [{k: v for k, v in op.items() if k != "self_ps"} for op in ops],
     }
-    with (
-        Warehouse(write_warehouse(tmp_path, tables)) as whole,
-        whole.keeping(shared_views()) as warehouse,
-    ):
-        assert run_audits(warehouse) == []
+    with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
+        assert audited(warehouse) == []
 
 
 # device_time takes idle as the remainder; the others sum one relation in several ways. Rows cannot break
@@ -292,9 +290,9 @@ SAMPLES = (
 
 def test_audits_find_nothing_in_the_samples(tmp_path: Path) -> None:
     ingest_paths([str(sample(name)) for name in SAMPLES], str(tmp_path))
-    with Warehouse(tmp_path) as whole, whole.keeping(shared_views()) as warehouse:
+    with Warehouse(tmp_path) as warehouse:
         assert len(warehouse.runs()) == len(SAMPLES)
-        assert run_audits(warehouse) == []
+        assert audited(warehouse) == []
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.kept import audited
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.warehouse import Warehouse
 
 CASE = Path(__file__).parents[1] / "cases" / "transfers" / "moe_exposed_by_kind"
@@ -23,5 +23,4 @@ def test_dispatch_and_combine_are_exposed_by_kind(tmp_path):
             (kind, None, f"{kind}.1", 8, 8 * 80 * US, 8.0 * 80 * US, 4 * 1300 * US)
             for kind in ("all-to-all", "ragged-all-to-all")
         ]
-        with warehouse.keeping(shared_views()) as kept:
-            assert run_audits(kept) == []
+        assert audited(warehouse) == []

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.kept import audited
 from tests.synth.answers.all import answers
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
-from xlahouse.sql.check.audits import run_audits, shared_views
 
 FOREIGN = Path(__file__).parents[1] / "cases" / "foreign"
 US = 10**6  # ps
@@ -30,8 +30,7 @@ def test_the_op_that_got_slower_is_named_first(tmp_path):
         ingest_paths([str(FOREIGN / case)], str(tmp_path), name=name)
     with Warehouse(tmp_path) as warehouse:
         rows = warehouse.query(SQL).dicts()
-        with warehouse.keeping(shared_views()) as kept:
-            assert run_audits(kept) == []
+        assert audited(warehouse) == []
     first, *others = [row for row in rows if row["part"] == "op"]
     assert (first["rank"], first["kernel"], first["opcode"]) == (1, "fusion", "fusion")
     assert (first["total_ps"], first["rate_ps"]) == (50 * US, 50 * US)

@@ -12,6 +12,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from tests.kept import INTERNAL
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
@@ -62,10 +63,9 @@ def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
 def test_views_answer_as_in_the_warehouse(root: Path, tmp_path: Path, copy: bool) -> None:
     export(root, tmp_path / "x.duckdb", copy, library=shipped())
     assert ask(tmp_path / "x.duckdb", MESH) == ROWS
-    internal = [view.name for view in shipped().views.values() if view.internal]
     with (
         Warehouse(root) as whole,
-        whole.keeping(internal) as warehouse,
+        whole.keeping(INTERNAL) as warehouse,
         duckdb.connect(str(tmp_path / "x.duckdb"), read_only=True) as exported,
     ):
         for view in warehouse.library.pointers:

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from tests.kept import audited
 from tests.synth.describe import Run
 from tests.synth.end_to_end.ingested import assert_same, every_run, ingest
 from tests.synth.mesh import coordinate
 from tests.synth.walk import schedule
-from xlahouse.sql.check.audits import run_audits, shared_views
 
 pytestmark = pytest.mark.xdist_group("synthetic")
 
@@ -153,8 +153,7 @@ def test_hardware_peaks(ingested):
 
 def test_audits_find_nothing(everything):
     warehouse = next(iter(everything.values())).warehouse
-    with warehouse.keeping(shared_views()) as kept:
-        assert [finding for finding in run_audits(kept) if finding.rows] == []
+    assert [finding for finding in audited(warehouse) if finding.rows] == []
 
 
 def test_worlds_share_device_numbers_and_nothing_else(tmp_path):
