@@ -57,10 +57,7 @@ def test_both_engines_give_the_same(view, asked):
 def test_spark_gives_what_is_expected(view, asked):
     engines, its = asked(view)
     found = engines.spark(view)
-    rows = sorted_rows(found)
-    wrong = {
-        case.name: unexpected(case, answers(found.column_names, rows, number, case))
-        for number, case in enumerate(its)
-        if case.view == view
-    }
+    own = {number: case for number, case in enumerate(its) if case.view == view}
+    rows = answers(found.column_names, sorted_rows(found), own)
+    wrong = {case.name: unexpected(case, rows[number]) for number, case in own.items()}
     assert {name: faults for name, faults in wrong.items() if faults} == {}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import tempfile
 from collections import Counter
@@ -23,9 +24,10 @@ from tests.views.together import answers, own_rows, write_together
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import TABLES, Library, View, parse_view, shipped
 
-# A join that lost its key can make more rows than anybody waits for; all cases together take a view
-# hardly a second.
+# A join that lost its key can make more rows than anybody waits for, or than memory holds; all cases
+# together take a view hardly a second and a few hundred megabytes.
 LIMIT_S = 15
+LIMIT_BYTES = 4 << 30
 
 
 def faults(view: View) -> list[Mutant]:
@@ -56,32 +58,31 @@ class Bench:
         self._pairs = {v.name for v in self.order if "other_run_id" in v.column_names}
         for view in self.order:
             if view.name not in self._pairs:  # pairs of different cases' runs are too many to keep
-                sql = f"{self._with(view.name, self._pairs)} select * from {view.name}"
+                sql = f"{self._with(view.name)} select * from {view.name}"
                 self._database.execute(f"create table {view.name} as {sql}")
-        self._sound = {view.name: self._answer(view.name, set()) for view in self._library.public}
+        self._sound = {view.name: self._answer(view.name) for view in self._library.public}
 
-    def _with(self, name: str, computed: set[str]) -> str:
-        """The WITH of a view's query: the view itself and those below it that are not read as tables."""
+    def _with(self, name: str) -> str:
+        """The WITH of a view's query: the view itself and pairs below it, which are not kept as tables."""
         parts = [
             f"{each} as (\n{self._sql[each]}\n)"
             for each in self._below[name]
-            if each == name or each in computed
+            if each == name or each in self._pairs
         ]
         return f"with {', '.join(parts)}"
 
-    def _answer(self, view: str, changed: set[str]) -> dict[str, Counter[Any]]:
-        """Case -> its rows by a view, in its columns; `changed`: views that tables no longer hold."""
+    def _answer(self, view: str) -> dict[str, Counter[Any]]:
+        """Case -> its rows by a view, in its columns."""
         names = [column.name for column in self._library.views[view].columns]
-        sql = f"{self._with(view, self._pairs | changed)} {own_rows(view, names)}"
+        with_ = f"{self._with(view)} " if view in self._pairs else ""
+        sql = f"{with_}{own_rows(view, names)}"
         cursor = self._database.execute(sql)
         columns = [column[0] for column in cursor.description or ()]
-        rows = cursor.fetchall()
+        own = {number: case for number, case in enumerate(self._cases) if case.view == view}
+        found = answers(columns, cursor.fetchall(), own)
         return {
-            case.name: Counter(
-                _row(row) for row in answers(columns, rows, number, case) if concerns(case, row)
-            )
-            for number, case in enumerate(self._cases)
-            if case.view == view
+            case.name: Counter(_row(row) for row in found[number] if concerns(case, row))
+            for number, case in own.items()
         }
 
     def unexpected(self) -> list[str]:
@@ -100,34 +101,60 @@ class Bench:
     def catches(self, mutant: Mutant) -> bool:
         """Whether a case of the view, or of one on top of it, fails or does not end with the fault in it,
         or the fault cannot happen, as the statement does not bind."""
-        changed = {name for name, below in self._below.items() if mutant.view in below}
         sound, self._sql[mutant.view] = self._sql[mutant.view], mutant.sql
+        self._database.execute("create schema faulty; set search_path = 'faulty,main'")
         try:
-            return any(
-                self._differs(view.name, changed)
-                for view in self.order
-                if view.name in changed and not view.internal
-            )
+            return self._shows(mutant.view)
+        except (duckdb.Error, MemoryError):
+            return True
         finally:
+            self._database.execute("set search_path = 'main'; drop schema faulty cascade")
             self._sql[mutant.view] = sound
 
-    def _differs(self, view: str, changed: set[str]) -> bool:
-        try:
+    def _shows(self, faulty: str) -> bool:
+        """Whether a case sees the view `faulty`: upwards from it, as far as rows differ."""
+        different: set[str] = set()
+        for view in self.order:
+            name = view.name
+            if name != faulty and not different & view.dependencies:
+                continue
             with self._limited():
-                return self._answer(view, changed) != self._sound[view]
-        except duckdb.Error:
-            return True
+                if name not in self._pairs and not self._creates(name):
+                    continue
+                different.add(name)
+                if not view.internal and self._answer(name) != self._sound[name]:
+                    return True
+        return False
+
+    def _creates(self, name: str) -> bool:
+        """Create the table of a view above the fault, over the sound one; whether its rows differ."""
+        sql = f"{self._with(name)} select * from {name}"
+        self._database.execute(f"create table faulty.{name} as {sql}")
+        sides = [f"faulty.{name}", f"main.{name}"]
+        halves = [f"(from {a} except all from {b})" for a, b in (sides, sides[::-1])]
+        found = self._database.execute(
+            f"select exists {halves[0]} or exists {halves[1]}"
+        ).fetchone()
+        return bool(found and found[0])
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
-        """Interrupt what takes longer than LIMIT_S."""
+        """Interrupt a statement that takes longer than LIMIT_S, and refuse it more than LIMIT_BYTES."""
         timer = Timer(LIMIT_S, self._database.interrupt)
         timer.start()
+        before, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (_address_space() + LIMIT_BYTES, hard))
         try:
             yield
         finally:
+            resource.setrlimit(resource.RLIMIT_AS, (before, hard))
             timer.cancel()
             timer.join()
+
+
+def _address_space() -> int:
+    """Bytes of this process's address space."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _row(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -24,12 +24,11 @@ def test_view(view: str, tmp_path: Path) -> None:
     """The cases of a view are runs of one warehouse, and the view is computed once for all."""
     with Warehouse(write_together(tmp_path / "warehouse", CASES[view])) as warehouse:
         result = warehouse.query(own_rows(view, shipped().views[view].column_names))
-        found = [
-            answers(result.columns, result.rows, number, case)
-            for number, case in enumerate(CASES[view])
-        ]
-    pairs = zip(CASES[view], found, strict=True)
-    check_each("cases", {case.name: partial(_check, case, rows) for case, rows in pairs})
+        numbered = dict(enumerate(CASES[view]))
+        found = answers(result.columns, result.rows, numbered)
+    check_each(
+        "cases", {case.name: partial(_check, case, found[n]) for n, case in numbered.items()}
+    )
 
 
 def _check(case: Case, found: list[tuple[Any, ...]]) -> None:

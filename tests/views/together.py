@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +33,24 @@ def _together(number: int, run_id: str) -> str:
 
 
 def answers(
-    columns: list[str], rows: Iterable[tuple[Any, ...]], number: int, case: Case
-) -> list[tuple[Any, ...]]:
-    """A case's rows in the case's columns, under the runs' own names, from all rows of its view."""
-    places = [columns.index(name) for name in case.columns]
-    # A pair of runs is the case's own where both are.
+    columns: list[str], rows: Iterable[tuple[Any, ...]], cases: Mapping[int, Case]
+) -> dict[int, list[tuple[Any, ...]]]:
+    """Number -> the case's rows in the case's columns, under the runs' own names, from all rows of the view.
+
+    A pair of runs is the case's own where both are.
+    """
     keys = [place for place, name in enumerate(columns) if name in RUN_IDS]
     own = [place for place, name in enumerate(columns) if name in OWN]
-    found = []
+    places = {number: [columns.index(name) for name in cases[number].columns] for number in cases}
+    found: dict[int, list[tuple[Any, ...]]] = {number: [] for number in cases}
     for row in rows:
         owners = {row[key].partition("-")[0] for key in keys}
-        if owners == {str(number)}:
-            prefixed = [*keys, *(place for place in own if row[place])]
-            named = {place: row[place].partition("-")[2] for place in prefixed}
-            found.append(tuple(named.get(place, row[place]) for place in places))
+        number = int(owners.pop())
+        if owners or number not in cases:
+            continue
+        prefixed = [*keys, *(place for place in own if row[place])]
+        named = {place: row[place].partition("-")[2] for place in prefixed}
+        found[number].append(tuple(named.get(place, row[place]) for place in places[number]))
     return found
 
 
