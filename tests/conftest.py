@@ -42,18 +42,23 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the longest groups to the front; the order within a group stays.
 
-    The mark `rotating` puts a test into the verify layer, which runs those of this commit.
+    Of the whole verify layer the tests run whose turn this commit is; with -k every one that matches.
     """
     left = []
-    for item in items:
-        if item.get_closest_marker("rotating"):
-            item.add_marker(pytest.mark.verify)
-            if config.option.markexpr == "verify" and not layers.has_its_turn(item.nodeid):
-                left.append(item)
+    if config.option.markexpr == "verify" and not config.option.keyword:
+        long = [item for item in items if item.get_closest_marker("verify")]
+        left = [item for item in long if not layers.has_its_turn(_turn(item))]
     if left:
         config.hook.pytest_deselected(items=left)
     without = set(left)
     items[:] = sorted((item for item in items if item not in without), key=_place)
+
+
+def _turn(item: pytest.Item) -> str:
+    """Tests of one turn: a test, or a whole file where `verify(together=True)` is its mark."""
+    mark = item.get_closest_marker("verify")
+    together = mark and mark.kwargs.get("together")
+    return item.path.name if together else item.nodeid
 
 
 def _place(item: pytest.Item) -> int:

@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 SEED, ALL = "XLAHOUSE_SEED", "ALL"
-TURNS = 4  # one in so many rotating tests runs for a commit
+TURNS = 3  # one in so many long tests runs for a commit
 T = TypeVar("T")
 
 
@@ -55,14 +55,14 @@ def sampled(values: Sequence[T], count: int, purpose: str) -> list[T]:
 
 
 def has_its_turn(test: str) -> bool:
-    """Whether a test with the mark `rotating` runs with this seed; with ALL=1 each does."""
+    """Whether a long test, or a file of them, runs with this seed; with ALL=1 each does."""
     return takes_all() or drawn(f"turn of {test}").randrange(TURNS) == 0
 
 
 def first_few(values: Iterable[Any], few: int) -> list[Any]:
-    """Parameters: the first `few` in `make test`, the rest with the mark `rotating`."""
+    """Parameters: the first `few` in `make test`, the rest in `make verify`."""
     given = list(values)
-    return given[:few] + [pytest.param(each, marks=pytest.mark.rotating) for each in given[few:]]
+    return given[:few] + [pytest.param(each, marks=pytest.mark.verify) for each in given[few:]]
 
 
 def seeds(few: int, many: int) -> list[Any]:
@@ -79,7 +79,7 @@ def layered(few: int, many: int, *values: Any, **named: Any) -> Callable[[Any], 
     """
 
     def wrap(check: Any) -> Any:
-        @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.verify)])
+        @pytest.mark.parametrize("examples", first_few([few, many], 1))
         def test(examples: int) -> None:
             found = hypothesis.given(*values, **named)(check)
             fixed = examples == few or not (os.environ.get(SEED) or takes_all())

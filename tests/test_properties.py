@@ -17,6 +17,7 @@ from tests.synth.strategy import runs
 from tests.synth.variants import double, renumber, shift, shuffle
 from tests.synth.write import write_run
 from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.library import shipped
 from xlahouse.sql.warehouse import Warehouse
 
 VIEWS = ("traffic_volume", "traffic_matrix", "collective_bandwidth", "collective_axis")
@@ -56,7 +57,8 @@ def ask(base):
     results = ingest_paths([str(base / "traces")], str(base / "warehouse"))
     queries = {view: f"select * from {view}_v1" for view in VIEWS}
     queries["collectives"] = "select * from collectives"
-    with Warehouse(str(base / "warehouse")) as warehouse:
+    shared = shipped().shared({f"{view}_v1"} for view in VIEWS)
+    with Warehouse(str(base / "warehouse")) as whole, whole.keeping(shared) as warehouse:
         tables = {name: warehouse.query(sql).pl() for name, sql in queries.items()}
     return {
         result.name: {

@@ -23,7 +23,11 @@ from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
 torch = Later("torch")
-pytestmark = [pytest.mark.verify, needs("torch", "torch_xla"), pytest.mark.xdist_group("capture")]
+pytestmark = [
+    pytest.mark.verify(together=True),
+    needs("torch", "torch_xla"),
+    pytest.mark.xdist_group("capture"),
+]
 
 BATCH, PROMPT, OUTPUT, HIDDEN, VOCABULARY = 4, 8, 4, 32, 64
 

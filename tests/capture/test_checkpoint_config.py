@@ -131,7 +131,7 @@ def test_deepseek_v4s_kinds_of_layers_are_fields_of_the_preset():
 
 
 @needs("torch")
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_a_checkpoint_runs_with_its_own_rope_and_eps(tmp_path):
     """The plan states sizes alone; logits are those of the model that was saved."""
     from xlahouse.capture.models.weights import RandomWeights, build_skeleton, fill_on_host

@@ -27,7 +27,7 @@ CELLS = Path(__file__).with_name("cells.yaml")
 STUDIED = read_plan(STUDY).experiments
 FIRSTS = [each for each in STUDIED if each.repeat == 0]  # repeats take the same
 CELLS_TO_FIT = [  # every 24th in `make test`
-    each if k % 24 == 0 else pytest.param(each, marks=pytest.mark.rotating)
+    each if k % 24 == 0 else pytest.param(each, marks=pytest.mark.verify)
     for k, each in enumerate(FIRSTS)
 ]
 GIB = 2**30

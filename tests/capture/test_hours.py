@@ -154,7 +154,7 @@ def test_the_core_is_a_part_of_the_study():
     assert {8192, 32768} <= prompts
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 @pytest.mark.parametrize(("plan", "budget"), [(CORE, 15), (STUDY, 60)])
 def test_a_plan_is_within_its_budget(plan, budget):
     found = hours_of((each, forecast(each)) for each in read_plan(plan).experiments)

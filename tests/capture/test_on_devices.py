@@ -10,7 +10,11 @@ import pytest
 
 from tests.later import needs
 
-pytestmark = [pytest.mark.verify, needs("torch", "torch_xla"), pytest.mark.xdist_group("capture")]
+pytestmark = [
+    pytest.mark.verify(together=True),
+    needs("torch", "torch_xla"),
+    pytest.mark.xdist_group("capture"),
+]
 
 
 @pytest.fixture(scope="module")

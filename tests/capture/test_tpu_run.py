@@ -32,7 +32,7 @@ def test_a_run_brings_every_hosts_traces_home_without_half_ones(zone):
     assert any(f"{wheel}[capture,tpu]" in word for word in install)
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_a_file_of_arrivals_goes_beside_the_plan_on_every_host(zone):
     serving = "\n  - {name: s, mesh: {tp: 4}, serving: {file: load.jsonl}}\n"
     (zone.folder / "plan.yaml").write_text(PLAN.rstrip() + serving)
@@ -54,7 +54,7 @@ def test_a_second_run_captures_nothing_again(zone):
     assert len(calls(zone)) == before
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_a_vm_that_is_taken_away_costs_one_experiment_and_says_so(zone):
     play(zone, captures_a_life=[1])
     create(zone)
@@ -65,7 +65,7 @@ def test_a_vm_that_is_taken_away_costs_one_experiment_and_says_so(zone):
     assert len(list((zone.folder / "traces").rglob("metadata_*.json"))) == 1
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_a_run_goes_on_on_a_new_vm_of_the_same_kind(zone):
     play(zone, captures_a_life=[1, 1])
     create(zone)
@@ -83,7 +83,7 @@ def test_a_run_goes_on_on_a_new_vm_of_the_same_kind(zone):
     assert names == ["a", "b", "b", "c", "c"]
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_programs_that_were_compiled_go_to_the_next_vm(zone):
     """Each experiment finds what all before it compiled, also on a VM that is created again."""
     play(zone, captures_a_life=[2], hosts=2)
@@ -144,7 +144,7 @@ def test_nothing_runs_on_a_vm_that_is_not_there_or_not_ready(zone):
         run(zone)
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_a_cut_archive_is_said_and_leaves_nothing(zone):
     create(zone)
     run(zone)

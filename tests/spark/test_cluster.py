@@ -17,7 +17,7 @@ from xlahouse.ingest.one_run import Options
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 
-pytestmark = [pytest.mark.verify, pytest.mark.xdist_group("spark_cluster")]
+pytestmark = [pytest.mark.verify(together=True), pytest.mark.xdist_group("spark_cluster")]
 RUNS = ("tp4", "dp_tp", "unmarked")
 
 

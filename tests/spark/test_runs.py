@@ -13,7 +13,7 @@ from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 from xlahouse.sql.library import shipped
 
-pytestmark = [pytest.mark.verify, pytest.mark.xdist_group("spark_runs")]
+pytestmark = [pytest.mark.verify(together=True), pytest.mark.xdist_group("spark_runs")]
 VIEWS = sorted(shipped().views)
 TRIED = 20  # views that a commit tries on each warehouse, with the views below them
 # One run of each way to shard, with what else is special about it.

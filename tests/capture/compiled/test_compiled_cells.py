@@ -24,7 +24,7 @@ from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.forecast import forecast
 
 pytestmark = [
-    pytest.mark.verify,
+    pytest.mark.verify(together=True),
     needs("torch", "torch_xla", "transformers", "jax", "libtpu"),
     pytest.mark.xdist_group("compile"),
 ]

@@ -16,7 +16,7 @@ from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
 
 pytestmark = [
-    pytest.mark.verify,
+    pytest.mark.verify(together=True),
     needs("torch", "torch_xla", "transformers"),
     pytest.mark.xdist_group("capture"),
 ]

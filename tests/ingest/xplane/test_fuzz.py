@@ -61,7 +61,7 @@ def test_samples(name):
         check(whole, damage(raw, random.Random(seed)), file)
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith(".gz")])
 def test_samples_of_text_that_was_damaged_before_it_was_packed(name):
     raw, file = gzip.decompress(sample(name).read_bytes()), PurePosixPath(name).stem

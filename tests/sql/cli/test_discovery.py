@@ -133,7 +133,7 @@ def test_comments_are_in_the_database(tmp_path: Path) -> None:
     assert None not in said.values()
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_a_catalogue_may_be_joined_with_a_table(tmp_path: Path) -> None:
     root = write_warehouse(tmp_path, {"devices": [{"device_id": 7}]})
     with Warehouse(root) as warehouse:

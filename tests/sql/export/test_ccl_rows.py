@@ -69,7 +69,7 @@ def check(folder, row):
     return found
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_their_definitions_on_drawn_runs(tmp_path):
     drawn = [drawn_run(number) for number in range(12)]
     tables = {name: [row for run in drawn for row in run[name]] for name in drawn[0]}

@@ -152,7 +152,7 @@ def test_the_duckdb_command_line_opens_it(root: Path, tmp_path: Path, copy: bool
     ]
 
 
-@pytest.mark.rotating
+@pytest.mark.verify
 def test_harlequin_opens_it(root: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("harlequin_duckdb") is None:
         pytest.skip("needs Harlequin: pip install harlequin")
