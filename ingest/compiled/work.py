@@ -172,7 +172,7 @@ class Work:
     def _by_users(
         self, value: HloInstruction, holder: HloComputation, given: Shape, whole: int
     ) -> int | None:
-        taken = 0
+        taken = whole if value.id == holder.root_id else 0  # the result, which users outside read
         for user, place in self._users_of[holder.id].get(value.id, ()):
             part: int | None = whole
             if user.opcode in _TAKES_PARTS and place == 0:
@@ -184,11 +184,25 @@ class Work:
             elif user.opcode == b"get-tuple-element":
                 part = self._taken(user, holder, user.shape)
             elif user.opcode == b"fusion" and (called := self.program.called(user)):
-                part = self._read(called[0], place, given)
+                through = self._passes(called[0], place)
+                part = (
+                    self._taken(user, holder, given)
+                    if through
+                    else self._read(called[0], place, given)
+                )
             if part is None:
                 return None
             taken += part
         return min(taken, whole)
+
+    def _passes(self, inner: HloComputation, place: int) -> bool:
+        """Whether a fusion's result is its operand at `place`, which is read where the result is."""
+        value = self.program.by_id.get(inner.root_id)
+        while value is not None and value.opcode == b"bitcast":
+            value = next(iter(self.program.operands(value)), None)
+        return (
+            value is not None and value.opcode == b"parameter" and value.parameter_number == place
+        )
 
     def _written(self, root: HloInstruction) -> int | None:
         """Bytes of a fusion's result that it writes to HBM: of an update in place, the update."""

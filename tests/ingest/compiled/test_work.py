@@ -131,6 +131,28 @@ def test_a_fusion_of_a_fusion_reads_the_slice_that_the_inner_one_takes():
     assert work.hbm_bytes(named["it"]) == 80
 
 
+@pytest.mark.parametrize(("opcode", "read"), [("negate", 400), ("slice", 40)])
+def test_a_fusion_that_only_hands_on_reads_what_its_users_take(opcode, read):
+    """libtpu wraps weights in such a fusion, beside the product that reads them."""
+    built = ModuleBuilder()
+    big, fast = shape("f32", 100), shape("f32", 10, space=VMEM)
+    inner = built.computation("inner")
+    p = built.add(inner, "ip", "parameter", big, parameter_number=0)
+    built.add(inner, "same", "bitcast", big, p)
+    outer = built.computation("outer")
+    q = built.add(outer, "op", "parameter", big, parameter_number=0)
+    held = built.add(outer, "held", "fusion", big, q, calls=[inner])
+    built.add(outer, "use", opcode, shape("f32", read // 4), held)
+    entry = built.computation("main")
+    x = built.add(entry, "x", "parameter", big, parameter_number=0)
+    built.add(entry, "it", "fusion", fast, x, calls=[outer])
+    built.add(entry, "copy", "fusion", fast, x, calls=[inner])
+    work, named = work_of(built)
+    # The product's result goes to HBM in this module's shapes: read once, and written.
+    assert work.hbm_bytes(named["it"]) == 2 * read
+    assert work.hbm_bytes(named["copy"]) == 800
+
+
 def test_a_real_scan_reads_one_layer_a_round():
     program = compiled("scan_tp4_v6e.libtpu0.0.42.1")
     named = {each.name.decode(): each for _, each in program.instructions()}
