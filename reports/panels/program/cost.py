@@ -6,25 +6,37 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.bars import amount, named_bars
-from xlahouse.reports.charts.columns import count_column, ratio_column, text_column
+from xlahouse.reports.charts.columns import count_column, ps_column, ratio_column, text_column
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import COMPONENT_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour
-from xlahouse.reports.charts.units import plural, show_ratio
+from xlahouse.reports.charts.units import plural, show_ps, show_ratio
 
 MAX_OPS = 100
 MAX_BARS = 20
 
 SQL = f"""
+with bounds as (
+    select
+        *,
+        sum(math_ps) over of_program as program_math_ps,
+        sum(hbm_ps) over of_program as program_hbm_ps
+    from compiler_roofline_v1
+    where run_id = $run
+    window of_program as (partition by world, program_id)
+)
+
 select
-    coalesce(phase, module) as program, op, opcode, layer, component, framework_op, executions,
-    estimated_cycles, cycles, cycles_ratio,
+    coalesce(c.phase, c.module) as program, c.op, c.opcode, c.layer, c.component, c.framework_op,
+    c.executions, c.estimated_cycles, c.cycles, c.cycles_ratio, b.math_ps, b.hbm_ps,
+    b.program_math_ps, b.program_hbm_ps,
     count(*) over () as all_ops
-from compiler_cost_v1
-where run_id = $run
-order by cycles desc nulls last, program, op
+from compiler_cost_v1 as c
+inner join bounds as b
+    on b.run_id = c.run_id and b.world = c.world and b.program_id = c.program_id and b.op = c.op
+order by c.cycles desc nulls last, program, c.op
 limit {MAX_OPS}
 """
 
@@ -37,6 +49,8 @@ COLUMNS = (
     count_column("executions", "Executions"),
     count_column("cycles", "Estimated cycles"),
     ratio_column("cycles_ratio", "Share of the program's"),
+    ps_column("math_ps", "Math at peak"),
+    ps_column("hbm_ps", "HBM at peak"),
 )
 
 
@@ -82,7 +96,24 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         f"Of the {name}, the listed ones have {show_ratio(share)}."
         for name, share in shares.iter_rows()
     ]
-    return ["Cycles are the compiler's estimate, without collectives: no measurement.", *listed]
+    return [
+        "Cycles are the compiler's estimate, without collectives: no measurement.",
+        *listed,
+        *_bounds(rows),
+    ]
+
+
+def _bounds(rows: pl.DataFrame) -> list[str]:
+    """The least time of each program at the peaks of its chips."""
+    programs = rows.unique("program", keep="first", maintain_order=True)
+    known = programs.drop_nulls(["program_math_ps", "program_hbm_ps"])
+    return [
+        f"At the chip's peaks all of the {name} takes at least {show_ps(math)} of math and"
+        f" {show_ps(hbm)} of HBM traffic, copies to VMEM included."
+        for name, math, hbm in known.select(
+            "program", "program_math_ps", "program_hbm_ps"
+        ).iter_rows()
+    ]
 
 
 def why_empty(facts: PageFacts) -> str:

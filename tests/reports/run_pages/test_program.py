@@ -36,9 +36,10 @@ def store(source="compiled", temporary=2 * GIB, kind="TPU v6 lite"):
     instructions = [
         {"run_id": "r", "world": 0, "program_id": 7, "module": "m", "op": op, "opcode": "fusion",
          "component": component, "schedule_index": place, "executions": 2,
-         "estimated_cycles": cycles}
-        for place, (op, component, cycles) in enumerate(
-            [("a", "mlp", 300), ("b", None, 100), ("c", "head", None), ("d", None, None)]
+         "estimated_cycles": cycles, "flops": flops, "hbm_bytes": size}
+        for place, (op, component, cycles, flops, size) in enumerate(
+            [("a", "mlp", 300, 918 * 10**9, 0), ("b", None, 100, 0, 0),
+             ("c", "head", None, 0, 32 * 10**8), ("d", None, None, 0, 0)]
         )
     ]  # fmt: skip
     collective = {
@@ -113,7 +114,7 @@ def test_memory_over_the_program():
 
 
 def test_the_most_expensive_instructions():
-    """Two executions each: 600 and 200 of 800 cycles."""
+    """Two executions each: 600 and 200 of 800 cycles; 1,836 GFLOP at 918 TFLOP/s, 6.4 GB at 1.6 TB/s."""
     section = filled(store(), cost.PANEL, "r")
     assert_valid(section)
     bars = [row for row in data(section.figures[0].spec) if "cycles" in row]
@@ -121,7 +122,11 @@ def test_the_most_expensive_instructions():
         ("decode: a", "mlp", 600),
         ("decode: b", "no component", 200),
     ]
-    assert plain(section.notes)[1:] == ["Of the decode, the listed ones have 100 %."]
+    assert plain(section.notes)[1:] == [
+        "Of the decode, the listed ones have 100 %.",
+        "At the chip's peaks all of the decode takes at least 2.00 ms of math and 4.00 ms of HBM"
+        " traffic, copies to VMEM included.",
+    ]
 
 
 def test_bytes_have_rows_and_times_have_the_reason():

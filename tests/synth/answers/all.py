@@ -55,7 +55,7 @@ def answers(run: Run) -> dict[str, list[Row]]:
         "planned_traffic": planned_traffic(run),
         "step_load": step_load(run),
         # No TPU's compiler states costs, and nothing was compiled without running.
-        **{name: [] for name in ("compiler_cost", "program_fit")},
+        **{name: [] for name in ("compiler_cost", "compiler_roofline", "program_fit")},
         "link_traffic": link_traffic(run),
         "link_use": link_use(run),
         "ccl_bench": ccl_bench(run),

@@ -54,7 +54,7 @@ def test_step_load(ingested):
     found = ingested.rows("select * from step_load_v1")
     expected = ingested.expected["step_load"]
     assert_same(found, expected, ("phase", "metric", "source", "value"))
-    for view in ("compiler_cost_v1", "program_fit_v1"):
+    for view in ("compiler_cost_v1", "compiler_roofline_v1", "program_fit_v1"):
         assert ingested.rows(f"select * from {view}") == []
 
 
