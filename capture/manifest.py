@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import ManifestError
 
 # Marker grammar: step traces with the stats `request` and `step_num` (0 = prefill, k = k-th decode;
@@ -203,7 +204,7 @@ def decode_manifest(raw: bytes, where: str) -> Manifest:
         captured = datetime.datetime.fromisoformat(manifest.captured_at)
         if captured.tzinfo is None or not 1970 <= captured.year < 2200:
             raise ValueError(f"captured_at {manifest.captured_at}: not a time with a time zone")
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*JSON_FAULTS, ValueError) as error:
         raise ManifestError(
             f"{where}: {error}; correct the field, or move the file away"
         ) from error
@@ -217,7 +218,7 @@ class _Versioned(msgspec.Struct):
 def _check_version(raw: bytes, where: str) -> None:
     try:
         found = msgspec.json.decode(raw, type=_Versioned).manifest_version
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JSON_FAULTS:
         return  # reported when the whole is decoded
     if found > MANIFEST_VERSION:
         raise ManifestError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import CaptureError, ManifestError
 from xlahouse.capture.limits import exceeded, most
 from xlahouse.capture.opening import read_regular
@@ -94,7 +95,7 @@ def _read(path: Path) -> list[Arrival]:
             continue
         try:
             found.append(msgspec.json.decode(line, type=Arrival))
-        except msgspec.DecodeError as error:
+        except JSON_FAULTS as error:
             raise ManifestError(f"serving: {path}, line {number}: {error}") from error
     if not found:
         raise ManifestError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from xlahouse.capture.compiled_facts import COMPILED_DIR, FACTS, HLO, PROGRAMS, CompiledRun
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import ManifestError, TraceFormatError
 from xlahouse.ingest.compiled_run import Said
 from xlahouse.ingest.events.files import read_small
@@ -87,5 +88,5 @@ def _facts(path: str) -> CompiledRun:
         return msgspec.json.decode(read_small(path), type=CompiledRun)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}; compile again") from error
-    except msgspec.DecodeError as error:
+    except JSON_FAULTS as error:
         raise ManifestError(f"{path}: {error}; compile again, with this version") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import ReportError
 from xlahouse.sql.formats import FORMULA
 
@@ -169,5 +170,5 @@ def _recorded(path: Path) -> dict[str, str]:
     """What was remembered; nothing where the file is missing or no such record."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *JSON_FAULTS):
         return {}

@@ -24,6 +24,7 @@ BASES = {
         "advice",
         "limits",
         "opening",
+        "decoding",
     ),
     "ingest": (
         "table",

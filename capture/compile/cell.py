@@ -17,6 +17,7 @@ from xlahouse.capture.compile.lower import Lowered, LowerJob
 from xlahouse.capture.compile.program import CACHE, Compiler, compile_program
 from xlahouse.capture.compile.target import Target
 from xlahouse.capture.compiled_facts import FACTS, PROGRAMS, CompiledRun
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import metadata_path, write_manifest
 from xlahouse.capture.plan import Experiment
@@ -111,7 +112,7 @@ def find_compiled(cell: Path, key: str) -> Path | None:
     for folder in sorted(cell.glob("compiled_*"), reverse=True):
         try:
             run = msgspec.json.decode((folder / FACTS).read_bytes(), type=CompiledRun)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *JSON_FAULTS):
             continue
         if run.key == key:
             return folder

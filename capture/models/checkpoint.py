@@ -204,7 +204,7 @@ def _file_of_each(folder: Path) -> dict[str, str]:
             check_regular(path)
             with safe_open(path, framework="pt") as file:
                 found |= dict.fromkeys(file.keys(), path.name)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise CaptureError(f"{folder}: {error}; download the checkpoint again") from error
     if not found:
         raise CaptureError(f"{folder}: no *.safetensors file; name a checkpoint's folder")
@@ -217,7 +217,7 @@ def _block_size(folder: Path) -> tuple[int, int]:
         config = json.loads(read_regular(folder / "config.json"))
         rows, columns = config["quantization_config"]["weight_block_size"]
         return int(rows), int(columns)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return _BLOCK, _BLOCK
 
 

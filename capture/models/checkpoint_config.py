@@ -128,7 +128,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         stored = json.loads(read_regular(path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CaptureError(f"{path}: {error}; download the checkpoint again") from error
     if not isinstance(stored, dict):
         raise CaptureError(f"{path}: not a mapping; download the checkpoint again")

@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome import times
 from xlahouse.ingest.chrome.document import Document, Events
-from xlahouse.ingest.chrome.events import FAILURES, NOTHING, Key
+from xlahouse.ingest.chrome.events import NOTHING, Key
 from xlahouse.ingest.events.arrow_arrays import native_buffer
 from xlahouse.ingest.events.containers import Unpacked
 from xlahouse.ingest.events.frames import LATEST_PS, ColumnTypes
@@ -211,7 +212,7 @@ def _name_lines(trace: Trace, metadata: pl.DataFrame, keys: list[tuple[Key, Key]
         pid, tid = (_key(part) for part in keys[line])
         try:
             said = msgspec.json.decode(args or "{}", type=dict[str, object])
-        except FAILURES:
+        except JSON_FAULTS:
             continue
         if name == "process_name" and said.get("name"):
             trace.processes[pid] = str(said["name"]).strip()

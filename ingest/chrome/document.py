@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.limits import exceeded, most
 from xlahouse.ingest.chrome.events import (
     BOUNDARY,
-    FAILURES,
     Event,
     LateDecoder,
     LateEvent,
@@ -120,7 +120,7 @@ class Document:
         for end, start in cuts:
             try:
                 return self._plain(memoryview(text)[:end]), text[start:], None
-            except FAILURES as error:
+            except JSON_FAULTS as error:
                 if "truncated" not in str(error):
                     break  # the cut is not to blame
         if not cuts:
@@ -134,14 +134,14 @@ class Document:
         end = _CLOSE.search(text)
         try:
             return self._plain(text[: end.start() + 1]) if end else []
-        except FAILURES:
+        except JSON_FAULTS:
             return []
 
     def _decode(self, chunk: bytes) -> tuple[Events, bytes | None]:
         """(events, text after the array's end or None where it goes on), whatever the damage."""
         try:
             return self._plain(chunk), None
-        except FAILURES as error:
+        except JSON_FAULTS as error:
             text = b"[" + chunk + b"]"
             ended = array_end(error, text)
         if ended is not None:
@@ -152,7 +152,7 @@ class Document:
         return found.events, found.after
 
     def _plain(self, chunk: bytes | memoryview) -> Events:
-        """Events of well-formed text. Raises: FAILURES."""
+        """Events of well-formed text. Raises: JSON_FAULTS."""
         text = b"".join((b"[", chunk, b"]"))
         if not text.isascii():
             text.decode()
@@ -193,6 +193,6 @@ def _header(head: bytes, tail: bytes) -> tuple[dict[str, msgspec.Raw], bool]:
     whole = head + b"[]" + (tail.strip() or b"}")
     try:
         return msgspec.json.decode(whole, type=dict[str, msgspec.Raw]), False
-    except FAILURES:
+    except JSON_FAULTS:
         pairs = re.findall(rb'"(\w+)"\s*:\s*(-?\d+|"[^"]*")\s*[,}]', head + b"[]" + tail)
         return {name.decode(): msgspec.Raw(value) for name, value in pairs}, True

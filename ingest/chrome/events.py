@@ -7,11 +7,11 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.times import EXACT_US
 
 Key: TypeAlias = int | float | str | None  # a pid or tid as it is written
 NOTHING = msgspec.Raw(b"")
-FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Entry(msgspec.Struct, gc=False):
@@ -124,7 +124,7 @@ def exact_events(text: bytes) -> list[Event]:
     """Events of a JSON array. The decoder checks no more of keys and values than it needs, so UTF-8 is
     checked here: otherwise a damaged key would lose its value silently.
 
-    Raises: FAILURES.
+    Raises: JSON_FAULTS.
     """
     if not text.isascii():
         text.decode()
@@ -147,6 +147,6 @@ def array_end(error: Exception, text: bytes) -> tuple[list[Event], int] | None:
         return None
     try:
         events = exact_events(text[:close].rstrip(BETWEEN) + b"]")
-    except FAILURES:
+    except JSON_FAULTS:
         return None
     return (events, close) if all(event.ph or event == Event() for event in events) else None

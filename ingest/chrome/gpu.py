@@ -7,7 +7,7 @@ import re
 import msgspec
 import polars as pl
 
-from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows, integer
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
 from xlahouse.ingest.events import frames, gpu_kernels
@@ -119,7 +119,7 @@ def _stats(rows: pl.DataFrame) -> pl.DataFrame:
 def _facts(args: str | None) -> tuple[object, ...]:
     try:
         told = msgspec.json.decode(args or "{}", type=_KernelArgs)
-    except FAILURES:
+    except JSON_FAULTS:
         return (None,) * (len(_KERNEL_STATS) - 1)
     program = integer(told.program_id)
     return (

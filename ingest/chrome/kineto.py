@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.columns import Trace
-from xlahouse.ingest.chrome.events import FAILURES, Key
+from xlahouse.ingest.chrome.events import Key
 from xlahouse.ingest.chrome.kineto_collectives import process_groups
 from xlahouse.ingest.chrome.kineto_ops import calls_among, of_category, read_kernels
 from xlahouse.ingest.chrome.kineto_ranks import rank_numbers, with_rank
@@ -128,14 +129,14 @@ def _places(args: list[str | None]) -> list[_Place]:
     texts = [text or "{}" for text in args]
     try:
         return msgspec.json.decode(f"[{','.join(texts)}]", type=list[_Place])
-    except FAILURES:
+    except JSON_FAULTS:
         return [_place(text) for text in texts]
 
 
 def _place(args: str) -> _Place:
     try:
         return msgspec.json.decode(args, type=_Place)
-    except FAILURES:
+    except JSON_FAULTS:
         return _Place()
 
 
@@ -143,7 +144,7 @@ def _device_kinds(trace: Trace) -> dict[int, str]:
     """Kinds of the devices, by ordinal."""
     try:
         listed = msgspec.json.decode(trace.header.get("deviceProperties", b"[]"), type=list[object])
-    except FAILURES:
+    except JSON_FAULTS:
         return {}
     told = [entry for entry in listed if isinstance(entry, dict) and entry.get("name")]
     return {number: str(e["name"]) for e in told if (number := integer(e.get("id"))) is not None}

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import msgspec
 
-from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.rows import integer
 from xlahouse.ingest.events.gpu_kernels import kind_of
 from xlahouse.ingest.hlo.shapes import ELEMENT_TYPES
@@ -182,7 +182,7 @@ def process_groups(
     """(rank, world size, ranks by process group) of `distributedInfo`."""
     try:
         told = msgspec.json.decode(raw, type=dict[str, object])
-    except FAILURES:
+    except JSON_FAULTS:
         return None, None, {}
     groups = {}
     listed = told.get("pg_config")
@@ -200,7 +200,7 @@ def _ranks(value: object) -> tuple[int, ...] | None:
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
-        except FAILURES:
+        except JSON_FAULTS:
             return None
     if not isinstance(value, list) or not value:
         return None

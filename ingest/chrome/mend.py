@@ -6,7 +6,8 @@ import re
 
 import msgspec
 
-from xlahouse.ingest.chrome.events import FAILURES, NOTHING, AnyEvent, Event, any_decoder
+from xlahouse.capture.decoding import JSON_FAULTS
+from xlahouse.ingest.chrome.events import NOTHING, AnyEvent, Event, any_decoder
 
 _START = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|args|s|id|bp)"\s*:')
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -49,7 +50,7 @@ def _prefix(text: bytes) -> tuple[Event | None, int]:
     """(event that text begins with, its length); (None, 0) where none does."""
     try:
         any_decoder.decode(text)
-    except FAILURES as error:
+    except JSON_FAULTS as error:
         trailing = _TRAILING.search(str(error))
         if trailing is None:
             return None, 0
@@ -61,7 +62,7 @@ def _whole(text: bytes) -> Event | None:
     try:
         text.decode()
         return _typed(any_decoder.decode(text))
-    except FAILURES:
+    except JSON_FAULTS:
         return None
 
 
@@ -84,7 +85,7 @@ def _word(raw: msgspec.Raw) -> str | None:
         return None
     try:
         value = msgspec.json.decode(text)
-    except FAILURES:
+    except JSON_FAULTS:
         value = text.strip(b'"').decode("utf-8", "replace")
     return value if isinstance(value, str) else text.decode("utf-8", "replace")
 
@@ -121,7 +122,7 @@ def _unquoted(text: bytes) -> str:
     """The text between the quotes of a string, with its escapes resolved where possible."""
     try:
         return msgspec.json.decode(b'"' + text + b'"', type=str)
-    except FAILURES:
+    except JSON_FAULTS:
         return text.decode("utf-8", "replace")
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 import polars as pl
 
-from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.rows import number
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.frames import ColumnTypes, PlaneEvents
@@ -93,7 +93,7 @@ def _facts(args: str) -> tuple[object, ...]:
     """A row of _OP_KINDS without `kind`; all NULL where the arguments are not an object."""
     try:
         told = msgspec.json.decode(args, type=_OpArgs)
-    except FAILURES:
+    except JSON_FAULTS:
         told = _OpArgs()
     words = (_word(value) for value in (told.hlo_category, told.long_name, told.tf_op, told.source))
     numbers = (number(value) for value in (told.flops, told.model_flops, told.bytes_accessed))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.capture.limits import exceeded
 from xlahouse.ingest.chrome import gpu, host, kineto, links, ops, tpu
 from xlahouse.ingest.chrome.columns import Trace, read_columns
-from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.files import host_of
 from xlahouse.ingest.chrome.kineto_ops import calls_among
 from xlahouse.ingest.chrome.rows import integer
@@ -75,7 +75,7 @@ def _base_ns(trace: Trace) -> int | None:
     """UNIX time that PyTorch's profiler counts times from; XLA's does not state one."""
     try:
         return integer(msgspec.json.decode(trace.header.get("baseTimeNanoseconds", b"null")))
-    except FAILURES:
+    except JSON_FAULTS:
         return None
 
 

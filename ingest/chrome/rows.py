@@ -7,8 +7,8 @@ import re
 import msgspec
 import polars as pl
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.manifest import MARKER_PREFIX, WARMUP
-from xlahouse.ingest.chrome.events import FAILURES
 from xlahouse.ingest.chrome.spans import FLOWS
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.serving import names
@@ -20,7 +20,7 @@ def arguments(args: str | None) -> dict[str, object]:
     """An event's arguments; empty where they are not a JSON object."""
     try:
         return msgspec.json.decode(args or "{}", type=dict[str, object])
-    except FAILURES:
+    except JSON_FAULTS:
         return {}
 
 

@@ -8,11 +8,11 @@ from itertools import product
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.events import (
     AFTER_ARRAY,
     BETWEEN,
     BOUNDARY,
-    FAILURES,
     Event,
     array_end,
     exact_events,
@@ -51,7 +51,7 @@ def salvage(chunk: bytes) -> Salvage:
     if cleaned != chunk:
         try:
             found.events = exact_events(b"[" + cleaned + b"]")
-        except FAILURES:
+        except JSON_FAULTS:
             pass
         else:
             pieces = zip(BOUNDARY.split(chunk), BOUNDARY.split(cleaned), strict=True)
@@ -72,7 +72,7 @@ def _group(
     """Take the pieces from first to stop; halve where they do not decode. Returns the next piece."""
     try:
         found.events += exact_events(b"[" + chunk[starts[first] : ends[stop - 1]] + b"]")
-    except FAILURES:
+    except JSON_FAULTS:
         if stop - first == 1:
             return _piece(chunk, starts, ends, first, found)
     else:
@@ -92,7 +92,7 @@ def _piece(chunk: bytes, starts: list[int], ends: list[int], at: int, found: Sal
         text = b"[" + (clean(piece) if mended else piece) + b"]"
         try:
             events = exact_events(text)
-        except FAILURES as error:
+        except JSON_FAULTS as error:
             ended = array_end(error, text)
             if ended is None:
                 continue
@@ -145,6 +145,6 @@ def _ends_document(text: bytes) -> bool:
     """Whether text may follow the array of events: the rest of an object, or nothing."""
     try:
         msgspec.json.decode(b'{"":0' + (text.strip() or b"}"), type=dict[str, msgspec.Raw])
-    except FAILURES:
+    except JSON_FAULTS:
         return False
     return True

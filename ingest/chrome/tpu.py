@@ -7,7 +7,7 @@ import re
 import msgspec
 import polars as pl
 
-from xlahouse.ingest.chrome.events import FAILURES
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.ops import read_ops, texts_of_ops
 from xlahouse.ingest.chrome.rows import counter_rows, coverage_of, host_rows
 from xlahouse.ingest.chrome.spans import COMPLETE, COUNTER
@@ -115,7 +115,7 @@ def _program_id(args: str | None) -> int | None:
     try:
         told = msgspec.json.decode(args or "{}", type=_ModuleArgs).program_id
         return None if told is None else int(told) % (1 << 64)
-    except (*FAILURES, ValueError):
+    except (*JSON_FAULTS, ValueError):
         return None
 
 

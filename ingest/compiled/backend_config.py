@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.hlo.messages import HloInstruction
 
 _NOTED = (b'"estimated_cycles"', b'"collective_algorithm_config"')
@@ -61,7 +62,7 @@ def compiler_notes(instruction: HloInstruction) -> CompilerNotes:
         return NOTHING
     try:
         config = _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except JSON_FAULTS as error:
         raise ValueError(f"its backend_config cannot be read: {error}") from error
     cycles = (
         None if config.window_config is None else _number(config.window_config.estimated_cycles)

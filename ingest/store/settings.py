@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import ManifestError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.events.files import open_fs, read_small, write_whole
@@ -72,7 +73,7 @@ def read_settings(root: str, run_id: str) -> RunSettings:
         return RunSettings()
     try:
         return msgspec.json.decode(raw, type=RunSettings)
-    except msgspec.DecodeError as error:
+    except JSON_FAULTS as error:
         raise WarehouseError(f"{path}: {error}; correct or remove the file") from error
 
 

@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import open_fs, open_on, read_parquet, sync_folder, write_whole
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
@@ -69,7 +70,7 @@ class Store:
             return
         try:
             found = int(msgspec.json.decode(self.fs.cat_file(path))["layout_version"])
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        except (*JSON_FAULTS, KeyError, TypeError, ValueError):
             raise WarehouseError(
                 f"{path}: not the description of a warehouse; restore it"
             ) from None
@@ -176,7 +177,7 @@ class Store:
                 continue
             try:
                 lease = msgspec.json.decode(self.fs.cat_file(f"{self.base}/{path}"), type=Lease)
-            except (FileNotFoundError, msgspec.DecodeError):
+            except (FileNotFoundError, *JSON_FAULTS):
                 continue
             found[path.rpartition("/")[2].removesuffix(".json")] = lease
         return found
