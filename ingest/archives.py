@@ -146,6 +146,21 @@ def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:
                 file = tar.extractfile(member)
                 if file is not None:
                     yield member.name.removeprefix("./"), file
+        _check_end(tar)
+
+
+def _check_end(tar: tarfile.TarFile) -> None:
+    """Refuse a tar that ends elsewhere than at its mark, a block of zeros: tarfile takes a damaged header
+    after the first member for the end, and drops all members from there on.
+
+    Raises:
+        tarfile.ReadError: it is such a tar.
+    """
+    if tar.fileobj is None:
+        return
+    tar.fileobj.seek(tar.offset)
+    if tar.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError(f"no file and no end at byte {tar.offset:,}")
 
 
 def _hidden(name: str) -> bool:

@@ -119,3 +119,27 @@ def test_a_damaged_archive_costs_itself_alone(tmp_path):
         )
     assert len(refused.value.problems) == 2
     assert len(refused.value.results) == 1
+
+
+@pytest.mark.parametrize("damage", ["header", "cut at a member", "cut in a header"])
+def test_a_tar_that_ends_before_its_end_is_damaged(damage, tmp_path):
+    """tarfile gives the members before the damage, and says nothing."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for name in ("a", "b"):
+            info = tarfile.TarInfo(f"{name}.xplane.pb")
+            archive.addfile(info)
+    raw = bytearray(path.read_bytes())
+    second = tarfile.BLOCKSIZE
+    assert raw[second : second + 1] == b"b"
+    if damage == "header":
+        raw[second] ^= 1
+    else:
+        del raw[second if damage == "cut at a member" else second + 100 :]
+    path.write_bytes(raw)
+    with tarfile.open(path) as archive:
+        assert archive.getnames() == ["a.xplane.pb"]
+    with pytest.raises(
+        IngestError, match=r"a\.tar: this archive is damaged.*no file and no end at byte 512"
+    ):
+        ingest_paths([str(path)], str(tmp_path / "w"))
