@@ -6,12 +6,12 @@ from importlib.metadata import version
 from inspect import getdoc
 from typing import Any
 
-import anyio.to_thread
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.sql.serve.asking import answer
 from xlahouse.sql.serve.workers import Workers
 
 INSTRUCTIONS = """\
@@ -35,7 +35,7 @@ def make_server(workers: Workers) -> MCPServer[Any]:
 
     async def ask(question: str, **given: Any) -> Any:
         try:
-            return await anyio.to_thread.run_sync(lambda: workers.ask(question, **given))
+            return await answer(workers, question, **given)
         except XlahouseError as error:
             raise ToolError(str(error)) from error
 

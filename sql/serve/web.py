@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -18,6 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.sql.serve.asking import answer_client
 from xlahouse.sql.serve.workers import Busy, Workers
 
 HERE = Path(__file__).parent
@@ -143,7 +143,7 @@ def _table(workers: Workers) -> Callable[[Request], Awaitable[Response]]:
             sql = None
         if problem := _no_query(sql):
             return JSONResponse({"error": problem}, 400)
-        return JSONResponse(await run_in_threadpool(workers.ask, "table", sql=sql))
+        return JSONResponse(await answer_client(request, workers, "table", sql=sql))
 
     return table
 
@@ -154,7 +154,7 @@ def _file(workers: Workers) -> Callable[[Request], Awaitable[Response]]:
         problem = _no_query(sql)
         if problem or form not in TYPES:
             return JSONResponse({"error": problem or "the format is csv or arrow"}, 400)
-        raw = await run_in_threadpool(workers.ask, "file", sql=sql, format=form)
+        raw = await answer_client(request, workers, "file", sql=sql, format=form)
         headers = {"Content-Disposition": f'attachment; filename="result.{form}"'}
         return Response(raw, media_type=TYPES[form], headers=headers)
 
@@ -163,8 +163,8 @@ def _file(workers: Workers) -> Callable[[Request], Awaitable[Response]]:
 
 def _relations(workers: Workers) -> Callable[[Request], Awaitable[Response]]:
     async def relations(request: Request) -> Response:
-        views = await run_in_threadpool(workers.ask, "views")
-        tables = await run_in_threadpool(workers.ask, "tables")
+        views = await answer_client(request, workers, "views")
+        tables = await answer_client(request, workers, "tables")
         return JSONResponse({"tables": tables, "views": views})
 
     return relations
@@ -173,7 +173,7 @@ def _relations(workers: Workers) -> Callable[[Request], Awaitable[Response]]:
 def _describe(workers: Workers) -> Callable[[Request], Awaitable[Response]]:
     async def describe(request: Request) -> Response:
         name = request.query_params.get("name", "")
-        return PlainTextResponse(await run_in_threadpool(workers.ask, "describe", name=name))
+        return PlainTextResponse(await answer_client(request, workers, "describe", name=name))
 
     return describe
 

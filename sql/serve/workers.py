@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -18,6 +20,7 @@ from xlahouse.sql.serve.worker import Job, Reply, work
 MANY_QUERIES = 4  # a summary or a check runs many queries: so many times a query's time, altogether
 SPARE_S = 15.0  # for opening the warehouse, starting a process and ending a query
 FEW_QUERIES = ("query", "table", "file")
+POLL_S = 0.1  # how soon it is noticed that a client left
 
 
 class Busy(XlahouseError):
@@ -26,6 +29,10 @@ class Busy(XlahouseError):
 
 class Refused(XlahouseError):
     """A question has no answer; the message says why, in one line."""
+
+
+class Gone(XlahouseError):
+    """Who asked is gone: the question was ended."""
 
 
 @dataclass
@@ -53,19 +60,23 @@ class Workers:
         for _ in range(count):
             self._free.put(None)  # started when first needed
 
-    def ask(self, question: str, **given: Any) -> Any:
+    def ask(self, question: str, gone: threading.Event | None = None, /, **given: Any) -> Any:
         """The answer to a question of QUESTIONS; blocks until it is there.
+
+        Args:
+            question: its name.
+            gone: set when no client waits for the answer any more; the question then ends.
+            given: its arguments.
 
         Raises:
             Refused: it has none; over a limit, it is ended.
             Busy: no process was free for too long.
+            Gone: no client waits for the answer.
         """
+        gone = gone or threading.Event()
+        worker = self._next_free(gone)
         try:
-            worker = self._free.get(timeout=self._patience_s)
-        except queue.Empty:
-            raise Busy("too many questions at once; ask again in a moment") from None
-        try:
-            worker, reply = self._reply(worker, Job(question, given))
+            worker, reply = self._reply(worker, Job(question, given), gone)
         except BaseException:
             self._free.put(None)
             raise
@@ -86,12 +97,29 @@ class Workers:
             if worker is not None:
                 self._end(worker)
 
-    def _reply(self, worker: _Worker | None, job: Job) -> tuple[_Worker, Reply]:
+    def _next_free(self, gone: threading.Event) -> _Worker | None:
+        until = time.monotonic() + self._patience_s
+        while not gone.is_set():
+            try:
+                return self._free.get(timeout=min(POLL_S, self._patience_s))
+            except queue.Empty:
+                if time.monotonic() >= until:
+                    raise Busy("too many questions at once; ask again in a moment") from None
+        raise Gone("the client left")
+
+    def _reply(
+        self, worker: _Worker | None, job: Job, gone: threading.Event
+    ) -> tuple[_Worker, Reply]:
+        """The worker and its reply.
+
+        Raises:
+            Gone: no client waits for it; the process has ended, as a query may not heed anything else.
+        """
         if worker is None or not worker.process.is_alive():
             worker = self._start()
         try:
             worker.connection.send(job)
-            if worker.connection.poll(self._longest_s(job)):
+            if self._is_there(worker.connection, self._longest_s(job), gone):
                 reply: Reply = worker.connection.recv()
                 return worker, reply
         except (EOFError, OSError):
@@ -107,6 +135,17 @@ class Workers:
         return worker, Reply(
             None, f"the question reached its limit of {limit}; ask for less", False
         )
+
+    @staticmethod
+    def _is_there(reply: Connection, longest_s: float | None, gone: threading.Event) -> bool:
+        """Wait for a reply; False where it takes too long."""
+        until = None if longest_s is None else time.monotonic() + longest_s
+        while not reply.poll(POLL_S):
+            if gone.is_set():
+                raise Gone("the client left")
+            if until is not None and time.monotonic() >= until:
+                return False
+        return True
 
     def _longest_s(self, job: Job) -> float | None:
         if self._limits.timeout_s is None:
