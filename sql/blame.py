@@ -57,16 +57,23 @@ def is_interrupt(error: RuntimeError) -> bool:
     return type(error) is RuntimeError and str(error) == "Query interrupted"
 
 
-def blame_file(error: Exception) -> WarehouseError:
-    """The error for a file that the warehouse lists and cannot give."""
+def blame_file(error: Exception, file: str = "") -> WarehouseError:
+    """The error for a file that the warehouse lists and cannot give.
+
+    Args:
+        error: of reading it.
+        file: its name, which the error may lack.
+    """
     text = headline(error)
+    if file not in text:
+        text = f"{file} is damaged: {text}"
     if "No space left on device" in text:
         return WarehouseError(f"{text}; free some space and try again: the warehouse is as it was")
     missing = re.match(r'No files found that match the pattern "([^"]+)"', text)
     if missing:
         text = f"{missing[1]} is missing"
     return WarehouseError(
-        f"{text}; if an ingest replaced the run just now, query again, else ingest the run again"
+        f"{text}; if an ingest replaced the run just now, query again, else drop the run and ingest it again"
     )
 
 

@@ -1,7 +1,8 @@
-"""Finds the damaged rows of `runs`, one by one, after reading all rows at once has failed."""
+"""Finds the damaged files of a warehouse, one by one, after reading all at once has failed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,45 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import row_path
+from xlahouse.sql.types import quote
 
 if TYPE_CHECKING:
+    import duckdb
     from fsspec import AbstractFileSystem
+
+# Kinds of DuckDB's errors that a query can cause by itself; that of a damaged file often has no kind.
+_OF_QUERIES = re.compile(
+    r"(?:Binder|Catalog|Conversion|Invalid Input|Not implemented|Out of Memory|Out of Range|Parser) Error"
+)
+
+
+def damaged_file(
+    error: Exception, files: Iterable[str], connection: duckdb.DuckDBPyConnection
+) -> str | None:
+    """The file of tables for which a query failed; None where the query is at fault.
+
+    Args:
+        error: DuckDB's, or Arrow's, which has only its text.
+        files: of the tables that the query reads.
+        connection: to read each file by itself, where the error names none.
+    """
+    import duckdb
+
+    text = str(error)
+    named = next((file for file in files if file in text), None)
+    if (
+        named is not None
+        or _OF_QUERIES.match(text)
+        or not isinstance(error, duckdb.Error | OSError)
+    ):
+        return named
+    for file in files:
+        try:
+            reading = f"select max(hash(t)) from read_parquet({quote(file)}) as t"
+            connection.execute(reading).fetchall()
+        except duckdb.Error:
+            return file
+    return None
 
 
 def damaged_rows(root: str, run_ids: Iterable[str]) -> dict[str, str]:

@@ -70,12 +70,25 @@ class Database:
             cursor: it ran on; it is then pointed to all runs.
         """
         # The rows of `runs` are no files of columns: _install_runs reads them, whatever they lack.
-        read = set(tables) - self._split - {"runs"}
-        lacking = [table for table in sorted(read) if _lacks(error, table)]
+        read = {table for table in tables if self.listing.files.get(table)}
+        lacking = [t for t in sorted(read - self._split - {"runs"}) if _lacks(error, t)]
         for table in lacking:
             self._split_table(table)
             self._point_all(cursor, table, None)
         return bool(lacking)
+
+    def blame(self, error: Exception, tables: Iterable[str]) -> None:
+        """Raise the error of a query again as that of the file that is at fault, if one is.
+
+        Raises:
+            WarehouseError: a file of the tables is damaged.
+        """
+        from xlahouse.sql.damage import damaged_file
+
+        files = [file for table in tables for file in self.listing.files.get(table, ())]
+        file = damaged_file(error, files, self._connection.cursor())
+        if file is not None:
+            raise blame_file(error, file) from error
 
     def _point_all(
         self, connection: duckdb.DuckDBPyConnection, table: str, runs: frozenset[str] | None
@@ -185,10 +198,12 @@ class Database:
         import duckdb
 
         try:
-            self._connection.execute(f"create view {name} as {self._split_by_version(name)}")
-        except duckdb.BinderException:
-            self._split_table(name)
+            try:
+                self._connection.execute(f"create view {name} as {self._split_by_version(name)}")
+            except duckdb.BinderException:
+                self._split_table(name)
         except duckdb.Error as error:
+            self.blame(error, [name])
             raise blame_file(error) from error
 
     def _create(self, name: str, sql: str, kind: str = "view") -> None:

@@ -179,7 +179,10 @@ class Warehouse:
             return watch.run(lambda: _relation(cursor, checked.statement, sql, given))
 
         def again(error: Exception) -> duckdb.DuckDBPyRelation | None:
-            return opened() if self._database.split(error, tables, cursor) else None
+            if self._database.split(error, tables, cursor):
+                return opened()
+            self._database.blame(error, tables)
+            return None
 
         with blame(sql):
             try:

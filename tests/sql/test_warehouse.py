@@ -94,6 +94,43 @@ def test_files_that_a_query_does_not_name_are_not_read(root: Path) -> None:
         warehouse.query("select count(*) from ops").arrow()
 
 
+def _footer(raw: bytes) -> int:
+    return int.from_bytes(raw[-8:-4], "little") + 8
+
+
+DAMAGE = {
+    "no text": lambda raw: b"x" * 100,
+    "footer": lambda raw: raw[:-12] + b"\xff" * 4 + raw[-8:],
+    "length of the footer": lambda raw: raw[:-8] + b"\xff\xff\xff\x7f" + raw[-4:],
+    "pages": lambda raw: raw[:4] + b"\xff" * (len(raw) - _footer(raw) - 4) + raw[-_footer(raw) :],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    "sql", ["from ops", "select length(op) from devices join ops using (run_id)"]
+)
+def test_a_damaged_file_is_named(root: Path, damage: str, sql: str) -> None:
+    """DuckDB often says no more than `Invalid data`."""
+    [path] = (root / "tables" / "ops").rglob("*.parquet")
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    said = r"run_id=ab12/part-0\.parquet.*; if an ingest .* else drop the run and ingest it again"
+    with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match=said):
+        warehouse.query(sql).rows  # noqa: B018
+    with Warehouse(root) as warehouse, pytest.raises(QueryError, match="Could not convert"):
+        warehouse.query("select cast(run_id as int) from devices").rows  # noqa: B018
+
+
+def test_a_column_that_a_file_lacks_is_of_a_table_with_files(root: Path) -> None:
+    """`program_collectives` has the column too, and no run of it."""
+    [path] = (root / "tables" / "devices" / "run_id=ab12").glob("*.parquet")
+    columns = pq.ParquetFile(path).read()
+    pq.write_table(columns.drop_columns(["device_id"]), path)
+    sql = "select count(d.device_id) from devices as d left join program_collectives as c using (device_id)"
+    with Warehouse(root) as warehouse:
+        assert warehouse.query(sql).rows == [(2,)]
+
+
 def test_a_vanished_file(root: Path) -> None:
     warehouse = Warehouse(root)
     for path in (root / "tables" / "ops").rglob("*.parquet"):
