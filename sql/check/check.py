@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xlahouse.capture.commands import filled
 from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.check.findings import view_findings
+from xlahouse.sql.check.rows_kept import changed_tables
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -23,7 +24,7 @@ class CheckReport:
 
 
 def check_warehouse(warehouse: Warehouse) -> CheckReport:
-    """Run every audit; gather issues, damaged runs, own views' faults, bad meshes and findings.
+    """Run every audit; gather issues, damaged and changed runs, own views' faults, bad meshes and findings.
 
     Raises:
         WarehouseError: a file of the warehouse vanished or is damaged.
@@ -71,7 +72,7 @@ def _check(warehouse: Warehouse) -> CheckReport:
         *(f"warning  {line}" for line in found),
     ]
     counted = [row["severity"] for row in issues]
-    damaged = [f"error    {line}" for line in warehouse.damaged]
+    damaged = [f"error    {line}" for line in (*warehouse.damaged, *changed_tables(warehouse))]
     return CheckReport(
         (*damaged, *audits, *lines),
         len(damaged) + len(audits) + counted.count("error"),

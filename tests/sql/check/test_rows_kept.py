@@ -1,0 +1,44 @@
+"""A table that lost or gained rows since its ingest is an error of `check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.ingest.traces import tpu_trace, write
+from tests.warehouse import write_warehouse
+from xlahouse.ingest.run import ingest_paths
+from xlahouse.sql.check.check import check_warehouse
+from xlahouse.sql.check.rows_kept import changed_tables
+from xlahouse.sql.warehouse import Warehouse
+
+CHANGES = {
+    "lost": (lambda table: table.slice(0, 1), "1 rows, and its ingest wrote 2"),
+    "all lost": (lambda table: table.slice(0, 0), "0 rows, and its ingest wrote 2"),
+    "doubled": (lambda table: pa.concat_tables([table, table]), "4 rows, and its ingest wrote 2"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_table_with_other_rows_than_were_written_is_an_error(change: str, tmp_path: Path) -> None:
+    rows = [{"run_id": run, "device_id": device} for run in ("a", "b") for device in (0, 1)]
+    root = write_warehouse(tmp_path, {"runs": [{"run_id": "a", "name": "base"}], "devices": rows})
+    [path] = (root / "tables" / "devices" / "run_id=a").iterdir()
+    changed, said = CHANGES[change]
+    pq.write_table(changed(pq.ParquetFile(path).read()), path)
+    line = f"base: table devices has {said}: a file of it was replaced; drop the run and ingest it again"
+    with Warehouse(root) as warehouse:
+        report = check_warehouse(warehouse)
+    assert f"error    {line}" in report.lines
+    assert report.errors >= 1
+
+
+def test_what_ingest_wrote_is_what_is_there(tmp_path: Path) -> None:
+    ingest_paths([write(tmp_path / "a.xplane.pb", tpu_trace())], str(tmp_path / "w"))
+    with Warehouse(tmp_path / "w") as warehouse:
+        assert changed_tables(warehouse) == []
+    with Warehouse(write_warehouse(tmp_path / "none", {})) as warehouse:
+        assert changed_tables(warehouse) == []
