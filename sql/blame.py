@@ -115,7 +115,8 @@ def explain_qualified(
             if table.alias_or_name.lower() == alias.lower():
                 hint = suggest(name, cursor.sql(f"from {table.name}").columns)
                 hint = hint or f"; DESCRIBE {table.name} lists them"
-    except (SqlglotError, duckdb.Error):  # a query in FROM, or one that sqlglot cannot parse
+    # a query in FROM, or one that sqlglot cannot parse
+    except (SqlglotError, RecursionError, duckdb.Error):
         hint = ""
     line, column = _caret(str(error), sql)
     return QueryError(f"{alias} has no column {name}{hint}", sql, line, column)

@@ -186,6 +186,8 @@ def parse_view(view: View) -> exp.Query:
         statements = parse(view.sql, read="duckdb")
     except SqlglotError as error:
         raise ViewError(view.name, f"does not parse: {error}") from error
+    except RecursionError as error:  # sqlglot follows fewer levels than DuckDB
+        raise ViewError(view.name, "is nested too deeply; put parts into WITH") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise ViewError(view.name, "must be one SELECT")
     return statements[0]

@@ -71,7 +71,7 @@ def to_spark(sql: str) -> str:
         (text,) = transpile(
             sql, read="duckdb", write="spark", unsupported_level=ErrorLevel.RAISE, comments=False
         )
-    except (SqlglotError, ValueError) as error:
+    except (SqlglotError, ValueError, RecursionError) as error:
         raise QueryError(f"cannot be translated to Spark's SQL: {error}", sql) from error
     return text
 

@@ -67,7 +67,7 @@ def _say(sql: str, given: Mapping[str, object]) -> str:
 
     try:
         tree = parse_one(sql, read="duckdb")
-    except SqlglotError as error:
+    except (SqlglotError, RecursionError) as error:
         raise QueryError(
             f"sqlglot cannot parse it, so it cannot be translated to Spark's SQL: {_first_line(error)}",
             sql,
@@ -80,7 +80,7 @@ def _say(sql: str, given: Mapping[str, object]) -> str:
         raise QueryError(f"{fault}; ask DuckDB (--engine duckdb)", sql)
     try:
         text: str = tree.sql("spark", unsupported_level=ErrorLevel.RAISE, comments=False)
-    except (SqlglotError, ValueError) as error:
+    except (SqlglotError, ValueError, RecursionError) as error:
         raise QueryError(
             f"cannot be translated to Spark's SQL: {_first_line(error)}", sql
         ) from error

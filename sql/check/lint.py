@@ -103,6 +103,8 @@ def lint(view: View) -> list[str]:
         faults = [*text, *_shapes(tree), *keys, *portability(tree), *_reads(view, tree)]
     except (ViewError, QueryError) as error:
         return [str(error)]
+    except RecursionError:  # to write an expression as text takes more levels than to parse it
+        return [f"view {view.name}: is nested too deeply; put parts into WITH"]
     return [f"view {view.name}: {fault}" for fault in faults]
 
 

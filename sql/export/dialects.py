@@ -72,7 +72,7 @@ def translate(view: View, dialect: str) -> str:
         text: str = tree.sql(
             dialect, pretty=True, comments=False, unsupported_level=ErrorLevel.RAISE
         )
-    except (SqlglotError, ValueError) as error:
+    except (SqlglotError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise ViewError(view.name, f"cannot be translated to {dialect}: {reason}") from error
     return text

@@ -53,7 +53,7 @@ def _of_view(view: View, below: Mapping[str, Origins]) -> Origins:
             )
             for name in tree.named_selects
         }
-    except (SqlglotError, ValueError) as error:
+    except (SqlglotError, ValueError, RecursionError) as error:
         raise ViewError(view.name, f"its columns cannot be traced: {error}") from error
 
 

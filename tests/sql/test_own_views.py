@@ -165,3 +165,15 @@ def test_a_query_of_ours_does_not_look_for_them(root: Path) -> None:
     warehouse, said = own(root, x="select from from")
     assert warehouse.query("select count(*) from run_summary").rows == [(1,)]
     assert said == []
+
+
+def test_an_own_view_that_nests_deeply_is_a_line_of_check(root: Path) -> None:
+    """DuckDB follows more levels than sqlglot: what one answers the other cannot parse."""
+    depth = 300
+    expression = "(1 + " * depth + "1" + ")" * depth
+    text = f"-- one row\nselect\n    -- number\n    {expression} as n from runs\n"
+    warehouse, said = own(root, deep=text)
+    assert warehouse.query("from deep").rows == [(depth + 1,)]
+    assert said == []
+    line = "warning  view deep: is nested too deeply; put parts into WITH"
+    assert line in check_warehouse(warehouse).lines
