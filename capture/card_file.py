@@ -10,6 +10,7 @@ import msgspec
 from xlahouse.capture.card import ModelArch, WorkloadCard, stated
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.yaml_lines import line_of
+from xlahouse.capture.yaml_values import YamlFault, yaml_values
 
 _ABSENT = {"", "n/a", "na", "tbd", "none", "null", "-"}  # texts that mean an unknown value
 _EXECUTOR = "Model-executor"
@@ -49,17 +50,11 @@ def read_card(text: str, where: str) -> tuple[WorkloadCard, list[Problem]]:
     Raises:
         ManifestError: the file is not a card; names the file, and the line where known.
     """
-    import yaml  # most runs have no card, and loading it takes time
-
     try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise ManifestError(f"{where}{line}: not YAML: {problem}; correct the line") from error
-    except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{where}: {error}; put text into quotes") from error
+        raw = yaml_values(text)
+    except YamlFault as error:
+        line = f", line {error.line}" if error.line is not None else ""
+        raise ManifestError(f"{where}{line}: {error}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("workload"), dict):
         raise ManifestError(f"{where}: not a workload card: it has no mapping `workload`")
     problems: list[Problem] = []

@@ -60,8 +60,15 @@ LIMITS = {
         ),
         Limit("dump_files", 100_000, "files of an HLO dump", "the run"),
         Limit("dump_bytes", 1 << 30, "bytes of a file of an HLO dump", "it"),
+        Limit("yaml_bytes", 1 << 20, "characters of a plan or card", "it"),
+        Limit(
+            "yaml_values",
+            1 << 20,
+            "values of a plan or card, each alias with all that it stands for",
+            "it",
+        ),
         # a TPU v5p pod has 8,960 chips, a TPU7x pod 9,216
-        Limit("mesh_devices", 1 << 16, "devices of a mesh", "the plan or setting"),
+        Limit("mesh_devices", 1 << 16, "devices of a mesh", "the plan, setting or run"),
         Limit("experiments", 10_000, "experiments of a plan's entry", "the plan"),
         Limit("requests", 100_000, "requests of a serving experiment", "the plan"),
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
-import yaml
 
 from xlahouse.capture.errors import CaptureError, ManifestError
 from xlahouse.capture.feasible import Candidate, check_feasible, stages_of
@@ -22,6 +21,7 @@ from xlahouse.capture.plan_forms import expand, parallelism_label
 from xlahouse.capture.serving import AtLeastOne, Serving, check_serving, with_arrivals
 from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.yaml_lines import line_of
+from xlahouse.capture.yaml_values import YamlFault, yaml_values
 
 # Module paths that become scopes of the profile; `*` is one segment of a path.
 DEFAULT_SCOPES = (
@@ -208,21 +208,18 @@ def _read_mapping(path: Path) -> tuple[str, PlanFile]:
     """The file's text and its top level."""
     try:
         text = read_regular(path).decode()
-        raw = msgspec.convert(yaml.safe_load(text), type=PlanFile)
+        raw = msgspec.convert(yaml_values(text), type=PlanFile)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}; name a plan file") from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: not UTF-8 text; name a plan file") from error
-    except yaml.YAMLError as error:
-        raise ManifestError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise ManifestError(f"{path}: nested too deeply for a plan; flatten it") from error
+    except YamlFault as error:
+        line = f", line {error.line}" if error.line is not None else ""
+        raise ManifestError(f"{path}{line}: {error}") from error
     except msgspec.ValidationError as error:
         raise ManifestError(
             f"{path}: {error}; a plan has `name`, a list `experiments` and optionally `defaults`"
         ) from error
-    except ValueError as error:  # YAML reads 2024-13-45 as a date
-        raise ManifestError(f"{path}: {error}; put text into quotes") from error
     return text, raw
 
 

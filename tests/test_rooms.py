@@ -20,6 +20,7 @@ BASES = {
         "card_file",
         "compiled_facts",
         "yaml_lines",
+        "yaml_values",
         "slices",
         "advice",
         "limits",
