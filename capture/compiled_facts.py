@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from xlahouse.capture.manifest import Count
+
 # Layout: <dir>/compiled_<timestamp>/ with these files, and <dir>/metadata_<timestamp>.json beside it.
 COMPILED_DIR = re.compile(r"^compiled_(?P<timestamp>.+)$")
 FACTS = "compiled.json"  # written last
@@ -16,21 +18,21 @@ PROGRAMS = ("prefill", "decode")  # [step] -> phase
 class ChipPlace(msgspec.Struct, frozen=True):
     """A device of the topology."""
 
-    id: int  # by which replica groups name it
-    coords: list[int]  # of its chip, [x, y, z]
-    core: int  # of the chip
-    host: int  # process
+    id: Count  # by which replica groups name it
+    coords: list[Count]  # of its chip, [x, y, z]
+    core: Count  # of the chip
+    host: Count  # process
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """The compiler's statements on one program; bytes are those of one device."""
 
-    argument_bytes: int  # weights, cache, tokens
-    output_bytes: int  # results, aliased ones included
-    alias_bytes: int  # results in the buffers of arguments
-    temp_bytes: int  # temporaries, at most at once
-    generated_code_bytes: int  # the program itself
-    peak_bytes: int  # most that is live at once, as the compiler counts it
+    argument_bytes: Count  # weights, cache, tokens
+    output_bytes: Count  # results, aliased ones included
+    alias_bytes: Count  # results in the buffers of arguments
+    temp_bytes: Count  # temporaries, at most at once
+    generated_code_bytes: Count  # the program itself
+    peak_bytes: Count  # most that is live at once, as the compiler counts it
     arguments: list[str]  # [parameter] -> the scope of its first use
     platform_version: str  # the compiler's build
     device_kind: str  # such as TPU v6 lite

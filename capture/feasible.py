@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from xlahouse.capture.errors import ManifestError
-from xlahouse.capture.limits import exceeded, most
+from xlahouse.capture.manifest import check_mesh_size
 from xlahouse.capture.models.families import Family
 from xlahouse.capture.models.placing import Stages
 from xlahouse.capture.models.presets import ConfigValue, size_of
@@ -59,9 +59,7 @@ def check_feasible(candidate: Candidate) -> None:
         raise ManifestError(f"mesh: axes are {', '.join(AXES)}, not {', '.join(unknown)}")
     if not candidate.mesh:
         raise ManifestError("mesh: no axes; for a single device write {tp: 1}")
-    devices = math.prod(candidate.mesh.values())
-    if devices > most("mesh_devices"):
-        raise ManifestError(f"mesh: {devices:,} devices are {exceeded('mesh_devices')}")
+    check_mesh_size(candidate.mesh.values())
     problem = next(_problems(candidate), None)
     if problem is None:
         return

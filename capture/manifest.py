@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,7 @@ import msgspec
 
 from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import ManifestError
+from xlahouse.capture.limits import exceeded, most
 
 # Marker grammar: step traces with the stats `request` and `step_num` (0 = prefill, k = k-th decode;
 # the marker of a whole request has none).
@@ -41,7 +44,7 @@ class MeshAxis(msgspec.Struct, frozen=True):
 class RequestTiming(msgspec.Struct, frozen=True, kw_only=True):
     """Host-clock times of one profiled request, in seconds."""
 
-    request: int  # 0-based, as in its markers
+    request: Count  # 0-based, as in its markers
     ttft_s: float  # from the start of the prefill marker to the first token on the host
     step_s: list[float]  # [decode step] from token to token
 
@@ -109,7 +112,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: Count | None
     parallelism: str  # label such as `dp2.tp2`
     mesh: list[MeshAxis]  # major to minor
-    mesh_device_ids: list[int]  # the devices of the mesh, in its order
+    mesh_device_ids: list[Count]  # the devices of the mesh, in its order
     # [device id] -> (x, y, z) of its chip; []: unknown, as for virtual devices.
     device_coords: list[Annotated[list[Count], msgspec.Meta(min_length=2, max_length=3)]] = []
     device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
@@ -123,13 +126,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[list[int]]
     tokens_match_unsharded: bool | None = None  # None: not compared
     flags: dict[str, str] = {}  # XLA_FLAGS and other variables that affect the run
-    parameters: int | None = None  # of the whole model
-    weight_bytes: int | None = None  # of all parameters, over all devices, each counted once
-    kv_bytes_per_token: int | None = None  # keys and values of one token of one sequence
-    head_weights: int | None = (
+    parameters: Count | None = None  # of the whole model
+    weight_bytes: Count | None = None  # of all parameters, over all devices, each counted once
+    kv_bytes_per_token: Count | None = None  # keys and values of one token of one sequence
+    head_weights: Count | None = (
         None  # of the output head; a head tied to the embedding has its weights
     )
-    logit_positions: int | None = None  # of a sequence, whose logits a prefill computes
+    logit_positions: Count | None = None  # of a sequence, whose logits a prefill computes
     stage_layers: list[list[Count]] = []  # of a pipeline: [stage] -> its layers
     tick_microbatch: list[list[Count | None]] = []  # [tick][stage] -> microbatch; None: masked
     plan_entry: dict[str, Any] = {}  # the experiment of the plan, with defaults
@@ -204,11 +207,24 @@ def decode_manifest(raw: bytes, where: str) -> Manifest:
         captured = datetime.datetime.fromisoformat(manifest.captured_at)
         if captured.tzinfo is None or not 1970 <= captured.year < 2200:
             raise ValueError(f"captured_at {manifest.captured_at}: not a time with a time zone")
-    except (*JSON_FAULTS, ValueError) as error:
+        check_mesh_size(axis.size for axis in manifest.mesh)
+    except (*JSON_FAULTS, ValueError, ManifestError) as error:
         raise ManifestError(
             f"{where}: {error}; correct the field, or move the file away"
         ) from error
     return manifest
+
+
+def check_mesh_size(sizes: Iterable[int]) -> None:
+    """Refuse a mesh of more devices than any machine has: its places are listed.
+
+    Raises:
+        ManifestError: it starts with the field.
+    """
+    devices = math.prod(sizes)
+    if devices > most("mesh_devices"):
+        shown = f"{devices:,}" if devices < 1 << 62 else "2^62 or more"
+        raise ManifestError(f"mesh: {shown} devices are {exceeded('mesh_devices')}")
 
 
 class _Versioned(msgspec.Struct):

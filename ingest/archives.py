@@ -6,7 +6,6 @@ import os
 import re
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,9 +23,6 @@ from xlahouse.ingest.events.run_files import RunFiles
 
 ARCHIVE = re.compile(r"\.(?:zip|tar|tar\.gz|tgz)$")
 _BLOCK = 1 << 22
-_DAMAGE = (
-    zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError, OSError
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ def _unpacked(archive: str, folder: str, problems: list[str], alone: bool) -> It
         _unpack(archive, into)
     except XlahouseError as error:
         problems.append(str(error))
-    except _DAMAGE as error:
+    except Exception as error:  # damage can have any shape; it costs this archive alone
         problems.append(
             f"{archive}: this archive is damaged, or cannot be unpacked here: "
             f"{str(error) or type(error).__name__}; unpack it and give the folder"
@@ -110,7 +106,7 @@ def _unpack(archive: str, into: str) -> None:
 
     Raises:
         XlahouseError: it holds more than an ingest takes, or a file that would lie outside its folder.
-        Exception: one of _DAMAGE.
+        Exception: the archive is damaged; zipfile and tarfile let any error of theirs through.
     """
     left = most("archive_bytes")
     for files, (name, file) in enumerate(_members(archive), start=1):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from tests.ingest.compiled_build import write_compiled
 from tests.ingest.traces import tpu_trace, write
 from tests.test_rooms import ROOT, modules
 from xlahouse.capture import serving
-from xlahouse.capture.errors import XlahouseError
+from xlahouse.capture.errors import ManifestError, XlahouseError
 from xlahouse.capture.manifest import decode_manifest
 from xlahouse.capture.models.checkpoint_config import _read
 from xlahouse.ingest.run import IngestError, ingest_paths
@@ -82,6 +84,26 @@ def test_a_manifest_without_end_costs_its_run(tmp_path):
     with pytest.raises(IngestError, match=r"metadata_1\.json: .*correct the field") as caught:
         ingest_paths([str(tmp_path)], str(tmp_path / "w"))
     assert [result.name for result in caught.value.results] == ["good"]
+
+
+REAL = Path(__file__).parents[1] / "cases" / "setup" / "repeat0.json"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("parameters", 1 << 70),
+        ("weight_bytes", -1),
+        ("mesh_device_ids", [1 << 63]),
+        ("mesh", [{"axis": "tp", "size": 1 << 20}, {"axis": "pp", "size": 1 << 20}]),
+    ],
+)
+def test_a_number_of_a_manifest_that_no_run_has_is_one_line(field, value):
+    """Larger ones overflow columns, and the places of a mesh are listed."""
+    facts = json.loads(REAL.read_bytes())
+    decode_manifest(json.dumps(facts).encode(), "metadata_1.json")
+    with pytest.raises(ManifestError, match=rf"metadata_1\.json: .*{field}.*correct the field"):
+        decode_manifest(json.dumps(facts | {field: value}).encode(), "metadata_1.json")
 
 
 def test_every_decoding_knows_all_ways_to_fail():

@@ -143,3 +143,15 @@ def test_a_tar_that_ends_before_its_end_is_damaged(damage, tmp_path):
         IngestError, match=r"a\.tar: this archive is damaged.*no file and no end at byte 512"
     ):
         ingest_paths([str(path)], str(tmp_path / "w"))
+
+
+def test_what_zipfile_does_not_foresee_costs_the_archive(tmp_path):
+    """A name that is flagged as UTF-8 and is not: zipfile raises UnicodeDecodeError."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("é.xplane.pb", b"")
+    path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xff"))
+    with pytest.raises(UnicodeDecodeError), zipfile.ZipFile(path):
+        pass
+    with pytest.raises(IngestError, match=r"a\.zip: this archive is damaged"):
+        ingest_paths([str(path)], str(tmp_path / "w"))
