@@ -7,19 +7,20 @@ from typing import Annotated, Literal
 import msgspec
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-Positive = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**24)]  # views multiply several
+Parameters = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Gbps = Annotated[float, msgspec.Meta(gt=0, le=1e9)]  # gigabits a second
 
 
 class ModelArch(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of the model."""
 
-    num_params: Positive | None = None  # all parameters
-    num_params_embedding: Positive | None = None  # of the embedding
+    num_params: Parameters | None = None  # all parameters
+    num_params_embedding: Parameters | None = None  # of the embedding
     num_layers: Positive | None = None  # decoder layers
     num_heads: Positive | None = None  # query heads of a layer
     head_dim: Positive | None = None  # width of a head
-    num_params_active: Positive | None = None  # that one token passes through
+    num_params_active: Parameters | None = None  # that one token passes through
 
 
 class CardModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,11 @@ TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
 
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # a larger number is damage
+Size = Annotated[
+    int, msgspec.Meta(ge=0, le=2**24)
+]  # of a model or its input: views multiply several
+_MOST_ELEMENTS = 2**56  # of all sizes of a run: products of views hold a few times as many
+_MOST_IN_CONFIG = 2**31
 
 
 MANIFEST_VERSION = 1
@@ -59,8 +64,8 @@ class ServedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     request: Count  # 0-based, as in its markers
     arrived_s: float  # start of its marker
-    prompt_tokens: Count  # of its prompt
-    output_tokens: Count  # that it asked for
+    prompt_tokens: Size  # of its prompt
+    output_tokens: Size  # that it asked for
     slot: Count | None  # None: it never began
     tokens: list[int]  # that it got
     first_token_s: float | None = None  # end of the step that gave it, on the host
@@ -72,7 +77,7 @@ class ServerStep(msgspec.Struct, frozen=True, kw_only=True):
 
     decodes: list[Count]  # one token each
     prefills: list[Count]  # whole prompts
-    padded: Count | None = (
+    padded: Size | None = (
         None  # tokens of a prompt in the prefill's program; None without a prefill
     )
 
@@ -81,9 +86,9 @@ class ServerLog(msgspec.Struct, frozen=True, kw_only=True):
     """What a server did under the profiler."""
 
     policy: str  # mixed or prefill_first
-    slots: Count  # over all devices
-    prefill_slots: Count  # that one prefill can fill
-    buckets: list[Count]  # padded lengths of prompts, a program each
+    slots: Size  # over all devices
+    prefill_slots: Size  # that one prefill can fill
+    buckets: list[Size]  # padded lengths of prompts, a program each
     arrived: Count  # requests that came
     served: Count  # requests that got all their tokens
     requests: list[ServedRequest]  # that came, in order
@@ -102,22 +107,22 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     model_family: str  # transformers' model_type
     model_config: dict[str, Any]  # sizes by transformers' names
     weights: str  # `random:<seed>`, a folder or a repository
-    layers: Count  # decoder layers
-    hidden_size: Count  # width of a token's activations
+    layers: Size  # decoder layers
+    hidden_size: Size  # width of a token's activations
     dtype: str  # float32 or bfloat16
-    batch_size: Count  # sequences over all devices; of a server its slots
-    microbatches: Count = 1  # of a pipeline; 1 without
-    prompt_tokens: Count | None  # of each sequence; None of a server, whose requests differ
+    batch_size: Size  # sequences over all devices; of a server its slots
+    microbatches: Size = 1  # of a pipeline; 1 without
+    prompt_tokens: Size | None  # of each sequence; None of a server, whose requests differ
     # of each sequence of a profiled request; the prefill gives the first; None of a server
-    output_tokens: Count | None
+    output_tokens: Size | None
     parallelism: str  # label such as `dp2.tp2`
     mesh: list[MeshAxis]  # major to minor
     mesh_device_ids: list[Count]  # the devices of the mesh, in its order
     # [device id] -> (x, y, z) of its chip; []: unknown, as for virtual devices.
     device_coords: list[Annotated[list[Count], msgspec.Meta(min_length=2, max_length=3)]] = []
     device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
-    device_count: Count  # devices of the mesh
-    host_count: Count = 1  # processes, one a host
+    device_count: Size  # devices of the mesh
+    host_count: Size = 1  # processes, one a host
     repeat: Count = 0  # number of the repetition
     warmup_requests: Count  # before the profiler started
     requests: list[RequestTiming]  # profiled; [] of a server
@@ -208,11 +213,29 @@ def decode_manifest(raw: bytes, where: str) -> Manifest:
         if captured.tzinfo is None or not 1970 <= captured.year < 2200:
             raise ValueError(f"captured_at {manifest.captured_at}: not a time with a time zone")
         check_mesh_size(axis.size for axis in manifest.mesh)
+        _check_sizes(manifest)
     except (*JSON_FAULTS, ValueError, ManifestError) as error:
         raise ManifestError(
             f"{where}: {error}; correct the field, or move the file away"
         ) from error
     return manifest
+
+
+def _check_sizes(manifest: Manifest) -> None:
+    """Refuse sizes whose products do not fit a column.
+
+    Raises:
+        ValueError: states the field.
+    """
+    tokens = (manifest.prompt_tokens or 0) + (manifest.output_tokens or 0)
+    sizes = (manifest.batch_size, tokens, manifest.hidden_size, manifest.layers)
+    if math.prod(max(1, size) for size in sizes) > _MOST_ELEMENTS:
+        raise ValueError(
+            "batch_size, tokens, hidden_size and layers: no machine holds their product"
+        )
+    for name, value in manifest.model_config.items():
+        if isinstance(value, int) and abs(value) > _MOST_IN_CONFIG:
+            raise ValueError(f"model_config: {name} is beyond any model's")
 
 
 def check_mesh_size(sizes: Iterable[int]) -> None:

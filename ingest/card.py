@@ -11,7 +11,7 @@ import msgspec
 from xlahouse.capture.card import Parallelization, WorkloadCard, stated
 from xlahouse.capture.card_file import checked_card, read_card
 from xlahouse.capture.errors import ManifestError
-from xlahouse.capture.manifest import MeshAxis
+from xlahouse.capture.manifest import MeshAxis, check_mesh_size
 from xlahouse.ingest.events.codes_of_files import (
     CARD_CONTRADICTS,
     CARD_FIELD,
@@ -187,6 +187,10 @@ def _mesh(plan: Parallelization, row: dict[str, object]) -> tuple[dict[str, obje
             text = " x ".join(f"{axis}={size}" for axis, size in several.items()) or "1"
             return {}, f"mesh: {text} in the card, but the run names {devices} devices"
         several = without
+    try:
+        check_mesh_size(several.values())
+    except ManifestError as error:
+        return {}, str(error)
     axes = [MeshAxis(axis, size) for axis, size in (several or {"tp": 1}).items()]
     return {
         "mesh": [{"axis": axis.axis, "size": axis.size} for axis in axes],

@@ -9,9 +9,15 @@ _CAPTURE_AGAIN = "capture or copy the file again"
 BAD_TIME = Code(
     "bad_time",
     "warning",
-    "events whose start or duration is negative, not finite, beyond 26 days, or absent because one event "
+    "events whose start or duration is negative, not finite, beyond 20 hours, or absent because one event "
     "stands for several of its kind",
     "these events are rejected, and counted in coverage",
+)
+BAD_NUMBER = Code(
+    "bad_number",
+    "warning",
+    "FLOPs or bytes of ops, or values of counters, are not finite or beyond any hardware's",
+    "these numbers are NULL, and such values of counters are left out",
 )
 CARD_CONTRADICTS = Code(
     "card_contradicts",

@@ -63,7 +63,7 @@ class _Sizes:
 
     def __getitem__(self, name: str) -> int:
         size = self._config.get(name)
-        if not isinstance(size, int) or isinstance(size, bool):
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise KeyError(name)
         return size
 

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.codes_of_files import DAMAGED_PLANE
+from xlahouse.ingest.events.codes_of_files import BAD_NUMBER, DAMAGED_PLANE
 from xlahouse.ingest.events.frames import PlaneEvents
-from xlahouse.ingest.events.issues import Issue
+from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
 from xlahouse.ingest.nesting.host_gaps import Wanted
@@ -26,7 +26,7 @@ from xlahouse.ingest.tables.device_steps import (
 from xlahouse.ingest.tables.host_table import write_host_events
 from xlahouse.ingest.tables.launches import of_devices
 from xlahouse.ingest.tables.op_table import op_pieces
-from xlahouse.ingest.tables.ops import finish_ops
+from xlahouse.ingest.tables.ops import finish_ops, impossible, impossible_estimates
 from xlahouse.ingest.tables.pieces import TableWriter
 from xlahouse.ingest.tables.pipeline import Schedule
 from xlahouse.ingest.tables.placed_ops import PlacedOps
@@ -109,11 +109,15 @@ def finish_planes(
     whole = [piece for plane in planes for piece in _read_whole(plane, shared.source, issues)]
     written = write_host_events(whole, shared.wanted, writer, part)
     counters = frames.stack([plane.counters for plane in whole], frames.COUNTERS)
+    odd = counters.filter(impossible("value")).height
+    counters = counters.filter(~impossible("value"))
     moved = counters.with_columns(pl.col("device_id") + shared.device_offset)
     writer.write("counters", moved, part)
     coverage = frames.stack([plane.coverage for plane in whole], frames.COVERAGE)
     events = join_kinds([ops for plane in whole for ops in _ops_of(plane)])
     del whole
+    odd += impossible_estimates(events.kinds)
+    issues += issues_found(shared.source, (BAD_NUMBER, odd))
     launches = of_devices(shared.launches, events.events["device_id"].to_numpy())
     ops = finish_ops(events, launches, shared.facts, shared.schedule)
     del events

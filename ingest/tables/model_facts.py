@@ -102,7 +102,7 @@ def _active_parameters(manifest: Manifest) -> int | None:
 def _expert_layers(manifest: Manifest) -> int:
     """Layers whose feed-forward network is experts."""
     config = manifest.model_config
-    dense = {layer for layer in config.get("mlp_only_layers") or () if isinstance(layer, int)}
+    dense = {layer for layer in _listed(config, "mlp_only_layers") if isinstance(layer, int)}
     first = _first(config, ("first_k_dense_replace",)) or 0
     every = _first(config, ("decoder_sparse_step",)) or 1  # Qwen: each such layer from the first on
     step = _first(config, ("moe_layer_freq",)) or 1  # DeepSeek: layer 0 and each such one after it
@@ -118,7 +118,7 @@ def _attention_pair_flops(manifest: Manifest) -> float | None:
     heads = _first(config, ("num_attention_heads",))
     limited = _first(config, ("sliding_window",)) and config.get("use_sliding_window", True)
     partial = any(config.get(name) for name in _PARTIAL_ATTENTION)
-    mixed = set(config.get("layer_types") or ()) - {"full_attention"}
+    mixed = any(kind != "full_attention" for kind in _listed(config, "layer_types"))
     if not heads or limited or partial or mixed:
         return None
     plain = _first(config, ("head_dim",)) or manifest.hidden_size // heads
@@ -126,6 +126,12 @@ def _attention_pair_flops(manifest: Manifest) -> float | None:
     keys = sum(part or 0 for part in parts) or plain
     values = _first(config, ("v_head_dim",)) or plain
     return 2.0 * manifest.layers * heads * (keys + values)
+
+
+def _listed(config: Mapping[str, object], name: str) -> list[object]:
+    """The items of a list; none where there is no list."""
+    found = config.get(name)
+    return found if isinstance(found, list) else []
 
 
 def _first(config: Mapping[str, object], names: tuple[str, ...]) -> int | None:

@@ -217,6 +217,18 @@ def _payload_of_wrapped(kind: pl.Expr) -> pl.Expr:
 
 
 def _unknown_on_custom_call(column: str) -> pl.Expr:
-    """An estimate; the compiler has none for a custom call: its 0 means unknown."""
+    """An estimate that hardware can have; the compiler has none for a custom call: its 0 means unknown."""
     opaque = pl.coalesce("opcode", "opcode_text") == "custom-call"
-    return pl.when(~(opaque.fill_null(False) & (pl.col(column) == 0))).then(column)
+    unknown = opaque.fill_null(False) & (pl.col(column) == 0)
+    return pl.when(~unknown & ~impossible(column)).then(column)
+
+
+def impossible(column: str) -> pl.Expr:
+    """Whether a number is none that hardware can have; a NULL is not."""
+    return ~pl.col(column).is_between(-frames.LARGEST, frames.LARGEST).fill_null(True)
+
+
+def impossible_estimates(kinds: pl.DataFrame) -> int:
+    """Kinds of ops that state such a number."""
+    stated = [name for name in _ESTIMATES if name in kinds.columns]
+    return kinds.filter(pl.any_horizontal(map(impossible, stated))).height

@@ -7,6 +7,7 @@ import hashlib
 
 import msgspec
 
+from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.manifest import Manifest
 from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.schema import INGEST_VERSION
@@ -70,6 +71,9 @@ def run_row(
     """The row without `files`; facts that neither manifest nor trace states are NULL.
 
     damaged: whether some of the run's files could not be read at all.
+
+    Raises:
+        ManifestError: a fact that follows from its sizes does not fit.
     """
     programmed = [device for device in built.devices if device.core != "sparsecore"]
     traced = len(programmed)
@@ -98,7 +102,7 @@ def run_row(
     }
     if manifest is None:
         return row
-    return (
+    facts = (
         row
         | {column: getattr(manifest, column) for column in _SAME}
         | model_facts(manifest)
@@ -111,6 +115,10 @@ def run_row(
             "manifest": raw_manifest.decode(),
         }
     )
+    for column, value in facts.items():
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ManifestError(f"{name}: {column} is beyond 64 bits; correct the manifest")
+    return facts
 
 
 def setup_of(manifest: Manifest) -> str:

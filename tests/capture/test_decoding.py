@@ -18,6 +18,7 @@ from xlahouse.capture.models.checkpoint_config import _read
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.ingest.store.settings import read_settings, settings_path
 from xlahouse.ingest.store.store import Store
+from xlahouse.ingest.tables.model_facts import model_facts
 
 DEPTH = 100_000
 DAMAGED = {
@@ -96,6 +97,8 @@ REAL = Path(__file__).parents[1] / "cases" / "setup" / "repeat0.json"
         ("weight_bytes", -1),
         ("mesh_device_ids", [1 << 63]),
         ("mesh", [{"axis": "tp", "size": 1 << 20}, {"axis": "pp", "size": 1 << 20}]),
+        ("layers", 1 << 53),
+        ("model_config", {"n_routed_experts": 1 << 40}),
     ],
 )
 def test_a_number_of_a_manifest_that_no_run_has_is_one_line(field, value):
@@ -104,6 +107,27 @@ def test_a_number_of_a_manifest_that_no_run_has_is_one_line(field, value):
     decode_manifest(json.dumps(facts).encode(), "metadata_1.json")
     with pytest.raises(ManifestError, match=rf"metadata_1\.json: .*{field}.*correct the field"):
         decode_manifest(json.dumps(facts | {field: value}).encode(), "metadata_1.json")
+
+
+def test_sizes_of_a_manifest_whose_product_no_machine_holds_are_one_line():
+    facts = json.loads(REAL.read_bytes()) | dict.fromkeys(("batch_size", "layers"), 1 << 24)
+    with pytest.raises(ManifestError, match=r"batch_size, tokens, hidden_size and layers"):
+        decode_manifest(json.dumps(facts | {"hidden_size": 1 << 20}).encode(), "metadata_1.json")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"mlp_only_layers": 7, "num_experts": 8},
+        {"layer_types": [{"a": 1}], "num_attention_heads": 2},
+        {"num_attention_heads": 0, "vocab_size": 9},
+    ],
+)
+def test_a_configuration_of_other_types_is_unknown(config):
+    facts = json.loads(REAL.read_bytes())
+    changed = facts | {"model_config": facts["model_config"] | config}
+    found = model_facts(decode_manifest(json.dumps(changed).encode(), "metadata_1.json"))
+    assert found["parameters"] == facts["parameters"]
 
 
 def test_every_decoding_knows_all_ways_to_fail():

@@ -9,8 +9,10 @@ import pytest
 from tests.ingest.traces import rows, tpu_trace, write
 from tests.synth.describe import Run
 from tests.synth.write import write_run
+from xlahouse.capture.card import Parallelization
 from xlahouse.capture.commands import filled
 from xlahouse.capture.errors import ManifestError
+from xlahouse.ingest.card import _mesh
 from xlahouse.ingest.events.codes_of_files import CARD_CONTRADICTS
 from xlahouse.ingest.run import ingest_paths
 
@@ -241,3 +243,11 @@ def test_runs_whose_cards_choose_the_same_are_repeats(tmp_path):
         setups.append(run_row(tmp_path / f"wh{number}")["setup"])
     assert setups[0] == setups[1] != setups[2]
     assert all(setups)
+
+
+def test_a_mesh_of_more_devices_than_any_machine_has_is_left_out():
+    """Where the trace does not say how many there are."""
+    row, problem = _mesh(Parallelization(dp_shard=4096, tp=4096), {})
+    assert row == {}
+    assert "mesh: 16,777,216 devices are more than 65,536" in problem
+    assert _mesh(Parallelization(dp_shard=2, tp=4), {})[0]["parallelism"] == "fsdp2.tp4"

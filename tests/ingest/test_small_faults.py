@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+from tests.ingest.build import PlaneBuilder, space
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
@@ -71,3 +72,44 @@ def test_a_text_that_is_cut_in_its_groups_keeps_the_collective(tmp_path):
         codes = warehouse.query("select code from issues where severity = 'warning'").rows
     assert found == [("all-reduce", 9007199254740993, None)]
     assert ("bad_replica_groups",) in codes
+
+
+def test_numbers_beyond_any_hardware_are_null_and_no_view_fails_for_them(tmp_path):
+    """Sums of them do not fit, and a view would fail for every run of the warehouse."""
+    huge, odd = (1 << 63) - 1, float("inf")
+    plane = PlaneBuilder("/device:TPU:0", device_type_string="TPU v6 Lite")
+    plane.event(plane.line("XLA Modules"), "jit_f(77)", 1000, 9000)
+    ops = plane.line("XLA Ops")
+    for place, (flops, moved) in enumerate([(huge, 8), (odd, 16), (5, huge)]):
+        text = f"%fusion.{place} = f32[8]{{0}} fusion(f32[8]{{0}} %x)"
+        stats = {"program_id": 77, "flops": flops, "bytes_accessed": moved}
+        plane.event(ops, text, 2000 + 1000 * place, 500, f"fusion.{place}", stats)
+    host = PlaneBuilder("/host:CPU")
+    line = host.line("main")
+    for place, bytes_now in enumerate((512, huge)):
+        told = {"bytes_allocated": bytes_now, "peak_bytes_in_use": 1024, "index_on_host": 0}
+        host.event(line, "MemoryAllocation", 2000 + 100 * place, 1, **told)
+    (tmp_path / "a.xplane.pb").write_bytes(space(plane.plane, host.plane))
+    ingest_paths([str(tmp_path / "a.xplane.pb")], str(tmp_path / "w"))
+    with Warehouse(str(tmp_path / "w")) as warehouse:
+        rows = warehouse.query("select flops, bytes_accessed from ops order by start_ps").rows
+        (found,) = warehouse.query("select count from issues where code = 'bad_number'").rows
+        values = warehouse.query("select max(value) from counters").rows
+        for view in ("memory_timeline", "ccl_legacy"):
+            assert warehouse.query(f"from {view}").rows is not None
+    assert rows == [(None, 8), (None, 16), (5, None)]
+    assert found == (4,)
+    assert values == [(1024,)]
+
+
+def test_times_of_a_day_are_refused(tmp_path):
+    """Percents of longer ones do not fit, and a view would fail for every run of the warehouse."""
+    day = 24 * 3600 * 10**12
+    plane = PlaneBuilder("/device:TPU:0", device_type_string="TPU v6 Lite")
+    for start, duration in ((1000, day), (day, 1000), (1000, 1000)):
+        plane.event(plane.line("XLA Modules"), "jit_f(77)", start, duration)
+    (tmp_path / "a.xplane.pb").write_bytes(space(plane.plane))
+    ingest_paths([str(tmp_path / "a.xplane.pb")], str(tmp_path / "w"))
+    with Warehouse(str(tmp_path / "w")) as warehouse:
+        assert warehouse.query("select count from issues where code = 'bad_time'").rows == [(2,)]
+        assert warehouse.query("select sum(events_rejected) from coverage").rows == [(2,)]
