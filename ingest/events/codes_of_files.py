@@ -9,7 +9,7 @@ _CAPTURE_AGAIN = "capture or copy the file again"
 BAD_TIME = Code(
     "bad_time",
     "warning",
-    "events whose start or duration is negative, not finite, beyond 20 hours, or absent because one event "
+    "events whose start or duration is negative, not finite, beyond 40 hours, or absent because one event "
     "stands for several of its kind",
     "these events are rejected, and counted in coverage",
 )

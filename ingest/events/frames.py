@@ -25,7 +25,7 @@ ColumnTypes: TypeAlias = dict[str, Dtype]
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")  # phases that are steps
 SERVER_STEP = "server"  # phase of a server's step until ingest/serving knows which it is
 DEVICE_NUMBER = r"(\d{1,9})"  # in names of planes; a longer number is damage, no device
-LATEST_PS = 1 << 56  # 20 hours; sums, and percents, of a hundred such times still fit
+LATEST_PS = 1 << 57  # 40 hours; sums of sixty such times, and percents of half of one, still fit
 LARGEST = (
     2.0**53
 )  # bytes or FLOPs of an op, value of a counter: no hardware has more, and sums still fit

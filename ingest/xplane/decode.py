@@ -11,10 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf.message import DecodeError as ProtobufError
 
-from xlahouse.ingest.events.proto import arrow_decoder
+from xlahouse.ingest.events.proto import arrow_decoder, message_class
 from xlahouse.ingest.events.protobuf import ColumnCodec
 from xlahouse.ingest.events.trace_bytes import TraceBytes, contents, joined
+
+# The decoder calls itself for each group that a group begins, however many: 200,000 of them, a byte each,
+# overflow the stack and end the process. No trace has groups; names and damage have bytes like theirs.
+_GROUP, _WIRE_TYPES = 3, 7
+_BLOCK = 1 << 10
+_DENSE = _BLOCK // 4  # bytes that could begin a group; an eighth of all bytes could
+_MOST_GROUPS = 2000
 
 
 class DecodeError(ValueError):
@@ -33,7 +41,7 @@ def decode(message: str, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:
     """
     try:
         with _STDERR.quiet():
-            return _batch(arrow_decoder(message), payloads)
+            return _batch(message, payloads)
     except BaseException as error:
         # The decoder panics on some damage; a panic is not an Exception, so that it is not swallowed
         # by accident. Here it means the same as an error.
@@ -42,15 +50,41 @@ def decode(message: str, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:
         raise DecodeError(str(error)) from None
 
 
-def _batch(decoder: ColumnCodec, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:
+def _batch(message: str, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:
     """A single message, which may be all of a plane's events, is not copied."""
+    decoder: ColumnCodec = arrow_decoder(message)
     ends = np.cumsum([0, *map(len, payloads)])
     if ends[-1] > np.iinfo(np.int32).max:  # more than a column's offsets can count
         return decoder.list_to_record_batch([bytes(payload) for payload in payloads])
     whole = contents(payloads[0]) if len(payloads) == 1 else joined(payloads)
+    if _may_nest(whole):
+        _check_nesting(message, payloads)
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(whole)]
     column = pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
     return decoder.array_to_record_batch(column)
+
+
+def _may_nest(whole: bytes | memoryview) -> bool:
+    """Whether bytes that could begin groups lie close together."""
+    if len(whole) < _MOST_GROUPS:
+        return False
+    begins = (np.frombuffer(whole, np.uint8) & _WIRE_TYPES) == _GROUP
+    padded = -len(begins) % _BLOCK
+    counts = np.pad(begins, (0, padded)).reshape(-1, _BLOCK).sum(axis=1)
+    return int(counts[counts > _DENSE].sum()) > _MOST_GROUPS
+
+
+def _check_nesting(message: str, payloads: Sequence[TraceBytes]) -> None:
+    """Refuse messages that nest too deeply for protobuf's own decoder, which is slower.
+
+    Raises:
+        DecodeError: one of them does.
+    """
+    for payload in payloads:
+        try:
+            message_class(message).FromString(bytes(payload))
+        except ProtobufError as error:
+            raise DecodeError(f"damaged, or nested too deeply: {error}") from error
 
 
 @dataclass

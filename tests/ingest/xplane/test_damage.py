@@ -5,9 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tests.ingest.build import PlaneBuilder, space
+from tests.ingest.build import PlaneBuilder, space, varint
 from tests.ingest.traces import rows, tpu_trace, write
+from tests.synth.protos import XSpace
 from xlahouse.capture.errors import ManifestError
+from xlahouse.ingest.formats import read_trace
 from xlahouse.ingest.one_run import check_coverage
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.ingest.store.store import Store
@@ -217,3 +219,27 @@ def test_a_file_that_is_cut_between_planes_may_be(tmp_path, hostnames, planes, c
     ingest_paths([write(tmp_path / "a.xplane.pb", raw)], str(tmp_path / "wh"))
     found = rows(tmp_path / "wh", "issues")["code"].to_list()
     assert [code for code in found if code == "end_unseen"] == codes
+
+
+GROUPS = b"\x0b" * 200_000  # field 1 begins a group, in which field 1 begins a group, …
+
+
+@pytest.mark.parametrize("where", ["plane", "line", "event", "name"])
+def test_groups_in_groups_do_not_end_the_process(tmp_path, where):
+    """The decoder follows each on the stack, which 200,000 of them overflow."""
+    whole = XSpace.FromString(tpu_trace())
+    good = whole.planes[1].SerializeToString()
+    inner = whole.planes[1].lines[0]
+    event = inner.events[0].SerializeToString() + (GROUPS if where == "event" else b"")
+    if where == "name":  # a name may have such bytes
+        whole.planes[1].event_metadata[0].value.name = "k" * 200_000
+        read = read_trace(whole.SerializeToString(), "a.xplane.pb")
+        assert "damaged_plane" not in {issue.code for issue in read.issues}
+        return
+    events = b"\x22" + varint(len(event)) + event
+    line = events + (GROUPS if where == "line" else b"")
+    plane = good + b"\x1a" + varint(len(line)) + line + (GROUPS if where == "plane" else b"")
+    raw = b"\x0a" + varint(len(plane)) + plane + tpu_trace(1)
+    ingest_paths([write(tmp_path / "a.xplane.pb", raw)], str(tmp_path / "wh"))
+    assert "damaged_plane" in rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert rows(tmp_path / "wh", "ops")["device_id"].to_list() == [1]
