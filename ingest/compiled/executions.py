@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from xlahouse.ingest.compiled.loops import trip_count
 from xlahouse.ingest.compiled.schedule import entry_of, is_condition
 from xlahouse.ingest.hlo.messages import HloComputation, HloInstruction
 from xlahouse.ingest.hlo.program import Program
 
-_DEEPEST = 64  # loops and calls within another; damaged HLO may call itself
+_MOST = 1 << 53  # times; more is damage, as of loops within loops without end
+Times = dict[int, int | None]
 
 
-def executions(program: Program) -> dict[int, int | None]:
+def executions(program: Program) -> Times:
     """Times that each instruction runs, by id; None where that is decided at run time.
 
     Instructions in fusions, async operations and reductions are parts of another and have no entry. A
     loop's body runs once a round, its condition once more; whether a branch of a conditional runs is
-    decided at run time.
+    decided at run time. Damaged HLO may call itself: what it then runs has None.
     """
-    found: dict[int, int | None] = {}
     entry = entry_of(program)
-    if entry is not None:
-        _run(program, entry, 1, found, 0)
-    return found
+    if entry is None:
+        return {}
+    reached, calls = _reached(program, entry)
+    times = _times(entry.id, calls)
+    return {
+        instruction.id: times.get(number)
+        for number, computation in reached.items()
+        for instruction in computation.instructions
+    }
 
 
-def _run(
-    program: Program,
-    computation: HloComputation,
-    times: int | None,
-    found: dict[int, int | None],
-    depth: int,
-) -> None:
-    """Count a computation's instructions, and those of computations that they run."""
-    for instruction in computation.instructions:
-        before = found.get(instruction.id, 0)
-        found[instruction.id] = None if before is None or times is None else before + times
-        if depth < _DEEPEST:
-            for inner, rounds in _inner(program, instruction):
-                both = None if times is None or rounds is None else times * rounds
-                _run(program, inner, both, found, depth + 1)
+def _reached(
+    program: Program, entry: HloComputation
+) -> tuple[dict[int, HloComputation], dict[int, list[tuple[int, int | None]]]]:
+    """(the computations that run, by id; which of them each runs, with how often)."""
+    reached, waiting = {entry.id: entry}, [entry]
+    calls: dict[int, list[tuple[int, int | None]]] = {}
+    while waiting:
+        computation = waiting.pop()
+        inner = [pair for each in computation.instructions for pair in _inner(program, each)]
+        calls[computation.id] = [(each.id, rounds) for each, rounds in inner]
+        for each, _ in inner:
+            if each.id not in reached:
+                reached[each.id] = each
+                waiting.append(each)
+    return reached, calls
+
+
+def _times(entry: int, calls: dict[int, list[tuple[int, int | None]]]) -> Times:
+    """Times that each computation runs, callers first; what calls itself, or such calls, has none."""
+    callers = Counter(inner for called in calls.values() for inner, _ in called)
+    times: Times = {entry: 1}
+    ready = [] if callers[entry] else [entry]
+    done: Times = {}
+    while ready:
+        number = ready.pop()
+        own = done[number] = times[number]
+        for inner, rounds in calls[number]:
+            before = times.get(inner, 0)
+            unknown = before is None or own is None or rounds is None
+            total = None if unknown else before + own * rounds
+            times[inner] = None if total is None or total > _MOST else total
+            callers[inner] -= 1
+            if not callers[inner]:
+                ready.append(inner)
+    return done
 
 
 def _inner(

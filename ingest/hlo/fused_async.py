@@ -84,14 +84,21 @@ class _Held:
             if number not in self._inner:
                 yield from (each for each in computation.instructions if each.opcode == b"fusion")
 
-    def _instructions(self, fusion: HloInstruction, depth: int = 0) -> Iterator[HloInstruction]:
+    def _instructions(self, fusion: HloInstruction) -> Iterator[HloInstruction]:
+        return self._below(fusion, 0, set())
+
+    def _below(
+        self, fusion: HloInstruction, depth: int, seen: set[int]
+    ) -> Iterator[HloInstruction]:
+        """seen: computations, each walked once, however many fusions call it."""
         for number in fusion.called_computation_ids:
-            for each in (
-                self._computations[number].instructions if number in self._computations else ()
-            ):
+            if number not in self._computations or number in seen:
+                continue
+            seen.add(number)
+            for each in self._computations[number].instructions:
                 yield each
                 if each.opcode == b"fusion" and depth < _DEEPEST:
-                    yield from self._instructions(each, depth + 1)
+                    yield from self._below(each, depth + 1, seen)
 
     def collectives(self, fusion: HloInstruction) -> list[tuple[int, int]]:
         """(id, channel) of the instructions in it that have a channel; of all where none has one."""

@@ -48,10 +48,15 @@ def split_role(opcode: str) -> tuple[str, str]:
     return opcode, "start" if opcode in ("send", "recv") else "sync"
 
 
-def find_transfer(
-    program: Program, instruction: HloInstruction, depth: int = 0
-) -> HloTransfer | None:
+def find_transfer(program: Program, instruction: HloInstruction) -> HloTransfer | None:
     """The transfer that an instruction is, or that the computation it calls holds."""
+    return _find(program, instruction, 0, {})
+
+
+def _find(
+    program: Program, instruction: HloInstruction, depth: int, known: dict[int, HloTransfer | None]
+) -> HloTransfer | None:
+    """known: of instructions within wrappers, each looked at once, however many call it."""
     base, role = split_role(instruction.opcode.decode("utf-8", "replace"))
     if base in COLLECTIVE_KINDS:
         return HloTransfer(role, base, (instruction,) if role in ("sync", "start") else ())
@@ -75,7 +80,7 @@ def find_transfer(
         for each in computation.instructions
         if depth < _DEEPEST_WRAPPER
         and each.id not in program.passing
-        and (found := find_transfer(program, each, depth + 1)) is not None
+        and (found := _within(program, each, depth + 1, known)) is not None
     ]
     if not inner:
         return None
@@ -90,8 +95,18 @@ def find_transfer(
     return HloTransfer(_role_of_wrapper(inner), kind, _held(moving), fused)
 
 
+def _within(
+    program: Program, instruction: HloInstruction, depth: int, known: dict[int, HloTransfer | None]
+) -> HloTransfer | None:
+    if instruction.id not in known:
+        known[instruction.id] = None  # while it is looked for: damaged HLO may call itself
+        known[instruction.id] = _find(program, instruction, depth, known)
+    return known[instruction.id]
+
+
 def _held(transfers: list[HloTransfer]) -> tuple[HloInstruction, ...]:
-    return tuple(each for transfer in transfers for each in transfer.instructions)
+    every = (each for transfer in transfers for each in transfer.instructions)
+    return tuple({each.id: each for each in every}.values())
 
 
 def _role_of_wrapper(inner: list[HloTransfer]) -> str:

@@ -88,9 +88,19 @@ class Timeline:
         Raises:
             WarehouseError: the rounds of a loop are decided at run time.
         """
-        return self._run(entry, costs, at_most, 0)
+        return self._run(entry, costs, at_most, 0, {})
 
-    def _run(self, name: str, costs: Mapping[str, Cost], at_most: bool, depth: int) -> Parts:
+    def _run(
+        self,
+        name: str,
+        costs: Mapping[str, Cost],
+        at_most: bool,
+        depth: int,
+        known: dict[str, Parts],
+    ) -> Parts:
+        """known: of computations, each replayed once, however often it is called."""
+        if name in known:
+            return known[name]
         now = Parts()
         landing: dict[str, float] = {}
         free = {True: 0.0, False: 0.0}  # from when on links are free, and copies
@@ -106,13 +116,14 @@ class Timeline:
                 begin = max(now.total_ps, free[cost.is_transfer] if at_most else 0.0)
                 landing[each.op] = free[cost.is_transfer] = begin + cost.flight_ps
             for inner, times in self._inner(each):
-                now = now.plus(self._run(inner, costs, at_most, depth + 1), times)
+                now = now.plus(self._run(inner, costs, at_most, depth + 1, known), times)
             if each.opcode == "conditional" and each.called:
-                ways = [self._run(inner, costs, at_most, depth + 1) for inner in each.called]
+                ways = [self._run(inner, costs, at_most, depth + 1, known) for inner in each.called]
                 choose = max if at_most else min
                 now = now.plus(choose(ways, key=lambda way: way.total_ps))
             line = cost.line_ps
             now = now.plus(Parts(transfer_ps=line) if cost.is_transfer else Parts(line))
+        known[name] = now
         return now
 
     def _inner(self, each: Instruction) -> list[tuple[str, int]]:

@@ -73,3 +73,39 @@ def test_instructions_of_fusions_are_not_run_by_themselves():
     built.add(main, "fusion", "fusion", X, x, calls=[fused])
     program = parse_program(built.serialize(), 1, "m")
     assert {program.by_id[n].name for n in executions(program)} == {b"x", b"fusion"}
+
+
+def test_calls_that_double_at_each_level_are_counted_once_each():
+    """60 levels of two calls are 2^60 executions: to follow each would not end."""
+    built = ModuleBuilder()
+    below = built.computation("level0")
+    built.add(below, "x0", "parameter", X)
+    for level in range(1, 61):
+        above = built.computation(f"level{level}")
+        x = built.add(above, f"x{level}", "parameter", X)
+        first = built.add(above, f"a{level}", "call", X, x, calls=[below])
+        built.add(above, f"b{level}", "call", X, first, calls=[below])
+        below = above
+    program = parse_program(built.serialize(), 1, "m")
+    named = {program.by_id[n].name.decode(): times for n, times in executions(program).items()}
+    assert (named["x60"], named["x59"], named["x40"], named["x7"]) == (1, 2, 2**20, 2**53)
+    assert named["x6"] is None  # beyond what a program runs: damage
+    assert named["x0"] is None
+
+
+def test_what_calls_itself_runs_unknown_times():
+    """Twice at each level, as damage can have it: neither a loop without end nor a number."""
+    built = ModuleBuilder()
+    inner, _ = counted_loop(built, "inner", 0, 3, 1)
+    loop = built.computation("loop")
+    x = built.add(loop, "x", "parameter", X)
+    first = built.add(loop, "first", "call", X, x, calls=[loop])
+    second = built.add(loop, "second", "call", X, first, calls=[loop])
+    built.add(loop, "third", "call", X, second, calls=[inner])
+    main = built.computation("main")
+    y = built.add(main, "y", "parameter", X)
+    built.add(main, "z", "call", X, y, calls=[loop])
+    program = parse_program(built.serialize(), 1, "m")
+    named = {program.by_id[n].name.decode(): times for n, times in executions(program).items()}
+    assert (named["y"], named["z"]) == (1, 1)
+    assert {named[name] for name in ("x", "first", "second", "third", "ar", "less")} == {None}

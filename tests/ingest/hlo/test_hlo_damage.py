@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ingest.build import ModuleBuilder, shape
 from xlahouse.ingest.events.codes_of_programs import DAMAGED_HLO
 from xlahouse.ingest.hlo.module_text import program_of_instructions, read_module_text
+from xlahouse.ingest.hlo.program import parse_program
 from xlahouse.ingest.hlo.program_facts import gather
+from xlahouse.ingest.hlo.transfer import find_transfer
 
 MODULE = """HloModule m, num_partitions=4
 
@@ -288,3 +291,25 @@ def test_any_change_of_a_character_costs_no_more_than_its_line(data):
     new = data.draw(st.sampled_from('{}()[]"=,%x9 -?<>\n²\0'))
     _, facts = read(MODULE[:at] + new + MODULE[at + 1 :])
     assert "damaged_hlo" not in {issue.code for issue in facts.issues}
+
+
+@pytest.mark.parametrize("name", ["fusion", "async-collective-start", "async-collective-done"])
+def test_wrappers_that_call_ten_of_themselves_are_each_looked_at_once(name):
+    """Ten fusions in each of ten computations that call the next, the last of which calls the first: to
+    follow each is 10^16 steps."""
+    built = ModuleBuilder(devices=[[0], [1]])
+    f32 = shape("f32", 256)
+    levels = [built.computation(f"level{level}") for level in range(10)]
+    for level, computation in enumerate(levels):
+        x = built.add(computation, f"x{level}", "parameter", f32)
+        for place in range(10):
+            below = levels[(level + 1) % len(levels)]
+            built.add(computation, f"{name}.{level}.{place}", "fusion", f32, x, calls=[below])
+    built.add(levels[-1], "ar", "all-reduce", f32, x, groups=[[0, 1]], channel_id=1)
+    main = built.computation("main")
+    y = built.add(main, "y", "parameter", f32)
+    fusion = built.add(main, f"{name}.f", "fusion", f32, y, calls=[levels[0]])
+    program = parse_program(built.serialize(), 1, "m")
+    found = find_transfer(program, program.by_id[fusion.id])
+    assert found.kind == "all-reduce"
+    assert name != "fusion" or [each.name for each in found.instructions] == [b"ar"]
