@@ -60,9 +60,10 @@ def _times(entry: int, calls: dict[int, list[tuple[int, int | None]]]) -> Times:
         own = done[number] = times[number]
         for inner, rounds in calls[number]:
             before = times.get(inner, 0)
-            unknown = before is None or own is None or rounds is None
-            total = None if unknown else before + own * rounds
-            times[inner] = None if total is None or total > _MOST else total
+            times[inner] = None
+            if before is not None and own is not None and rounds is not None:
+                total = before + own * rounds
+                times[inner] = total if total <= _MOST else None
             callers[inner] -= 1
             if not callers[inner]:
                 ready.append(inner)
