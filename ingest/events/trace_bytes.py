@@ -22,6 +22,8 @@ BLOCK = 1 << 22
 # A write this soon after the last one may leave a file's times as they were: clocks of files tick, on some
 # file systems every two seconds.
 TICK_NS = 2_000_000_000
+# A file up to this size is read once and kept: opening it for each of its pieces would cost more.
+SMALL_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,13 @@ class TraceFile:
 
     Attributes:
         fault: why a piece could not be read; readers may take that for damage, so `check` raises it.
+        held: all of a small file, once a piece of it was read.
     """
 
     source: SourceFile
     place: str  # its path on this machine
     fault: Exception | None = field(default=None, init=False)
+    held: memoryview | None = field(default=None, init=False)
 
     def read_into(self, buffer: memoryview, start: int) -> None:
         """Fill a buffer with the bytes from `start` on.
@@ -91,6 +95,16 @@ class TraceFile:
             TraceChangedError: the file is not as it was when it was hashed.
             OSError: it cannot be read.
         """
+        if self.source.bytes > SMALL_BYTES:
+            self._read_from_disk(buffer, start)
+            return
+        if self.held is None:
+            whole = bytearray(self.source.bytes)
+            self._read_from_disk(memoryview(whole), 0)
+            self.held = memoryview(whole).toreadonly()
+        buffer[:] = self.held[start : start + len(buffer)]
+
+    def _read_from_disk(self, buffer: memoryview, start: int) -> None:
         try:
             with open_regular(self.place) as opened:
                 file, done = opened.fileno(), 0
@@ -114,7 +128,7 @@ class TraceFile:
         """
         if self.fault is not None:
             raise self.fault
-        self.read_into(memoryview(b""), 0)
+        self._read_from_disk(memoryview(b""), 0)
         if self.source.recent and identify(self.source.path).sha256 != self.source.sha256:
             raise TraceChangedError(self.source.path)
 
