@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Table:
     columns: tuple[Column, ...]
     sort: tuple[str, ...] = ()  # columns by which its files are sorted
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema, the same for an empty, an all-NULL and a full table."""
         import pyarrow as pa

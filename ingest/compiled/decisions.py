@@ -15,7 +15,7 @@ from xlahouse.ingest.compiled.program_memory import program_row
 from xlahouse.ingest.compiled.schedule import places
 from xlahouse.ingest.compiled.work import Work
 from xlahouse.ingest.events.codes_of_programs import BUFFERS_UNREAD, DAMAGED_HLO
-from xlahouse.ingest.events.frames import ColumnTypes
+from xlahouse.ingest.events.frames import ColumnTypes, empty
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.program import Program
@@ -92,11 +92,13 @@ def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> De
             issues.append(BUFFERS_UNREAD.found(source, detail=detail))
         buffers += own
         memory += [] if program.loose else [program_row(program, own)]
-    table = pl.DataFrame(rows, schema=INSTRUCTION_COLUMNS).unique(
-        ["program_id", "op"], keep="first"
-    )
-    ran = pl.DataFrame(executed, schema=EXECUTED).unique(["program_id", "op"], keep="first")
-    return Decisions(_with_wrapped(table, ops), ran, buffers, memory, issues)
+    told, ran = empty(INSTRUCTION_COLUMNS), empty(EXECUTED)
+    if rows:
+        table = pl.DataFrame(rows, schema=INSTRUCTION_COLUMNS)
+        told = _with_wrapped(table.unique(["program_id", "op"], keep="first"), ops)
+    if executed:
+        ran = pl.DataFrame(executed, schema=EXECUTED).unique(["program_id", "op"], keep="first")
+    return Decisions(told, ran, buffers, memory, issues)
 
 
 def _executed(program: Program, times: dict[int, int | None]) -> list[dict[str, object]]:

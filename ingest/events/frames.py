@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -25,6 +27,7 @@ ColumnTypes: TypeAlias = dict[str, Dtype]
 STEP_MARKERS = ("prefill", "decode", "mixed", "warmup")  # phases that are steps
 SERVER_STEP = "server"  # phase of a server's step until ingest/serving knows which it is
 DEVICE_NUMBER = r"(\d{1,9})"  # in names of planes; a longer number is damage, no device
+FEW = 1 << 10  # rows for which a query takes longer to start than to run
 LATEST_PS = 1 << 57  # 40 hours; sums of sixty such times, and percents of half of one, still fit
 LARGEST = (
     2.0**53
@@ -126,9 +129,14 @@ COVERAGE: ColumnTypes = {
 }
 
 
+@cache
+def _empty(columns: tuple[tuple[str, Dtype], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=dict(columns))
+
+
 def empty(columns: ColumnTypes) -> pl.DataFrame:
     """A frame of these columns without rows."""
-    return pl.DataFrame(schema=columns)
+    return _empty(tuple(columns.items())).clone()
 
 
 def conform(frame: pl.DataFrame, columns: ColumnTypes) -> pl.DataFrame:
@@ -136,8 +144,19 @@ def conform(frame: pl.DataFrame, columns: ColumnTypes) -> pl.DataFrame:
     found = frame.schema
     if list(found.items()) == list(columns.items()):
         return frame
+    if frame.is_empty():
+        return empty(columns)
     if columns.keys() <= found.keys():  # quicker than a query
         return pl.DataFrame([frame[name].cast(dtype) for name, dtype in columns.items()])
+    if frame.height <= FEW:
+        return pl.DataFrame(
+            [
+                frame[name].cast(dtype)
+                if name in found
+                else pl.Series(name, [None], dtype).new_from_index(0, frame.height)
+                for name, dtype in columns.items()
+            ]
+        )
     return frame.select(
         (pl.col(name) if name in found else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in columns.items()
@@ -146,7 +165,8 @@ def conform(frame: pl.DataFrame, columns: ColumnTypes) -> pl.DataFrame:
 
 def stack(frames: list[pl.DataFrame], columns: ColumnTypes) -> pl.DataFrame:
     """One frame of these columns from many."""
-    return pl.concat([conform(frame, columns) for frame in frames]) if frames else empty(columns)
+    rows = [conform(frame, columns) for frame in frames if not frame.is_empty()]
+    return pl.concat(rows) if len(rows) > 1 else rows[0] if rows else empty(columns)
 
 
 def distinct(rows: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
@@ -174,6 +194,11 @@ def lanes(lines: pl.DataFrame, names: list[str]) -> pl.Series:
         lines: of a plane, or of many; the number is a row's place.
         names: the columns in which lines of one name agree.
     """
+    if lines.height <= FEW:
+        found = lines[names].rows()
+        count = Counter(found)
+        shared = [at if count[name] > 1 else None for at, name in enumerate(found)]
+        return pl.Series("lane", shared, pl.Int64)
     places = pl.int_range(pl.len()).alias("lane")
     return lines.select(pl.when(pl.struct(names).is_duplicated()).then(places).alias("lane"))[
         "lane"
@@ -190,6 +215,8 @@ def by_start(rows: pl.DataFrame) -> pl.DataFrame:
 
 def owned(frame: pl.DataFrame) -> pl.DataFrame:
     """A copy: unchanged columns of a decoder keep everything decoded with them in memory."""
+    if frame.is_empty():
+        return frame.clear()
     return frame.select(pl.all().gather(pl.int_range(frame.height)))
 
 
@@ -255,9 +282,16 @@ def coverage_rows(
         events: (thread, table_name), one row for each event that became a row or part of one.
         rejected: (thread), one row for each event that was refused.
     """
-    kept = events.group_by("thread", "table_name").len().rows()
-    lost = rejected.group_by("thread").len().rows()
+    kept = _counts(events, ["thread", "table_name"])
+    lost = _counts(rejected, ["thread"])
     return counted_coverage(source, plane, [*kept, *((thread, None, n) for thread, n in lost)])
+
+
+def _counts(rows: pl.DataFrame, names: list[str]) -> list[tuple[Any, ...]]:
+    """(values of these columns, how many rows have them)."""
+    if rows.height > FEW:
+        return rows.group_by(names).len().rows()
+    return [(*values, count) for values, count in Counter(rows[names].rows()).items()]
 
 
 def counted_coverage(
@@ -273,6 +307,11 @@ def counted_coverage(
 def split_bad_times(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(kept, refused): refused events start before the profile, have a negative duration, or are later
     or longer than LATEST_PS."""
+    times = (events["start_ps"], events["duration_ps"])
+    if not any(
+        each.null_count() or (each < 0).any() or (each > LATEST_PS).any() for each in times
+    ):  # as mostly
+        return events, events.clear()
     good = pl.col("start_ps").is_between(0, LATEST_PS) & pl.col("duration_ps").is_between(
         0, LATEST_PS
     )

@@ -15,6 +15,8 @@ def linked(launches: pl.DataFrame, producers: pl.DataFrame) -> pl.DataFrame:
         launches: frames.LAUNCHES.
         producers: frames.PRODUCERS of the same file.
     """
+    if producers.is_empty() or launches["link"].null_count() == launches.height:
+        return launches
     key, when = ["link_type", "link"], pl.col("enqueue_ps")
     thread = pl.col("enqueue_thread")
     first = producers.group_by(key).agg(

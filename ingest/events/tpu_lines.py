@@ -50,6 +50,9 @@ def unknown_names(plane: str, kept: pl.DataFrame, source: str) -> list[Issue]:
         kept: thread and name of its events that go to host_events.
         source: the file.
     """
+    found = set(kept["thread"].unique())
+    if TRACE_ME_LINE not in found and found <= {*_KNOWN}:
+        return []
     line = pl.col("thread").fill_null("")
     lines = kept.filter(~line.str.replace(_DERIVED, "").is_in(_KNOWN))
     scopes = kept.filter(line == TRACE_ME_LINE)

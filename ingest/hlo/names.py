@@ -86,6 +86,7 @@ def launched_modules(planes: list[PlaneEvents]) -> dict[int, str]:
     return {
         number: module
         for plane in planes
+        if not plane.launches.is_empty()
         for number, module in plane.launches.select("program_id", "module").unique().rows()
         if number is not None and module is not None
     }

@@ -18,9 +18,12 @@ from xlahouse.ingest.hlo.program import Program
 
 def stand_ins(file: FileEvents) -> dict[int, Program]:
     """By a number made from its name, each module of such ops, with the names of its ops alone."""
-    launched = {module for plane in file.planes for module in plane.launches["module"].unique()}
     ops: dict[str, dict[str, None]] = {}
-    for plane in file.planes:
+    planes = [plane for plane in file.planes if not plane.ops.is_empty()]
+    if not planes:
+        return {}
+    launched = {module for plane in file.planes for module in plane.launches["module"].unique()}
+    for plane in planes:
         for module, op in _unnumbered(plane).select("module", "op").unique().sort("op").rows():
             if module not in launched:
                 ops.setdefault(module, {})[op] = None

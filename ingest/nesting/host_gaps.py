@@ -98,6 +98,8 @@ def host_gaps(gaps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     Returns:
         ROWS. Level 0 is innermost; overlap counts an event within one of the same name once.
     """
+    if gaps.is_empty():
+        return pl.DataFrame(schema=ROWS)
     numbered = gaps.with_row_index("gap").cast({"gap": pl.Int64})
     of_thread = events.partition_by("file", "thread", as_dict=True)
     found = []

@@ -14,6 +14,7 @@ GAPS = {
     "duration_ps": pl.Int64,
     "thread": pl.String,  # that enqueued the next launch; NULL where it is not known
 }
+_BETWEEN = dict.fromkeys(("clock", "start_ps", "end_ps"), pl.Int64)
 
 
 def launch_gaps(
@@ -31,6 +32,8 @@ def launch_gaps(
     Returns:
         GAPS, by device and start.
     """
+    if launches.is_empty():
+        return pl.DataFrame(schema=GAPS)
     end = pl.col("start_ps") + pl.col("duration_ps")
     ran = launches.select("device_id", "start_ps", end_ps=end)
     closed = _without_request(launches, markers, component_of)
@@ -81,6 +84,8 @@ def _without_request(
     A request is open from its first marker to the later of the end of its last marker and of its last
     launch; a marker of a whole request counts by itself, since one around warm-ups has another's number.
     """
+    if markers["request"].null_count() == markers.height:
+        return pl.DataFrame(schema=_BETWEEN)
     end = pl.col("start_ps") + pl.col("duration_ps")
     whole = pl.when(pl.col("phase") == "request").then("start_ps")
     marks = markers.drop_nulls("request").with_columns(

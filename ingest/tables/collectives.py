@@ -21,10 +21,23 @@ from xlahouse.ingest.events.codes_of_programs import (
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.tables.instances import number_transfers
-from xlahouse.ingest.tables.transfers import TRANSFER_KINDS, TRANSFER_STEPS, Transfers, whole_rows
+from xlahouse.ingest.tables.transfers import (
+    TRANSFER_EVENTS,
+    TRANSFER_KINDS,
+    TRANSFER_STEPS,
+    Transfers,
+    whole_rows,
+)
 
 SAME_END_PS = 1_000_000  # METRICS, Terms: ends of an instance further apart cannot be compared
 _PROGRAM_OP = ["program_id", "op"]
+_NO_EVENTS: frames.ColumnTypes = {
+    **TRANSFER_EVENTS,
+    "group_index": pl.Int64,
+    "group_size": pl.Int64,
+    "silent": pl.Boolean,
+    "instance": pl.Int64,
+}
 
 
 class _At(NamedTuple):
@@ -82,6 +95,9 @@ def find_collectives(
         source: the run, for issues.
     """
     kinds, events = transfers.kinds, transfers.events
+    if events.is_empty():
+        unpaired = issues_found(source, (ASYNC_UNPAIRED, transfers.unpaired))
+        return Collectives(frames.empty(_NO_EVENTS), kinds, transfers.steps, unpaired)
     ops = kinds.select(_PROGRAM_OP).unique().sort(_PROGRAM_OP).with_row_index("number")
     numbers = kinds.join(ops, on=_PROGRAM_OP, how="left", nulls_equal=True, maintain_order="left")[
         "number"

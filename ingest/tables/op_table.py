@@ -80,14 +80,16 @@ class _ColumnValues:
 
     @classmethod
     def of(cls, values: pl.Series, kind: pa.DataType) -> _ColumnValues:
-        missing = values.is_null().to_numpy() if values.null_count() else None
-        if missing is not None and missing.all():
-            return cls(kind, np.zeros(0, np.bool_), missing)
+        nulls = values.null_count()
+        if nulls and nulls == len(values):
+            return cls(kind, np.zeros(0, np.bool_), np.ones(nulls, np.bool_))
+        missing = values.is_null().to_numpy() if nulls else None
         if pa.types.is_string(kind):
-            texts = values.cast(pl.String)
-            words = texts.unique(maintain_order=True).drop_nulls()
-            places = texts.cast(pl.Enum(words)).to_physical().cast(pl.Int32)
-            return cls(kind, filled(places, 0), missing, pa.array(words.to_list(), kind))
+            texts = values.cast(pl.String).to_list()
+            place = {word: at for at, word in enumerate(dict.fromkeys(texts)) if word is not None}
+            words = {word: at for at, word in enumerate(place)}
+            places = np.array([words.get(word, 0) for word in texts], np.int32)
+            return cls(kind, places, missing, pa.array(list(words), kind))
         if pa.types.is_boolean(kind):
             return cls(kind, filled(values.cast(pl.Boolean), False), missing)
         numbers = filled(values, 0)

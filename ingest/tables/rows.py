@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import polars as pl
 
@@ -29,10 +30,19 @@ NO_SLICES: dict[int, int] = {}
 
 def typed(table: str, rows: list[dict[str, object]]) -> pl.DataFrame:
     """Rows as a frame with the table's types, without run_id."""
-    empty = pl.DataFrame(pl.from_arrow(BY_NAME[table].schema.empty_table())).drop("run_id")
-    names = set(rows[0]) if rows else set(empty.columns)
-    schema = {name: dtype for name, dtype in empty.schema.items() if name in names}
-    return pl.DataFrame(rows, schema=schema)
+    types = _types(table)
+    if not rows:
+        return pl.DataFrame(schema=types)
+    return pl.DataFrame(
+        rows, schema={name: kind for name, kind in types.items() if name in rows[0]}
+    )
+
+
+@cache
+def _types(table: str) -> dict[str, pl.DataType]:
+    """Column -> type of a table, without run_id."""
+    empty = pl.DataFrame(pl.from_arrow(BY_NAME[table].schema.empty_table()))
+    return {name: kind for name, kind in empty.schema.items() if name != "run_id"}
 
 
 def device_rows(

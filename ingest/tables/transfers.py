@@ -90,6 +90,8 @@ def whole_rows(
 def _shared(rows: pl.DataFrame, columns: frames.ColumnTypes) -> tuple[pl.DataFrame, pl.Series]:
     """(the distinct values of some columns; of each row, its place among them)."""
     names = list(columns)
+    if rows.is_empty():
+        return frames.empty(columns), pl.Series("place", [], pl.UInt32)
     distinct = rows.select(names).unique(maintain_order=True)
     places = rows.select(names).join(
         distinct.with_row_index("place"),

@@ -30,6 +30,8 @@ def unseen_collectives(
         shown: program_id, op of the collectives on its timelines.
         source: the run, for the issue.
     """
+    if facts.ops["transfer_op"].null_count() == facts.ops.height:
+        return []
     key = ["program_id", "transfer_op"]
     ran = launches.select("program_id").unique()
     has = facts.ops.drop_nulls("transfer_op").join(ran, on="program_id", how="semi")

@@ -126,6 +126,8 @@ def processes(files: list[FileEvents]) -> dict[str, int]:
 
 def move_steps(launches: pl.DataFrame, offset: int) -> pl.DataFrame:
     """Number launch instances from an offset on; a step that is a launch instance moves with them."""
+    if not offset or launches.is_empty():
+        return launches
     unmarked = pl.col("request").is_null() & pl.col("step").is_not_null()
     instances = [pl.col("launch_instance") + offset] if "launch_instance" in launches else []
     return launches.with_columns(
@@ -136,6 +138,8 @@ def move_steps(launches: pl.DataFrame, offset: int) -> pl.DataFrame:
 
 def move_devices(table: pl.DataFrame, offset: int) -> pl.DataFrame:
     """A world's own device numbers become the run's."""
+    if not offset:
+        return table
     names = ("device_id", "source_device_id", "target_device_id")
     return table.with_columns(pl.col(name) + offset for name in names if name in table.columns)
 

@@ -49,6 +49,8 @@ def counters_of(samples: list[pl.DataFrame]) -> pl.DataFrame:
 
     Their `device_id` is the number within the host, by the allocator's name (`TPU_0_hbm`), else as stated.
     """
+    if all(each.is_empty() for each in samples):
+        return frames.empty(frames.COUNTERS)
     local = pl.col("allocator").str.extract(r"^(?:TPU|GPU)_(\d{1,9})_").cast(pl.Int64)
     of_index = pl.concat_str(pl.lit("device_"), "index")
     named = frames.stack(samples, _SAMPLES).with_columns(
@@ -65,6 +67,8 @@ def counters_of(samples: list[pl.DataFrame]) -> pl.DataFrame:
 
 def allocator_issues(samples: list[pl.DataFrame], source: str) -> list[Issue]:
     """The finding about events that lack their allocator or a number."""
+    if all(each.is_empty() for each in samples):
+        return []
     unnamed = pl.all_horizontal(pl.col("allocator", "index").is_null())
     short = pl.any_horizontal(pl.col(list(ALLOCATED)).is_null())
     count = frames.stack(samples, _SAMPLES).filter(unnamed | short).height

@@ -15,10 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events.arrays import Integers
-from xlahouse.ingest.xplane.decode import decode
+from xlahouse.ingest.xplane.decode import decode, numbers
 from xlahouse.ingest.xplane.stats import Stats
 from xlahouse.ingest.xplane.wire import ABSOLUTE_NS
-from xlahouse.ingest.xplane.xspace import Plane
+from xlahouse.ingest.xplane.xspace import Plane, small_together
 
 _ID_TAG = 1 << 3  # XStat.metadata_id, a varint
 UNREADABLE = -1  # a stat whose id is not first in its bytes
@@ -62,23 +62,23 @@ def decode_core(plane: Plane) -> CoreEvents:
     """
     batch = decode("XLineCore", plane.payloads)
     events = batch.column("events")
-    counts = np.diff(_numbers(events.offsets))
+    counts = np.diff(numbers(events.offsets))
     line = np.repeat(plane.lines["line"].to_numpy().astype(np.int64), counts)
     stamps = plane.lines["timestamp_ns"].to_numpy()
     fields = events.values
     stats = fields.field("stats")
     since = np.where(stamps >= ABSOLUTE_NS, stamps - plane.start_ns, stamps)
     held = np.repeat(np.abs(since) <= ABSOLUTE_NS, counts)
-    offset = _numbers(fields.field("offset_ps"))
+    offset = numbers(fields.field("offset_ps"))
     held[_aggregated(plane, counts, offset)] = False
     start = np.repeat(since, counts) * 1000 + offset
     return CoreEvents(
         line=line,
-        metadata_id=_numbers(fields.field("metadata_id")),
+        metadata_id=numbers(fields.field("metadata_id")),
         start_ps=np.where(held, start, -1),
-        duration_ps=_numbers(fields.field("duration_ps")),
+        duration_ps=numbers(fields.field("duration_ps")),
         stats=stats.values,
-        stat_ends=_numbers(stats.offsets)[1:],
+        stat_ends=numbers(stats.offsets)[1:],
     )
 
 
@@ -96,14 +96,14 @@ def _aggregated(plane: Plane, counts: Integers, offset: Integers) -> Integers:
     ends = np.cumsum(counts)
     of_line = np.unique(np.searchsorted(ends, absent, side="right"))
     lines = decode("XLineOften", [plane.payloads[number] for number in of_line])
-    often = _numbers(lines.column("events").values.field("num_occurrences"))
+    often = numbers(lines.column("events").values.field("num_occurrences"))
     places = np.concatenate([np.arange(ends[n] - counts[n], ends[n]) for n in of_line])
     found: Integers = places[(often > 0) & (offset[places] == 0)]
     return found
 
 
 def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
-    """Events of all lines of a plane, a line at a time: a line's stats are much of a plane's memory,
+    """Events of all lines of a plane, a large line at a time: a line's stats are much of a plane's memory,
     and go before the next line is decoded.
 
     Args:
@@ -115,16 +115,16 @@ def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
     """
     wanted = plane.stat_names.filter(pl.col("name").is_in(list(names)))["stat_id"].to_numpy()
     parts, stats, owners, before = [_no_events()], [], [np.zeros(0, np.int64)], 0
-    for number, payload in enumerate(plane.payloads):
-        alone = replace(plane, lines=plane.lines[number : number + 1], payloads=[payload])
-        core = decode_core(alone)
+    for some in small_together(plane.payloads):
+        part = replace(plane, lines=plane.lines[some], payloads=plane.payloads[some])
+        core = decode_core(part)
         found, places = core.stats_of_ids(wanted)
         stats += found
         owners.append(places + before)
         before += len(core.line)
         parts.append((core.line, core.metadata_id, core.start_ps, core.duration_ps))
     rows = pl.DataFrame(pl.from_arrow(decode("XStat", stats)))
-    kept = rows.with_columns(owner=pl.Series(np.concatenate(owners), dtype=pl.Int64))
+    kept = rows.hstack([pl.Series("owner", np.concatenate(owners), pl.Int64)])
     line, metadata_id, start, duration = (np.concatenate(each) for each in zip(*parts, strict=True))
     return SlimEvents(line, metadata_id, start, duration, Stats(kept, plane.stat_names))
 
@@ -169,11 +169,3 @@ def _stat_ids(raw: NDArray[np.uint8], bounds: Integers) -> Integers:
         good &= ~wide | ((ends - at > 2) & (second < 0x80))
         found = np.where(wide, (found & 0x7F) | (second << 7), found)
     return np.where(good, found, UNREADABLE)
-
-
-def _numbers(array: pa.Array) -> Integers:
-    """An Arrow array of integers as int64; a field that a message leaves out is 0."""
-    if array.null_count:
-        array = array.fill_null(0)
-    numbers: Integers = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return numbers

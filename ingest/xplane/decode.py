@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError as ProtobufError
 
+from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.proto import arrow_decoder, message_class
 from xlahouse.ingest.events.protobuf import ColumnCodec
 from xlahouse.ingest.events.trace_bytes import TraceBytes, contents, joined
@@ -48,6 +49,14 @@ def decode(message: str, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise DecodeError(str(error)) from None
+
+
+def numbers(array: pa.Array) -> Integers:
+    """An Arrow array of integers as int64; a field that a message leaves out is 0."""
+    if array.null_count:
+        array = array.fill_null(0)
+    found: Integers = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return found
 
 
 def _batch(message: str, payloads: Sequence[TraceBytes]) -> pa.RecordBatch:

@@ -16,6 +16,8 @@ from xlahouse.ingest.xplane.programs import instruction_texts
 from xlahouse.ingest.xplane.wire import SpaceBytes
 from xlahouse.ingest.xplane.xspace import Plane
 
+SMALL_BYTES = 1 << 16  # of a plane
+
 
 @dataclass(frozen=True)
 class TpuPlane:
@@ -53,11 +55,17 @@ def open_planes(
         if isinstance(plane, TraceFormatError):
             return plane
         again = partial(xspace.decode_plane, payload, start_ns, plane.lines)
+        if len(payload) <= SMALL_BYTES:  # quicker to keep than to decode
+            again = partial(_same, plane)
         if not tpu.TPU_PLANE.match(plane.name) or plane.is_empty:
             return Opened(plane, again)
         return Opened(plane, again, _read_tpu(plane, again, path, host, first_number))
 
     return made_ahead(opened, space.planes)
+
+
+def _same(plane: Plane) -> Plane:
+    return plane
 
 
 def _read_tpu(

@@ -8,6 +8,7 @@ import polars as pl
 
 from xlahouse.ingest.hlo.names import InstructionTexts
 from xlahouse.ingest.hlo.program import FINGERPRINT, Program, parse_program
+from xlahouse.ingest.xplane.stats import of_owners
 from xlahouse.ingest.xplane.xspace import Plane
 
 _INSTRUCTION = r"^%\S+ = "
@@ -40,10 +41,10 @@ def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
 
 def instruction_texts(plane: Plane) -> InstructionTexts:
     """The names in a plane's event metadata that are instructions, with their framework ops."""
-    ids = plane.metadata_stats.numbers("program_id", pl.UInt64)
     named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION))
-    for stat in (ids, plane.metadata_stats.texts("tf_op"), plane.metadata_stats.texts("source")):
-        named = named.join(
-            stat, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
-        )
-    return named.select("program_id", "name", "tf_op", "source").rows()
+    if named.is_empty():
+        return []
+    owners, stats = named["metadata_id"].to_numpy(), plane.metadata_stats
+    ids = of_owners(stats.numbers("program_id", pl.UInt64), owners)
+    paths, sources = (of_owners(stats.texts(name), owners) for name in ("tf_op", "source"))
+    return list(zip(ids, named["name"], paths, sources, strict=True))

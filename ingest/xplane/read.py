@@ -33,7 +33,7 @@ from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.names import launched_modules
 from xlahouse.ingest.xplane import cpu, gpu, host, sparsecore, wire, xspace
 from xlahouse.ingest.xplane.decode import DecodeError
-from xlahouse.ingest.xplane.opened import Opened, open_planes
+from xlahouse.ingest.xplane.opened import SMALL_BYTES, Opened, open_planes
 from xlahouse.ingest.xplane.programs import programs_of_plane
 from xlahouse.ingest.xplane.unknown_fields import unknown_fields
 from xlahouse.ingest.xplane.wire import SpaceBytes
@@ -132,6 +132,8 @@ def _turn(plane: TraceBytes) -> int:
 
 def _put_off(events: PlaneEvents, size: int) -> PlaneEvents:
     """A plane that holds its small frames. size: bytes of its lines."""
+    if size <= SMALL_BYTES:  # no more than what is decoded with them
+        return replace(events, bytes=size)
     return replace(
         events,
         launches=frames.owned(events.launches),

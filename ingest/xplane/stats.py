@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
@@ -12,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xlahouse.ingest.events.frames import Dtype
+from xlahouse.ingest.events.frames import Dtype, empty
 from xlahouse.ingest.events.spans import starts_of_runs
 
 StatValue: TypeAlias = float | int | str | bytes | None
@@ -32,24 +33,32 @@ class Stats:
 
     def numbers(self, name: str, dtype: Dtype = pl.Int64) -> pl.DataFrame:
         """(owner, name) of a numeric stat; where it repeats on an owner, the first."""
+        if name not in self._ids:
+            return self._none(name, dtype)
         chosen = self._chosen(name)
         values = (_cast(self.rows[value].filter(chosen), dtype) for value in VALUES[:3])
-        return self._column(name, chosen, _first_set(*values))
+        return self._column(name, chosen, _first_set(values))
 
     def texts(self, name: str) -> pl.DataFrame:
         """(owner, name) of a stat that holds text, itself or by reference."""
+        if name not in self._ids:
+            return self._none(name, pl.String)
         chosen = self._chosen(name)
         words = as_text(self.rows["str_value"].filter(chosen))
-        return self._column(name, chosen, _first_set(self._referred(chosen), words))
+        return self._column(name, chosen, _first_set(iter((self._referred(chosen), words))))
 
     def blobs(self, name: str) -> pl.DataFrame:
         """(owner, name) of a stat that holds bytes, of either type."""
+        if name not in self._ids:
+            return self._none(name, pl.Binary)
         chosen = self._chosen(name)
         values = (self.rows[value].filter(chosen) for value in ("bytes_value", "str_value"))
-        return self._column(name, chosen, _first_set(*values))
+        return self._column(name, chosen, _first_set(values))
 
     def value(self, name: str) -> StatValue:
         """The first value of a stat, as a Python value; None without such a stat."""
+        if name not in self._ids:
+            return None
         chosen = self._chosen(name)
         if not chosen.any():
             return None
@@ -62,21 +71,32 @@ class Stats:
     def frame(self) -> pl.DataFrame:
         """The rows, with each stat's `name`, and `ref_text`, the text of a reference."""
         names = self.names.with_columns(pl.col("name").cast(pl.Categorical))
-        return self.rows.join(
-            names, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left"
-        ).join(self._referable, on="ref_value", how="left", maintain_order="left")
+        return self._with_ref_text(
+            self.rows.join(
+                names, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left"
+            )
+        )
+
+    def _with_ref_text(self, rows: pl.DataFrame) -> pl.DataFrame:
+        if rows["ref_value"].null_count() == rows.height:
+            return rows.with_columns(ref_text=pl.lit(None, pl.String))
+        return rows.join(self._referable, on="ref_value", how="left", maintain_order="left")
 
     @cached_property
     def _ids(self) -> dict[str | None, list[int]]:
         """The ids of each name."""
         ids: dict[str | None, list[int]] = {}
-        for stat_id, name in self.names.select("stat_id", "name").rows():
+        for stat_id, name in zip(self.names["stat_id"], self.names["name"], strict=True):
             ids.setdefault(name, []).append(stat_id)
         return ids
 
     @property
     def _referable(self) -> pl.DataFrame:
         return self.names.select(ref_value=pl.col("stat_id").cast(pl.UInt64), ref_text="name")
+
+    def _none(self, name: str, dtype: Dtype) -> pl.DataFrame:
+        """(owner, name) of a stat that no owner has."""
+        return empty({"owner": pl.Int64, name: dtype})
 
     def _chosen(self, name: str) -> pl.Series:
         """Which rows are stats of this name."""
@@ -103,28 +123,41 @@ class Stats:
 
     def as_json(self, owners: pl.Series) -> pl.DataFrame:
         """(owner, args): all stats of each of these owners as a JSON object."""
-        rows = self.rows.filter(pl.col("owner").is_in(owners.implode()))
-        wanted = Stats(rows, self.names).frame
-        names = wanted.select("name").unique()
-        keys = names.with_columns(
-            key=pl.concat_str(json_string(pl.col("name").cast(pl.String)), pl.lit(":"))
+        mine = np.isin(self.rows["owner"].to_numpy(), owners.to_numpy())
+        rows = self.rows if mine.all() else self.rows[np.flatnonzero(mine)]
+        keys = self.names.select(
+            "stat_id", key=pl.concat_str(json_string(pl.col("name")), pl.lit(":"))
         )
-        pairs = wanted.join(
-            keys, on="name", how="left", nulls_equal=True, maintain_order="left"
-        ).select("owner", pair=pl.concat_str("key", value_json()))
+        named = rows.join(
+            keys, left_on="metadata_id", right_on="stat_id", how="left", maintain_order="left"
+        )
+        pairs = self._with_ref_text(named).select("owner", pair=pl.concat_str("key", value_json()))
         return _joined(pairs)
+
+
+def of_owners(stat: pl.DataFrame, owners: NDArray[np.int64]) -> pl.Series:
+    """A stat of each of these owners, NULL where it has none. stat: as numbers, texts or blobs give it."""
+    own, values = stat["owner"].to_numpy(), stat.to_series(1)
+    if not len(own):
+        return pl.Series(values.name, [None], values.dtype).new_from_index(0, len(owners))
+    at = np.minimum(np.searchsorted(own, owners), len(own) - 1)
+    places, has = pl.Series(at.astype(np.uint32)), own[at] == owners
+    if not has.all():
+        none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, len(owners))
+        places = places.zip_with(pl.Series(has), none)
+    return values[places]
 
 
 def _joined(pairs: pl.DataFrame) -> pl.DataFrame:
     """(owner, pair) with the pairs of an owner in a row -> (owner, args)."""
-    runs = pairs["owner"].rle().struct.unnest()
-    ends = runs["len"].cast(pl.Int64).cum_sum()
-    offsets = pa.array(pl.concat([pl.Series([0], dtype=pl.Int64), ends]).to_numpy())
+    owner = pairs["owner"].to_numpy()
+    first = starts_of_runs(owner)
+    offsets = pa.array(np.append(first, len(owner)))
     values = pairs["pair"].to_arrow(compat_level=pl.CompatLevel.oldest())  # offsets, no views
     lists = pa.LargeListArray.from_arrays(offsets, values)
     rows = pl.DataFrame(pl.from_arrow(pa.RecordBatch.from_arrays([lists], ["pair"])))
     args = pl.concat_str(pl.lit("{"), pl.col("pair").list.join(","), pl.lit("}"))
-    return rows.select(owner=runs["value"], args=args)
+    return rows.select(owner=pl.Series(owner[first]), args=args)
 
 
 def stats_of(owners: NDArray[np.int64], stats: pa.ListArray, names: pl.DataFrame) -> Stats:
@@ -140,12 +173,10 @@ def stats_of(owners: NDArray[np.int64], stats: pa.ListArray, names: pl.DataFrame
     return Stats(rows.hstack([pl.Series("owner", owner)]), names)
 
 
-def _first_set(*columns: pl.Series) -> pl.Series:
+def _first_set(columns: Iterator[pl.Series]) -> pl.Series:
     """The first value that is set of each row, as `pl.coalesce` gives, without a query."""
-    first, *more = columns
-    for column in more:
-        if not first.null_count():
-            break
+    first = next(columns)
+    while first.null_count() and (column := next(columns, None)) is not None:
         if first.null_count() == len(first):
             first = column
         elif column.null_count() < len(column):

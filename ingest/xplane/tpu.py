@@ -25,7 +25,7 @@ from xlahouse.ingest.events.tpu_lines import (
     WAITS,
     unknown_names,
 )
-from xlahouse.ingest.xplane.stats import StatValue
+from xlahouse.ingest.xplane.stats import StatValue, of_owners
 from xlahouse.ingest.xplane.tpu_ops import read_op_lines
 from xlahouse.ingest.xplane.xspace import Plane
 
@@ -85,11 +85,15 @@ def _read_rest(
         plane.only((OPS_LINE, ASYNC_OPS_LINE, TRACE_ME_LINE, STEPS_LINE)), source, device_id
     )
     others = plane.only((MODULES_LINE, OPS_LINE, ASYNC_OPS_LINE, STEPS_LINE), invert=True)
+    if others.events.is_empty():
+        return PlaneEvents(op_events=ops.op_events, coverage=ops.coverage, issues=ops.issues)
     is_wait = (pl.col("thread") == TRACE_ME_LINE) & pl.col("name").is_in(WAITS)
     events, refused = frames.split_bad_times(others.named_events.filter(~is_wait.fill_null(False)))
     sampled = pl.col("thread") == COUNTERS_LINE
     table = pl.when(sampled).then(pl.lit("counters")).otherwise(pl.lit("host_events"))
-    counters = _counters(others, events.filter(sampled))
+    counters = frames.empty(frames.COUNTERS)
+    if COUNTERS_LINE in others.lines["name"]:
+        counters = _counters(others, events.filter(sampled))
     kept = events.filter(~sampled.fill_null(False))
     coverage = frames.coverage_rows(
         source, plane.name, events.with_columns(table_name=table), refused
@@ -152,11 +156,13 @@ def _scaled(value: StatValue, factor: float) -> float | None:
 
 def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
     # Ids are any 64 bits, written as signed or unsigned numbers: two readings of the same bits.
-    ids = plane.event_stats.numbers("_c", pl.UInt64)
-    ids = ids.with_columns(ids["_c"].reinterpret(signed=True))
-    link = ids.join(plane.event_stats.numbers("_ct"), on="owner")
-    link = link.rename({"_c": "link", "_ct": "link_type"})
-    own = plane.event_stats.numbers("program_id", pl.UInt64)
+    if events.is_empty():
+        return frames.empty(frames.LAUNCHES)
+    stats, owners = plane.event_stats, events["event"].to_numpy()
+    link = of_owners(stats.numbers("_c", pl.UInt64), owners).reinterpret(signed=True)
+    link_type = of_owners(stats.numbers("_ct"), owners)
+    both = pl.when(pl.col("link").is_not_null() & pl.col("link_type").is_not_null())
+    own = of_owners(stats.numbers("program_id", pl.UInt64), owners)
     modules = (
         events.select("name")
         .unique()
@@ -167,14 +173,12 @@ def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
         )
     )
     return (
-        events.join(modules, on="name", how="left", nulls_equal=True, maintain_order="left")
-        .join(link, left_on="event", right_on="owner", how="left", maintain_order="left")
-        .join(own, left_on="event", right_on="owner", how="left", maintain_order="left")
+        events.hstack([link.alias("link"), link_type.alias("link_type"), own])
+        .join(modules, on="name", how="left", nulls_equal=True, maintain_order="left")
         .select(
             "start_ps",
             "duration_ps",
-            "link",
-            "link_type",
+            both.then(pl.col("link", "link_type")),
             "module",
             program_id=pl.coalesce("program_id", "fingerprint"),
         )

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.op_events import OP_EVENTS, OP_KINDS, OpEvents, number_keys
-from xlahouse.ingest.events.spans import starts_of_runs
+from xlahouse.ingest.events.spans import filled, starts_of_runs
 from xlahouse.ingest.events.tpu_lines import ASYNC_OPS_LINE, STEPS_LINE, TRACE_ME_LINE, WAITS
 from xlahouse.ingest.xplane.core_events import SlimEvents, decode_by_line
 from xlahouse.ingest.xplane.memory_access import hbm_bytes
-from xlahouse.ingest.xplane.stats import Stats
+from xlahouse.ingest.xplane.stats import Stats, of_owners
 from xlahouse.ingest.xplane.xspace import Plane
 
 _FLOATS = ("flops", "model_flops", "bytes_accessed")
@@ -102,16 +102,14 @@ def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int
 
 def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
     """OP_KINDS of each kind, from its metadata."""
-    facts = kinds
-    for stat in (
+    owners = filled(kinds["metadata_id"], np.iinfo(np.int64).min)
+    stats = [
         plane.metadata_stats.numbers("program_id", pl.UInt64),
         plane.metadata_stats.texts("hlo_category"),
         *(plane.metadata_stats.numbers(name, pl.Float64) for name in _FLOATS),
         hbm_bytes(plane.metadata_stats.blobs("memory_access_breakdown")),
-    ):
-        facts = facts.join(
-            stat, left_on="metadata_id", right_on="owner", how="left", maintain_order="left"
-        )
+    ]
+    facts = kinds.hstack([of_owners(stat, owners) for stat in stats])
     on_async_line = pl.col("line") == ASYNC_OPS_LINE
     # An async line's display_name is `async-copy`; its instruction text names the op.
     stem = pl.col("name").str.extract(r"^%?([^\s=]+)")

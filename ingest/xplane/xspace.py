@@ -15,12 +15,24 @@ from numpy.typing import NDArray
 from xlahouse.capture.errors import LimitError, TraceFormatError
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.xplane import wire
-from xlahouse.ingest.xplane.decode import decode
+from xlahouse.ingest.xplane.decode import decode, numbers
 from xlahouse.ingest.xplane.stats import Stats, StatValue, as_text, stats_of, text
 from xlahouse.ingest.xplane.wire import ABSOLUTE_NS, SpaceBytes
 
 _EVENT_FIELDS = ("metadata_id", "offset_ps", "duration_ps", "num_occurrences")
 _TOGETHER = 1 << 20  # bytes of lines that are decoded at once
+_NO_EVENTS = pl.DataFrame(
+    schema={
+        "event": pl.Int64,
+        "line": pl.UInt32,
+        "metadata_id": pl.Int64,
+        "start_ps": pl.Int64,
+        "duration_ps": pl.Int64,
+        "thread": pl.String,
+        "name": pl.String,
+        "display_name": pl.String,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,12 @@ class Plane:
     def only(self, names: Container[str], invert: bool = False) -> Plane:
         """The plane with only the lines whose names are (or, inverted, are not) among `names`."""
         kept = [(name in names) is not invert for name in self.lines["name"].to_list()]
-        lines = self.lines[np.flatnonzero(kept)]
+        first = kept.index(True) if any(kept) else 0
+        count = sum(kept)
+        if all(kept[first : first + count]):  # a slice is no query
+            lines = self.lines.slice(first, count)
+        else:
+            lines = self.lines[np.flatnonzero(kept)]
         return replace(self, lines=lines, payloads=list(compress(self.payloads, kept)))
 
     @cached_property
@@ -59,20 +76,24 @@ class Plane:
         start_ps is NULL where it is too large, and where the event stands for several of its kind.
         """
         counts = np.diff(self._events.offsets.to_numpy())
-        lines = self.lines.with_columns(since=_relative(pl.col("timestamp_ns"), self.start_ns))
-        rows = lines.select("line", "since")[np.repeat(np.arange(len(counts)), counts)]
+        if not counts.any():
+            return _NO_EVENTS.select("event", "line", "metadata_id", "start_ps", "duration_ps")
         fields = self._events.values
-        columns = {name: pl.from_arrow(fields.field(name)) for name in _EVENT_FIELDS}
-        return rows.hstack(
-            [pl.Series(values).alias(name) for name, values in columns.items()]
-        ).select(
-            pl.int_range(pl.len()).alias("event"),
-            "line",
-            "metadata_id",
-            start_ps=pl.when((pl.col("offset_ps") != 0) | (pl.col("num_occurrences") <= 0)).then(
-                pl.col("since") * 1000 + pl.col("offset_ps")
-            ),
-            duration_ps="duration_ps",
+        kind, offset, duration, often = (numbers(fields.field(name)) for name in _EVENT_FIELDS)
+        since, known = _relative(self.lines["timestamp_ns"].to_numpy(), self.start_ns)
+        start = pl.Series("start_ps", np.repeat(since, counts) * 1000 + offset)
+        timed = ((offset != 0) | (often <= 0)) & np.repeat(known, counts)
+        if not timed.all():
+            none = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(start))
+            start = start.zip_with(pl.Series(timed), none)
+        return pl.DataFrame(
+            [
+                pl.Series("event", np.arange(len(kind))),
+                pl.Series("line", np.repeat(self.lines["line"].to_numpy(), counts)),
+                pl.Series("metadata_id", kind),
+                start,
+                pl.Series("duration_ps", duration),
+            ]
         )
 
     @cached_property
@@ -84,9 +105,13 @@ class Plane:
     @cached_property
     def named_events(self) -> pl.DataFrame:
         """Events with their line's name as `thread`, and their own `name` and `display_name`."""
-        return self.events.join(
-            self.lines.select("line", thread="name"), on="line", how="left", maintain_order="left"
-        ).join(self.metadata, on="metadata_id", how="left", maintain_order="left")
+        if self.events.is_empty():
+            return _NO_EVENTS
+        place = np.searchsorted(self.lines["line"].to_numpy(), self.events["line"].to_numpy())
+        thread = self.lines["name"][pl.Series(place.astype(np.uint32))].alias("thread")
+        return self.events.hstack([thread]).join(
+            self.metadata, on="metadata_id", how="left", maintain_order="left"
+        )
 
     def text(self, name: str) -> str | None:
         """A stat of the plane itself, as text; None where it is absent."""
@@ -179,7 +204,7 @@ def _texts(raw: pa.Array) -> pl.Series:
 
 
 def _lines(payloads: list[TraceBytes]) -> pl.DataFrame:
-    heads = pl.concat([_heads(some) for some in _small_together(payloads)])
+    heads = pl.concat([_heads(payloads[some]) for some in small_together(payloads)])
     shown = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
     return heads.with_row_index("line").select("line", "timestamp_ns", name=text(shown))
 
@@ -188,21 +213,21 @@ def _heads(payloads: list[TraceBytes]) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(decode("XLineHead", payloads)))
 
 
-def _small_together(payloads: list[TraceBytes]) -> Iterator[list[TraceBytes]]:
-    """Lines in order: small ones together, which the decoder gets as a copy, large ones one by one."""
-    some: list[TraceBytes] = []
-    held = 0
-    for line in payloads:
-        if some and held + len(line) > _TOGETHER:
-            yield some
-            some, held = [], 0
-        some.append(line)
+def small_together(payloads: list[TraceBytes]) -> Iterator[slice]:
+    """Places of lines in order: small ones together, which the decoder gets as a copy, large ones one by
+    one."""
+    first = held = 0
+    for place, line in enumerate(payloads):
+        if place > first and held + len(line) > _TOGETHER:
+            yield slice(first, place)
+            first, held = place, 0
         held += len(line)
-    yield some
+    yield slice(first, len(payloads))
 
 
-def _relative(timestamp_ns: pl.Expr, start_ns: int) -> pl.Expr:
-    """A line's time since the profile's start; NULL where it is too large for a number of ps."""
-    absolute = timestamp_ns >= ABSOLUTE_NS
-    since = pl.when(absolute).then(timestamp_ns - start_ns).otherwise(timestamp_ns)
-    return pl.when(since.is_between(-ABSOLUTE_NS, ABSOLUTE_NS)).then(since)
+def _relative(
+    timestamp_ns: NDArray[np.int64], start_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(lines' times since the profile's start; which of them are not too large for a number of ps)."""
+    since = np.where(timestamp_ns >= ABSOLUTE_NS, timestamp_ns - start_ns, timestamp_ns)
+    return since, (since >= -ABSOLUTE_NS) & (since <= ABSOLUTE_NS)
