@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import fsspec
     import pyarrow as pa
 
+    from xlahouse.ingest.table import FileEntry
+
 INDEX = "index/runs.parquet"
+PACK = "index/pack.json"  # describes the files that hold the rows of many small runs (packs.py)
 STAMP = "row_stamp"
 # Fewer new rows than this are as fast to read one by one, so the index is not rewritten for each run.
 LEAST_NEW, LEAST_NEW_SHARE = 32, 0.1
@@ -76,28 +79,41 @@ def write_index(root: str, always: bool = False) -> int:
     system, path = open_fs(root)
     base = path.rstrip("/")
     stamps = stamped_rows(root)
-    kept = _read_index(system, f"{base}/{INDEX}")
-    indexed = len(kept)
-    kept = {
-        run_id: row for run_id, row in kept.items() if row[STAMP][0].as_py() == stamps.get(run_id)
-    }
+    indexed = _stamps_in(_read_index(system, f"{base}/{INDEX}", ["run_id", STAMP]))
+    kept = {run_id for run_id, stamp in indexed.items() if stamp == stamps.get(run_id)}
     new = [run_id for run_id, stamp in stamps.items() if stamp is not None and run_id not in kept]
     few = 1 if always else max(LEAST_NEW, LEAST_NEW_SHARE * len(kept))
-    if len(new) < few and not (always and len(kept) < indexed):
+    if len(new) < few and not (always and len(kept) < len(indexed)):
         return len(kept)
+    rows = [] if not kept else _rows_of(_read_index(system, f"{base}/{INDEX}"), stamps)
     for run_id in new:
         row = _read_row(system, f"{base}/{row_path(run_id)}", run_id)
         if row is not None:
-            kept[run_id] = row.append_column(STAMP, pa.array([stamps[run_id]]))
-    if not kept:
+            rows.append(row.append_column(STAMP, pa.array([stamps[run_id]])))
+    if not rows:
         if system.exists(f"{base}/{INDEX}"):
             system.rm_file(f"{base}/{INDEX}")
         return 0
+    table = pa.concat_tables(rows).combine_chunks().sort_by("run_id")
     sink = pa.BufferOutputStream()
-    table = pa.concat_tables([kept[run_id] for run_id in sorted(kept)])
     pq.write_table(table, sink, compression="zstd")
     write_whole(system, f"{base}/{INDEX}", sink.getvalue().to_pybytes())
-    return len(kept)
+    return int(table.num_rows)
+
+
+def _stamps_in(index: pa.Table | None) -> dict[str, str]:
+    """run_id -> stamp of its row in the index."""
+    if index is None:
+        return {}
+    return dict(zip(index["run_id"].to_pylist(), index[STAMP].to_pylist(), strict=True))
+
+
+def _rows_of(index: pa.Table | None, stamps: dict[str, str | None]) -> list[pa.Table]:
+    """The rows of the index that are current."""
+    import pyarrow as pa
+
+    current = [stamps.get(run_id) == stamp for run_id, stamp in _stamps_in(index).items()]
+    return [] if index is None else [index.filter(pa.array(current, pa.bool_()))]
 
 
 def names_of_runs(root: str) -> set[str]:
@@ -106,28 +122,50 @@ def names_of_runs(root: str) -> set[str]:
 
     system, base = open_fs(root)
     stamps = stamped_rows(root)
-    known = _read_index(system, f"{base}/{INDEX}") if stamps else {}
+    index = _read_index(system, f"{base}/{INDEX}", ["run_id", STAMP, "name"]) if stamps else None
+    indexed = [] if index is None else index["name"].to_pylist()
+    known = {
+        run_id: name
+        for (run_id, stamp), name in zip(_stamps_in(index).items(), indexed, strict=True)
+        if stamp == stamps.get(run_id)
+    }
     rows = (
-        known.get(run_id) or _read_row(system, f"{base}/{row_path(run_id)}", run_id)
+        _read_row(system, f"{base}/{row_path(run_id)}", run_id)
         for run_id in stamps
+        if run_id not in known
     )
-    return {row["name"][0].as_py() for row in rows if row is not None}
+    return {*known.values(), *(row["name"][0].as_py() for row in rows if row is not None)}
 
 
-def _read_index(system: fsspec.AbstractFileSystem, path: str) -> dict[str, pa.Table]:
-    """run_id -> its row of the index; empty where that is missing, damaged or has other columns."""
+def indexed_files(
+    system: fsspec.AbstractFileSystem, base: str
+) -> list[tuple[str, str, int | None, list[FileEntry]]]:
+    """(run_id, stamp of its row, ingest_version, files) of the runs in the index."""
+    columns = ["run_id", STAMP, "ingest_version", "files"]
+    found = _read_index(system, f"{base}/{INDEX}", columns)
+    if found is None:
+        return []
+    return list(zip(*(found[name].to_pylist() for name in columns), strict=True))
+
+
+def _read_index(
+    system: fsspec.AbstractFileSystem, path: str, columns: list[str] | None = None
+) -> pa.Table | None:
+    """Columns of the index, None: all; None where it is missing, damaged or has other columns."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    from xlahouse.ingest.events.files import read_parquet
+    from xlahouse.ingest.events.files import open_native
     from xlahouse.ingest.schema import BY_NAME
 
     try:
-        table = read_parquet(system, path)
+        with open_native(system, path) as opened:
+            file = pq.ParquetFile(opened)
+            if file.schema_arrow.names != [*BY_NAME["runs"].schema.names, STAMP]:
+                return None
+            return file.read(columns)
     except (OSError, pa.ArrowException):
-        return {}
-    if table.schema.names != [*BY_NAME["runs"].schema.names, STAMP]:
-        return {}
-    return {run_id: table.slice(at, 1) for at, run_id in enumerate(table["run_id"].to_pylist())}
+        return None
 
 
 def _read_row(system: fsspec.AbstractFileSystem, path: str, run_id: str) -> pa.Table | None:
@@ -140,7 +178,10 @@ def _read_row(system: fsspec.AbstractFileSystem, path: str, run_id: str) -> pa.T
     schema = BY_NAME["runs"].schema
     try:
         row = read_parquet(system, path)
-        present = [field for field in schema if field.name in row.column_names]
+        if row.schema.equals(schema):  # as mostly, and quicker than column by column
+            return row if row["run_id"].to_pylist() == [run_id] else None
+        names = set(row.column_names)
+        present = [field for field in schema if field.name in names]
         if any(row.schema.field(field.name).type != field.type for field in present):
             return None
         if row["run_id"].to_pylist() != [run_id]:
