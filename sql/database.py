@@ -13,7 +13,14 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql.blame import blame_file, headline
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
-from xlahouse.sql.listing import READINGS, Listing, read_listing, read_run_settings
+from xlahouse.sql.listing import (
+    FEW_RUNS,
+    READINGS,
+    Listing,
+    PackedRuns,
+    read_listing,
+    read_run_settings,
+)
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
 
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 
 HIVE = "hive_types = {'run_id': varchar}"
 FILES_OF = "xlahouse_files_of_"  # variables of a connection: a query reads its own list of files
+PACK_OF = "xlahouse_pack_of_"  # the same of the file of many runs
 
 
 class Database:
@@ -36,8 +44,8 @@ class Database:
         self._place, self._limits = place, dict(limits or {})
         self._installed: set[str] = set()
         self._split: set[str] = set()  # tables whose files were found to lack columns
-        # table -> variable of a connection -> the files that it lists, which have the same columns
-        self._groups: dict[str, dict[str, list[str]]] = {}
+        # table -> variable of a connection -> run -> the files that it lists, which have the same columns
+        self._groups: dict[str, dict[str, dict[str, list[str]]]] = {}
         self._connection = _locked_connection(place, self._limits)
         self._described: duckdb.DuckDBPyConnection | None = None
 
@@ -93,10 +101,27 @@ class Database:
     def _point_all(
         self, connection: duckdb.DuckDBPyConnection, table: str, runs: frozenset[str] | None
     ) -> None:
-        for variable, files in self._groups.get(table, {}).items():
-            mine = files if runs is None else [file for file in files if run_of(file) in runs]
+        packed = self._packed(table)
+        if packed is not None and runs is not None and len(runs) > FEW_RUNS:
+            runs = None
+        for variable, by_run in self._groups.get(table, {}).items():
+            mine = [
+                file
+                for run, files in by_run.items()
+                if (run in runs if runs is not None else packed is None or run not in packed.runs)
+                for file in files
+            ]
             # without any, DuckDB knows no columns
-            connection.execute(f"set variable {variable} = $1", [mine or files[:1]])
+            none = next(iter(by_run.values()))[:1] if packed is None else [packed.nothing(table)]
+            connection.execute(f"set variable {variable} = $1", [mine or none])
+        if packed is not None:
+            file = packed.rows(table) if runs is None else packed.nothing(table)
+            connection.execute(f"set variable {PACK_OF}{table} = $1", [[file]])
+
+    def _packed(self, table: str) -> PackedRuns | None:
+        """The pack, where a table reads it: not one of whose files some lack columns."""
+        packed = self.listing.packed
+        return packed if packed and packed.has(table) and table not in self._split else None
 
     def _split_table(self, name: str) -> None:
         """Read each kind of file of a table for itself, with NULL for the columns that it lacks."""
@@ -107,7 +132,8 @@ class Database:
     def _split_by_version(self, name: str, all_of_them: bool = False) -> str:
         """The SELECT of a table. Files of other versions may lack columns; those of this one have all."""
         files = self.listing.files[name]
-        odd = [file for file in files if all_of_them or run_of(file) in self.listing.versions]
+        versions = self.listing.versions
+        odd = [file for file in files if all_of_them or (versions and run_of(file) in versions)]
         ours = [file for file in files if file not in set(odd)] if odd else files
         kinds: dict[str, list[str]] = {table_columns(name): ours} if ours else {}
         for file in odd:
@@ -115,11 +141,18 @@ class Database:
         variables = [f"{FILES_OF}{name}"] + [
             f"{FILES_OF}{name}_{at}" for at in range(1, len(kinds))
         ]
-        self._groups[name] = dict(zip(variables, kinds.values(), strict=True))
+        self._groups[name] = dict(zip(variables, map(_by_run, kinds.values()), strict=True))
         self._point_all(self._connection, name, frozenset())  # to one file of each kind
-        return " union all ".join(
+        parts = [
             table_sql(variable, columns) for variable, columns in zip(variables, kinds, strict=True)
-        )
+        ]
+        packed = self._packed(name)
+        if packed is not None:
+            parts.append(
+                f"select {table_columns(name)} from read_parquet(getvariable('{PACK_OF}{name}'), "
+                f"hive_partitioning = false){packed.counted}"
+            )
+        return " union all ".join(parts)
 
     def _columns_in(self, file: str, table: str) -> str:
         """The columns of a table as one of its files has them; NULL, typed, for one that it lacks."""
@@ -256,6 +289,14 @@ def _lacks(error: BaseException, table: str) -> bool:
     named = re.search(r'column (?:named )?"([^"]+)"', text)
     known = {column.name for column in TABLES[table].columns}
     return named is not None and named[1] in known
+
+
+def _by_run(files: list[str]) -> dict[str, list[str]]:
+    """Run -> its files among these."""
+    found: dict[str, list[str]] = {}
+    for file in files:
+        found.setdefault(run_of(file), []).append(file)
+    return found
 
 
 def run_of(file: str) -> str:

@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError, XlahouseError
 from xlahouse.ingest.schema import INGEST_VERSION, LAYOUT_VERSION
-from xlahouse.ingest.store.run_index import stamped_rows
+from xlahouse.ingest.store.run_index import PACK, stamped_rows
 from xlahouse.sql.place import Place
 from xlahouse.sql.run_rows import ListedRuns, RunRows, find_rows, read_facts
-from xlahouse.sql.types import Row
+from xlahouse.sql.types import Row, quote
 
 if TYPE_CHECKING:
     import duckdb
 
+    from xlahouse.ingest.store.packs import Pack
+
 SHOWN = 5  # names in a line
 READINGS = 5  # of rows that ingests and drops may replace while they are read
+# A query that asks for more runs opens the pack, and the rows of other runs that it holds do not matter.
+FEW_RUNS = 64
+
+
+@dataclass(frozen=True)
+class PackedRuns:
+    """A pack as it is when a warehouse is opened."""
+
+    place: Place
+    pack: Pack
+    runs: frozenset[str]  # whose rows it holds as they are now
+
+    def has(self, table: str) -> bool:
+        """Whether it has rows of a table."""
+        return f"{table}.parquet" in self.pack.bytes
+
+    def rows(self, table: str) -> str:
+        """The file of a table's rows, as DuckDB opens it."""
+        return self.place.url(self.pack.path(table))
+
+    def nothing(self, table: str) -> str:
+        """A file of a table without rows, as DuckDB opens it."""
+        return self.place.url(self.pack.nothing(table))
+
+    @property
+    def counted(self) -> str:
+        """The WHERE that leaves out runs that changed or were dropped since."""
+        old = sorted(self.pack.runs.keys() - self.runs)
+        return f" where run_id not in ({', '.join(map(quote, old))})" if old else ""
 
 
 @dataclass(frozen=True)
@@ -32,6 +63,7 @@ class Listing:
     damaged: tuple[str, ...]  # a line for each run that is left out, since its row cannot be read
     versions: dict[str, int] = field(default_factory=dict)  # of runs that another version wrote
     own_rows_sql: str | None = None  # as runs_sql, without the index, which ingests replace
+    packed: PackedRuns | None = None  # small runs whose rows are in one file a table as well
 
 
 def version_lines(listing: Listing) -> list[str]:
@@ -62,7 +94,9 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
     """
     for _ in range(READINGS):
         with reading(place.root):
-            rows = find_rows(connection, place, stamped_rows(place.root))
+            stamps = stamped_rows(place.root)
+            rows = find_rows(connection, place, stamps)
+            packed = find_packed(place, stamps)
         facts, damaged = _facts(connection, rows)
         if facts is not None:
             return Listing(
@@ -72,8 +106,32 @@ def read_listing(connection: duckdb.DuckDBPyConnection, place: Place) -> Listing
                 tuple(damaged.values()),
                 facts.versions,
                 facts.own_sql,
+                packed,
             )
     raise WarehouseError(f"{place.root}: its runs changed while they were read; try again")
+
+
+def find_packed(place: Place, stamps: Mapping[str, str | None]) -> PackedRuns | None:
+    """The pack of a warehouse; None where it has no pack, or one that is not whole.
+
+    Args:
+        place: the warehouse.
+        stamps: run_id -> stamp of its row, as it is now.
+    """
+    if not place.exists(PACK):
+        return None
+    from xlahouse.ingest.store.packs import read_pack
+
+    try:
+        pack = read_pack(place.read(PACK))
+        if pack is None:
+            return None
+        there = place.sizes(pack.folder) | place.sizes(pack.empty_folder)
+    except OSError:  # the pack was replaced this moment, or removed: it only saves time
+        return None
+    runs = pack.current(stamps)
+    whole = all(there.get(name) == size for name, size in pack.bytes.items())
+    return PackedRuns(place, pack, runs) if runs and whole else None
 
 
 def _facts(

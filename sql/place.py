@@ -45,6 +45,16 @@ class Place:
             return bool(self.system.exists(f"{self._path}/{name}"))
         return os.path.exists(f"{self.base}/{name}")
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of a folder's files, by name; none without the folder."""
+        if self.remote:
+            path = f"{self._path}/{folder}"
+            found = self.system.ls(path, detail=True) if self.system.isdir(path) else []
+            return {str(info["name"]).rpartition("/")[2]: int(info["size"]) for info in found}
+        path = f"{self.base}/{folder}"
+        entries = os.scandir(path) if os.path.isdir(path) else ()
+        return {entry.name: entry.stat().st_size for entry in entries}
+
     def names(self, folder: str) -> list[str]:
         """Names of a folder's files and folders, sorted; none without the folder."""
         if self.remote:

@@ -6,6 +6,7 @@ import uuid
 
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.leases import FOLDER
+from xlahouse.ingest.store.packs import unpack
 from xlahouse.ingest.store.run_index import dropped_path, row_path
 from xlahouse.ingest.store.settings import settings_path
 from xlahouse.ingest.store.store import Store
@@ -34,6 +35,7 @@ def drop_run(store: Store, run_id: str, at_once: bool = False) -> int:
     store.drop_row(run_id)
     store.remove({settings_path("", run_id).lstrip("/")})
     if at_once:
+        unpack(store)  # which may hold its rows
         store.remove(goes)
         store.remove({f"{FOLDER}/{token}.json"})
     return len(paths)

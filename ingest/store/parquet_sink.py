@@ -16,7 +16,8 @@ Measured on two million ops of 32 devices, of drawn lengths (`python -m tests.be
 
 from __future__ import annotations
 
-from typing import BinaryIO
+from functools import cache
+from typing import Any, BinaryIO
 
 import fsspec
 import pyarrow as pa
@@ -57,13 +58,32 @@ def open_sink(fs: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile | Binar
     return fs.open(path, "wb")
 
 
-def open_writer(file: pa.NativeFile | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+def open_writer(
+    file: pa.NativeFile | BinaryIO, schema: pa.Schema, by_run: bool = False
+) -> pq.ParquetWriter:
     """Writes pieces of a table to a file.
 
     Args:
         file: as open_sink gives it.
         schema: the table's; texts may be dictionaries.
+        by_run: whether it holds many runs, so that readers prune by these too.
     """
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        # One page a column and row group, as no reader skips pages: small ones take four times the bytes.
+        max_rows_per_page=ROW_GROUP,
+        write_batch_size=ROW_GROUP,
+        store_schema=False,  # otherwise readers would find dictionaries where the schema has texts
+        **_encodings(schema, by_run),
+    )
+
+
+@cache
+def _encodings(schema: pa.Schema, by_run: bool) -> dict[str, Any]:
+    """How the columns of a schema are encoded, and which have statistics."""
     texts = [
         name
         for name, kind in zip(schema.names, schema.types, strict=True)
@@ -74,16 +94,10 @@ def open_writer(file: pa.NativeFile | BinaryIO, schema: pa.Schema) -> pq.Parquet
         for name in _GROWING
         if name in schema.names and pa.types.is_int64(schema.field(name).type)
     }
-    return pq.ParquetWriter(
-        file,
-        schema,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[*texts, *(name for name in _FEW if name in schema.names)],
-        column_encoding=growing or None,
-        # One page a column and row group, as no reader skips pages: small ones take four times the bytes.
-        max_rows_per_page=ROW_GROUP,
-        write_batch_size=ROW_GROUP,
-        write_statistics=[name for name in _PRUNED if name in schema.names],
-        store_schema=False,  # otherwise readers would find dictionaries where the schema has texts
-    )
+    return {
+        "use_dictionary": [*texts, *(name for name in _FEW if name in schema.names)],
+        "column_encoding": growing or None,
+        "write_statistics": [
+            name for name in (*_PRUNED, *(["run_id"] if by_run else [])) if name in schema.names
+        ],
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from xlahouse.sql.cli.options import (
     names_of,
     open_warehouse,
 )
+
+if TYPE_CHECKING:
+    from xlahouse.ingest.store.store import Store
 
 
 def compact(
@@ -27,10 +30,11 @@ def compact(
     ] = None,
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Merge the many files of a run, and index the rows of all runs.
+    """Merge the many files of a run, index the rows of all runs, and pack small runs.
 
-    Queries over runs of many devices then open faster. Readers are not disturbed: after an hour the
-    next ingest, compact or drop deletes the old files.
+    Queries over runs of many devices then open faster. Where no run is named, rows of many small runs are
+    also copied into one file a table: a query over thousands of them takes seconds. Readers are not
+    disturbed: after an hour the next ingest, compact or drop deletes the old files.
 
     \b
     Examples:
@@ -38,7 +42,8 @@ def compact(
       xlahouse compact baseline 579c -w wh
     """
     from xlahouse.capture.errors import WarehouseError
-    from xlahouse.ingest.store.compact import compact_run
+    from xlahouse.ingest.store.compact import Compacted, compact_run
+    from xlahouse.ingest.store.packs import files_of_compact
     from xlahouse.ingest.store.store import Store
     from xlahouse.reports.charts.units import plural
     from xlahouse.sql.cli.progress import progress
@@ -48,11 +53,13 @@ def compact(
         chosen = {opened.resolve_run(run): None for run in runs or names}
     store, failed = Store(warehouse), False
     store.clear_leftovers()
+    compacted = files_of_compact(store)
     with progress("compact") as say:
         for run_id in chosen:
             say(f"{run_id}  {names[run_id]}", passing=True)
             try:
-                done = compact_run(store, run_id)
+                files = compacted.get(run_id)
+                done = Compacted(run_id, files, files) if files else compact_run(store, run_id)
             except (WarehouseError, OSError) as error:
                 said = str(error)
                 if isinstance(error, OSError):  # its lease could not be written
@@ -65,5 +72,24 @@ def compact(
     indexed = keep_index(warehouse)
     if indexed is not None:
         print(f"{plural(indexed, 'run')} in the index", file=sys.stderr)
+        failed = not (runs or _pack(store)) or failed
     if failed or indexed is None:
         raise typer.Exit(1)
+
+
+def _pack(store: Store) -> bool:
+    """Pack the small runs; whether it could."""
+    from xlahouse.ingest.store.packs import pack_runs
+    from xlahouse.reports.charts.units import plural
+
+    try:
+        packed = pack_runs(store)
+    except OSError as error:
+        print(
+            f"xlahouse: small runs are not packed: {error.strerror or error}; queries work without that",
+            file=sys.stderr,
+        )
+        return False
+    if packed:
+        print(f"{plural(packed, 'small run')} packed", file=sys.stderr)
+    return True
