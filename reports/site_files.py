@@ -114,7 +114,7 @@ class SiteFiles:
             self.folder / file
             for file in sorted(self.keys)
             if file.startswith("run-")
-            and not any(file.startswith(stem) for stem in alive)
+            and not any(file[: at + 1] in alive for at, sign in enumerate(file) if sign == ".")
             and (self.folder / file).exists()
         ]
 
