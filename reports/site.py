@@ -93,7 +93,7 @@ def render_site(
     Raises:
         ReportError: no such page or run, or the folder cannot be written.
     """
-    known, cards, chosen = read_runs(warehouse, runs)
+    known, cards, chosen = read_runs(warehouse, runs, pages is None or OVERVIEW in pages)
     pair = choose_pair(known, runs)
     wanted = check_pages(pages, pair)
     site = _Site(
@@ -129,6 +129,8 @@ def _chosen_pages(
 
 
 def _write_run(site: _Site, facts: PageFacts) -> None:
+    if not site.run_pages:
+        return
     with site.source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
         for name in site.run_pages:
             _write_run_page(site, one_run, facts, name)
@@ -187,17 +189,29 @@ def draw_run(source: Queryable, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
 
 
 def read_runs(
-    warehouse: Queryable, wanted: Sequence[str] | None
+    warehouse: Queryable, wanted: Sequence[str] | None, headlines: bool = True
 ) -> tuple[list[PageFacts], dict[str, list[HeadlineCard]], list[PageFacts]]:
     """All runs, the headline of each chosen one by run_id, and the chosen ones.
+
+    Args:
+        warehouse: what answers the queries.
+        wanted: ids, unique prefixes of ids, or names; None: all.
+        headlines: whether headlines are shown; else they have no cards.
 
     Raises:
         ReportError: a name fits no run, or several.
     """
     known = read_facts(warehouse.query(FACTS_SQL).pl(), warehouse.query(SUMMARY_SQL).pl())
     chosen = known if wanted is None else choose_runs(known, wanted)
+    if not headlines:
+        return known, {facts.run_id: [] for facts in chosen}, chosen
     spread = warehouse.query(SPREAD_SQL).pl()
-    return known, {facts.run_id: headline_cards(facts, spread) for facts in chosen}, chosen
+    of_run = spread.partition_by("run_id", as_dict=True)
+    cards = {
+        facts.run_id: headline_cards(facts, of_run.get((facts.run_id,), spread.clear()))
+        for facts in chosen
+    }
+    return known, cards, chosen
 
 
 def _write_site_page(site: _Site, name: str) -> None:

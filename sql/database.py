@@ -20,6 +20,7 @@ from xlahouse.sql.listing import (
     PackedRuns,
     read_listing,
     read_run_settings,
+    run_of,
 )
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
@@ -297,11 +298,6 @@ def _by_run(files: list[str]) -> dict[str, list[str]]:
     for file in files:
         found.setdefault(run_of(file), []).append(file)
     return found
-
-
-def run_of(file: str) -> str:
-    """The run whose rows a table's file holds, by its folder."""
-    return file.split("/")[-2].removeprefix("run_id=")
 
 
 def empty_table(name: str) -> str:

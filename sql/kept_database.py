@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.sql.database import Database, run_of
+from xlahouse.sql.database import Database
 from xlahouse.sql.library import Library
 from xlahouse.sql.listing import Listing
 from xlahouse.sql.place import Place
@@ -60,11 +60,7 @@ class KeptDatabase(Database):
 
 def of_run(listing: Listing, run: str) -> Listing:
     """A listing of one run's files."""
-    files = {
-        table: mine
-        for table, paths in listing.files.items()
-        if (mine := [path for path in paths if run_of(path) == run])
-    }
+    files = listing.files_of_run.get(run, {})
     sql = f"select * from ({listing.runs_sql}) where run_id = {quote(run)}"
     versions = {run: listing.versions[run]} if run in listing.versions else {}
     return Listing({run: listing.names[run]}, files, sql, (), versions)

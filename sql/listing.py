@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError, XlahouseError
@@ -64,6 +65,20 @@ class Listing:
     versions: dict[str, int] = field(default_factory=dict)  # of runs that another version wrote
     own_rows_sql: str | None = None  # as runs_sql, without the index, which ingests replace
     packed: PackedRuns | None = None  # small runs whose rows are in one file a table as well
+
+    @cached_property
+    def files_of_run(self) -> dict[str, dict[str, list[str]]]:
+        """run_id -> table -> its files, as in `files`."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for table, paths in self.files.items():
+            for path in paths:
+                found.setdefault(run_of(path), {}).setdefault(table, []).append(path)
+        return found
+
+
+def run_of(file: str) -> str:
+    """The run whose rows a table's file holds, by its folder."""
+    return file.split("/")[-2].removeprefix("run_id=")
 
 
 def version_lines(listing: Listing) -> list[str]:
