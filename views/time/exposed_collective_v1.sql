@@ -15,7 +15,8 @@ with windows as (
 
 flights as (
     select
-        w.run_id, w.phase, w.window_key, c.axis, c.kind, c.layer, c.component, c.op,
+        w.run_id, w.phase, w.window_key, w.overlapped_ps, c.axis, c.kind, c.layer, c.component,
+        c.op,
         least(greatest(c.start_ps, w.start_ps), w.end_ps) as start_ps,
         greatest(least(c.start_ps + c.duration_ps, w.end_ps), w.start_ps) as end_ps
     from _collective_wire_v1 as c
@@ -24,21 +25,42 @@ flights as (
         and w.request is not distinct from c.request and w.step is not distinct from c.step
 ),
 
+followed as (
+    select
+        window_key, overlapped_ps, start_ps,
+        max(end_ps) over (
+            partition by window_key order by start_ps
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps
+    from flights
+),
+
+-- Windows in which times have to be divided; in the others all time in flight is exposed.
+divided as (
+    select window_key
+    from followed
+    where overlapped_ps > 0 or start_ps < reached_ps
+    group by window_key
+),
+
 kinds as (
     select
-        run_id, phase, axis, kind, layer, component, op,
+        f.run_id, f.phase, f.axis, f.kind, f.layer, f.component, f.op,
         row_number() over (
-            partition by 1 order by run_id, phase, axis, kind, layer, component, op
+            partition by 1 order by f.run_id, f.phase, f.axis, f.kind, f.layer, f.component, f.op
         ) as number,
         count(*) as count,
-        sum(end_ps - start_ps) as in_flight_ps
-    from flights
-    group by run_id, phase, axis, kind, layer, component, op
+        sum(f.end_ps - f.start_ps) as in_flight_ps,
+        sum(case when d.window_key is null then f.end_ps - f.start_ps else 0 end) as alone_ps
+    from flights as f
+    left join divided as d on d.window_key = f.window_key
+    group by f.run_id, f.phase, f.axis, f.kind, f.layer, f.component, f.op
 ),
 
 numbered as (
     select f.window_key, k.number, f.start_ps, f.end_ps
     from flights as f
+    inner join divided as d on d.window_key = f.window_key
     inner join kinds as k
         on k.run_id = f.run_id and k.phase is not distinct from f.phase and k.axis = f.axis
         and k.kind is not distinct from f.kind and k.layer is not distinct from f.layer
@@ -130,11 +152,18 @@ in_windows as (
     group by window_key
 ),
 
-shared as (
-    select w.run_id, w.phase, sum(i.shared_ps) as shared_ps
+parts as (
+    select w.run_id, w.phase, i.shared_ps
     from in_windows as i
     inner join windows as w on w.window_key = i.window_key
-    group by w.run_id, w.phase
+    union all
+    select run_id, phase, alone_ps from kinds
+),
+
+shared as (
+    select run_id, phase, sum(shared_ps) as shared_ps
+    from parts
+    group by run_id, phase
 ),
 
 phases as (
@@ -148,7 +177,7 @@ phases as (
 found as (
     select
         k.run_id, k.phase, k.axis, k.kind, k.layer, k.component, k.op, k.count, k.in_flight_ps,
-        coalesce(o.exposed_ps, 0) as exposed_ps
+        k.alone_ps + coalesce(o.exposed_ps, 0) as exposed_ps
     from kinds as k
     left join owned as o on o.number = k.number
     union all
