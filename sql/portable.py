@@ -25,6 +25,7 @@ PORTABLE: dict[str, frozenset[str]] = {
         "From": "this",
         "Join": "kind on side this",
         "Where": "this",
+        "Exists": "this",
         "Group": "expressions",
         "Having": "this",
         "Union": "distinct expression this with",
@@ -122,7 +123,6 @@ QUERIES: dict[str, frozenset[str]] = {
         "Offset": "expression",
         "Join": "using",
         "Subquery": "alias this",
-        "Exists": "this",
         "Group": "all",
         "Var": "this",
     }.items()

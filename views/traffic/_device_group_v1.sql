@@ -17,10 +17,13 @@ with coordinates as (
     group by m.run_id, m.device_id
 ),
 
+-- DuckDB would take a group a device for as many rows as there are launches.
 launched as (
-    select run_id, device_id, count(*) as launches
-    from launches
-    group by run_id, device_id
+    select d.run_id, d.device_id
+    from devices as d
+    where exists (
+        select 1 from launches as l where l.run_id = d.run_id and l.device_id = d.device_id
+    )
 ),
 
 placed as (
