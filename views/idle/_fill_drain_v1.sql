@@ -1,4 +1,4 @@
--- one row per step's window on a device
+-- one row per step's window on a device of a pipeline
 -- Idle time next to a step while the step is under way on peers: before the device's window
 -- (filling) and after it (draining). An instant that lies in the span of both steps next to it drains
 -- the earlier one. Before the first window of a device and after its last one no op is sought.
@@ -11,6 +11,7 @@ with windows as (
             as group_end_ps
     from _step_window_v1 as w
     inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
+    where g.stages > 1
 ),
 
 placed as (

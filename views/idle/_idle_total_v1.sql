@@ -2,32 +2,7 @@
 -- Level 0 is the peer group; level 1, where the pipeline has stages, the devices of the own stage.
 -- The cause of a device's idle times follows from differences of a running total: the time so far
 -- in which no device of the level is busy, within the same step. SparseCores are left out.
-with windows as (
-    select
-        w.window_key, w.run_id, w.device_id, w.request, w.step, g.stages,
-        min(w.window_key) over (
-            partition by w.run_id, w.request, w.step, g.peer_group
-        ) as group_key,
-        min(w.window_key) over (
-            partition by w.run_id, w.request, w.step, g.peer_group, g.stage
-        ) as stage_key
-    from _step_window_v1 as w
-    inner join _device_group_v1 as g on g.run_id = w.run_id and g.device_id = w.device_id
-),
-
--- With one stage, the group is enough.
-levels as (
-    select
-        window_key as row_key, group_key as key,
-        case when stages > 1 then 1 else 0 end as staged, run_id, device_id, request, step
-    from windows
-    union all
-    select window_key + 1, stage_key + 1, 1, run_id, device_id, request, step
-    from windows
-    where stages > 1
-),
-
-reached as (
+with reached as (
     select
         l.row_key, l.key, l.staged, s.start_ps, s.idle_ps, s.gap_before_ps, s.gap_after_ps,
         case when s.in_launch then 1 else 0 end as in_launch,
@@ -44,7 +19,7 @@ reached as (
             partition by l.key order by s.start_ps
             rows between unbounded preceding and 1 preceding
         ) as reached_ps
-    from levels as l
+    from _idle_level_v1 as l
     inner join busy_stretches as s
         on s.run_id = l.run_id and s.device_id = l.device_id
         and s.request is not distinct from l.request and s.step is not distinct from l.step

@@ -35,6 +35,13 @@ worked as (
     group by w.window_key
 ),
 
+marked as (
+    select w.run_id, w.request, w.step, max(k.masked_ps) as most_masked_ps
+    from worked as k
+    inner join windows as w on w.window_key = k.window_key
+    group by w.run_id, w.request, w.step
+),
+
 reaches as (
     select
         l.run_id, l.request, l.step, l.program_id,
@@ -42,6 +49,7 @@ reaches as (
         min(g.stage) as stage
     from launches as l
     inner join _device_group_v1 as g on g.run_id = l.run_id and g.device_id = l.device_id
+    where g.stages > 1
     group by l.run_id, l.request, l.step, l.program_id
 ),
 
@@ -56,6 +64,7 @@ shapes as (
 traced as (
     select run_id, request, step, count(distinct stage) as stages_traced
     from windows
+    where stages > 1
     group by run_id, request, step
 ),
 
@@ -63,7 +72,7 @@ joined as (
     select
         w.window_key, w.stages, w.microbatches,
         coalesce(k.masked_ps, 0) as masked_ps,
-        max(k.masked_ps) over (partition by w.run_id, w.request, w.step) as most_masked_ps,
+        d.most_masked_ps,
         case
             when w.stages = 1 then 'no_pipeline'
             when w.stages is null then 'unknown'
@@ -79,6 +88,9 @@ joined as (
     left join shapes as s
         on s.run_id = w.run_id and s.request is not distinct from w.request
         and s.step is not distinct from w.step
+    left join marked as d
+        on d.run_id = w.run_id and d.request is not distinct from w.request
+        and d.step is not distinct from w.step
     left join worked as k on k.window_key = w.window_key
 )
 

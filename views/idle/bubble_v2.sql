@@ -26,20 +26,54 @@ windows as (
     inner join _step_period_v1 as p on p.window_key = w.window_key
 ),
 
+-- Long gaps that end at a row, less those that begin; and of these, those with a launch of the step open.
+turns as (
+    select
+        run_id, device_id, request, step, start_ps,
+        case when idle_ps + gap_before_ps + gap_after_ps >= 100000 then 1 else 0 end
+        - case when next_gap_ps >= 100000 then 1 else 0 end as long_turn,
+        case
+            when in_launch and idle_ps + gap_before_ps + gap_after_ps >= 100000 then 1
+            else 0
+        end
+        - case when next_in_launch and next_gap_ps >= 100000 then 1 else 0 end as open_turn
+    from busy_stretches
+),
+
 -- A short gap has one cause; the parts of the others add up, and are distinguished as in
 -- _idle_split. While a device is busy its group is, so the total grows from one of its rows to the
 -- next in the idle time between: over all long gaps it is the totals at their ends less those at
--- their starts.
+-- their starts. Where one long gap follows another, the row between them adds nothing.
+changes as (
+    select
+        cast(null as bigint) as row_key, key, end_ps as at_ps, duration_ps as all_idle_ps,
+        0 as long_turn, 0 as open_turn
+    from _all_idle_v1
+    union all
+    select l.row_key, l.key, t.start_ps, 0, t.long_turn, t.open_turn
+    from turns as t
+    inner join _idle_level_v1 as l
+        on l.run_id = t.run_id and l.device_id = t.device_id
+        and l.request is not distinct from t.request and l.step is not distinct from t.step
+    where t.long_turn <> 0 or t.open_turn <> 0
+),
+
+totals as (
+    select
+        row_key, long_turn, open_turn,
+        sum(all_idle_ps) over (partition by key order by at_ps) as idle_so_far_ps
+    from changes
+),
+
 within as (
     select
-        window_key,
-        sum(case when level = 0 then idle_ps else 0 end) as idle_ps,
-        sum(case when level = 0 then short_ps else 0 end) as short_ps,
-        sum(case when level = 0 then open_turn * idle_so_far_ps else 0 end) as open_idle_ps,
-        sum(case when level = 0 then long_turn * idle_so_far_ps else 0 end) as group_idle_ps,
-        sum(case when level = 1 then long_turn * idle_so_far_ps else 0 end) as stage_idle_ps
-    from _idle_total_v1
-    group by window_key
+        row_key - row_key % 2 as window_key,
+        sum(case when row_key % 2 = 0 then open_turn * idle_so_far_ps else 0 end) as open_idle_ps,
+        sum(case when row_key % 2 = 0 then long_turn * idle_so_far_ps else 0 end) as group_idle_ps,
+        sum(case when row_key % 2 = 1 then long_turn * idle_so_far_ps else 0 end) as stage_idle_ps
+    from totals
+    where row_key is not null
+    group by row_key - row_key % 2
 ),
 
 between_steps as (
@@ -48,29 +82,40 @@ between_steps as (
     group by window_key
 ),
 
-split as (
+known as (
     select
-        w.*,
-        coalesce(i.idle_ps, 0) as within_ps,
+        w.*, m.masked_ps, m.masked_source, m.ideal_ratio,
+        coalesce(r.idle_ps, 0) as within_ps,
+        coalesce(r.short_ps, 0) as short_ps,
+        coalesce(i.open_idle_ps, 0) as open_idle_ps,
+        coalesce(i.group_idle_ps, 0) as group_idle_ps,
+        coalesce(case when w.stages > 1 then i.stage_idle_ps else i.group_idle_ps end, 0)
+            as stage_idle_ps,
         case when w.period_ps is not null then coalesce(b.between_steps_ps, 0) end
             as between_steps_ps,
-        coalesce(i.short_ps + w.has_launches * i.open_idle_ps, 0) as device_ps,
-        coalesce(w.has_launches * (i.group_idle_ps - i.open_idle_ps), 0) as host_ps,
-        coalesce(
-            w.knows_peers * (
-                i.idle_ps - i.short_ps
-                - case when w.stages > 1 then i.stage_idle_ps else i.group_idle_ps end
-            ),
-            0
-        ) as imbalance_ps,
-        coalesce(
-            w.knows_peers
-            * case when w.stages > 1 then i.stage_idle_ps - i.group_idle_ps else 0 end,
-            0
-        ) as pipeline_ps
+        case
+            when m.pipeline in ('no_pipeline', 'stacked') then 0
+            when m.pipeline = 'separate' and not w.inferred and w.period_ps is not null
+                then coalesce(f.fill_drain_ps, 0)
+        end as fill_drain_ps
     from windows as w
+    left join _step_rest_v1 as r
+        on r.run_id = w.run_id and r.device_id = w.device_id
+        and r.request is not distinct from w.request and r.step is not distinct from w.step
     left join within as i on i.window_key = w.window_key
     left join between_steps as b on b.window_key = w.window_key
+    left join _masked_work_v2 as m on m.window_key = w.window_key
+    left join _fill_drain_v1 as f on f.window_key = w.window_key
+),
+
+split as (
+    select
+        *,
+        short_ps + has_launches * open_idle_ps as device_ps,
+        has_launches * (group_idle_ps - open_idle_ps) as host_ps,
+        knows_peers * (within_ps - short_ps - stage_idle_ps) as imbalance_ps,
+        knows_peers * (stage_idle_ps - group_idle_ps) as pipeline_ps
+    from known
 ),
 
 causes as (
@@ -83,28 +128,23 @@ causes as (
 
 told as (
     select
-        w.*, c.cause,
+        s.run_id, s.device_id, s.request, s.step, s.phase, s.start_ps, s.end_ps, s.period_ps,
+        s.between_requests_ps, c.cause,
         case
-            when c.cause = 'device' then w.device_ps
-            when c.cause = 'host' then w.host_ps
-            when c.cause = 'between_steps' then w.between_steps_ps
-            when w.inferred then null
-            when c.cause = 'imbalance' then w.imbalance_ps
-            when c.cause = 'pipeline' then w.pipeline_ps
-            else w.within_ps - w.device_ps - w.host_ps - w.imbalance_ps - w.pipeline_ps
+            when c.cause = 'device' then s.device_ps
+            when c.cause = 'host' then s.host_ps
+            when c.cause = 'between_steps' then s.between_steps_ps
+            when s.inferred then null
+            when c.cause = 'imbalance' then s.imbalance_ps
+            when c.cause = 'pipeline' then s.pipeline_ps
+            else s.within_ps - s.device_ps - s.host_ps - s.imbalance_ps - s.pipeline_ps
         end as idle_ps,
-        case when c.cause = 'pipeline' then m.masked_ps else 0 end as masked_ps,
-        case when c.cause = 'pipeline' then m.masked_source end as masked_source,
-        case when c.cause = 'pipeline' then m.ideal_ratio end as ideal_ratio,
-        case
-            when c.cause <> 'pipeline' or m.pipeline in ('no_pipeline', 'stacked') then 0
-            when m.pipeline = 'separate' and not w.inferred and w.period_ps is not null
-                then coalesce(f.fill_drain_ps, 0)
-        end as fill_drain_ps
-    from split as w
+        case when c.cause = 'pipeline' then s.masked_ps else 0 end as masked_ps,
+        case when c.cause = 'pipeline' then s.masked_source end as masked_source,
+        case when c.cause = 'pipeline' then s.ideal_ratio end as ideal_ratio,
+        case when c.cause = 'pipeline' then s.fill_drain_ps else 0 end as fill_drain_ps
+    from split as s
     cross join causes as c
-    left join _masked_work_v2 as m on m.window_key = w.window_key
-    left join _fill_drain_v1 as f on f.window_key = w.window_key
 )
 
 select

@@ -13,15 +13,15 @@
 with idle as (
     select
         run_id, device_id, request, step, phase, start_ps, duration_ps, device_ps, host_ps,
-        imbalance_ps, pipeline_ps, unattributed_ps, between_steps_ps
-    from _idle_split_v1
-    where between_steps_ps = 0
+        imbalance_ps, pipeline_ps, unattributed_ps, 0 as between_steps_ps
+    from _long_gap_v1
     union all
     select
         w.run_id, w.device_id, w.request, w.step, w.phase, b.start_ps, b.end_ps - b.start_ps,
         0, 0, 0, 0, 0, b.end_ps - b.start_ps
     from _between_steps_v2 as b
     inner join _step_window_v1 as w on w.window_key = b.window_key
+    where b.end_ps - b.start_ps >= 100000
 ),
 
 gaps as (
@@ -31,7 +31,6 @@ gaps as (
             imbalance_ps, pipeline_ps, device_ps, host_ps, unattributed_ps, between_steps_ps
         ) as most_ps
     from idle
-    where duration_ps >= 100000
 )
 
 select

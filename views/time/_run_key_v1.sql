@@ -8,7 +8,7 @@
 --   summary_key  _interval_v1      axis_key + phase                  1      below 2^20
 --   line_key     _line_v1          run_key + scope                   1      0 to 3, as _line_v1 lists
 --   window_key   _step_window_v1   run_key + 2 x window              2      below 2^39
---   row_key      _idle_total_v1    window_key + level                1      0, 1
+--   row_key      _idle_level_v1    window_key + level                1      0, 1
 -- 2^23 runs are an error on both engines: the BIGINT overflows. A part never fills its bits: a run has
 -- at most 3 more axes than devices (an axis is made of mesh axes of size 2 or more), a phase for each
 -- word of phases.phase, and a window for each row of device_steps. The lint refuses powers of two in
