@@ -92,7 +92,8 @@ class Stats:
 
     @property
     def _referable(self) -> pl.DataFrame:
-        return self.names.select(ref_value=pl.col("stat_id").cast(pl.UInt64), ref_text="name")
+        same_bits = pl.col("stat_id").reinterpret(signed=False)  # damage may have negative ids
+        return self.names.select(ref_value=same_bits, ref_text="name")
 
     def _none(self, name: str, dtype: Dtype) -> pl.DataFrame:
         """(owner, name) of a stat that no owner has."""

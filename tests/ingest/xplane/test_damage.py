@@ -243,3 +243,15 @@ def test_groups_in_groups_do_not_end_the_process(tmp_path, where):
     ingest_paths([write(tmp_path / "a.xplane.pb", raw)], str(tmp_path / "wh"))
     assert "damaged_plane" in rows(tmp_path / "wh", "issues")["code"].to_list()
     assert rows(tmp_path / "wh", "ops")["device_id"].to_list() == [1]
+
+
+@pytest.mark.parametrize("number", [-(1 << 63), -1, (1 << 63) - 1])
+def test_a_stat_of_any_id_costs_no_plane(tmp_path, number):
+    """References to stats are unsigned numbers, ids of stats signed ones."""
+    space = XSpace.FromString(tpu_trace())
+    entry = space.planes[1].stat_metadata.add(key=number)
+    entry.value.id, entry.value.name = number, "odd"
+    raw = space.SerializeToString()
+    ingest_paths([write(tmp_path / "a.xplane.pb", raw)], str(tmp_path / "wh"))
+    assert "damaged_plane" not in rows(tmp_path / "wh", "issues")["code"].to_list()
+    assert rows(tmp_path / "wh", "ops").height == 1
