@@ -34,7 +34,7 @@ def from_text(times: pl.Series) -> pl.DataFrame:
     split = plain.with_columns(pl.col("t").str.split_exact(".", 1).alias("parts"))
     whole, rest = (pl.col("parts").struct.field(f"field_{number}") for number in (0, 1))
     digits = pl.concat_str(rest.fill_null(""), pl.lit("0000000")).str.slice(0, 7)
-    is_plain = pl.col("t").str.contains(rf"^-?\d{{1,{_LARGEST}}}(?:\.\d*)?$")
+    is_plain = pl.col("t").str.contains(rf"^-?[0-9]{{1,{_LARGEST}}}(?:\.[0-9]*)?$")
     sign = pl.when(pl.col("t").str.starts_with("-")).then(-1).otherwise(1)
     seventh = digits.cast(pl.Int64, strict=False)
     parsed = split.select(

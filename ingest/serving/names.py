@@ -17,8 +17,10 @@ import polars as pl
 
 from xlahouse.ingest.events.frames import SERVER_STEP
 
-STEP = r"^execute_model: (\d{1,9}) reqs, (\d{1,9}) toks$"
-CONTEXT_STEP = r"^execute_context_(\d{1,9})\((\d{1,9})\)_generation_(\d{1,9})\((\d{1,9})\)$"
+STEP = r"^execute_model: ([0-9]{1,9}) reqs, ([0-9]{1,9}) toks$"
+CONTEXT_STEP = (
+    r"^execute_context_([0-9]{1,9})\(([0-9]{1,9})\)_generation_([0-9]{1,9})\(([0-9]{1,9})\)$"
+)
 STATED = re.compile(r"^(request_id|request_tokens|prompt_tokens)(\d{1,6})$")
 PULL, AWAIT_PULL = "KV_Cache_Pull", "KV_Cache_Await_Pull"
 IS_STEP = pl.col("name").str.contains(STEP) | pl.col("name").str.contains(CONTEXT_STEP)

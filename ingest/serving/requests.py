@@ -90,7 +90,7 @@ def _named(marks: pl.DataFrame) -> pl.DataFrame:
         .sort("step", "position")
         .unique(["step", "request_id"], keep="first", maintain_order=True)
     )
-    whole = rows["request_id"].str.contains(r"^(0|[1-9]\d{0,14})$").all()
+    whole = rows["request_id"].str.contains(r"^(0|[1-9][0-9]{0,14})$").all()
     if whole:
         return rows.with_columns(request=pl.col("request_id").cast(pl.Int64))
     numbers = rows.select("request_id").unique(maintain_order=True).with_row_index("request")

@@ -51,7 +51,7 @@ def counters_of(samples: list[pl.DataFrame]) -> pl.DataFrame:
     """
     if all(each.is_empty() for each in samples):
         return frames.empty(frames.COUNTERS)
-    local = pl.col("allocator").str.extract(r"^(?:TPU|GPU)_(\d{1,9})_").cast(pl.Int64)
+    local = pl.col("allocator").str.extract(r"^(?:TPU|GPU)_([0-9]{1,9})_").cast(pl.Int64)
     of_index = pl.concat_str(pl.lit("device_"), "index")
     named = frames.stack(samples, _SAMPLES).with_columns(
         device_id=pl.when(pl.col("allocator").is_null()).then("index").otherwise(local),

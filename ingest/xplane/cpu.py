@@ -204,7 +204,7 @@ def _findings(
 def _rendezvous_conflicts(acts: pl.DataFrame) -> int:
     """Rendezvous events on a device that their own list of devices lacks."""
     meetings = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["device_id", "meeting"])
-    members = pl.col("meeting").str.extract(r"global_devices=\[([\d,\s]+)\]")
-    checked = meetings.with_columns(members=members.str.extract_all(r"\d+"))
+    members = pl.col("meeting").str.extract(r"global_devices=\[([0-9,\s]+)\]")
+    checked = meetings.with_columns(members=members.str.extract_all(r"[0-9]+"))
     absent = ~pl.col("members").list.contains(pl.col("device_id").cast(pl.String))
     return checked.drop_nulls("members").filter(absent).height

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from tests.ingest.build import PlaneBuilder, space
+from tests.ingest.traces import tpu_trace
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
@@ -113,3 +114,19 @@ def test_times_of_two_days_are_refused(tmp_path):
     with Warehouse(str(tmp_path / "w")) as warehouse:
         assert warehouse.query("select count from issues where code = 'bad_time'").rows == [(2,)]
         assert warehouse.query("select sum(events_rejected) from coverage").rows == [(2,)]
+
+
+def test_digits_of_other_scripts_are_names_and_no_numbers(tmp_path):
+    """To a regular expression of Rust they are digits; to a cast they are none."""
+    host = PlaneBuilder("/host:CPU")
+    line = host.line("main")
+    told = {"bytes_allocated": 5, "peak_bytes_in_use": 6, "index_on_host": 0}
+    host.event(line, "execute_model: \u0663 reqs, \u0661\u0662 toks", 100, 50, request_id1="\u0661")
+    host.event(line, "execute_model: 1 reqs, 12 toks", 200, 50, request_id1="\u0661")
+    host.event(line, "MemoryAllocation", 300, 1, allocator_name="TPU_\u0661_bfc", **told)
+    raw = tpu_trace() + space(host.plane, hostnames=())
+    (tmp_path / "a.xplane.pb").write_bytes(raw)
+    ingest_paths([str(tmp_path / "a.xplane.pb")], str(tmp_path / "w"))
+    with Warehouse(str(tmp_path / "w")) as warehouse:
+        assert not warehouse.query("from issues where severity = 'error'").rows
+        assert warehouse.query("select count(*) from host_events").rows == [(3,)]

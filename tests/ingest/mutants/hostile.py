@@ -15,6 +15,7 @@ NAMES = (
     "/device:TPU:99999999999999999999", "/device:TPU:-1", "/device:TPU:0", "/device:GPU:4294967296",
     "/host:CPU", "/host:metadata", "XLA Ops", "XLA Modules", "Steps", "Async XLA Ops",
     "jit_f(18446744073709551616)", "jit_f(-1)", "jit_f()",
+    "execute_model: \u0663 reqs, \u0661\u0662 toks", "TPU_\u0661_bfc",
     "execute_model: 999999999999999999999 reqs, 1 toks",
     "%all-reduce.1 = f32[99999999999,99999999999]{0} all-reduce(f32[1]{0} %x), "
     "replica_groups=[1048576,1048576]<=[1099511627776]",
