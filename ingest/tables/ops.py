@@ -224,7 +224,7 @@ def _unknown_on_custom_call(column: str) -> pl.Expr:
 
 
 def impossible(column: str) -> pl.Expr:
-    """Whether a number is none that hardware can have; a NULL is not."""
+    """Whether a number is beyond any that hardware has; a NULL is not."""
     return ~pl.col(column).is_between(-frames.LARGEST, frames.LARGEST).fill_null(True)
 
 
