@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -165,6 +165,18 @@ HEADLINE_METRICS = (
     _Metric("exposed_ratio", "Exposed comm.", show_ratio, _why_no_exposure, "device step"),
     _Metric("idle_ratio", "Idle", show_ratio, _why_no_idle, "device step"),
 )
+
+
+def cards_by_run(
+    runs: Sequence[PageFacts], spread: pl.DataFrame | None
+) -> dict[str, list[HeadlineCard]]:
+    """The cards of runs by run_id. spread: rows of SPREAD_SQL; None: there are no cards."""
+    if spread is None:
+        return {facts.run_id: [] for facts in runs}
+    of_run, none = spread.partition_by("run_id", as_dict=True), spread.clear()
+    return {
+        facts.run_id: headline_cards(facts, of_run.get((facts.run_id,), none)) for facts in runs
+    }
 
 
 def headline_cards(facts: PageFacts, spread: pl.DataFrame) -> list[HeadlineCard]:

@@ -10,7 +10,7 @@ from xlahouse.capture.errors import ReportError
 from xlahouse.reports.answers import KEY, Verdict, read_verdict, read_versus
 from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, read_facts
 from xlahouse.reports.charts.panel import F, Panel, Queryable, Section, fill
-from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, HeadlineCard, headline_cards
+from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, HeadlineCard, cards_by_run
 from xlahouse.reports.index_page import index_html
 from xlahouse.reports.index_rows import IndexLink
 from xlahouse.reports.kept_views import KEPT_VIEWS
@@ -113,7 +113,7 @@ def render_site(
         site.files.write_library(LIBRARY, script_key(), page_script)
     if opener is None or workers < 2 or len(chosen) < LEAST_RUNS or not site.run_pages:
         _write_site_pages(site)
-        for facts in chosen:
+        for facts in chosen if site.run_pages else ():
             _write_run(site, facts)
     else:
         _write_at_once(site, opener, workers)
@@ -129,8 +129,6 @@ def _chosen_pages(
 
 
 def _write_run(site: _Site, facts: PageFacts) -> None:
-    if not site.run_pages:
-        return
     with site.source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
         for name in site.run_pages:
             _write_run_page(site, one_run, facts, name)
@@ -191,27 +189,15 @@ def draw_run(source: Queryable, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
 def read_runs(
     warehouse: Queryable, wanted: Sequence[str] | None, headlines: bool = True
 ) -> tuple[list[PageFacts], dict[str, list[HeadlineCard]], list[PageFacts]]:
-    """All runs, the headline of each chosen one by run_id, and the chosen ones.
-
-    Args:
-        warehouse: what answers the queries.
-        wanted: ids, unique prefixes of ids, or names; None: all.
-        headlines: whether headlines are shown; else they have no cards.
+    """All runs, the headline of each chosen one by run_id, empty unless `headlines`, and the chosen ones.
 
     Raises:
         ReportError: a name fits no run, or several.
     """
     known = read_facts(warehouse.query(FACTS_SQL).pl(), warehouse.query(SUMMARY_SQL).pl())
     chosen = known if wanted is None else choose_runs(known, wanted)
-    if not headlines:
-        return known, {facts.run_id: [] for facts in chosen}, chosen
-    spread = warehouse.query(SPREAD_SQL).pl()
-    of_run = spread.partition_by("run_id", as_dict=True)
-    cards = {
-        facts.run_id: headline_cards(facts, of_run.get((facts.run_id,), spread.clear()))
-        for facts in chosen
-    }
-    return known, cards, chosen
+    spread = warehouse.query(SPREAD_SQL).pl() if headlines else None
+    return known, cards_by_run(chosen, spread), chosen
 
 
 def _write_site_page(site: _Site, name: str) -> None:
