@@ -26,6 +26,7 @@ OWN = {
     "capture/run/warm.py": "a pipe to a process that capture started",
     "capture/tpu/package.py": "facts of the installed package",
     "ingest/archives.py": "archives read from a file that is open already",
+    "ingest/store/packs.py": "the record of a pack, which compact wrote",
     "ingest/store/store.py": "warehouse.json and leases, which ingest wrote",
     "capture/tpu/run.py": "an archive in memory",
     "reports/page.py": "a file of the package",

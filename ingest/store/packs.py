@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, TABLES
 from xlahouse.ingest.store.leases import FOLDER
 from xlahouse.ingest.store.run_index import (
@@ -81,7 +82,7 @@ def read_pack(raw: bytes) -> Pack | None:
     """A pack from the contents of PACK; None where it is damaged, or of another version."""
     try:
         pack = msgspec.json.decode(raw, type=Pack)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except JSON_FAULTS:
         return None
     return pack if pack.ingest_version == INGEST_VERSION else None
 

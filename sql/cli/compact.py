@@ -30,7 +30,7 @@ def compact(
     ] = None,
     warehouse: WarehouseOption = "./warehouse",
 ) -> None:
-    """Merge the many files of a run, index the rows of all runs, and pack small runs.
+    """Merge the files of each run, index all runs, pack small ones.
 
     Queries over runs of many devices then open faster. Where no run is named, rows of many small runs are
     also copied into one file a table: a query over thousands of them takes seconds. Readers are not
