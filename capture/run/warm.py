@@ -87,12 +87,16 @@ class Forked:
         self.stdin, self.stdout = stdin, stdout
         self.returncode: int | None = None  # None while it runs
         self._answers = answers
-        self._pid = self._answer()
+        # A number could be another process's by the time of a kill: its parent waits for it elsewhere.
+        self._process: int | None = None
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            self._process = os.pidfd_open(self._answer())
 
     def kill(self) -> None:
         """End it by SIGKILL."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def __enter__(self) -> Forked:
         return self
@@ -106,7 +110,12 @@ class Forked:
         self.stdout.close()
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
-        self.returncode = os.waitstatus_to_exitcode(self._answer())
+        try:
+            self.returncode = os.waitstatus_to_exitcode(self._answer())
+        finally:
+            if self._process is not None:
+                os.close(self._process)
+                self._process = None
 
     def _answer(self) -> int:
         found = self._answers.recv(_NUMBER, socket.MSG_WAITALL)
