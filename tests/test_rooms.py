@@ -101,10 +101,11 @@ def modules() -> dict[str, Path]:
 
 
 def room_of(path: Path) -> str:
-    """The room that a file stands in; the panels are one room, whichever page they are of."""
+    """The room that a file stands in; some are one room with the folders in them."""
     folder = str(path.relative_to(ROOT).parent)
-    if folder.startswith("reports/panels"):
-        return "reports/panels"
+    for room in ("reports/panels", "ingest/xplane"):
+        if folder.startswith(room):
+            return room
     return f"{folder}/base" if path.stem in BASES.get(folder, ()) else folder
 
 

@@ -31,7 +31,8 @@ from xlahouse.ingest.events.run_files import RankInName
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.names import launched_modules
-from xlahouse.ingest.xplane import cpu, gpu, host, sparsecore, wire, xspace
+from xlahouse.ingest.xplane import gpu, host, sparsecore, wire, xspace
+from xlahouse.ingest.xplane.cpu.plane import read_cpu_plane
 from xlahouse.ingest.xplane.decode import DecodeError
 from xlahouse.ingest.xplane.opened import SMALL_BYTES, Opened, open_planes
 from xlahouse.ingest.xplane.programs import programs_of_plane
@@ -222,5 +223,5 @@ def _read_plane(
     launching = plane.metadata["name"].str.contains(_LAUNCHING).any()
     read.launches_seen = read.launches_seen or launching
     told = read.programs
-    ran = cpu.read_cpu_plane(plane, read.path, read.host, told) if virtual else None
+    ran = read_cpu_plane(plane, read.path, read.host, told) if virtual else None
     return ran or host.read_host_plane(plane, read.path, read.host)

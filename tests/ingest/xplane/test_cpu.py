@@ -16,8 +16,8 @@ from tests.ingest.traces import host_event_rows, write
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.xplane import decoded_lines
-from xlahouse.ingest.xplane.cpu_events import NO_CLOSURE, Marks
-from xlahouse.ingest.xplane.cpu_regions import _announcements, _latest_span, _spans_around
+from xlahouse.ingest.xplane.cpu.events import NO_CLOSURE, Marks
+from xlahouse.ingest.xplane.cpu.regions import _announcements, _latest_span, _spans_around
 from xlahouse.ingest.xplane.read import read_xplane
 
 LISTENER = "ThreadpoolListener::"

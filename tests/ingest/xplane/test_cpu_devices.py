@@ -10,7 +10,7 @@ from tests.ingest.traces import rows, write
 from tests.ingest.xplane.test_cpu import WAIT, Host, launch, run_on_two, seen_in_part
 from xlahouse.ingest.hlo.program import parse_program
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.xplane.cpu_devices import _assigned
+from xlahouse.ingest.xplane.cpu.devices import _assigned
 
 
 def module(devices):

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers
-from xlahouse.ingest.xplane.cpu_events import NO_CLOSURE, CpuEvents, Marks
+from xlahouse.ingest.xplane.cpu.events import NO_CLOSURE, CpuEvents, Marks
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,16 @@ ACTS = (
 )
 
 
+def rendezvous_members(meeting: str) -> pl.Expr:
+    """The devices of a rendezvous by its name, a list of integers; NULL where it names none.
+
+    Args:
+        meeting: the column of names.
+    """
+    listed = pl.col(meeting).str.extract(r"global_devices=\[([0-9,\s]+)\]")
+    return listed.str.extract_all(r"[0-9]+").cast(pl.List(pl.Int64), strict=False)
+
+
 @dataclass(frozen=True)
 class Marks:
     """Marks of the thread pool, by line and start."""

@@ -1,7 +1,7 @@
 """Reads virtual CPU devices from a `/host:CPU` plane of a file without device planes.
 
-Ops state their execution and device since JAX 0.9. Elsewhere the device is deduced (cpu_chain.py,
-cpu_devices.py) and checked against the rendezvous of the collectives, and is marked `inferred`.
+Ops state their execution and device since JAX 0.9. Elsewhere the device is deduced (chain.py,
+devices.py) and checked against the rendezvous of the collectives, and is marked `inferred`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ from xlahouse.ingest.events.codes_of_devices import (
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program import Program
-from xlahouse.ingest.xplane.cpu_chain import place_acts
-from xlahouse.ingest.xplane.cpu_devices import Numbered, number_devices, stated_runs
-from xlahouse.ingest.xplane.cpu_events import END_PREFIX, RENDEZVOUS, CpuEvents, read_cpu_events
+from xlahouse.ingest.xplane.cpu.chain import place_acts
+from xlahouse.ingest.xplane.cpu.devices import Numbered, assignments, number_devices, stated_runs
+from xlahouse.ingest.xplane.cpu.events import (
+    END_PREFIX,
+    RENDEZVOUS,
+    CpuEvents,
+    read_cpu_events,
+    rendezvous_members,
+)
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines
 from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.xspace import Plane
@@ -87,8 +93,9 @@ def _numbered(events: CpuEvents, programs: Mapping[int, Program]) -> tuple[Numbe
     stated = stated_runs(events.acts)
     if stated is not None:
         return Numbered(stated, stated=True), 0
-    placement = place_acts(events)
-    return number_devices(placement.acts, programs), placement.ambiguous
+    assigned = assignments(programs)
+    placement = place_acts(events, assigned["ordinal"].equals(assigned["assigned"]))
+    return number_devices(placement.acts, assigned), placement.ambiguous
 
 
 def _devices(ops: pl.DataFrame, plane: Plane, host: str | None, inferred: bool) -> list[Device]:
@@ -204,7 +211,6 @@ def _findings(
 def _rendezvous_conflicts(acts: pl.DataFrame) -> int:
     """Rendezvous events on a device that their own list of devices lacks."""
     meetings = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["device_id", "meeting"])
-    members = pl.col("meeting").str.extract(r"global_devices=\[([0-9,\s]+)\]")
-    checked = meetings.with_columns(members=members.str.extract_all(r"[0-9]+"))
-    absent = ~pl.col("members").list.contains(pl.col("device_id").cast(pl.String))
+    checked = meetings.with_columns(members=rendezvous_members("meeting"))
+    absent = ~pl.col("members").list.contains(pl.col("device_id"))
     return checked.drop_nulls("members").filter(absent).height

@@ -1,7 +1,7 @@
 """Finds the devices of a CPU run's events: as they state them, or from the program.
 
 Where events do not state their device, an execution's places count from 0, whatever devices its program
-runs on (ingest/xplane/cpu_chain.py).
+runs on (ingest/xplane/cpu/chain.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from xlahouse.ingest.hlo.program import Program
-from xlahouse.ingest.xplane.cpu_chain import SLOT
-from xlahouse.ingest.xplane.cpu_events import ON_DEVICE
+from xlahouse.ingest.xplane.cpu.chain import SLOT
+from xlahouse.ingest.xplane.cpu.events import ON_DEVICE
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ def stated_runs(acts: pl.DataFrame) -> pl.DataFrame | None:
     0.9. Nothing is then deduced from names of events or from the order of closures.
 
     Args:
-        acts: of a plane (ingest/xplane/cpu_events.py).
+        acts: of a plane (ingest/xplane/cpu/events.py).
 
     Returns:
-        Acts with cpu_chain.Placement's columns and `device_id`.
+        Acts with chain.Placement's columns and `device_id`.
     """
     ops = acts.drop_nulls("op")
     if ops["run_id"].has_nulls() or ops["device_ordinal"].has_nulls():
@@ -77,21 +77,25 @@ def _global_devices(acts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def number_devices(acts: pl.DataFrame, programs: Mapping[int, Program]) -> Numbered:
+def assignments(programs: Mapping[int, Program]) -> pl.DataFrame:
+    """Where programs run: program_id, ordinal (a place), assigned (its device), of (number of places)."""
+    return pl.DataFrame(
+        [(number, *placed) for number, each in programs.items() for placed in _assigned(each)],
+        schema={"program_id": pl.UInt64, "ordinal": pl.Int64, "assigned": pl.Int64, "of": pl.Int64},
+        orient="row",
+    )
+
+
+def number_devices(acts: pl.DataFrame, assigned: pl.DataFrame) -> Numbered:
     """The devices of acts.
 
     An event's own device_ordinal wins; then that of other events at its place in the execution, the
     program's device assignment, and the place itself.
 
     Args:
-        acts: as cpu_chain.Placement has them.
-        programs: by id.
+        acts: as chain.Placement has them.
+        assigned: as assignments gives them.
     """
-    assigned = pl.DataFrame(
-        [(number, *placed) for number, each in programs.items() for placed in _assigned(each)],
-        schema={"program_id": pl.UInt64, "ordinal": pl.Int64, "assigned": pl.Int64, "of": pl.Int64},
-        orient="row",
-    )
     silent = acts["device_ordinal"].null_count() == acts.height
     here = acts.select((pl.col("ordinal").max() + 1).fill_null(0)).item()
     usual = (assigned["ordinal"] == assigned["assigned"]).all() and (assigned["of"] <= here).all()

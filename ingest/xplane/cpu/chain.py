@@ -7,21 +7,27 @@ causal chain that the thread pool records: a closure is announced by `Threadpool
 schedules the device's program, and everything that this schedules descends from it. With one device the
 helper runs inline.
 
-A program whose inputs are not ready is scheduled later, by whichever thread makes the last input ready.
-Such a late start leads back to an earlier execution: it is given to the earliest execution that lacks
-one, on the device it descends from where that is free, and otherwise on one that is left (ambiguous).
+A program whose inputs are not ready starts late, and its chain leads back to an earlier execution:
+late.py finds which one lacks it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from xlahouse.ingest.xplane.cpu_events import EXECUTE, EXECUTE_HELPER, PROGRAM_WAIT, CpuEvents
-from xlahouse.ingest.xplane.cpu_regions import Regions, open_regions, open_spans
+from xlahouse.ingest.xplane.cpu.events import (
+    EXECUTE,
+    EXECUTE_HELPER,
+    PROGRAM_WAIT,
+    RENDEZVOUS,
+    CpuEvents,
+    rendezvous_members,
+)
+from xlahouse.ingest.xplane.cpu.late import Lacking, LateStarts, deal
+from xlahouse.ingest.xplane.cpu.regions import Regions, open_regions, open_spans
 
 SLOT = ("execution", "ordinal")
 
@@ -35,8 +41,14 @@ class Placement:
     ambiguous: int
 
 
-def place_acts(events: CpuEvents) -> Placement:
-    """Place the acts of a host plane."""
+def place_acts(events: CpuEvents, by_place: bool) -> Placement:
+    """Place the acts of a host plane.
+
+    Args:
+        events: of the plane.
+        by_place: groups of collectives number devices by their place in an execution, so that they are
+            evidence of it.
+    """
     acts = events.acts
     executes = acts.filter(pl.col("name").str.contains(EXECUTE))
     helpers = acts.filter(pl.col("name").str.contains(EXECUTE_HELPER))
@@ -47,7 +59,7 @@ def place_acts(events: CpuEvents) -> Placement:
     )
     regions = Regions.of(events, executes, helpers)
     helper_slots = _helper_slots(acts, regions)
-    region_slots, ambiguous = _region_slots(acts, regions, helper_slots)
+    region_slots, ambiguous = _region_slots(acts, regions, helper_slots, by_place)
     placed = (
         acts.join(helper_slots, on="helper", how="left", maintain_order="left")
         .with_columns(pl.coalesce(name, region_slots[name]) for name in SLOT)
@@ -83,7 +95,7 @@ def _helper_slots(acts: pl.DataFrame, regions: Regions) -> pl.DataFrame:
 
 
 def _region_slots(
-    acts: pl.DataFrame, regions: Regions, helper_slots: pl.DataFrame
+    acts: pl.DataFrame, regions: Regions, helper_slots: pl.DataFrame, by_place: bool
 ) -> tuple[pl.DataFrame, int]:
     """execution and ordinal of each act whose region descends from a program's start, else NULL."""
     execution, ordinal = _announced_slots(regions, helper_slots)
@@ -92,18 +104,17 @@ def _region_slots(
     late &= execution < 0
     anchored = (execution >= 0) | late
     owner = _owners(regions.parent, anchored)
-    ambiguous = 0
-    missing = _missing_slots(helper_slots, execution, ordinal, acts)
     rows_late = np.flatnonzero(late)
     in_time = np.lexsort((regions.event[rows_late], regions.start_ps[rows_late]))
-    waiting = iter(rows_late[in_time].tolist())
-    for number, free in missing:
-        rows = [row for _, row in zip(free, waiting, strict=False)]
-        above = ((row, regions.parent[row]) for row in rows)
-        origins = {row: owner[up] for row, up in above if up >= 0 and owner[up] >= 0}
-        inherited = {row: int(ordinal[origin]) for row, origin in origins.items()}
-        ambiguous += _assign(rows, inherited, free, ordinal)
-        execution[rows] = number
+    starts = LateStarts(
+        rows=rows_late[in_time].tolist(),
+        start_ps=regions.start_ps,
+        origin=np.append(owner, -1)[regions.parent],
+        meetings=_meetings(acts, regions, owner, helper_slots) if by_place else {},
+    )
+    ambiguous = deal(
+        starts, _missing_slots(helper_slots, execution, ordinal, acts), execution, ordinal
+    )
     of_acts = np.append(owner, -1)[regions.places(acts["region"])]
     execution, ordinal = (np.append(values, -1)[of_acts] for values in (execution, ordinal))
     slots = pl.DataFrame({"execution": execution, "ordinal": ordinal})
@@ -144,8 +155,8 @@ def _program_starts(acts: pl.DataFrame) -> pl.Series:
 
 def _missing_slots(
     helper_slots: pl.DataFrame, execution: np.ndarray, ordinal: np.ndarray, acts: pl.DataFrame
-) -> Iterator[tuple[int, list[int]]]:
-    """(execution, ordinals) of the executions whose helpers announced no program, by time."""
+) -> list[Lacking]:
+    """The executions whose helpers announced no program, by time."""
     known = execution >= 0
     done = pl.DataFrame({"execution": execution[known], "ordinal": ordinal[known]})
     lacking = (
@@ -153,26 +164,27 @@ def _missing_slots(
         .join(acts.select("event", "start_ps"), left_on="execution", right_on="event")
         .sort("start_ps", "execution", "ordinal")
         .group_by("execution", maintain_order=True)
-        .agg("ordinal")
+        .agg(pl.col("start_ps").first(), "ordinal")
     )
-    yield from lacking.iter_rows()
+    return [Lacking(*row) for row in lacking.iter_rows()]
 
 
-def _assign(
-    rows: list[int], inherited: dict[int, int], free: list[int], ordinal: np.ndarray
-) -> int:
-    """Give each row one of the free ordinals, its inherited one if it can; how many could not."""
-    left = list(free)
-    waiting = []
-    for row in rows:
-        if inherited.get(row) in left:
-            ordinal[row] = inherited[row]
-            left.remove(inherited[row])
-        else:
-            waiting.append(row)
-    for row, number in zip(waiting, left, strict=False):
-        ordinal[row] = number
-    return len(waiting)
+def _meetings(
+    acts: pl.DataFrame, regions: Regions, owner: np.ndarray, helper_slots: pl.DataFrame
+) -> dict[int, set[int]]:
+    """Row of a program's start -> the places that all its rendezvous have in common.
+
+    A rendezvous with a device beyond the places here numbers devices otherwise, and is no evidence.
+    """
+    here = helper_slots.select(pl.col("ordinal").max().fill_null(-1)).item()
+    met = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["region", "meeting"])
+    rows = pl.Series(owner[regions.rows(met["region"])])
+    found = met.select(row=rows, members=rendezvous_members("meeting")).drop_nulls().unique()
+    found = found.filter(pl.col("row") >= 0, pl.col("members").list.max() <= here)
+    places: dict[int, set[int]] = {}
+    for row, members in found.iter_rows():
+        places[row] = places.get(row, set(members)) & set(members)
+    return places
 
 
 def _owners(above: np.ndarray, anchored: np.ndarray) -> np.ndarray:
