@@ -53,8 +53,7 @@ def read_card(text: str, where: str) -> tuple[WorkloadCard, list[Problem]]:
     try:
         raw = yaml_values(text)
     except YamlFault as error:
-        line = f", line {error.line}" if error.line is not None else ""
-        raise ManifestError(f"{where}{line}: {error}") from error
+        raise ManifestError(error.at(where)) from error
     if not isinstance(raw, dict) or not isinstance(raw.get("workload"), dict):
         raise ManifestError(f"{where}: not a workload card: it has no mapping `workload`")
     problems: list[Problem] = []

@@ -14,11 +14,12 @@ from xlahouse.capture.models.placing import Stages
 from xlahouse.capture.models.presets import ConfigValue, size_of
 from xlahouse.capture.models.sharding import AXES, BATCH_AXES
 
+# fields that tp splits, besides heads
 _SPLIT = (
     "intermediate_size",
     "moe_intermediate_size",
     "vocab_size",
-)  # fields that tp splits, besides heads
+)
 _GATHERED = ("hidden_size", "q_lora_rank", "kv_lora_rank")  # fields that fsdp splits
 
 

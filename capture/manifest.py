@@ -29,9 +29,8 @@ TRACE_DIR = re.compile(r"^trace_(?P<timestamp>.+)\.trace$")
 
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # a larger number is damage
-Size = Annotated[
-    int, msgspec.Meta(ge=0, le=2**24)
-]  # of a model or its input: views multiply several
+# Of a model or its input: views multiply several.
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 _MOST_ELEMENTS = 2**56  # of all sizes of a run: products of views hold a few times as many
 _MOST_IN_CONFIG = 2**31
 
@@ -77,9 +76,8 @@ class ServerStep(msgspec.Struct, frozen=True, kw_only=True):
 
     decodes: list[Count]  # one token each
     prefills: list[Count]  # whole prompts
-    padded: Size | None = (
-        None  # tokens of a prompt in the prefill's program; None without a prefill
-    )
+    # tokens of a prompt in the prefill's program; None without a prefill
+    padded: Size | None = None
 
 
 class ServerLog(msgspec.Struct, frozen=True, kw_only=True):

@@ -214,8 +214,7 @@ def _read_mapping(path: Path) -> tuple[str, PlanFile]:
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: not UTF-8 text; name a plan file") from error
     except YamlFault as error:
-        line = f", line {error.line}" if error.line is not None else ""
-        raise ManifestError(f"{path}{line}: {error}") from error
+        raise ManifestError(error.at(path)) from error
     except msgspec.ValidationError as error:
         raise ManifestError(
             f"{path}: {error}; a plan has `name`, a list `experiments` and optionally `defaults`"

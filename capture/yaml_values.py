@@ -17,7 +17,12 @@ class YamlFault(ValueError):
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
-        self.reason, self.line = reason, line
+        self.line = line
+
+    def at(self, path: object) -> str:
+        """What is wrong, after the file and the line."""
+        line = f", line {self.line}" if self.line is not None else ""
+        return f"{path}{line}: {self}"
 
 
 def yaml_values(text: str) -> object:
@@ -41,9 +46,8 @@ def yaml_values(text: str) -> object:
         raise YamlFault(f"not YAML: {problem}; correct the line", mark and mark.line + 1) from error
     except RecursionError as error:
         raise YamlFault("nested too deeply, or contains itself; flatten it") from error
-    except (
-        Exception
-    ) as error:  # PyYAML lets any error of its conversions through: !!bool x, 2024-13-45
+    # PyYAML lets any error of its conversions through: !!bool x, 2024-13-45
+    except Exception as error:
         raise YamlFault(f"{error or type(error).__name__}; put text into quotes") from error
     if values > most("yaml_values"):
         raise YamlFault(exceeded("yaml_values"))

@@ -109,10 +109,11 @@ def _fitting(columns: list[str], cells: list[list[str]], width: int | None) -> l
     widths = [max(len(columns[at]), *(len(row[at]) for row in cells), 1) + 2 for at in every]
     if width is None or sum(widths) - 2 <= width or len(columns) < 2:
         return every
+    # "…" and its blanks are 3; the last column ends without its 2
     last, left = (
         every[-1],
         width - 1,
-    )  # "…" and its blanks are 3; the last column ends without its 2
+    )
     shown = [0]
     left -= widths[0]
     keeps_last = widths[last] <= left

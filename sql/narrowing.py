@@ -21,9 +21,8 @@ ACROSS_RUNS = frozenset(
     for view in ("run_comparison", "scaling", "setup_summary")
     for version in (1, 2)
 ) | {"op_diff_v1", "traffic_compatibility_v1"}
-NAMED = frozenset(
-    {"runs", "run_summary", "run_summary_v1", "run_summary_v2"}
-)  # their `name` is the run's
+# their `name` is the run's
+NAMED = frozenset({"runs", "run_summary", "run_summary_v1", "run_summary_v2"})
 JOINS = {"INNER", "LEFT"}
 
 

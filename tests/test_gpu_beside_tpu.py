@@ -18,12 +18,13 @@ from xlahouse.sql.library import shipped
 GPU_RUNS = ("mi300_jax_gemm", "sampled_rank1", "large_integer", "amd_minitoy")
 SOURCES = ("gpu/mi300_jax_gemm.xplane.pb", *(f"kineto/{name}.json.gz" for name in GPU_RUNS[1:]))
 pytestmark = pytest.mark.xdist_group("gpu_beside_tpu")
+# of two runs, so that others bring rows
 PAIRS = (
     "op_diff_v1",
     "run_comparison_v1",
     "run_comparison_v2",
     "traffic_compatibility_v1",
-)  # of two runs, so that others bring rows
+)
 
 
 @pytest.fixture(scope="module")

@@ -59,9 +59,8 @@ def dispatch_and_combine(
     padded = torch.cat([hidden, hidden.new_zeros(1, width)])  # the row of zeros fills empty places
     sent = padded.index_select(0, source).reshape(experts, capacity, width)
     if collectives is not None:
-        sent = collectives.all_to_all(
-            sent, "ep", split=0, join=1
-        )  # [own experts, all places, hidden]
+        # [own experts, all places, hidden]
+        sent = collectives.all_to_all(sent, "ep", split=0, join=1)
     gated = module._apply_gate(torch.einsum("ech,eih->eci", sent, module.gate_up_proj))
     answers = torch.einsum("eci,ehi->ech", gated, module.down_proj)
     if collectives is not None:

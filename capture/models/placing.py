@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.modules import CausalModel
     from xlahouse.capture.models.sharding import Layout
 
-DRAWN = (
-    2**20
-)  # elements of a tensor that devices draw; for fewer the host is faster than a compiler
+# elements of a tensor that devices draw; for fewer the host is faster than a compiler
+DRAWN = 2**20
 LAYER = re.compile(r"^model\.layers\.(\d+)\.(.*)$")
 
 

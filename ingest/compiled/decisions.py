@@ -48,9 +48,8 @@ class Decisions:
     """What the compilers decided about all programs of a world."""
 
     instructions: pl.DataFrame  # INSTRUCTION_COLUMNS
-    executed: (
-        pl.DataFrame
-    )  # EXECUTED, of the instructions that run by themselves; NULL: how often is unknown
+    # EXECUTED, of the instructions that run by themselves; NULL: how often is unknown
+    executed: pl.DataFrame
     buffers: list[dict[str, object]]  # rows of the buffers table, without run_id and world
     programs: list[dict[str, object]]  # rows of the programs table, likewise
     issues: list[Issue]

@@ -29,9 +29,8 @@ SERVER_STEP = "server"  # phase of a server's step until ingest/serving knows wh
 DEVICE_NUMBER = r"(\d{1,9})"  # in names of planes; a longer number is damage, no device
 FEW = 1 << 10  # rows for which a query takes longer to start than to run
 LATEST_PS = 1 << 57  # 40 hours; sums of sixty such times, and percents of half of one, still fit
-LARGEST = (
-    2.0**53
-)  # bytes or FLOPs of an op, value of a counter: no hardware has more, and sums still fit
+# Bytes or FLOPs of an op, value of a counter: no hardware has more, and sums still fit.
+LARGEST = 2.0**53
 OPS: ColumnTypes = {
     "device_id": pl.Int64,
     "program_id": pl.UInt64,

@@ -23,7 +23,7 @@ BLOCK = 1 << 22
 # file systems every two seconds.
 TICK_NS = 2_000_000_000
 # A file up to this size is read once and kept: opening it for each of its pieces would cost more.
-SMALL_BYTES = 1 << 18
+SMALL_FILE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class TraceFile:
             TraceChangedError: the file is not as it was when it was hashed.
             OSError: it cannot be read.
         """
-        if self.source.bytes > SMALL_BYTES:
+        if self.source.bytes > SMALL_FILE:
             self._read_from_disk(buffer, start)
             return
         if self.held is None:

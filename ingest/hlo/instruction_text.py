@@ -68,9 +68,8 @@ class InstructionLine:
 
     name: str
     is_root: bool
-    operands: tuple[
-        tuple[str, str], ...
-    ]  # (name, text of the shape); "" for one that is not stated
+    # (name, text of the shape); "" for one that is not stated
+    operands: tuple[tuple[str, str], ...]
     called: tuple[str, ...]  # names of the computations that it calls
     problems: tuple[str, ...] = ()  # a line for each part that could not be read
     knows_groups: bool = True  # whether its groups and pairs could be read

@@ -34,9 +34,8 @@ class Switched(NamedTuple):
     # transfer's devices compute or wait anyway), exposed_ps (the rest), shares (whether traffic that was
     # on the port lasts beyond that transfer's begin; the two then share the port as measured).
     changes: pl.DataFrame
-    traffic: (
-        pl.DataFrame
-    )  # request, step, wire_bytes, carried: a row a transfer, or a permute's member
+    # request, step, wire_bytes, carried: a row a transfer, or a permute's member
+    traffic: pl.DataFrame
     ports: int  # most ports that a device uses
     devices: int  # that have ports
 

@@ -24,9 +24,8 @@ class Served:
     """The steps of a world's servers."""
 
     launches: pl.DataFrame  # finished, in these steps
-    phases: (
-        pl.DataFrame
-    )  # of the steps, and of requests from their first step to their last one's end
+    # of the steps, and of requests from their first step to their last one's end
+    phases: pl.DataFrame
     requests: pl.DataFrame  # step_requests without run_id
     totals: pl.DataFrame  # served_requests without run_id
     unnamed: int = 0  # requests of steps whose ids the trace lacks

@@ -61,9 +61,8 @@ class WorldParts:
     tables: dict[str, pl.DataFrame]  # the small ones, by name
     device_offset: int  # added to a device number to make it the run's
     component_of: dict[int, int]  # of each traced device, the clocks that its own compares with
-    members: tuple[
-        int, ...
-    ]  # of collectives without a group, if the user states that they span all
+    # of collectives without a group, if the user states that they span all
+    members: tuple[int, ...]
     gaps: pl.DataFrame  # launch_gaps.GAPS and the device's file; none of virtual devices
     inferred: bool  # whether its devices are virtual, or their identity is deduced
 

@@ -54,9 +54,8 @@ class SplitSteps(NamedTuple):
 
     table: pl.DataFrame  # device_steps without run_id, by device and start
     windows: pl.DataFrame  # number, device_id, request, step, start_ps, end_ps of each step
-    unions: dict[
-        str, KeyedSpans
-    ]  # by class: merged times in which it or one before it runs, by number
+    # by class: merged times in which it or one before it runs, by number
+    unions: dict[str, KeyedSpans]
 
     @property
     def busy(self) -> KeyedSpans:

@@ -63,9 +63,8 @@ class FinishedBatch:
     span: tuple[int, int] | None = None  # from the first event's start to the last one's end, ps
     inferred: int = 0  # ops without HLO
     outside: int = 0  # ops outside every launch
-    kernels: Counter[str] = field(
-        default_factory=Counter
-    )  # those that communicate, and how many ran
+    # those that communicate, and how many ran
+    kernels: Counter[str] = field(default_factory=Counter)
     working: frozenset[int] = frozenset()  # devices with an op beside waits and control
     waiting: frozenset[int] = frozenset()  # devices with a wait
     scoped: bool = False  # whether an op states where in the model it comes from

@@ -86,8 +86,8 @@ class _ColumnValues:
         missing = values.is_null().to_numpy() if nulls else None
         if pa.types.is_string(kind):
             texts = values.cast(pl.String).to_list()
-            place = {word: at for at, word in enumerate(dict.fromkeys(texts)) if word is not None}
-            words = {word: at for at, word in enumerate(place)}
+            distinct = (word for word in dict.fromkeys(texts) if word is not None)
+            words = {word: at for at, word in enumerate(distinct)}
             places = np.array([words.get(word, 0) for word in texts], np.int32)
             return cls(kind, places, missing, pa.array(list(words), kind))
         if pa.types.is_boolean(kind):

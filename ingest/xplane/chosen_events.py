@@ -15,9 +15,8 @@ from xlahouse.ingest.events.frames import Dtype, lanes, no_row
 from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask
 from xlahouse.ingest.xplane.xspace import Plane
 
-Found: TypeAlias = tuple[
-    Integers, NDArray[np.generic] | pl.Series
-]  # places of events in a chunk, and the value of each
+# places of events in a chunk, and the value of each
+Found: TypeAlias = tuple[Integers, NDArray[np.generic] | pl.Series]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from xlahouse.ingest.xplane.programs import instruction_texts
 from xlahouse.ingest.xplane.wire import SpaceBytes
 from xlahouse.ingest.xplane.xspace import Plane
 
-SMALL_BYTES = 1 << 16  # of a plane
+SMALL_PLANE = 1 << 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def open_planes(
         if isinstance(plane, TraceFormatError):
             return plane
         again = partial(xspace.decode_plane, payload, start_ns, plane.lines)
-        if len(payload) <= SMALL_BYTES:  # quicker to keep than to decode
+        if len(payload) <= SMALL_PLANE:  # quicker to keep than to decode
             again = partial(_same, plane)
         if not tpu.TPU_PLANE.match(plane.name) or plane.is_empty:
             return Opened(plane, again)

@@ -34,7 +34,7 @@ from xlahouse.ingest.hlo.names import launched_modules
 from xlahouse.ingest.xplane import gpu, host, sparsecore, wire, xspace
 from xlahouse.ingest.xplane.cpu.plane import read_cpu_plane
 from xlahouse.ingest.xplane.decode import DecodeError
-from xlahouse.ingest.xplane.opened import SMALL_BYTES, Opened, open_planes
+from xlahouse.ingest.xplane.opened import SMALL_PLANE, Opened, open_planes
 from xlahouse.ingest.xplane.programs import programs_of_plane
 from xlahouse.ingest.xplane.unknown_fields import unknown_fields
 from xlahouse.ingest.xplane.wire import SpaceBytes
@@ -133,7 +133,7 @@ def _turn(plane: TraceBytes) -> int:
 
 def _put_off(events: PlaneEvents, size: int) -> PlaneEvents:
     """A plane that holds its small frames. size: bytes of its lines."""
-    if size <= SMALL_BYTES:  # no more than what is decoded with them
+    if size <= SMALL_PLANE:  # no more than what is decoded with them
         return replace(events, bytes=size)
     return replace(
         events,

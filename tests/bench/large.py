@@ -22,10 +22,11 @@ OPS = 10  # ops for each collective
 STEPS_A_REQUEST = 100
 PROGRAM = 1 << 63
 RUN = "large"
+# a step, and a collective with the ops before it
 STEP_PS, SLOT_PS = (
     60_000_000_000,
     1_000_000_000,
-)  # a step, and a collective with the ops before it
+)
 
 
 def write_large(root: Path, collectives: int, ops: bool = True) -> Path:

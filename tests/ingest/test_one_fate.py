@@ -52,7 +52,7 @@ CHANGES = [cut, grow, rewrite, replace, os.unlink]
 @pytest.mark.parametrize("by_parts", [True, False])
 @pytest.mark.parametrize("small", [0, 1 << 18])
 def test_what_is_read_is_what_was_hashed(tmp_path, monkeypatch, change, by_parts, small):
-    monkeypatch.setattr(trace_bytes, "SMALL_BYTES", small)
+    monkeypatch.setattr(trace_bytes, "SMALL_FILE", small)
     path = write(tmp_path / "a.xplane.pb", tpu_trace())
     source = identify(path)
     part = open_trace(source, by_parts)
@@ -88,7 +88,7 @@ def test_a_file_that_grows_while_it_is_hashed_has_no_name(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("small", [0, 1 << 18])
 def test_parts_are_joined_with_bytes_in_memory(tmp_path, monkeypatch, small):
-    monkeypatch.setattr(trace_bytes, "SMALL_BYTES", small)
+    monkeypatch.setattr(trace_bytes, "SMALL_FILE", small)
     part = open_trace(identify(write(tmp_path / "a", b"0123456789")), by_parts=True)
     assert joined([part[2:4], b"x", memoryview(b"yz"), part[9:], part[3:3]]) == b"23xyz9"
     assert contents(part[2:][1:3]) == b"34"

@@ -19,8 +19,9 @@ from xlahouse.ingest.xplane.xspace import small_together
 
 
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (trace_bytes, opened, read):
-        monkeypatch.setattr(module, "SMALL_BYTES", 0)
+    monkeypatch.setattr(trace_bytes, "SMALL_FILE", 0)
+    for module in (opened, read):
+        monkeypatch.setattr(module, "SMALL_PLANE", 0)
     monkeypatch.setattr(frames, "FEW", 0)
     monkeypatch.setattr(xspace, "_TOGETHER", 0)
 

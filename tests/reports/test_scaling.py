@@ -44,12 +44,13 @@ def test_scaling_is_drawn_beside_the_ideal(facts_over_runs: Any) -> None:
         {"runs": RUNS, "scaling_v2": [*rows, grown("tp", 2, 120.0, "pp2") | {"run_id": "z"}]}
     )
     found = rows_of(store, scaling.PANEL)
+    # run z is not on the page
     assert found.select("axis", "size", "times_devices").rows() == [
         ("dp", 1, 1.0),
         ("dp", 2, None),
         ("tp", 1, 1.0),
         ("tp", 4, 4.0),
-    ]  # run z is not on the page
+    ]
     section = fill(scaling.PANEL, found, facts_over_runs)
     assert_valid(section)
     speedup, efficiency = (figure.spec for figure in section.figures)

@@ -10,11 +10,12 @@ import numpy as np
 EVENT_TAG, STAT_TAG = 0x22, 0x22  # XLine.events = 4 and XEvent.stats = 4, both length-delimited
 # Columns of an encoded event: tag, length, 3 x (tag, value), then a stat's 6.
 OFFSET_COLUMN, FIRST_STAT, STAT_COLUMNS = 5, 8, 6
+# XStat.uint64_value = 3, int64_value = 4, ref_value = 7
 UINT64, INT64, REFERENCE = (
     0x18,
     0x20,
     0x38,
-)  # XStat.uint64_value = 3, int64_value = 4, ref_value = 7
+)
 
 
 @dataclass(frozen=True)

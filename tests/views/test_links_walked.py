@@ -43,9 +43,8 @@ def sends(name: str) -> list[tuple[int, int, int]]:
     chips = math.prod(shape)
     sources = rng.sample(range(chips), min(SENDERS, chips))
     targets = [rng.randrange(chips) for _ in sources]
-    far = number_of(
-        tuple(size // 2 for size in shape), shape
-    )  # half of each axis away from the first
+    # half of each axis away from the first
+    far = number_of(tuple(size // 2 for size in shape), shape)
     pairs = [(0, far), *((s, t) for s, t in zip(sources, targets, strict=True) if s != t and s)]
     return [(source, target, 4 * rng.randint(1, 99)) for source, target in pairs]
 

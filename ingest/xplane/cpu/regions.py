@@ -174,9 +174,8 @@ def _spans_around(marks: Marks, spans: pl.DataFrame) -> Integers:
         first, last = _bounds(marks.line, number)
         times = marks.start_ps[first:last]
         begin = np.searchsorted(times, start[rows])
-        beyond = np.append(
-            begin[1:], len(times)
-        )  # from a later span's start on, that one is the latest
+        # from a later span's start on, that one is the latest
+        beyond = np.append(begin[1:], len(times))
         count = np.maximum(
             np.minimum(np.searchsorted(times, end[rows], side="right"), beyond) - begin, 0
         )

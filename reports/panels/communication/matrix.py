@@ -135,9 +135,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """The whole traffic, then its parts by axis and by phase, where there are several, most bytes first."""
     devices = rows["source"].unique(maintain_order=True).to_list()
     hidden = untraced_sources(rows)
-    sent = rows.drop_nulls(
-        "target"
-    )  # unknown bytes stay, and make the sum that they are in unknown
+    # unknown bytes stay, and make the sum that they are in unknown
+    sent = rows.drop_nulls("target")
     if sent.is_empty():
         return []
     drawn = [_map("All traffic", sent, devices, hidden)]

@@ -24,11 +24,12 @@ pytestmark = [
     needs("torch", "torch_xla", "transformers", "jax", "libtpu"),
     pytest.mark.xdist_group("capture"),
 ]
+# of a sequence: prompt and output; of a head, as models have it
 SLOTS, LENGTH, WIDTH = (
     16,
     128 + 128,
     128,
-)  # of a sequence: prompt and output; of a head, as models have it
+)
 
 
 @pytest.fixture(scope="module")

@@ -324,9 +324,8 @@ def test_a_kernel_that_ran_moved_something_so_none_of_no_elements_is_of_unknown_
     assert (row["kind"], row["dtype"], row["payload_bytes"]) == ("all-reduce", "bf16", None)
     assert (row["group_size"], row["instance"]) == (2, 0)
     assert "collective_without_payload" in codes(tmp_path / "wh")
-    assert "size_unknown" not in codes(
-        tmp_path / "wh"
-    )  # the program tells none, as of all of NCCL's
+    # the program tells none, as of all of NCCL's
+    assert "size_unknown" not in codes(tmp_path / "wh")
 
 
 @pytest.mark.parametrize("listed", ["[]", "[0, 1, ...]", None])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
 
+T = TypeVar("T")
 NUMBERS = (
     0, 1, -1, 2, 127, 128, 1 << 20, (1 << 31) - 1, 1 << 31, -(1 << 31), (1 << 32) - 1, 1 << 32,
     (1 << 53) + 1, 1 << 62, (1 << 63) - 1, 1 << 63, -(1 << 63), (1 << 64) - 1, 10**30,
@@ -24,6 +27,25 @@ NAMES = (
     "%c = f32[2]{0} collective-permute(f32[2]{0} %c), source_target_pairs={{0,9223372036854775807}}",
 )  # fmt: skip
 LONG = 1 << 16
+_WHOLE_PATHS = 0.2  # how often all places of one path are changed instead of one
+
+
+def drawn_alike(
+    places: Iterable[tuple[Hashable, T]], draw: random.Random
+) -> tuple[list[T], list[T]]:
+    """The places of one path, and which of them to change; each path is as likely, however often it occurs.
+
+    Args:
+        places: path and place of everything in a tree; empty: both lists are empty.
+        draw: where chance comes from.
+    """
+    by_path: dict[Hashable, list[T]] = {}
+    for path, place in places:
+        by_path.setdefault(path, []).append(place)
+    if not by_path:
+        return [], []
+    alike = by_path[draw.choice(sorted(by_path))]
+    return alike, alike if draw.random() < _WHOLE_PATHS else [draw.choice(alike)]
 
 
 def number(draw: random.Random) -> int:

@@ -12,7 +12,6 @@ from tests.ingest.mutants import hostile
 Value = Any  # what JSON holds
 Path = tuple[str, ...]
 _DEEP = "@deep@"  # stands for nesting that no encoder writes
-_WHOLE_PATHS = 0.2
 
 
 def _places(value: Value, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
@@ -31,15 +30,12 @@ def _places(value: Value, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
 
 
 def mutate(value: Value, draw: random.Random) -> None:
-    """Change a tree in place, once or a few times; each path is as likely, however often it occurs."""
+    """Change a tree in place, once or a few times."""
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
-        by_path: dict[Path, list[tuple[Any, Any]]] = {}
-        for path, owner, key in _places(value):
-            by_path.setdefault(path, []).append((owner, key))
-        if not by_path:
+        places = ((path, (owner, key)) for path, owner, key in _places(value))
+        alike, chosen = hostile.drawn_alike(places, draw)
+        if not alike:
             return
-        alike = by_path[draw.choice(sorted(by_path))]
-        chosen = alike if draw.random() < _WHOLE_PATHS else [draw.choice(alike)]
         change, seed = draw.choice(_CHANGES), draw.randrange(1 << 32)
         for owner, key in reversed(chosen):  # so that the places of a list stay while items go
             change(owner, key, alike, random.Random(seed))

@@ -13,7 +13,6 @@ from tests.ingest.mutants import hostile
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _DEEPEST = 30
 _MOST_FIELD = 1 << 12  # a larger field number means that bytes are no message
-_WHOLE_PATHS = 0.2  # how often all fields of one path are changed instead of one
 
 
 @dataclass
@@ -93,18 +92,15 @@ def _places(fields: list[Field], path: Path = ()) -> Iterator[tuple[Path, list[F
 
 
 def mutated(raw: bytes, draw: random.Random) -> bytes:
-    """A message with one or a few changes; each kind of field is as likely, however often it occurs."""
+    """A message with one or a few changes."""
     fields = parse(raw)
     if not fields:
         return damage(raw, draw)
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
-        by_path: dict[Path, list[tuple[list[Field], Field]]] = {}
-        for path, owner, field in _places(fields):
-            by_path.setdefault(path, []).append((owner, field))
-        if not by_path:
+        places = ((path, (owner, field)) for path, owner, field in _places(fields))
+        alike, chosen = hostile.drawn_alike(places, draw)
+        if not alike:
             break
-        alike = by_path[draw.choice(sorted(by_path))]
-        chosen = alike if draw.random() < _WHOLE_PATHS else [draw.choice(alike)]
         change, seed = draw.choice(_CHANGES), draw.randrange(1 << 32)
         for owner, field in chosen:
             change(owner, field, [each for _, each in alike], random.Random(seed))

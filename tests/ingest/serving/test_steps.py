@@ -100,11 +100,12 @@ def test_totals_of_requests(tmp_path):
     bounds = rows(wh, "phases").filter(source="server", phase="mixed")
     assert bounds.select("least_prompt_tokens", "most_prompt_tokens").rows() == [(0, 40)]
     spans = rows(wh, "phases").filter(phase="request").select("request", "start_ps", "duration_ps")
+    # to the ends of their last launches
     assert spans.rows() == [
         (0, 0, 270),
         (1, 100, 270),
         (2, 400, 170),
-    ]  # to the ends of their last launches
+    ]
 
 
 def test_a_request_whose_own_marker_opens_before_the_first_step_begins_there(tmp_path):
