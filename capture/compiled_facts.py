@@ -38,6 +38,16 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     device_kind: str  # such as TPU v6 lite
     devices: list[ChipPlace]  # of the topology, by id
 
+    @property
+    def needed_bytes(self) -> int:
+        """All that a device holds while the program runs, the program included.
+
+        The compiler's statistics count temporaries of all memory spaces: those in VMEM are no HBM, so
+        that this is up to 128 MiB more than the view program_fit says.
+        """
+        own_results = self.output_bytes - self.alias_bytes
+        return self.argument_bytes + own_results + self.temp_bytes + self.generated_code_bytes
+
 
 class CompiledRun(msgspec.Struct, frozen=True, kw_only=True):
     """The file compiled.json: all that the compiler said about a run's programs."""

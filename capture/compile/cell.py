@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from xlahouse.capture.compile.child import Limits, run_child
 from xlahouse.capture.compile.describe import describe
 from xlahouse.capture.compile.lower import Lowered, LowerJob
 from xlahouse.capture.compile.program import CACHE, Compiler, compile_program
-from xlahouse.capture.compile.target import Target
+from xlahouse.capture.compile.target import Target, target_of
 from xlahouse.capture.compiled_facts import FACTS, PROGRAMS, CompiledRun
 from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import CaptureError
@@ -42,7 +42,7 @@ def compile_cell(
     Raises:
         CaptureError: the reason, in one line; other cells are not affected.
     """
-    key = cell_key(experiment, target, compiler, programs)
+    key = cell_key(experiment, target, compiler.versions, programs)
     cell = traces / experiment.cell
     done = find_compiled(cell, key)
     if done is not None:
@@ -84,14 +84,21 @@ def compile_cell(
 def cell_key(
     experiment: Experiment,
     target: Target,
-    compiler: Compiler,
+    versions: Mapping[str, str],
     programs: tuple[str, ...] = PROGRAMS,
 ) -> str:
-    """Equal for experiments with the same programs, made by the same code."""
+    """Equal for experiments with the same programs, made by the same code.
+
+    Args:
+        experiment: the experiment.
+        target: its chips.
+        versions: of the compiler, package -> version.
+        programs: of the experiment.
+    """
     alike = msgspec.structs.replace(experiment, **_SAME)
     facts = (target.topology, target.chip_config, target.device_count, target.flags)
-    versions = sorted(compiler.versions.items())
-    said = msgspec.json.encode(alike) + repr((facts, versions, programs, _code())).encode()
+    named = sorted(versions.items())
+    said = msgspec.json.encode(alike) + repr((facts, named, programs, _code())).encode()
     return hashlib.sha256(said).hexdigest()
 
 
@@ -109,11 +116,27 @@ def _code() -> str:
 
 def find_compiled(cell: Path, key: str) -> Path | None:
     """The newest folder of `cell` with the programs that `key` names."""
+    return next((folder for folder, run in _compiled(cell) if run.key == key), None)
+
+
+def compiled_before(experiment: Experiment, traces: Path) -> CompiledRun | None:
+    """The newest of an experiment's compiled runs, with any version of the compiler; None without one.
+
+    Runs that other code, another plan or other chips gave do not count.
+    """
+    if not experiment.slice:
+        return None
+    target = target_of(experiment)
+    for _, run in _compiled(traces / experiment.cell):
+        if run.key == cell_key(experiment, target, run.compiler, tuple(run.programs)):
+            return run
+    return None
+
+
+def _compiled(cell: Path) -> Iterator[tuple[Path, CompiledRun]]:
+    """Folders of what was compiled, the newest first."""
     for folder in sorted(cell.glob("compiled_*"), reverse=True):
         try:
-            run = msgspec.json.decode((folder / FACTS).read_bytes(), type=CompiledRun)
+            yield folder, msgspec.json.decode((folder / FACTS).read_bytes(), type=CompiledRun)
         except (OSError, *JSON_FAULTS):
             continue
-        if run.key == key:
-            return folder
-    return None

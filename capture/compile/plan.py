@@ -114,7 +114,9 @@ def group(
     """Experiments with the same programs together, in the plan's order."""
     found: dict[str, list[tuple[Experiment, Target]]] = {}
     for experiment, target in zip(chosen, targets, strict=True):
-        found.setdefault(cell_key(experiment, target, compiler), []).append((experiment, target))
+        found.setdefault(cell_key(experiment, target, compiler.versions), []).append(
+            (experiment, target)
+        )
     return [
         Alike(same[0][0], same[0][1], tuple(experiment.name for experiment, _ in same))
         for same in found.values()

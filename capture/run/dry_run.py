@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from xlahouse.capture.serving import Serving, arrivals_of, buckets_of
 from xlahouse.capture.slices import parse_slice
 
 if TYPE_CHECKING:
+    from xlahouse.capture.compiled_facts import CompiledRun
     from xlahouse.capture.run.forecast import Forecast
 
 FORECAST_PACKAGES = ("torch", "transformers")
@@ -25,9 +26,18 @@ GIB = 2**30
 USABLE = 0.95
 
 
-def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
+def describe_plan(
+    chosen: Sequence[Experiment],
+    traces: Path,
+    compiled: Callable[[Experiment], CompiledRun | None] = lambda experiment: None,
+) -> Iterator[str]:
     """Lines to print: names of experiments that differ in seed and repeat only, then their forecast;
     at the end the hours of the plan.
+
+    Args:
+        chosen: the experiments.
+        traces: where their captures are, or will be.
+        compiled: what the compiler said of an experiment, which is shown instead of an estimate.
 
     Raises:
         CaptureError: after all lines, if an experiment does not fit its slice.
@@ -46,9 +56,9 @@ def describe_plan(chosen: Sequence[Experiment], traces: Path) -> Iterator[str]:
     too_large = []
     for alike in _alike(chosen):
         yield from (f"{each.name}  {traces / each.cell}" for each in alike)
-        share = forecast(alike[0])
-        yield from _describe(alike[0], share)
-        if fits(alike[0], share) is False:
+        share, run = forecast(alike[0]), compiled(alike[0])
+        yield from _describe(alike[0], share, run)
+        if (fits(alike[0], share) if run is None else compiled_fits(alike[0], run)) is False:
             too_large += [each.name for each in alike]
     yield from hour_lines(hours_of((each, forecast(each)) for each in chosen))
     if too_large:
@@ -65,6 +75,12 @@ def fits(experiment: Experiment, share: Forecast) -> bool | None:
     return share.total_bytes <= USABLE * parse_slice(experiment.slice).generation.hbm_gib * GIB
 
 
+def compiled_fits(experiment: Experiment, run: CompiledRun) -> bool:
+    """Whether every compiled program fits a device of the plan's slice."""
+    most = max(program.needed_bytes for program in run.programs.values())
+    return most <= parse_slice(experiment.slice).generation.hbm_gib * GIB
+
+
 def _alike(chosen: Sequence[Experiment]) -> list[list[Experiment]]:
     """Groups of experiments that differ in name, seed and repeat only."""
     found: dict[bytes, list[Experiment]] = {}
@@ -74,7 +90,7 @@ def _alike(chosen: Sequence[Experiment]) -> list[list[Experiment]]:
     return list(found.values())
 
 
-def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
+def _describe(experiment: Experiment, share: Forecast, run: CompiledRun | None) -> Iterator[str]:
     count = experiment.device_count
     where = f" on {experiment.slice}" if experiment.slice else ""
     yield (
@@ -87,13 +103,45 @@ def _describe(experiment: Experiment, share: Forecast) -> Iterator[str]:
     if experiment.slice:
         generation = parse_slice(experiment.slice).generation
         yield from (f"  {note}" for note in compiler_notes(experiment.mesh, generation.name))
-    unit, size = ("GiB", GIB) if share.total_bytes >= GIB / 10 else ("MiB", GIB / 1024)
+    yield from _estimated(experiment, share) if run is None else _compiled(experiment, run)
+    yield from _collectives(share)
+
+
+def _estimated(experiment: Experiment, share: Forecast) -> Iterator[str]:
+    unit, size = _unit(share.total_bytes)
     yield (
         f"  a device holds {share.total_bytes / size:.2f} {unit}: weights "
         f"{share.weight_bytes / size:.2f}, cache {share.cache_bytes / size:.2f}, temporary about "
         f"{share.temporary_bytes / size:.2f}{_verdict(experiment, share)}"
     )
-    yield from _collectives(share)
+
+
+def _compiled(experiment: Experiment, run: CompiledRun) -> Iterator[str]:
+    """What each program needs of a device, by the compiler."""
+    yield f"  compiled before, for {run.topology} by libtpu {run.compiler['libtpu']}; a device needs"
+    for name, program in run.programs.items():
+        unit, size = _unit(program.needed_bytes)
+        arguments, results, temporary, code = (
+            f"{part / size:.2f}"
+            for part in (
+                program.argument_bytes,
+                program.output_bytes - program.alias_bytes,
+                program.temp_bytes,
+                program.generated_code_bytes,
+            )
+        )
+        yield (
+            f"    {name}: {program.needed_bytes / size:.2f} {unit}: weights, cache and inputs "
+            f"{arguments}, results beside them {results}, temporary {temporary} (VMEM included), "
+            f"program code {code}"
+        )
+    memory = parse_slice(experiment.slice).generation.hbm_gib
+    yield f"    {'fits' if compiled_fits(experiment, run) else 'DOES NOT FIT'} {memory} GiB"
+
+
+def _unit(total: float) -> tuple[str, float]:
+    """The unit that suits a number of bytes, and its size."""
+    return ("GiB", GIB) if total >= GIB / 10 else ("MiB", GIB / 1024)
 
 
 def _load(experiment: Experiment, serving: Serving) -> str:

@@ -45,6 +45,7 @@ def capture(
       xlahouse capture plan.yaml --experiment tp4 --device cpu
       xlahouse capture plan.yaml --dry-run
     """
+    from xlahouse.capture.compile.cell import compiled_before
     from xlahouse.capture.run.dry_run import describe_plan
     from xlahouse.capture.run.runner import choose_experiments, run_plan
     from xlahouse.sql.cli.progress import progress
@@ -53,7 +54,8 @@ def capture(
         raise typer.BadParameter(f"{device} is not one of auto, cpu, tpu", param_hint="--device")
     names = tuple(experiment or ())
     if dry_run:
-        for line in describe_plan(choose_experiments(plan, names, devices), traces):
+        chosen = choose_experiments(plan, names, devices)
+        for line in describe_plan(chosen, traces, lambda each: compiled_before(each, traces)):
             print(line)
         return
     with progress("capture") as say:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.conftest import DEMO_PLAN
 from tests.later import Later, needs
+from xlahouse.capture.compiled_facts import Compiled, CompiledRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.models.paper import Collective
 from xlahouse.capture.models.watermark import Watermark
@@ -228,6 +230,48 @@ def test_lines_of_a_dry_run():
         "    decode   all-gather  tp        1      2,430,976",
         "    decode   all-reduce  tp      129         81,920",
     ]
+
+
+@pytest.mark.parametrize(
+    ("temp", "verdict"), [(1 << 30, "fits 32 GiB"), (26 << 30, "DOES NOT FIT 32 GiB")]
+)
+def test_what_the_compiler_said_stands_instead_of_an_estimate(temp, verdict):
+    """6 GiB of arguments, 1 GiB of results, half of it in arguments, and half a GiB of code."""
+    gib = 1 << 30
+    program = Compiled(
+        argument_bytes=6 * gib,
+        output_bytes=gib,
+        alias_bytes=gib // 2,
+        temp_bytes=temp,
+        generated_code_bytes=gib // 2,
+        peak_bytes=0,
+        arguments=[],
+        platform_version="",
+        device_kind="TPU v6 lite",
+        devices=[],
+    )
+    run = CompiledRun(
+        key="",
+        topology="v6e:2x4",
+        chip_config="",
+        flags="",
+        compiler={"libtpu": "0.0.21"},
+        programs={"decode": program},
+    )
+    lines = []
+    described = dry_run.describe_plan(
+        [real("qwen3-32b", {"tp": 8}, slice="v6e-8")], Path("traces"), lambda experiment: run
+    )
+    with pytest.raises(CaptureError) if "NOT" in verdict else contextlib.nullcontext():
+        lines.extend(described)
+    needed = 7 + temp // gib
+    assert lines[3:6] == [
+        "  compiled before, for v6e:2x4 by libtpu 0.0.21; a device needs",
+        f"    decode: {needed}.00 GiB: weights, cache and inputs 6.00, results beside them 0.50, "
+        f"temporary {temp // gib}.00 (VMEM included), program code 0.50",
+        f"    {verdict}",
+    ]
+    assert not any("about" in line for line in lines)
 
 
 def test_a_single_device_has_no_collectives():

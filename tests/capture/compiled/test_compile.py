@@ -11,7 +11,7 @@ import pytest
 
 from tests.capture.compiled.transfers import transfers
 from tests.later import Later, needs
-from xlahouse.capture.compile.cell import compile_cell, find_compiled
+from xlahouse.capture.compile.cell import compile_cell, compiled_before, find_compiled
 from xlahouse.capture.compile.child import Limits, run_child
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
@@ -103,6 +103,17 @@ def test_the_same_cell_is_compiled_once(tp4, compiler):
     assert compile_cell(again, target_of(again), compiler, traces, Limits(), said.append) == folder
     assert said == ["compiled before"]
     assert find_compiled(traces / cell(batch_size=8).cell, "other") is None
+
+
+@compiles
+def test_a_dry_run_finds_what_was_compiled(tp4):
+    """For the plan's chips and choices alone; a limit that a plan does not name changes nothing."""
+    folder, traces = tp4
+    run = msgspec.json.decode((folder / FACTS).read_bytes(), type=CompiledRun)
+    assert compiled_before(cell(name="r1", repeat=1), traces) == run
+    assert compiled_before(cell(slice="v5e-4"), traces) is None
+    assert compiled_before(cell(dtype="bfloat16"), traces) is None
+    assert compiled_before(cell(slice=""), traces) is None
 
 
 @compiles
