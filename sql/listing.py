@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from xlahouse.ingest.store.packs import Pack
+    from xlahouse.ingest.store.settings import RunSettings
 
 SHOWN = 5  # names in a line
 READINGS = 5  # of rows that ingests and drops may replace while they are read
@@ -242,20 +243,26 @@ def read_run_settings(place: Place, run_ids: list[str]) -> list[Row]:
         kept = set(place.names("settings"))
         for run_id in run_ids:
             if f"{run_id}.json" in kept:
-                import msgspec
+                from xlahouse.ingest.store.settings import read_settings
 
-                from xlahouse.ingest.store.settings import Limits, Peaks, read_settings
-
-                settings = read_settings(place.root, run_id)
-                mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)
-                peaks, limits = settings.peaks or Peaks(), settings.limits or Limits()
-                numbers = (
-                    peaks.bf16_flops,
-                    peaks.hbm_bytes_per_s,
-                    peaks.ici_bytes_per_s,
-                    peaks.shared_link_bytes_per_s,
-                    limits.ttft,
-                    limits.tpot,
-                )
-                rows.append((run_id, mesh, settings.device_kind, *numbers))
+                rows.append(settings_row(run_id, read_settings(place.root, run_id)))
     return rows
+
+
+def settings_row(run_id: str, settings: RunSettings) -> Row:
+    """A run's row of the relation run_settings."""
+    import msgspec
+
+    from xlahouse.ingest.store.settings import Limits, Peaks
+
+    mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)
+    peaks, limits = settings.peaks or Peaks(), settings.limits or Limits()
+    numbers = (
+        peaks.bf16_flops,
+        peaks.hbm_bytes_per_s,
+        peaks.ici_bytes_per_s,
+        peaks.shared_link_bytes_per_s,
+        limits.ttft,
+        limits.tpot,
+    )
+    return (run_id, mesh, settings.device_kind, *numbers)

@@ -49,9 +49,10 @@ def _split(tables: Rows) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         end_ps=pl.col("start_ps") + pl.col("duration_ps")
     )
     steps, stretches = [], []
+    of_run = [_by_run(each) for each in (spans, *rest)]
     for run_id in spans["run_id"].unique(maintain_order=True):
-        of_run = (each.filter(run_id=run_id) for each in (spans, *rest))
-        for rows, table in zip((steps, stretches), both_tables(*of_run), strict=True):
+        mine = (runs.get(run_id, runs[None]) for runs in of_run)
+        for rows, table in zip((steps, stretches), both_tables(*mine), strict=True):
             rows += [{"run_id": run_id, **row} for row in table.to_dicts()]
     return steps, stretches
 
@@ -61,17 +62,22 @@ def _stretches(tables: Rows) -> list[dict[str, Any]]:
         _frame(tables.get(name, ())) for name in ("device_steps", "busy_intervals", "launches")
     )
     rows = []
+    steps = steps.with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
+    windows_of, launches_of = _by_run(steps), _by_run(launches)
+    busy_of = _by_run(busy.filter(pl.col("category") != "masked"))
     for run_id in steps["run_id"].unique(maintain_order=True):
-        windows = (
-            steps.filter(run_id=run_id)
-            .with_columns(end_ps=pl.col("start_ps") + pl.col("duration_ps"))
-            .with_row_index("number")
-        )
-        inside = inside_windows(windows, busy.filter(pl.col("category") != "masked", run_id=run_id))
+        windows = windows_of[run_id].with_row_index("number")
+        inside = inside_windows(windows, busy_of.get(run_id, busy_of[None]))
         merged = merge_spans(*inside.spans)
-        found = busy_stretches(windows, merged, launches.filter(run_id=run_id))
+        found = busy_stretches(windows, merged, launches_of.get(run_id, launches_of[None]))
         rows += [{"run_id": run_id, **row} for row in found.to_dicts()]
     return rows
+
+
+def _by_run(frame: pl.DataFrame) -> dict[str | None, pl.DataFrame]:
+    """Run -> its rows, in their order; None -> no rows, as of a run that has none."""
+    parts = frame.partition_by("run_id", maintain_order=True, as_dict=True)
+    return {None: frame.clear(), **{str(run_id): rows for (run_id,), rows in parts.items()}}
 
 
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -1,4 +1,7 @@
-"""Builds small warehouses from rows given as mappings; columns that are not given are NULL."""
+"""Builds small warehouses, on disk or in a database, from rows given as mappings.
+
+Columns that are not given are NULL.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.device_steps import with_device_steps
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
+from xlahouse.ingest.store.settings import RunSettings
+from xlahouse.sql.database import empty_table
+from xlahouse.sql.library import TABLES
+from xlahouse.sql.listing import settings_row
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -26,31 +35,70 @@ def write_warehouse(root: Path, tables: Rows) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     marker = {"layout_version": LAYOUT_VERSION, "xlahouse_version": "0"}
     (root / "warehouse.json").write_text(json.dumps(marker))
-    tables = with_device_steps(tables)
-    rows = {name: [{"run_id": "r", **row} for row in given] for name, given in tables.items()}
+    rows = whole(tables)
     for row in rows.pop("run_settings", []):
         _write_settings(root, row)
-    runs = {row["run_id"]: row for row in rows.pop("runs", [])}
-    for given in rows.values():
-        for row in given:
-            runs.setdefault(row["run_id"], {"run_id": row["run_id"]})
+    runs = rows.pop("runs")
     by_run = {name: _by_run(name, given) for name, given in rows.items()}
-    for run_id, run in (runs or {"r": {"run_id": "r"}}).items():
+    for run in runs:
+        run_id = run["run_id"]
         held = {name: given[run_id] for name, given in by_run.items() if run_id in given}
         files = [_write(root, name, run_id, mine) for name, mine in held.items()]
-        row = {"name": run_id, "ingest_version": INGEST_VERSION, **run, "files": files}
+        row = {**run, "files": files}
         path = root / "tables" / "runs" / f"{run_id}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist([row], BY_NAME["runs"].schema), path)
     return root
 
 
+def whole(tables: Rows) -> dict[str, list[dict[str, Any]]]:
+    """The rows with their run's id, those that ingest makes of others, and a row of `runs` for each run."""
+    tables = with_device_steps(tables)
+    rows = {name: [{"run_id": "r", **row} for row in given] for name, given in tables.items()}
+    runs = {row["run_id"]: row for row in rows.pop("runs", [])}
+    for name, given in rows.items():
+        for row in given if name != "run_settings" else ():
+            runs.setdefault(row["run_id"], {"run_id": row["run_id"]})
+    rows["runs"] = [
+        {"name": run_id, "ingest_version": INGEST_VERSION, **run}
+        for run_id, run in (runs or {"r": {"run_id": "r"}}).items()
+    ]
+    return rows
+
+
+def fill_tables(database: duckdb.DuckDBPyConnection, tables: Rows) -> None:
+    """Create every table in a database, with the rows that a warehouse of them has."""
+    rows = whole(tables)
+    settings = [
+        settings_row(
+            row["run_id"],
+            msgspec.convert({k: v for k, v in row.items() if k != "run_id"}, RunSettings),
+        )
+        for row in rows.pop("run_settings", [])
+    ]
+    for name in TABLES:
+        database.execute(empty_table(name))
+    for name, given in rows.items():
+        _check_columns(name, given)
+        database.register("given", pa.Table.from_pylist(given, BY_NAME[name].schema))
+        database.execute(f"insert into {name} by name select * from given")
+        database.unregister("given")
+    for row in settings:
+        places = ", ".join("?" * len(row))
+        database.execute(f"insert into run_settings values ({places})", list(row))
+
+
+def _check_columns(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    known = set(BY_NAME[table].schema.names)
+    for row in rows:
+        assert set(row) <= known, f"{table} has no column {set(row) - known}"
+
+
 def _by_run(table: str, rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """run_id -> its rows of a table, all of whose columns exist."""
+    _check_columns(table, rows)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        unknown = set(row) - set(BY_NAME[table].schema.names)
-        assert not unknown, f"{table} has no column {unknown}"
         found.setdefault(row["run_id"], []).append(row)
     return found
 

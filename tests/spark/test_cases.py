@@ -16,7 +16,6 @@ from xlahouse.sql import Warehouse
 from xlahouse.sql.library import shipped
 
 pytestmark = pytest.mark.xdist_group("spark")
-CASES = list(cases())
 VIEWS = sorted(shipped().views)
 # In `make test`: views with windows, unnested lists, quantiles and joins of their own.
 FEW = ("device_time_v1", "latency_v3", "traffic_matrix_v1", "run_mesh_v1", "step_time_v1")
@@ -39,7 +38,7 @@ def asked(spark, tmp_path_factory):
 
     @cache
     def ask(few):
-        its = [case for case in CASES if case.view in FEW] if few else CASES
+        its = [case for case in cases() if case.view in FEW] if few else cases()
         root = write_together(tmp_path_factory.mktemp("cases"), its)
         return Answers(spark, opened.enter_context(Warehouse(root))), its
 

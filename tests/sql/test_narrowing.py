@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.views.given_expect import cases
+from tests.views.given_expect import cases_of
 from tests.views.together import write_together
 from xlahouse.sql import Warehouse
 from xlahouse.sql.guard import check
@@ -14,7 +14,6 @@ from xlahouse.sql.library import shipped
 from xlahouse.sql.narrowing import ACROSS_RUNS, across_runs, find_filters, runs_asked
 
 NAMES = {"a": "base", "b": "base", "c": "other", "d": None}
-CASES = list(cases())
 
 
 def asked(sql: str, **given: object) -> frozenset[str] | None:
@@ -105,7 +104,7 @@ def rounded(rows: list[tuple[Any, ...]]) -> list[str]:
 @pytest.mark.verify
 @pytest.mark.parametrize("view", [view.name for view in shipped().public])
 def test_no_run_takes_a_row_from_another(view: str, tmp_path) -> None:
-    mine = [case for case in CASES if case.view == view]
+    mine = cases_of(view)
     with Warehouse(write_together(tmp_path, mine)) as warehouse:
         every = warehouse.query(f"from {view}")
         at = every.columns.index("run_id")

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from xlahouse.sql.library import shipped
+
 FOLDER = Path(__file__).parent
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C takes a tenth of the time
 
@@ -34,31 +36,32 @@ class Case:
         return f"{self.view}: {self.name}"
 
 
-@cache
 def cases() -> tuple[Case, ...]:
-    """Every case of every `<view>.yaml`, read once a process; nothing may change their rows."""
-    return tuple(_read())
+    """Every case of every `<view>.yaml`; nothing may change their rows."""
+    return tuple(case for path in sorted(FOLDER.rglob("*_v*.yaml")) for case in _cases_in(path))
 
 
-def _read() -> Iterator[Case]:
-    for path in sorted(FOLDER.rglob("*_v*.yaml")):
-        for raw in yaml.load(path.read_text(), LOADER):
-            unknown = set(raw) - {"case", "how", "given", "expect", "tolerance"}
-            assert not unknown, f"{path.name}: {unknown}"
-            given = {name: _rows(rows) for name, rows in raw["given"].items()}
-            columns, only = raw["expect"]["columns"], raw["expect"].get("only", {})
-            assert set(only) <= set(columns), f"{path.name}: {raw['case']}"
-            expected = [tuple(row) for row in raw["expect"]["rows"]]
-            assert all(len(row) == len(columns) for row in expected), f"{path.name}: {raw['case']}"
-            yield Case(
-                path.stem,
-                raw["case"],
-                given,
-                columns,
-                expected,
-                float(raw.get("tolerance", 0)),
-                only,
-            )
+def cases_of(view: str) -> tuple[Case, ...]:
+    """The cases of a view: at collection, where reading all of them would take seconds."""
+    return _cases_in(FOLDER / shipped().views[view].folder / f"{view}.yaml")
+
+
+@cache
+def _cases_in(path: Path) -> tuple[Case, ...]:
+    return tuple(_read(path))
+
+
+def _read(path: Path) -> Iterator[Case]:
+    for raw in yaml.load(path.read_text(), LOADER):
+        unknown = set(raw) - {"case", "how", "given", "expect", "tolerance"}
+        assert not unknown, f"{path.name}: {unknown}"
+        given = {name: _rows(rows) for name, rows in raw["given"].items()}
+        columns, only = raw["expect"]["columns"], raw["expect"].get("only", {})
+        assert set(only) <= set(columns), f"{path.name}: {raw['case']}"
+        expected = [tuple(row) for row in raw["expect"]["rows"]]
+        assert all(len(row) == len(columns) for row in expected), f"{path.name}: {raw['case']}"
+        tolerance = float(raw.get("tolerance", 0))
+        yield Case(path.stem, raw["case"], given, columns, expected, tolerance, only)
 
 
 def _rows(raw: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import resource
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +16,11 @@ from typing import Any
 
 import duckdb
 
+from tests.views.computed import Computed
 from tests.views.given_expect import Case, cases, concerns
 from tests.views.harmless import EXCUSED
 from tests.views.mutants import Mutant, mutants, written
-from tests.views.together import answers, own_rows, write_together
-from xlahouse.sql import Warehouse
-from xlahouse.sql.library import TABLES, Library, View, parse_view, shipped
+from xlahouse.sql.library import Library, View, parse_view, shipped
 
 # A join that lost its key can make more rows than anybody waits for, or than memory holds; all cases
 # together take a view hardly a second and a few hundred megabytes.
@@ -39,50 +37,23 @@ def faults(view: View) -> list[Mutant]:
 class Bench:
     """All cases' rows and every view's rows in tables: a fault is computed from the rows below its view."""
 
-    def __init__(self, root: Path, given: list[Case]) -> None:
+    def __init__(self, given: list[Case]) -> None:
         self._library: Library = shipped()
         self._cases = given
-        self._database = duckdb.connect()
-        with Warehouse(write_together(root, given)) as warehouse:
-            for table in TABLES:
-                rows = warehouse.query(f"select * from {table}").arrow()
-                self._database.register("given", rows)
-                self._database.execute(f"create table {table} as select * from given")
-        self.order: list[View] = self._library.closure(set(self._library.views))[1]
         # As mutants are written, so that the writing itself cannot be what a case catches.
-        self._sql = {view.name: written(parse_view(view)) for view in self.order}
-        self._below = {
-            view.name: [each.name for each in self._library.closure({view.name})[1]]
-            for view in self.order
-        }
-        self._pairs = {v.name for v in self.order if "other_run_id" in v.column_names}
+        self._sql = {name: written(parse_view(view)) for name, view in shipped().views.items()}
+        self._computed = Computed(given, self._sql)
+        self._database, self.order = self._computed.database, self._computed.order
+        self._pairs = self._computed.pairs
         for view in self.order:
-            if view.name not in self._pairs:  # pairs of different cases' runs are too many to keep
-                sql = f"{self._with(view.name)} select * from {view.name}"
-                self._database.execute(f"create table {view.name} as {sql}")
+            self._computed.keep(view.name)
         self._sound = {view.name: self._answer(view.name) for view in self._library.public}
-
-    def _with(self, name: str) -> str:
-        """The WITH of a view's query: the view itself and pairs below it, which are not kept as tables."""
-        parts = [
-            f"{each} as (\n{self._sql[each]}\n)"
-            for each in self._below[name]
-            if each == name or each in self._pairs
-        ]
-        return f"with {', '.join(parts)}"
 
     def _answer(self, view: str) -> dict[str, Counter[Any]]:
         """Case -> its rows by a view, in its columns."""
-        names = [column.name for column in self._library.views[view].columns]
-        with_ = f"{self._with(view)} " if view in self._pairs else ""
-        sql = f"{with_}{own_rows(view, names)}"
-        cursor = self._database.execute(sql)
-        columns = [column[0] for column in cursor.description or ()]
-        own = {number: case for number, case in enumerate(self._cases) if case.view == view}
-        found = answers(columns, cursor.fetchall(), own)
         return {
-            case.name: Counter(_row(row) for row in found[number] if concerns(case, row))
-            for number, case in own.items()
+            case.name: Counter(_row(row) for row in rows if concerns(case, row))
+            for case, rows in self._computed.rows(view)
         }
 
     def unexpected(self) -> list[str]:
@@ -128,7 +99,7 @@ class Bench:
 
     def _creates(self, name: str) -> bool:
         """Create the table of a view above the fault, over the sound one; whether its rows differ."""
-        sql = f"{self._with(name)} select * from {name}"
+        sql = f"{self._computed.with_(name)} select * from {name}"
         self._database.execute(f"create table faulty.{name} as {sql}")
         sides = [f"faulty.{name}", f"main.{name}"]
         halves = [f"(from {a} except all from {b})" for a, b in (sides, sides[::-1])]
@@ -175,14 +146,11 @@ def main() -> None:
     views = set(shipped().views)
     named = views & set(sys.argv[1:]) or views
     texts = [word for word in sys.argv[1:] if word not in views]
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), list(cases()))
-        for view in (each for each in bench.order if each.name in named):
-            tried = [each for each in faults(view) if all(text in str(each) for text in texts)]
-            missed = [str(mutant) for mutant in tried if not bench.catches(mutant)]
-            print(
-                f"{view.name}: {len(tried)} faults, {len(missed)} not caught {missed}", flush=True
-            )
+    bench = Bench(list(cases()))
+    for view in (each for each in bench.order if each.name in named):
+        tried = [each for each in faults(view) if all(text in str(each) for text in texts)]
+        missed = [str(mutant) for mutant in tried if not bench.catches(mutant)]
+        print(f"{view.name}: {len(tried)} faults, {len(missed)} not caught {missed}", flush=True)
 
 
 if __name__ == "__main__":

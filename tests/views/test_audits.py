@@ -9,7 +9,7 @@ import pytest
 
 from tests.kept import audited
 from tests.samples import sample
-from tests.views.given_expect import Case, cases
+from tests.views.given_expect import Case, cases_of
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql import Warehouse
@@ -295,9 +295,7 @@ def test_audits_find_nothing_in_the_samples(tmp_path: Path) -> None:
         assert audited(warehouse) == []
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in cases() if case.view == "traffic_matrix_v1"], ids=str
-)
+@pytest.mark.parametrize("case", cases_of("traffic_matrix_v1"), ids=str)
 def test_matrix_cases_add_up(case: Case, tmp_path: Path) -> None:
     (matrix,) = (audit for audit in AUDITS if audit.name == "matrix_adds_up")
     with Warehouse(write_warehouse(tmp_path, case.given)) as warehouse:

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.each import check_each
+from tests.views.computed import Computed
 from tests.views.given_expect import FOLDER, Case, cases, differences
-from tests.views.together import answers, own_rows, write_together
-from xlahouse.sql import Warehouse
 from xlahouse.sql.library import shipped
 
-CASES = {view: list(its) for view, its in groupby(cases(), key=lambda case: case.view)}
+pytestmark = pytest.mark.xdist_group("cases")
+CASES = sorted({path.stem for path in FOLDER.rglob("*_v*.yaml")})
+
+
+@pytest.fixture(scope="module")
+def computed() -> Computed:
+    """All cases of all views: the file's tests share an xdist group, so that one worker computes them."""
+    return Computed(cases(), {name: view.sql for name, view in shipped().views.items()})
 
 
 @pytest.mark.parametrize("view", CASES)
-def test_view(view: str, tmp_path: Path) -> None:
-    """The cases of a view are runs of one warehouse, and the view is computed once for all."""
-    with Warehouse(write_together(tmp_path / "warehouse", CASES[view])) as warehouse:
-        result = warehouse.query(own_rows(view, shipped().views[view].column_names))
-        numbered = dict(enumerate(CASES[view]))
-        found = answers(result.columns, result.rows, numbered)
-    check_each(
-        "cases", {case.name: partial(_check, case, found[n]) for n, case in numbered.items()}
-    )
+def test_view(view: str, computed: Computed) -> None:
+    """A view is computed once for all cases, whose runs may not mix."""
+    computed.keep(view)
+    found = computed.rows(view)
+    check_each("cases", {case.name: partial(_check, case, rows) for case, rows in found})
 
 
 def _check(case: Case, found: list[tuple[Any, ...]]) -> None:

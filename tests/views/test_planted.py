@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from sqlglot import exp
 
@@ -22,8 +20,8 @@ TRIED = 5  # faults a view that a commit tries; ALL=1, or `python -m tests.views
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(Path(tmp_path_factory.mktemp("planted")), list(cases()))
+def bench() -> Bench:
+    return Bench(list(cases()))
 
 
 def is_listing(view: View) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,13 @@ RUN_IDS = ("run_id", "other_run_id")
 OWN = ("model", "setup")  # by these, views compare runs: each case has its own
 
 
-def write_together(root: Path, cases: list[Case]) -> Path:
-    """A warehouse at `root` with the rows of all cases; the n-th case's runs are `<n>-<run_id>`, and so are
-    their models and setups."""
+def write_together(root: Path, cases: Sequence[Case]) -> Path:
+    """A warehouse at `root` with the rows of all cases."""
+    return write_warehouse(root, rows_together(cases))
+
+
+def rows_together(cases: Sequence[Case]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of all cases; the n-th case's runs are `<n>-<run_id>`, and so are their models and setups."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for number, case in enumerate(cases):
         rows = {"runs": [{}], **case.given} if not any(case.given.values()) else case.given
@@ -25,7 +29,7 @@ def write_together(root: Path, cases: list[Case]) -> Path:
                 | {name: _together(number, row[name]) for name in OWN if row.get(name)}
                 for row in given
             )
-    return write_warehouse(root, tables)
+    return tables
 
 
 def _together(number: int, run_id: str) -> str:
