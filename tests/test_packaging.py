@@ -87,7 +87,7 @@ def test_every_verb_but_capture_works_without_torch(tmp_path):
         ("query", "select count(*) as n from collectives"),
         ("views",),
         ("check",),
-        ("report", "-o", "site"),
+        ("report", "index", "overview", "-o", "site"),
     ):
         done = xlahouse(*words)
         assert done.returncode == 0, (words, done.stderr)
