@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tests.synth.describe import Run
 from tests.synth.hlo import Computation, Instruction, Shape, fill_module
@@ -93,8 +94,9 @@ def _lower_loop(lowering: Lowering, entry: Computation, segments, value) -> Inst
     return entry.add(loop)
 
 
+@lru_cache(maxsize=256)
 def lower(run: Run, program: Program) -> Lowered:
-    """The HLO of a program."""
+    """The HLO of a program; nothing may change it."""
     lowering = Lowering(run, program)
     left, right = (Instruction(f"add.{side}", "parameter", SCALAR) for side in ("left", "right"))
     total = Instruction("add.sum", "add", SCALAR, (left, right))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from tests.synth.describe import DECODE, PREFILL, Run
@@ -103,6 +104,7 @@ def _stage_programs(run: Run, phase: str, first: int) -> list[Program]:
     return programs
 
 
+@lru_cache(maxsize=64)
 def programs(run: Run) -> tuple[Program, ...]:
     """Every program of prefill and decode."""
     found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tests.synth.describe import DECODE, PREFILL, STEP, Run
 from tests.synth.host import REQUEST_LEAD_PS
@@ -85,6 +86,7 @@ def _stage_window(run: Run, phase: str, position: int) -> tuple[int, int]:
     return first + run.prologue_ps, end - run.epilogue_ps
 
 
+@lru_cache(maxsize=512)
 def step_window(run: Run, phase: str, position: int) -> tuple[int, int]:
     """First op's start and last op's end of a step on a device, ps after the step's start."""
     if run.staged:
