@@ -20,7 +20,7 @@ settings.register_profile("xlahouse", derandomize=True, deadline=None)
 settings.load_profile("xlahouse")
 
 # Groups and test files that run longest begin first, so that no worker is left with one at the end.
-LONGEST_FIRST = ("planted", "capture", "spark", "spark_runs", "spark_cluster", "synthetic")
+LONGEST_FIRST = ("planted", "capture", "spark", "spark_runs", "spark_cluster", "synthetic", "cases")
 LONGEST_FIRST += ("test_properties", "test_endurance", "test_site_again", "test_export_duckdb")
 
 DEMO_PLAN = Path(__file__).parents[1] / "capture" / "plans" / "demo.yaml"
