@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 DEFAULT_WAREHOUSE = "./warehouse"
-# A command as remedies and advice write it: between backquotes, with these words to be filled in.
+# A command as remedies and advice write it: between backquotes, with these words to be filled in. Ingest
+# fills in the traces; the run's name and the warehouse's place may change, so whoever shows a finding does.
 COMMAND = re.compile(r"`(xlahouse [^`]*)`")
 RUN, TRACES = "RUN", "TRACES"
 
 
-def filled(text: str, run: str, warehouse: str, traces: Sequence[str] = ()) -> str:
-    """A text whose commands name the run, its traces and its warehouse.
+def filled(text: str, words: Mapping[str, str], warehouse: str = DEFAULT_WAREHOUSE) -> str:
+    """A text with the words of its commands filled in.
 
     Args:
-        text: with commands between backquotes.
-        run: name or id of the run.
-        warehouse: its folder or URL.
-        traces: the run's files; none: TRACES stays for the user to fill in.
+        text: with commands between backquotes; one that no shell could parse stays as it is.
+        words: RUN or TRACES -> what stands for it.
+        warehouse: a folder or URL, which commands then name.
     """
-    place = "" if warehouse == DEFAULT_WAREHOUSE else f" -w {shlex.quote(warehouse)}"
-    words = {RUN: shlex.quote(run)} | ({TRACES: _given(traces)} if traces else {})
+    place = [] if warehouse == DEFAULT_WAREHOUSE else ["-w", warehouse]
 
     def fill(found: re.Match[str]) -> str:
-        command = found[1]
-        for word, value in words.items():
-            command = re.sub(rf"\b{word}\b", lambda _, value=value: value, command)
-        return f"`{command}{place}`"
+        try:
+            parts = shlex.split(found[1])
+        except ValueError:
+            return found[0]
+        return f"`{shlex.join([words.get(part, part) for part in parts] + place)}`"
 
     return COMMAND.sub(fill, text)
 
 
-def _given(traces: Sequence[str]) -> str:
+def shown(text: str, run: str, warehouse: str) -> str:
+    """A finding's text as people see it: its commands name the run and the warehouse.
+
+    Args:
+        text: as the table `issues` has it.
+        run: name of the run.
+        warehouse: that the finding was read from.
+    """
+    return filled(text, {RUN: run}, warehouse)
+
+
+def all_of(traces: Sequence[str]) -> str:
     """The one file, or the folder that holds all of them."""
     if len(traces) == 1:
-        return shlex.quote(traces[0])
+        return traces[0]
     parts = [path.split("/")[:-1] for path in traces]
     same = 0
     while all(len(each) > same and each[same] == parts[0][same] for each in parts):
         same += 1
-    return shlex.quote("/".join(parts[0][:same]) or ".")
+    return "/".join(parts[0][:same]) or "."

@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 from msgspec.structs import replace
 
-from xlahouse.capture.commands import filled
+from xlahouse.capture.commands import TRACES, all_of, filled
 from xlahouse.capture.errors import TraceFormatError, WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
@@ -167,7 +167,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
             *(missing_hosts(manifest, built.hosts, run.name) if said is None else []),
             *missing_steps(manifest, (world.launches for world in built.worlds), run.name),
         ]
-        issues = issue_rows([_shown(each, run, name, root) for each in (*tables.issues, *found)])
+        issues = issue_rows([_shown(each, run) for each in (*tables.issues, *found)])
         names = pl.col("source").map_elements(run.shown, pl.String)
         coverage = tables.coverage.with_columns(names) if run.unpacked else tables.coverage
         writer.write("coverage", coverage)
@@ -184,10 +184,10 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     )
 
 
-def _shown(issue: Issue, run: RunFiles, name: str, root: str) -> Issue:
-    """A finding in the user's words: with the files that they named, and commands that they can paste."""
-    traces = sorted({run.shown(path) for path in run.paths})
-    message = filled(run.shown(issue.message), name, root, traces)
+def _shown(issue: Issue, run: RunFiles) -> Issue:
+    """A finding in the user's words: it and its commands name the files as the user did."""
+    traces = all_of(sorted({run.shown(path) for path in run.paths}))
+    message = filled(run.shown(issue.message), {TRACES: traces})
     return dataclasses.replace(issue, source=run.shown(issue.source), message=message)
 
 

@@ -57,7 +57,7 @@ run_id str run
 source str file, plane or line that it is about
 severity str info, warning or error
 code str stable name of the kind of finding
-message str what was found, what it costs, and what to try
+message str what was found, what it costs and what to try; RUN in its commands is the run, and -w is left out
 count int how many events or rows it concerns
 """),
     ),

@@ -122,7 +122,7 @@ def _panel(title: str, lede: str, sql: str, charts: Charts, path: str) -> Panel[
         figures=lambda rows, facts: _checked(charts, rows, title),
         coverage=lambda rows, facts: f"{plural(len(rows), 'row')} of the query below.",
         why_empty=lambda facts: "The query found no rows.",
-        columns_of=lambda rows: tuple(
+        columns_of=lambda rows, facts: tuple(
             TableColumn(name, name, show_any, numeric=rows.schema[name].is_numeric())
             for name in rows.columns
         ),

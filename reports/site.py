@@ -194,7 +194,8 @@ def read_runs(
     Raises:
         ReportError: a name fits no run, or several.
     """
-    known = read_facts(warehouse.query(FACTS_SQL).pl(), warehouse.query(SUMMARY_SQL).pl())
+    facts, summaries = (warehouse.query(sql).pl() for sql in (FACTS_SQL, SUMMARY_SQL))
+    known = read_facts(facts, summaries, warehouse.root)
     chosen = known if wanted is None else choose_runs(known, wanted)
     spread = warehouse.query(SPREAD_SQL).pl() if headlines else None
     return known, cards_by_run(chosen, spread), chosen

@@ -25,9 +25,13 @@ def read_settings(source: Queryable) -> SettingsByRun:
 
 
 def run_key(settings: SettingsByRun, facts: PageFacts, page: str, frame: Frame, own: str) -> str:
-    """Key of a run's page: of the run's row, which lists its files, its settings, our code and the links."""
+    """Key of a run's page: of all that it shows.
+
+    That is the run's row, which lists its files, its settings, the place that commands name, our code and
+    the links.
+    """
     mine = settings.get(facts.run_id)
-    return _digest(_code(), page, facts.row, mine, frame, own)
+    return _digest(_code(), page, facts.row, facts.warehouse, mine, frame, own)
 
 
 def site_key(

@@ -108,14 +108,15 @@ def _rows(spec: Any) -> list[Any]:
     return [row for rows in [*named, own, *rest] for row in rows]
 
 
-def messages_of(warehouse: Path) -> set[str]:
-    """The messages of all findings of ingest, which pages show in cells of their own."""
+def messages_of(warehouse: Path) -> tuple[str, ...]:
+    """How the messages of all findings of ingest begin, up to a command: pages fill that in."""
     files = (warehouse / "tables" / "issues").rglob("*.parquet")
     columns = [pl.read_parquet(file, hive_partitioning=False)["message"] for file in files]
-    return {message for column in columns for message in column.cast(pl.String)}
+    found = {message for column in columns for message in column.cast(pl.String)}
+    return tuple(sorted({message.partition("`")[0].strip() for message in found} - {""}))
 
 
-def pages_of(site: Path, messages: set[str]) -> dict[str, list[Any]]:
+def pages_of(site: Path, messages: tuple[str, ...]) -> dict[str, list[Any]]:
     """Page -> the values that it shows, without findings' messages; files of data count whole."""
     found: dict[str, list[Any]] = {}
     for path in sorted(site.rglob("*")):
@@ -126,7 +127,9 @@ def pages_of(site: Path, messages: set[str]) -> dict[str, list[Any]]:
             values = [cell for row in csv.reader(StringIO(path.read_text("utf-8"))) for cell in row]
         else:
             continue
-        found[name] = [v for v in values if not (isinstance(v, str) and v.strip() in messages)]
+        found[name] = [
+            v for v in values if not (isinstance(v, str) and v.strip().startswith(messages))
+        ]
     return found
 
 

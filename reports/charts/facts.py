@@ -109,6 +109,7 @@ class PageFacts:
     run_id: str
     name: str  # for people; the id where the run has none
     row: Row  # its row of `runs`, counts over its other tables, and its row of run_summary
+    warehouse: str  # that it is read from: a folder or URL
 
     @property
     def inferred(self) -> bool:
@@ -172,11 +173,16 @@ def _host_name(host: str | None) -> str:
     return name if name.startswith("host") else f"host {name}"
 
 
-def read_facts(rows: pl.DataFrame, summary: pl.DataFrame) -> list[PageFacts]:
+def read_facts(rows: pl.DataFrame, summary: pl.DataFrame, warehouse: str) -> list[PageFacts]:
     """Rows of FACTS_SQL, each with its row of SUMMARY_SQL, -> facts, in the order of `rows`."""
     headlines = {row["run_id"]: row for row in summary.to_dicts()}
     return [
-        PageFacts(row["run_id"], row["name"] or row["run_id"], {**row, **headlines[row["run_id"]]})
+        PageFacts(
+            row["run_id"],
+            row["name"] or row["run_id"],
+            {**row, **headlines[row["run_id"]]},
+            warehouse,
+        )
         for row in rows.to_dicts()
     ]
 

@@ -35,6 +35,11 @@ class Rows(Protocol):
 class Queryable(Protocol):
     """A warehouse, as far as pages need it: something that answers SQL."""
 
+    @property
+    def root(self) -> str:
+        """Its folder or URL."""
+        ...
+
     def query(self, sql: str, params: Mapping[str, object] | None = None) -> Rows:
         """Run one SELECT with `$name` parameters."""
         ...
@@ -84,8 +89,8 @@ class Panel(Generic[F]):
     open_table: bool = False  # whether the table is shown beside charts without a click
     # Whether the page of these facts has it at all; a question that only some runs pose.
     applies: Callable[[F], bool] = field(default=lambda facts: True)
-    # The table where its columns are known only with the rows.
-    columns_of: Callable[[pl.DataFrame], tuple[TableColumn, ...]] | None = None
+    # The table where its columns are known only with the rows, or with the facts.
+    columns_of: Callable[[pl.DataFrame, F], tuple[TableColumn, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ MANY_COLUMNS = 7  # a wider table may not fit a page: it leaves out columns with
 def fill(panel: Panel[F], rows: pl.DataFrame, facts: F, csv: str = "") -> Section:
     """Draw a panel's charts and format its table; `csv` names the file that has all rows."""
     rows = finite(rows)
-    given = panel.columns_of(rows) if panel.columns_of else panel.columns
+    given = panel.columns_of(rows, facts) if panel.columns_of else panel.columns
     columns, unknown = _with_values(given, rows)
     empty = panel.why_empty(facts) if rows.is_empty() else ""
     with debug_mode(False):  # Altair checks each part and each row of data; tests check our charts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from xlahouse.capture.commands import shown
 from xlahouse.reports.charts.columns import count_column, text_column
 from xlahouse.reports.charts.facts import PageFacts
-from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
 from xlahouse.reports.charts.units import plural
 
 ISSUES_SQL = """
@@ -20,13 +21,17 @@ order by
     message
 """
 
-ISSUE_COLUMNS = (
-    text_column("severity", "Severity"),
-    text_column("code", "Code"),
-    text_column("message", "Finding"),
-    text_column("source", "About", lambda source: source or "the run"),
-    count_column("count", "Count"),
-)
+
+def issue_columns(rows: pl.DataFrame, facts: PageFacts) -> tuple[TableColumn, ...]:
+    """The table, with commands that name this run and where its warehouse is now."""
+    return (
+        text_column("severity", "Severity"),
+        text_column("code", "Code"),
+        text_column("message", "Finding", lambda text: shown(text, facts.name, facts.warehouse)),
+        text_column("source", "About", lambda source: source or "the run"),
+        count_column("count", "Count"),
+    )
+
 
 COVERAGE_SQL = """
 select
@@ -78,7 +83,8 @@ ISSUES: Panel[PageFacts] = Panel(
     lede="Data that the ingest found damaged or missing, or had to deduce, and what each "
     "finding costs.",
     sql=ISSUES_SQL,
-    columns=ISSUE_COLUMNS,
+    columns=(),
+    columns_of=issue_columns,
     figures=no_figures,
     open_table=True,
     coverage=issues_coverage,

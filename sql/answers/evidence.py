@@ -56,6 +56,11 @@ class Answer(Protocol):
 class Source(Protocol):
     """What answers SQL: a warehouse, or one of its runs."""
 
+    @property
+    def root(self) -> str:
+        """The warehouse's folder or URL."""
+        ...
+
     def query(self, sql: str, params: Mapping[str, object] | None = None) -> Answer:
         """Run one SELECT with `$name` parameters."""
         ...

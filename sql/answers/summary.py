@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xlahouse.capture.commands import shown
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
@@ -119,7 +120,12 @@ def summarize_run(source: Source, run_id: str) -> Summary:
     reasons = "; ".join(sorted(found["reason"] for found in source.query(_REASONS, given).dicts()))
     is_server = source.query(_IS_SERVER, given).dicts()
     served = source.query(_SERVED, given).dicts()[0] if is_server else {}
-    data = tuple(DataFinding(**found) for found in source.query(_ISSUES, given).dicts())
+    data = tuple(
+        DataFinding(
+            **found | {"message": shown(found["message"], row["name"] or run_id, source.root)}
+        )
+        for found in source.query(_ISSUES, given).dicts()
+    )
 
     def behind(of: Split, part: Part) -> str:
         return evidence(source, run_id, of, part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.commands import filled
+from xlahouse.capture.commands import shown
 from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.check.findings import view_findings
 from xlahouse.sql.check.rows_kept import changed_tables
@@ -64,7 +64,8 @@ def _check(warehouse: Warehouse) -> CheckReport:
     lines = [
         *(f"warning  {fault}" for fault in own),
         *(
-            f"{row['severity']:8} {row['name']}: {row['code']}: {row['message']} "
+            f"{row['severity']:8} {row['name']}: {row['code']}: "
+            f"{shown(row['message'], row['name'], warehouse.root)} "
             f"({row['source']}, {row['count']:,})"
             for row in issues
         ),
@@ -81,5 +82,5 @@ def _check(warehouse: Warehouse) -> CheckReport:
 
 
 def _about_mesh(name: str, problem: str, root: str) -> str:
-    command = filled("`xlahouse set mesh RUN MESH`", name, root)
+    command = shown("`xlahouse set mesh RUN MESH`", name, root)
     return f"warning  {name}: mesh: {problem}; {command}"

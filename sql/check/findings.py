@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.commands import filled
+from xlahouse.capture.commands import shown
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -216,7 +216,7 @@ def view_findings(warehouse: Warehouse) -> list[str]:
         ).dicts()
         lines += [
             f"{row['name']}: {question.code}: {row['found']}; "
-            + filled(question.advice, row["name"], warehouse.root)
+            + shown(question.advice, row["name"], warehouse.root)
             for row in rows
         ]
     return lines

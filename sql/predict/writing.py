@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from functools import partial
 from importlib.metadata import version
 from typing import NamedTuple
 
 import polars as pl
 from msgspec.structs import replace
 
+from xlahouse.capture.commands import RUN, filled
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.codes_of_files import PREDICTED
 from xlahouse.ingest.replay.moved import LEFT_OUT, MADE, MOVED, write_replayed
@@ -111,8 +113,11 @@ def _check_name(parent: Parent, run_id: str, name: str) -> None:
 
 
 def _issues(parent: Parent, change: str) -> pl.DataFrame:
-    """The parent's findings, and that no time of this run was measured."""
-    found = table_of(parent.warehouse, "issues", parent.row["run_id"], whole=True)
+    """The parent's findings, whose commands are about the parent, and that no time was measured."""
+    named = partial(filled, words={RUN: parent.row["name"]})
+    found = table_of(parent.warehouse, "issues", parent.row["run_id"], whole=True).with_columns(
+        pl.col("message").map_elements(named, pl.String)
+    )
     detail = f"{PREDICTED.meaning}: {parent.row['name']} replayed with {change}"
     unmet = parent.schedule.unmet
     if unmet:

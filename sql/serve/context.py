@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xlahouse.capture.commands import shown
 from xlahouse.sql.guard import check
 
 if TYPE_CHECKING:
@@ -105,7 +106,11 @@ def about_runs(warehouse: Warehouse, runs: list[str] | None, unknown: list[str])
         for row in coverage
         if row["mesh_problem"]
     ]
-    reasons += warehouse.query(_REASONS, lists).dicts()
+    names = {row["run_id"]: str(row["name"] or row["run_id"]) for row in coverage}
+    reasons += [
+        {**row, "why": shown(row["why"], names[row["run_id"]], warehouse.root)}
+        for row in warehouse.query(_REASONS, lists).dicts()
+    ]
     return {**about, "cannot_be_known": {"null": unknown, "because": reasons[:MOST_REASONS]}}
 
 

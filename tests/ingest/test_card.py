@@ -10,7 +10,7 @@ from tests.ingest.traces import rows, tpu_trace, write
 from tests.synth.describe import Run
 from tests.synth.write import write_run
 from xlahouse.capture.card import Parallelization
-from xlahouse.capture.commands import filled
+from xlahouse.capture.commands import TRACES, filled
 from xlahouse.capture.errors import ManifestError
 from xlahouse.ingest.card import _mesh
 from xlahouse.ingest.events.codes_of_files import CARD_CONTRADICTS
@@ -92,9 +92,9 @@ def test_what_contradicts_the_trace_is_told_and_left_out(tmp_path):
     told = [
         message for code, severity, message in card_issues(tmp_path / "wh") if severity == "warning"
     ]
-    trace, place = str(card.parent / "host0.xplane.pb"), str(tmp_path / "wh")
+    trace = str(card.parent / "host0.xplane.pb")
     assert told == [
-        filled(CARD_CONTRADICTS.found("", detail=detail).message, row["name"], place, [trace])
+        filled(CARD_CONTRADICTS.found("", detail=detail).message, {TRACES: trace})
         for detail in (
             "expected_device_count: 2 in the trace or manifest, 4 in the card",
             "mesh: tp=4 in the card, but the run names 2 devices",
@@ -226,7 +226,7 @@ def test_two_cards_beside_a_trace_are_none(tmp_path):
             "warning",
             "several workload cards lie beside the trace (one.yaml, two.yaml); "
             f"the facts that they would give are NULL; name one: `xlahouse ingest {trace} "
-            f"--run {card.parent.name} --card CARD -w {tmp_path / 'wh'}`",
+            "--run RUN --card CARD`",
         )
     ]
 

@@ -83,6 +83,7 @@ class Store:
 
     tables: Tables
     asked: list[str] = field(default_factory=list)
+    root: str = "./warehouse"
 
     def __post_init__(self) -> None:
         self.tables = with_device_steps(self.tables)
@@ -141,7 +142,7 @@ class Store:
         return nullcontext(self)
 
     def facts(self) -> list[PageFacts]:
-        return read_facts(self.query(FACTS_SQL).pl(), self.query(SUMMARY_SQL).pl())
+        return read_facts(self.query(FACTS_SQL).pl(), self.query(SUMMARY_SQL).pl(), self.root)
 
 
 def merge(*parts: Tables) -> Tables:

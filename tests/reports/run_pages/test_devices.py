@@ -12,7 +12,7 @@ TIME = pl.col("time").sum()
 
 def facts(host_of, stage_of=lambda device: None, count=20):
     places = [{"device_id": k, "host": host_of(k), "stage": stage_of(k)} for k in range(count)]
-    return PageFacts("r", "r", {"places": places})
+    return PageFacts("r", "r", {"places": places}, "w")
 
 
 def rows(times):

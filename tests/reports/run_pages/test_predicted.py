@@ -14,7 +14,7 @@ from xlahouse.reports.site_page import banners_of
 
 def facts(name, source, inferred=False):
     row = {"source": source, "inferred": inferred, "parent_run_id": "ab12", "change": "ici=2x"}
-    return PageFacts(name, name, row)
+    return PageFacts(name, name, row, "w")
 
 
 def test_a_predicted_runs_page_names_parent_and_change():

@@ -8,7 +8,7 @@ import click
 import pytest
 import typer
 
-from xlahouse.capture.commands import COMMAND, filled
+from xlahouse.capture.commands import COMMAND, TRACES, all_of, filled, shown
 from xlahouse.ingest.events.issue_codes import CODES
 from xlahouse.sql.check.findings import QUESTIONS
 from xlahouse.sql.cli.app import app
@@ -37,7 +37,8 @@ def parsed(command: str) -> None:
 
 @pytest.mark.parametrize(("code", "command"), COMMANDS)
 def test_each_command_is_one(code, command, tmp_path):
-    text = filled(f"`{command}`", "my run", str(tmp_path / "w h"), ["/t/a b.xplane.pb"])
+    stored = filled(f"`{command}`", {TRACES: "/t/a b.xplane.pb"})
+    text = shown(stored, "my run", str(tmp_path / "w h"))
     (line,) = COMMAND.findall(text)
     parsed(line)
     assert "RUN" not in line
@@ -53,11 +54,22 @@ def test_every_question_and_most_codes_name_a_command():
 def test_a_command_names_run_traces_and_place():
     text = "do `xlahouse ingest TRACES --run RUN --group all` or TRACES"
     several = ["/t/s/h0.xplane.pb", "/t/s/h1.xplane.pb"]
-    assert filled(text, "r", "./warehouse", several) == (
+    stored = filled(text, {TRACES: all_of(several)})
+    assert stored == "do `xlahouse ingest /t/s --run RUN --group all` or TRACES"
+    assert shown(stored, "r", "./warehouse") == (
         "do `xlahouse ingest /t/s --run r --group all` or TRACES"
     )
-    one = filled(text, "it's", "gs://b/wh", several[:1])
+    one = shown(filled(text, {TRACES: all_of(several[:1])}), "it's", "gs://b/wh")
     assert one == (
         "do `xlahouse ingest /t/s/h0.xplane.pb --run 'it'\"'\"'s' --group all -w gs://b/wh` or TRACES"
     )
-    assert filled("a `view`", "r", "w") == "a `view`"
+    assert shown("a `view`", "r", "w") == "a `view`"
+
+
+def test_a_word_within_a_path_is_not_filled_in():
+    stored = filled("`xlahouse ingest TRACES --run RUN`", {TRACES: "/data/RUN/my RUN.pb"})
+    assert shown(stored, "r", "w") == "`xlahouse ingest '/data/RUN/my RUN.pb' --run r -w w`"
+
+
+def test_a_command_that_a_trace_names_and_no_shell_could_parse_stays():
+    assert shown("op `xlahouse it's RUN`", "r", "w") == "op `xlahouse it's RUN`"
