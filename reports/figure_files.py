@@ -96,7 +96,8 @@ def _all_drawn(
                     verdict = read_verdict(one_run, facts.run_id)
                     yield from ((file, drawn) for drawn in verdict.section.figures)
                 for each in (panel for panel in RUN_PAGES[name] if panel.applies(facts)):
-                    yield from _drawn(one_run, file, each, of_run, facts)
+                    asked = source if each.over_runs else one_run
+                    yield from _drawn(asked, file, each, of_run, facts)
         for page in (page for page in own if page.of_run):
             yield from _drawn_own(source, f"{stem}.{page.name}", page, of_run, facts)
 

@@ -58,7 +58,11 @@ def shown(source: Queryable, page: str, run_id: str) -> Shown:
     with source.of_run(run_id, KEPT_VIEWS) as one_run:
         _, cards, [facts] = read_runs(one_run, [run_id])
         sections = [
-            fill(panel, one_run.query(panel.sql, {"run": run_id}).pl(), facts)
+            fill(
+                panel,
+                (source if panel.over_runs else one_run).query(panel.sql, {"run": run_id}).pl(),
+                facts,
+            )
             for panel in RUN_PAGES[page]
             if panel.applies(facts)
         ]

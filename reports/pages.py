@@ -36,7 +36,7 @@ from xlahouse.reports.panels.intervals import (
     window_spread,
     windows,
 )
-from xlahouse.reports.panels.overview import forecast, memory, predicted
+from xlahouse.reports.panels.overview import errors, forecast, memory, predicted
 from xlahouse.reports.panels.program import cost, fit, held
 from xlahouse.reports.panels.runs import (
     comparison,
@@ -64,7 +64,14 @@ from xlahouse.reports.panels.time import (
 OVERVIEW, INDEX, COMPARISON, VERSUS = "overview", "index", "comparison", "versus"
 # Pages of a run.
 RUN_PAGES: dict[str, tuple[Panel[PageFacts], ...]] = {
-    OVERVIEW: (predicted.PANEL, forecast.PANEL, memory.PANEL, peak_use.PANEL, quality.ISSUES),
+    OVERVIEW: (
+        predicted.PANEL,
+        forecast.PANEL,
+        errors.PANEL,
+        memory.PANEL,
+        peak_use.PANEL,
+        quality.ISSUES,
+    ),
     "communication": (
         volume.PANEL,
         exposed.PANEL,

@@ -27,7 +27,7 @@ _WHY_COMPILED = (
     "compiler made. It has no times: pages of times give that reason."
 )
 _WHY_PREDICTED = (
-    "Ops, bytes and counts are the measured run's, and no time on this page was measured. The tables "
+    "Ops, bytes and counts are the measured run's, and no time of this run was measured. The tables "
     "transfer_costs and issues state what the times rest on."
 )
 

@@ -30,7 +30,7 @@ from xlahouse.reports.run_page import run_html
 from xlahouse.reports.site_files import SiteFiles
 from xlahouse.reports.site_page import TRACE_END, Frame, Link, site_html, versus_html
 from xlahouse.reports.site_workers import LEAST_RUNS, Opener, RunDone, RunJob, drawing
-from xlahouse.reports.unchanged import SettingsByRun, read_settings, run_key, site_key
+from xlahouse.reports.unchanged import SettingsByRun, read_settings, run_key, shared_rows, site_key
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,11 @@ def _write_run_page(site: _Site, one_run: Queryable, facts: PageFacts, name: str
     file = page_file(stem, name)
     frame = _frame(site, site.run_pages, RUN_PAGES, lambda page: page_file(stem, page), name, stem)
     own = site.own.get(name)
-    key = run_key(site.settings, facts, name, frame, own.text if own else "")
+    params = {"run": facts.run_id}
+    shared = shared_rows(site.source, site.run_pages[name], facts)
+    key = run_key(site.settings, facts, name, frame, own.text if own else "", shared)
     if site.files.is_current(file, key):
         return
-    params = {"run": facts.run_id}
     # A page of the user's may compare its run with other runs.
     source = site.source if own else one_run
     sections = _sections(site, source, name, file, site.run_pages[name], params, facts)
@@ -333,8 +334,9 @@ def _sections(
     sections = []
     for panel in (panel for panel in panels if panel.applies(facts)):
         own = site.own.get(name)
+        asked = site.source if panel.over_runs else source
         try:
-            rows = source.query(panel.sql, own.params(params) if own else params).pl()
+            rows = asked.query(panel.sql, own.params(params) if own else params).pl()
             csv = site.files.csv_name(file, panel.key)
             section = fill(panel, rows, facts, csv)
         except Exception as error:

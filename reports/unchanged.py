@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 import msgspec
 
 from xlahouse.reports.charts.facts import PageFacts, Row
-from xlahouse.reports.charts.panel import Queryable
+from xlahouse.reports.charts.panel import Panel, Queryable
 from xlahouse.reports.site_page import Frame
 
 SETTINGS_SQL = "select * from run_settings"
@@ -24,14 +24,35 @@ def read_settings(source: Queryable) -> SettingsByRun:
     return {row["run_id"]: row for row in source.query(SETTINGS_SQL).pl().to_dicts()}
 
 
-def run_key(settings: SettingsByRun, facts: PageFacts, page: str, frame: Frame, own: str) -> str:
+def shared_rows(
+    source: Queryable, panels: Sequence[Panel[PageFacts]], facts: PageFacts
+) -> list[list[Row]]:
+    """The rows of a run's page that rest on other runs too, a list for each such panel.
+
+    Args:
+        source: the whole warehouse.
+        panels: of the page.
+        facts: the run.
+    """
+    asked = [panel for panel in panels if panel.over_runs and panel.applies(facts)]
+    return [list(source.query(panel.sql, {"run": facts.run_id}).dicts()) for panel in asked]
+
+
+def run_key(
+    settings: SettingsByRun,
+    facts: PageFacts,
+    page: str,
+    frame: Frame,
+    own: str,
+    shared: Sequence[object] = (),
+) -> str:
     """Key of a run's page: of all that it shows.
 
-    That is the run's row, which lists its files, its settings, the place that commands name, our code and
-    the links.
+    That is the run's row, which lists its files, its settings, the place that commands name, our code, the
+    links, and in `shared` the rows that rest on other runs too.
     """
     mine = settings.get(facts.run_id)
-    return _digest(_code(), page, facts.row, facts.warehouse, mine, frame, own)
+    return _digest(_code(), page, facts.row, facts.warehouse, mine, frame, own, shared)
 
 
 def site_key(

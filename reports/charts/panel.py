@@ -89,6 +89,8 @@ class Panel(Generic[F]):
     open_table: bool = False  # whether the table is shown beside charts without a click
     # Whether the page of these facts has it at all; a question that only some runs pose.
     applies: Callable[[F], bool] = field(default=lambda facts: True)
+    # Whether its rows, on the page of a run, rest on other runs too.
+    over_runs: bool = False
     # The table where its columns are known only with the rows, or with the facts.
     columns_of: Callable[[pl.DataFrame, F], tuple[TableColumn, ...]] | None = None
 

@@ -232,6 +232,10 @@ ELSEWHERE = {
     ),
     "op_diff": "two runs: tests/views/test_op_diff.py",
     "traffic_compatibility": "two runs: its cases, and tests/views/oracle",
+    **dict.fromkeys(
+        ("predicted_step", "prediction_error"),
+        "predicted and measured runs: their cases, and tests/views/oracle/predictions.py",
+    ),
     **dict.fromkeys(("setup_summary", "run_comparison", "scaling"), "several runs: answers_runs"),
 }
 

@@ -10,6 +10,7 @@ from tests.views.given_expect import Case
 from tests.warehouse import write_warehouse
 
 RUN_IDS = ("run_id", "other_run_id")
+PARENT = "parent_run_id"
 OWN = ("model", "setup")  # by these, views compare runs: each case has its own
 
 
@@ -26,7 +27,7 @@ def rows_together(cases: Sequence[Case]) -> dict[str, list[dict[str, Any]]]:
         for table, given in rows.items():
             tables.setdefault(table, []).extend(
                 {**row, "run_id": _together(number, row.get("run_id", "r"))}
-                | {name: _together(number, row[name]) for name in OWN if row.get(name)}
+                | {name: _together(number, row[name]) for name in (*OWN, PARENT) if row.get(name)}
                 for row in given
             )
     return tables

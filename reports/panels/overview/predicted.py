@@ -74,7 +74,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 
 def verdict(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What a device's mean step becomes, and that no hardware has confirmed it."""
+    """What a device's mean step becomes; the page's banner says that no hardware has confirmed it."""
     said = []
     for phase, part in by_phase(rows):
         before, after = total(part, "measured_ps"), total(part, "predicted_ps")
@@ -84,7 +84,7 @@ def verdict(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
                 f"A {phase} step of a device takes {show_ps(before)} measured and {show_ps(after)} "
                 f"predicted ({change})."
             )
-    return [*said, "Not validated on hardware."]
+    return said
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
