@@ -11,6 +11,7 @@ DEFAULT_WAREHOUSE = "./warehouse"
 # fills in the traces; the run's name and the warehouse's place may change, so whoever shows a finding does.
 COMMAND = re.compile(r"`(xlahouse [^`]*)`")
 RUN, TRACES = "RUN", "TRACES"
+STATE_MESH = "`xlahouse set mesh RUN MESH` states the mesh"
 
 
 def filled(text: str, words: Mapping[str, str], warehouse: str = DEFAULT_WAREHOUSE) -> str:
@@ -42,6 +43,11 @@ def shown(text: str, run: str, warehouse: str) -> str:
         warehouse: that the finding was read from.
     """
     return filled(text, {RUN: run}, warehouse)
+
+
+def located(command: str, warehouse: str) -> str:
+    """A command line that names the warehouse, unless it is the default one."""
+    return command if warehouse == DEFAULT_WAREHOUSE else f"{command} -w {shlex.quote(warehouse)}"
 
 
 def all_of(traces: Sequence[str]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from xlahouse.capture.commands import located, shown
 from xlahouse.reports.answers import Verdict, shown_findings
 from xlahouse.reports.charts.facts import (
     COMPILED_BANNER,
@@ -64,11 +67,20 @@ def run_html(
             "cards": cards,
             "setup": setup_rows(facts),
             "commands": setup_commands(facts),
-            "sections": sections,
+            "sections": [_with_commands(each, facts) for each in sections],
             "headline_sql": HEADLINE_SQL,
             "params": f"With $run = '{facts.run_id}'.",
         },
     )
+
+
+def _with_commands(section: Section, facts: PageFacts) -> Section:
+    """A panel whose commands name the run and its warehouse."""
+
+    def fill(text: str) -> str:
+        return shown(text, facts.name, facts.warehouse)
+
+    return replace(section, empty=fill(section.empty), notes=[fill(each) for each in section.notes])
 
 
 def _banners(facts: PageFacts) -> list[Banner]:
@@ -87,7 +99,8 @@ def _has_trace(frame: Frame) -> bool:
 
 
 def _export(facts: PageFacts) -> str:
-    return f"xlahouse export perfetto {facts.run_id} -o {facts.run_id}{TRACE_END}"
+    command = f"xlahouse export perfetto {facts.run_id} -o {facts.run_id}{TRACE_END}"
+    return located(command, facts.warehouse)
 
 
 def _subtitle(facts: PageFacts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from xlahouse.capture.commands import located
 from xlahouse.reports.charts.facts import PageFacts, Row
 from xlahouse.reports.charts.units import NOT_KNOWN, plural, show_ps
 
@@ -45,9 +46,11 @@ def setup_commands(facts: PageFacts) -> dict[str, str]:
     found = {}
     devices = len(facts.row["places"] or ())
     if facts.mesh is None and devices > 1:
-        found["Mesh, major to minor"] = f"xlahouse set mesh {facts.run_id} tp={devices}"
+        command = f"xlahouse set mesh {facts.run_id} tp={devices}"
+        found["Mesh, major to minor"] = located(command, facts.warehouse)
     if facts.row["device_kind"] is None:
-        found["Devices"] = f"xlahouse set device-kind {facts.run_id} 'TPU v6e'"
+        command = f"xlahouse set device-kind {facts.run_id} 'TPU v6e'"
+        found["Devices"] = located(command, facts.warehouse)
     return found
 
 

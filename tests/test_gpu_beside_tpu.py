@@ -100,7 +100,7 @@ def test_what_a_gpu_lacks_is_null_and_says_why(run, beside):
     assert all(problem for (problem,) in ask(beside, "topology_problem", "link_traffic", run))
     assert set(ask(beside, "axis", "collective_axis", run)) <= {("unclassified",)}
     ((problem,),) = ask(beside, "mesh_problem", "run_summary", run)
-    assert problem == "no mesh is known; set one with: xlahouse set mesh"
+    assert problem == "no mesh is known"
     reasons = ask(beside, "value is null, reason is null", "ccl_bench", run)
     assert len(reasons) == 19
     assert all(empty != silent for empty, silent in reasons)

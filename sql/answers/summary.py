@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xlahouse.capture.commands import shown
+from xlahouse.capture.commands import STATE_MESH, shown
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
@@ -149,7 +149,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         _of_server(served, "tpot") or _latency(row, "tpot_s", reasons),
         findings,
         data,
-        _notes(row, phase, split, prefill),
+        _notes(row, phase, split, prefill, source.root),
     )
 
 
@@ -261,7 +261,7 @@ def _count(count: int, noun: str) -> str:
 
 
 def _notes(
-    row: dict[str, Any], phase: str | None, split: Split | None, prefill: Split | None
+    row: dict[str, Any], phase: str | None, split: Split | None, prefill: Split | None, root: str
 ) -> tuple[str, ...]:
     found = []
     if row["inferred"]:
@@ -275,5 +275,6 @@ def _notes(
     if prefill and prefill.why and not (split and split.why == prefill.why):
         found.append(f"of a prefill: {prefill.why}")
     if row["mesh_problem"]:
-        found.append(f"axes of collectives are not known: {row['mesh_problem']}")
+        state = shown(STATE_MESH, row["name"] or row["run_id"], root)
+        found.append(f"axes of collectives are not known: {row['mesh_problem']}; {state}")
     return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xlahouse.capture.commands import located
 from xlahouse.sql.answers.split import Split
 from xlahouse.sql.answers.summary import Latency, Summary
 from xlahouse.sql.drawing import visible
@@ -12,8 +13,13 @@ MOST_DATA = 10  # findings about the data; `xlahouse check` has all
 BAR = 30  # characters of the longest bar
 
 
-def summary_lines(found: Summary) -> Iterator[str]:
-    """The verdict first; then the split, latencies, findings, and what the data lacks."""
+def summary_lines(found: Summary, warehouse: str) -> Iterator[str]:
+    """The verdict first; then the split, latencies, findings, and what the data lacks.
+
+    Args:
+        found: about a run.
+        warehouse: that has the run; commands name it.
+    """
     yield visible(f"{found.name or found.run_id}: {found.verdict}")
     setup = ", ".join(f"{name} {value}" for name, value in found.setup.items() if value is not None)
     yield visible(f"{found.run_id}; {setup or 'setup not known'}; {found.coverage}")
@@ -28,15 +34,18 @@ def summary_lines(found: Summary) -> Iterator[str]:
         yield ""
         yield visible(f"{place}. {finding.text}")
         yield f"   lever: {finding.lever}"
-        yield f"   proof: xlahouse query \"from {finding.view} where run_id = '{found.run_id}'\""
-        yield f"   chart: xlahouse report {finding.page} --run {found.run_id}"
+        query = f"xlahouse query \"from {finding.view} where run_id = '{found.run_id}'\""
+        yield f"   proof: {located(query, warehouse)}"
+        report = f"xlahouse report {finding.page} --run {found.run_id}"
+        yield f"   chart: {located(report, warehouse)}"
     yield ""
     for note in found.notes:
         yield visible(f"note: {note}")
     for issue in found.data[:MOST_DATA]:
         yield visible(f"{issue.severity}: {issue.code}: {issue.message} ({issue.count:,})")
     if len(found.data) > MOST_DATA:
-        yield f"and {len(found.data) - MOST_DATA} more findings about the data: xlahouse check"
+        check = located("xlahouse check", warehouse)
+        yield f"and {len(found.data) - MOST_DATA} more findings about the data: {check}"
     if not found.data:
         yield "no finding about the data"
 

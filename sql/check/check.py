@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.commands import shown
+from xlahouse.capture.commands import STATE_MESH, shown
 from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.check.findings import view_findings
 from xlahouse.sql.check.rows_kept import changed_tables
@@ -82,5 +82,4 @@ def _check(warehouse: Warehouse) -> CheckReport:
 
 
 def _about_mesh(name: str, problem: str, root: str) -> str:
-    command = shown("`xlahouse set mesh RUN MESH`", name, root)
-    return f"warning  {name}: mesh: {problem}; {command}"
+    return f"warning  {name}: mesh: {problem}; {shown(STATE_MESH, name, root)}"

@@ -37,5 +37,5 @@ def summary(
 
         print(msgspec.json.format(msgspec.json.encode(found)).decode())
         return
-    for line in summary_lines(found):
+    for line in summary_lines(found, opened.root):
         print(line)

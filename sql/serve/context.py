@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xlahouse.capture.commands import shown
+from xlahouse.capture.commands import STATE_MESH, shown
 from xlahouse.sql.guard import check
 
 if TYPE_CHECKING:
@@ -102,14 +102,14 @@ def about_runs(warehouse: Warehouse, runs: list[str] | None, unknown: list[str])
     if not unknown:
         return {**about, "cannot_be_known": None}
     reasons = [
-        {"run_id": row["run_id"], "why": f"mesh: {row['mesh_problem']}"}
+        {"run_id": row["run_id"], "why": f"mesh: {row['mesh_problem']}; {STATE_MESH}"}
         for row in coverage
         if row["mesh_problem"]
     ]
+    reasons += warehouse.query(_REASONS, lists).dicts()
     names = {row["run_id"]: str(row["name"] or row["run_id"]) for row in coverage}
-    reasons += [
-        {**row, "why": shown(row["why"], names[row["run_id"]], warehouse.root)}
-        for row in warehouse.query(_REASONS, lists).dicts()
+    reasons = [
+        {**row, "why": shown(row["why"], names[row["run_id"]], warehouse.root)} for row in reasons
     ]
     return {**about, "cannot_be_known": {"null": unknown, "because": reasons[:MOST_REASONS]}}
 

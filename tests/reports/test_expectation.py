@@ -82,7 +82,7 @@ def test_labels_are_two_lines_and_the_ratio_stands_beside_its_bar():
 
 
 def test_what_cannot_be_compared_says_why():
-    reason = "no mesh is known; set one with: xlahouse set mesh"
+    reason = "no mesh is known"
     whole = section_of(row("unclassified", "all-reduce", None, 5000, problem=reason))
     assert whole.figures == []
     assert whole.notes == [f"No expectation for any collective: {reason}."]

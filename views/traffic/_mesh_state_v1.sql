@@ -60,7 +60,7 @@ select
     cast(device_count as bigint) as device_count,
     -- why no axis can be determined; NULL where the mesh is usable
     case
-        when mesh_source is null then 'no mesh is known; set one with: xlahouse set mesh'
+        when mesh_source is null then 'no mesh is known'
         when empty_axes > 0 then 'an axis of the mesh has no size, or one below 1'
         when repeated_axes > 0 then 'an axis of the mesh stands twice, or has no name'
         when mesh_device_count is distinct from device_count

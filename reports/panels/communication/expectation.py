@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
+from xlahouse.capture.commands import STATE_MESH
 from xlahouse.reports.charts.columns import (
     AXIS_COLUMN,
     KIND_COLUMN,
@@ -158,7 +159,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     for reason in rows["expected_problem"].drop_nulls().unique(maintain_order=True):
         part = rows.filter(pl.col("expected_problem") == reason)
         which = "any collective" if len(part) == len(rows) else _listed(part)
-        found.append(f"No expectation for {which}: {reason}.")
+        remedy = f"; {STATE_MESH}" if reason == facts.row["mesh_problem"] else ""
+        found.append(f"No expectation for {which}: {reason}{remedy}.")
     unknown = rows.filter(pl.col("measured_payload_bytes").is_null())
     if not unknown.is_empty():
         found.append(f"Measured bytes are not known for {_listed(unknown)}.")

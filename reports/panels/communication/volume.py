@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
+from xlahouse.capture.commands import STATE_MESH
 from xlahouse.reports.charts.bars import amount, stacked_bars
 from xlahouse.reports.charts.columns import (
     AXIS_COLUMN,
@@ -114,7 +115,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     stray = rows.filter(pl.col("axis") == "unclassified")
     if not stray.is_empty():
         share = _share(stray, rows)
-        reason = facts.row["mesh_problem"] or "the groups reach outside the mesh"
+        problem = facts.row["mesh_problem"]
+        reason = f"{problem}; {STATE_MESH}" if problem else "the groups reach outside the mesh"
         found.append(f"{share} of the payload belongs to no known axis: {reason}.")
     return found
 

@@ -184,7 +184,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     share = show_ratio(float(unknown["ratio"].sum() or 0))
     return [
         f"FLOP use is not known for compute kernels with {share} of the time: custom calls state no "
-        "FLOPs, or the peak of the devices is not known (xlahouse set peaks)."
+        "FLOPs, or the peak of the devices is not known; `xlahouse set peaks RUN bf16_flops=PEAK` states it."
     ]
 
 

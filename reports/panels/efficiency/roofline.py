@@ -256,8 +256,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         )
     elif not has_roof(rows):
         found.append(
-            "No roofline: the peaks of the devices are not known; set them with `xlahouse "
-            "set peaks` or `xlahouse set device-kind`."
+            "No roofline: the peaks of the devices are not known; state the kind, "
+            "`xlahouse set device-kind RUN KIND`, or the peaks, `xlahouse set peaks RUN bf16_flops=PEAK`."
         )
     if "bytes_accessed" in set(rows["hbm_source"]):
         found.append(

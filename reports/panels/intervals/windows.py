@@ -7,6 +7,7 @@ import math
 import altair as alt
 import polars as pl
 
+from xlahouse.capture.commands import STATE_MESH
 from xlahouse.reports.charts.columns import (
     FROM_AXIS_COLUMN,
     PHASE_COLUMN,
@@ -154,7 +155,7 @@ def why_empty(facts: PageFacts) -> str:
     if facts.mesh is None:
         return (
             "No mesh is known, so all transfers count as one axis, unclassified, and there "
-            "is no time between axes: set a mesh with xlahouse set mesh."
+            f"is no time between axes. {STATE_MESH}."
         )
     return "All transfers are of one axis, so there is no time between axes."
 

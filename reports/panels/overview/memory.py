@@ -80,7 +80,7 @@ def why_empty(facts: PageFacts) -> str:
     """Neither kind of source is in the trace."""
     return (
         "The trace has no allocator's counters, and no program with its buffers: profile with host "
-        "tracing on, or give the compiler's dump (`xlahouse ingest --hlo-dump FOLDER`)."
+        "tracing on, or give the compiler's dump (`xlahouse ingest TRACES --run RUN --hlo-dump FOLDER`)."
     )
 
 
