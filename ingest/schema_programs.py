@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlahouse.ingest.schema_shared import SCOPE_COLUMNS
+from xlahouse.ingest.schema_shared import SCOPE_COLUMNS, USE_COLUMNS
 from xlahouse.ingest.table import Table, columns_of
 
 PROGRAMS = (
@@ -58,7 +58,7 @@ padded_bytes int bytes that the tiled layout occupies
 framework_op str op_name of the framework
 source_file str file of the framework's code
 source_line int line in that file
-{SCOPE_COLUMNS}
+{USE_COLUMNS}
 tick int tick of a stage-stacked pipeline, from the scope xlahouse.tick.<t>
 schedule_index int place in the order of the program; a loop's body once, before the loop; NULL in fusions
 executions int times that one execution of the program runs it; NULL in fusions, and where not known before
@@ -96,7 +96,7 @@ first_use int place in the schedule (instructions.schedule_index) from which on 
 last_use int place of its last use; of arguments, outputs and constants the number of places
 op str instruction that makes its first value; of what is no temporary, the largest one
 scope str op_name of the framework
-{SCOPE_COLUMNS}
+{USE_COLUMNS}
 """),
         ("program_id", "allocation", "first_use", "buffer"),
     ),

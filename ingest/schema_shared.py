@@ -18,3 +18,9 @@ SCOPE_COLUMNS = """
 layer int index of the model's layer, from the module path
 component str attention, mlp, moe, embedding, head or norm, from the module path
 """
+
+# The same of what a compiler decides: also of instructions that it adds.
+USE_COLUMNS = """
+layer int index of the model's layer, from the module path; of what the compiler adds, that of its users
+component str attention, mlp, moe, embedding, head or norm, likewise; both NULL where users disagree
+"""

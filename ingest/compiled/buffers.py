@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
+from xlahouse.ingest.compiled.users import NOWHERE, Scope, scope_of
 from xlahouse.ingest.compiled.value_flow import Index, ValueFlow
 from xlahouse.ingest.hlo.messages import BufferAllocation, HloInstruction, buffer_assignment_of
 from xlahouse.ingest.hlo.program import Program
-from xlahouse.ingest.hlo.scopes import component_of, layer_of
 
 TEMPORARY = "temporary"
 
@@ -32,12 +32,15 @@ class _Value:
         return self.first or 0, self.last or 0
 
 
-def buffer_rows(program: Program, places: dict[int, int]) -> list[dict[str, object]]:
+def buffer_rows(
+    program: Program, places: dict[int, int], scopes: Mapping[int, Scope]
+) -> list[dict[str, object]]:
     """Rows of the `buffers` table, without run_id and world; [] where the trace has no BufferAssignment.
 
     Args:
         program: a program.
         places: of its instructions in its schedule, by id.
+        scopes: of instructions without an op_name, by id.
 
     Raises:
         ValueError: its BufferAssignment cannot be read.
@@ -64,7 +67,8 @@ def buffer_rows(program: Program, places: dict[int, int]) -> list[dict[str, obje
             maker = None if number is None else program.by_id.get(number)
             held.append(_Value(each.logical_buffer_id, each.offset, each.size, maker, first, end))
         rows += [
-            _row(program, allocation, row) for row in _of_allocation(allocation, held, len(places))
+            _row(program, allocation, row, scopes)
+            for row in _of_allocation(allocation, held, len(places))
         ]
     return rows
 
@@ -127,12 +131,20 @@ def _kind(allocation: BufferAllocation) -> str:
     return "constant" if allocation.is_constant else TEMPORARY
 
 
-def _row(program: Program, allocation: BufferAllocation, values: list[_Value]) -> dict[str, object]:
+def _row(
+    program: Program,
+    allocation: BufferAllocation,
+    values: list[_Value],
+    scopes: Mapping[int, Scope],
+) -> dict[str, object]:
     first = min(values, key=lambda each: (each.span, each.number))
     spans = [each.span for each in values if each.first is not None]
     begin = min(each.offset for each in values)
     maker = first.maker
     path = "" if maker is None else program.framework_op(maker)
+    scope = scope_of(path)
+    if maker is not None and not path:
+        scope = scopes.get(maker.id, NOWHERE)
     return {
         "program_id": program.program_id,
         "module": program.module,
@@ -148,6 +160,6 @@ def _row(program: Program, allocation: BufferAllocation, values: list[_Value]) -
         "last_use": max(span[1] for span in spans) if spans else None,
         "op": None if maker is None else maker.name.decode("utf-8", "replace"),
         "scope": path or None,
-        "layer": layer_of(path),
-        "component": component_of(path),
+        "layer": scope.layer,
+        "component": scope.component,
     }

@@ -13,6 +13,7 @@ from xlahouse.ingest.compiled.buffers import buffer_rows
 from xlahouse.ingest.compiled.executions import executions
 from xlahouse.ingest.compiled.program_memory import program_row
 from xlahouse.ingest.compiled.schedule import places
+from xlahouse.ingest.compiled.users import NOWHERE, Scope, scopes_by_use
 from xlahouse.ingest.compiled.work import Work
 from xlahouse.ingest.events.codes_of_programs import BUFFERS_UNREAD, DAMAGED_HLO
 from xlahouse.ingest.events.frames import ColumnTypes, empty
@@ -38,6 +39,8 @@ INSTRUCTION_COLUMNS: ColumnTypes = {
     "collective_detail": pl.String,
     "rendezvous": pl.String,
     "slice_count": pl.Int64,
+    "user_layer": pl.Int64,  # of an instruction without an op_name, those of its users
+    "user_component": pl.String,
 }
 
 EXECUTED: ColumnTypes = {"program_id": pl.UInt64, "op": pl.String, "executions": pl.Int64}
@@ -74,7 +77,8 @@ def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> De
             continue
         try:
             order, times = places(program), executions(program)
-            found, unread = _instructions(program, order, times)
+            scopes = scopes_by_use(program, order)
+            found, unread = _instructions(program, order, times, scopes)
         except Exception as error:  # damage can raise anything; it loses this program only
             detail = f"the HLO of {program.module} is inconsistent: {type(error).__name__}: {error}"
             issues.append(DAMAGED_HLO.found(source, detail=detail))
@@ -85,7 +89,7 @@ def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> De
         if unread and not program.loose:  # names of ops may break off
             issues.append(DAMAGED_HLO.found(source, len(unread), f"{program.module} {unread[0]}"))
         try:
-            own = buffer_rows(program, order)
+            own = buffer_rows(program, order, scopes)
         except Exception as error:
             detail = f"{program.module}: {BUFFERS_UNREAD.meaning}: {type(error).__name__}: {error}"
             issues.append(BUFFERS_UNREAD.found(source, detail=detail))
@@ -114,7 +118,10 @@ def _executed(program: Program, times: dict[int, int | None]) -> list[dict[str, 
 
 
 def _instructions(
-    program: Program, order: dict[int, int], times: dict[int, int | None]
+    program: Program,
+    order: dict[int, int],
+    times: dict[int, int | None],
+    scopes: dict[int, Scope],
 ) -> tuple[list[dict[str, object]], list[str]]:
     """(rows, a line for each backend_config that cannot be read)."""
     rows, unread = [], []
@@ -126,12 +133,15 @@ def _instructions(
             notes = compiler_notes(instruction)
         except ValueError as error:
             unread.append(f"{name}: {error}")
+        scope = scopes.get(instruction.id, NOWHERE)
         told = {
             "schedule_index": order.get(instruction.id),
             "executions": times.get(instruction.id),
             "flops": work.flops(instruction) if instruction.id in order else None,
             "hbm_bytes": work.hbm_bytes(instruction) if instruction.id in order else None,
             **_between_slices(instruction),
+            "user_layer": scope.layer,
+            "user_component": scope.component,
         }
         if notes is not NOTHING or any(value is not None for value in told.values()):
             rows.append({"program_id": program.program_id, "op": name} | vars(notes) | told)

@@ -107,8 +107,10 @@ def compiled_tables(
     found = compiled.instructions
     named = instructions.drop([name for name in found.columns if name not in _OF_OP], strict=False)
     number = pl.lit(world, pl.Int64).alias("world")
+    decided = named.join(found, on=_OF_OP, how="left", maintain_order="left")
+    of_users = (pl.coalesce(name, f"user_{name}").alias(name) for name in ("layer", "component"))
     return {
-        "instructions": named.join(found, on=_OF_OP, how="left", maintain_order="left"),
+        "instructions": decided.with_columns(*of_users).drop("user_layer", "user_component"),
         "buffers": typed("buffers", compiled.buffers).with_columns(number),
         "programs": typed("programs", compiled.programs).with_columns(number),
     }

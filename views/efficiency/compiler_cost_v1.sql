@@ -32,9 +32,9 @@ select
     c.op,
     -- HLO opcode
     c.opcode,
-    -- layer of the model
+    -- layer of the model; of a copy that the compiler adds, that of its users
     c.layer,
-    -- part of the layer
+    -- part of the layer, likewise; NULL where users disagree
     c.component,
     -- op_name of the framework
     c.framework_op,

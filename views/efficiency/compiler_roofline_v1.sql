@@ -56,9 +56,9 @@ select
     b.op,
     -- HLO opcode
     b.opcode,
-    -- layer of the model
+    -- layer of the model; of a copy that the compiler adds, that of its users
     b.layer,
-    -- part of the layer
+    -- part of the layer, likewise; NULL where users disagree
     b.component,
     -- op_name of the framework
     b.framework_op,

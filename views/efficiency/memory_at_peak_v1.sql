@@ -19,9 +19,9 @@ select
     b.kind,
     -- op_name of the framework; NULL without one
     b.scope,
-    -- layer of the model
+    -- layer of the model; of a copy that the compiler adds, that of its users
     b.layer,
-    -- part of the layer
+    -- part of the layer, likewise; NULL where users disagree
     b.component,
     -- buffers
     cast(count(*) as bigint) as buffer_count,

@@ -74,7 +74,7 @@ def test_the_schedule_and_the_spans_of_values_are_xlas(sample):
 def test_sizes_are_those_of_the_compilers_memory_statistics(sample, output, temporary):
     """get_compiled_memory_stats() of the same programs; a TPU's states no temporaries here."""
     program = compiled(sample)
-    found = buffer_rows(program, places(program))
+    found = buffer_rows(program, places(program), {})
     allocated = {row["allocation"]: row for row in found}.values()
 
     def total(chosen):
@@ -92,7 +92,7 @@ def test_no_two_buffers_have_the_same_bytes_at_a_time(sample):
     program = compiled(sample)
     found = [
         (row["allocation"], row["offset_bytes"], row["offset_bytes"] + row["bytes"], *span)
-        for row in buffer_rows(program, places(program))
+        for row in buffer_rows(program, places(program), {})
         if None not in (span := (row["first_use"], row["last_use"]))
     ]
     for k, (allocation, low, high, first, last) in enumerate(found):
@@ -134,7 +134,9 @@ def small_program(**fields):
 def test_a_value_that_takes_over_anothers_place_is_one_buffer_with_it():
     program = parse_program(small_program().serialize(), 7, "f")
     names = ("allocation", "kind", "bytes", "first_use", "last_use", "op", "layer", "component")
-    found = [tuple(row[name] for name in names) for row in buffer_rows(program, places(program))]
+    found = [
+        tuple(row[name] for name in names) for row in buffer_rows(program, places(program), {})
+    ]
     assert found == [
         (0, "argument", 64, 0, 4, "x", None, None),
         (1, "temporary", 64, 1, 3, "a", 2, "mlp"),
@@ -151,8 +153,10 @@ def test_buffers_and_places_are_in_the_tables(tmp_path):
     ingest_paths([str(tmp_path / "h.xplane.pb")], str(tmp_path / "w"))
     found = rows(tmp_path / "w", "buffers").select("world", "program_id", "buffer", "bytes")
     assert found.rows() == [(0, 7, 0, 64), (0, 7, 1, 64), (0, 7, 3, 64)]
-    found = rows(tmp_path / "w", "instructions").select("op", "schedule_index")
-    assert found.rows() == [("a", 1), ("b", 2), ("c", 3), ("x", 0)]
+    found = rows(tmp_path / "w", "instructions").select("op", "schedule_index", "layer")
+    assert found.rows() == [("a", 1, 2), ("b", 2, 2), ("c", 3, 2), ("x", 0, None)]
+    found = rows(tmp_path / "w", "buffers").select("buffer", "op", "layer", "component")
+    assert found.rows() == [(0, "x", None, None), (1, "a", 2, "mlp"), (3, "c", 2, "mlp")]
 
 
 def findings(module):
