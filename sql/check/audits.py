@@ -87,8 +87,13 @@ AUDITS = (
         wanted as (
             select v.*, a.algorithm
             from traffic_volume_v1 as v
-            cross join (values ('ring'), ('bidirectional_ring'), ('direct')) as a (algorithm)
-            where v.wire_bytes > 0
+            cross join (
+                values ('ring'), ('bidirectional_ring'), ('direct'), ('compiled')
+            ) as a (algorithm)
+            where v.wire_bytes > 0 and (
+                a.algorithm <> 'compiled'
+                or v.run_id in (select run_id from instructions where collective_emitter is not null)
+            )
         )
         select w.run_id, w.phase, w.axis, w.kind, w.algorithm, w.device_id, w.wire_bytes, s.bytes
         from wanted as w

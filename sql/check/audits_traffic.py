@@ -139,6 +139,7 @@ TRAFFIC_AUDITS = (
         edges as (
             select run_id, phase, algorithm, source_device_id, target_device_id, bytes
             from traffic_matrix_v1
+            where target_device_id is not null
         ),
         moves as (
             select run_id, phase, algorithm, source_device_id as device_id, bytes from edges

@@ -12,7 +12,8 @@
 with edges as (
     select
         run_id, phase, algorithm, axis, source_device_id, target_device_id,
-        case when count(bytes) = count(*) then sum(bytes) end as bytes
+        case when count(bytes) = count(*) then sum(bytes) end as bytes,
+        min(target_problem) as target_problem
     from traffic_matrix_v1
     group by run_id, phase, algorithm, axis, source_device_id, target_device_id
 ),
@@ -22,6 +23,7 @@ placed as (
         e.run_id, e.phase, e.algorithm, e.axis, e.source_device_id, e.bytes,
         case
             when s.topology_problem is not null then s.topology_problem
+            when e.target_problem is not null then e.target_problem
             when s.run_id is null or t.run_id is null
                 then 'the source or the target of a transfer is not known'
         end as topology_problem,
@@ -173,7 +175,7 @@ select
     c.run_id,
     -- phase; NULL outside every marker
     c.phase,
-    -- ring, bidirectional_ring or direct
+    -- ring, bidirectional_ring, direct or compiled
     c.algorithm,
     -- shape of the chips, such as 2x4, or 4x4x4 where slices have three dimensions; NULL where links
     -- are not known

@@ -60,7 +60,7 @@ select
     s.run_id,
     -- phase; NULL outside every marker
     s.phase,
-    -- ring, bidirectional_ring or direct
+    -- ring, bidirectional_ring, direct or compiled
     s.algorithm,
     -- device that sends
     s.source_device_id,

@@ -12,18 +12,7 @@ from tests.views.oracle.peaks import peaks
 from tests.views.oracle.reading import Run, grouped, ratio
 from tests.views.oracle.traffic import traffic_matrix
 
-KINDS = ("TPU v4", "TPU v5 lite", "TPU v5p", "TPU v6 lite")
 Link = tuple[int, int]
-
-
-def is_square(run: Run) -> bool:
-    """Four chips of one slice and of one device each, whose numbers are known and place them."""
-    cores = [row for device, row in run.devices.items() if not run.is_sparse(device)]
-    chips = sorted(row["chip_id"] for row in cores if row["chip_id"] is not None)
-    plain = all(row["coords"] is None and not row["inferred"] for row in cores)
-    plain = plain and len({row["world"] for row in cores}) == 1
-    plain = plain and len({row["slice_index"] for row in cores} - {None}) < 2
-    return len(cores) == 4 and chips == [0, 1, 2, 3] and plain and cores[0]["kind"] in KINDS
 
 
 def way(source: int, target: int) -> list[Link]:

@@ -7,9 +7,10 @@ from typing import Any
 
 from tests.views.oracle.costs import added, profiled
 from tests.views.oracle.drawn import Row
-from tests.views.oracle.links import all_sent, is_square
+from tests.views.oracle.links import all_sent
 from tests.views.oracle.peaks import peaks
 from tests.views.oracle.reading import UNCOUNTED, Run, grouped, ratio, total
+from tests.views.oracle.rings import is_square
 
 
 def roofline(run: Run) -> Iterator[Row]:

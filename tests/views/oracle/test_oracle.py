@@ -26,6 +26,7 @@ from tests.views.oracle import (
     peaks,
     profile,
     requests,
+    rings,
     roofline,
     sequence,
     split,
@@ -49,8 +50,6 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "collective_axis_v1": traffic.collective_axis,
     "traffic_volume_v1": traffic.traffic_volume,
     "collective_latency_summary_v2": traffic.collective_latency_summary,
-    "traffic_matrix_v1": traffic.traffic_matrix,
-    "traffic_demand_v1": traffic.traffic_demand,
     "traffic_interval_v1": sequence.traffic_interval,
     "traffic_interval_summary_v2": sequence.traffic_interval_summary,
     "traffic_burst_v2": sequence.traffic_burst,
@@ -88,6 +87,10 @@ VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "mbu_v2": costs.mbu,
     "run_summary_v2": summary.run_summary,
     "step_load_v1": traffic.step_load,
+}
+MATRICES = {
+    "traffic_matrix_v1": traffic.traffic_matrix,
+    "traffic_demand_v1": traffic.traffic_demand,
 }
 # Running sums over transfers of gigabytes, and over picoseconds of seconds, lose the last digits.
 LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3, "traffic_profile_v1": 1e4}
@@ -186,11 +189,30 @@ def test_view(view, runs, warehouse):
     assert not disagreeing(view, VIEWS[view], runs, by_run(warehouse, view))
 
 
+@pytest.mark.parametrize("view", MATRICES)
+def test_matrices(view, runs, warehouse):
+    """Rings as the compiler states them are known here of four chips."""
+    every = by_run(warehouse, view)
+
+    def oracle(run):
+        rows = MATRICES[view](run)
+        return [r for r in rows if r["algorithm"] != "compiled" or rings.is_square(run)]
+
+    def rows_of(run, names, expected):
+        place = names.index("algorithm")
+        rows = every(run, names, expected)
+        return [row for row in rows if row[place] != "compiled" or rings.is_square(run)]
+
+    assert not disagreeing(view, oracle, runs, rows_of)
+    ours = [r for run in runs for r in oracle(run) if r["algorithm"] == "compiled"]
+    assert sum(row["target_device_id"] is not None for row in ours) > 20
+
+
 def test_roofline(runs, warehouse):
     """Of runs whose links are those of four chips, or not known."""
     linked = "select distinct run_id from collective_bandwidth_v3 where ici_link_count is not null"
     others = {run_id for (run_id,) in warehouse.query(linked).rows}
-    told = [run for run in runs if links.is_square(run) or run.run_id not in others]
+    told = [run for run in runs if rings.is_square(run) or run.run_id not in others]
     assert len(told) > len(runs) / 2
     rows_of = by_run(warehouse, "roofline_v2")
     assert not disagreeing("roofline_v2", roofline.roofline, told, rows_of)
@@ -258,7 +280,7 @@ def test_compatibility(runs, tmp_path):
 
 def test_links(runs, warehouse):
     """What four chips carry, under each phase and algorithm of which every target is known."""
-    square = [run for run in runs if links.is_square(run)]
+    square = [run for run in runs if rings.is_square(run)]
 
     every = by_run(warehouse, "link_traffic_v1")
 
@@ -273,6 +295,6 @@ def test_links(runs, warehouse):
 
 def test_link_use(runs, warehouse):
     """Least times and busiest links of transfers between four chips."""
-    square = [run for run in runs if links.is_square(run) and run.collectives]
+    square = [run for run in runs if rings.is_square(run) and run.collectives]
     rows_of = by_run(warehouse, "collective_bandwidth_v3")
     assert not disagreeing("collective_bandwidth_v3", links.link_use, square, rows_of)

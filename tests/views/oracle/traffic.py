@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tests.views.oracle import rings
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.memory import program_memory
 from tests.views.oracle.reading import Run, grouped, middle, rank, ratio, steps_launched, total
@@ -109,10 +110,11 @@ def collective_latency_summary(run: Run) -> Iterator[Row]:
 
 
 def traffic_matrix(run: Run) -> Iterator[Row]:
-    """Wire bytes by target, under three algorithms."""
+    """Wire bytes by target, under three algorithms and, where it is stated, as the compiler chose."""
+    told = ("compiled",) if rings.states_choices(run) else ()
     sums: dict[tuple[Any, ...], list[float | None]] = defaultdict(list)
     for row in run.collectives:
-        for algorithm in ("ring", "bidirectional_ring", "direct"):
+        for algorithm in ("ring", "bidirectional_ring", "direct", *told):
             key = row["phase"], row["axis"], row["kind"], algorithm, row["device_id"]
             for target, sent in _sent(run, row, algorithm):
                 sums[*key, target].append(sent)
@@ -169,6 +171,9 @@ def _sent(run: Run, row: Row, algorithm: str) -> list[tuple[int | None, float | 
         return [(target, wire) for target in targets]
     if row["group_index"] is None:
         return [(None, wire)]
+    if algorithm == "compiled":
+        others = rings.chosen(run, row) or [None]
+        return [(other, None if wire is None else wire / len(others)) for other in others]
     members = run.groups[(*run.op_key(row), row["group_index"])]
     place, n = members.index(own), len(members)
     after, before = members[(place + 1) % n], members[place - 1]
