@@ -137,3 +137,22 @@ def test_nothing_on_any_link_says_why():
     assert "no link carries traffic" in filled(store_of(), links.PANEL, "r").empty
     nothing = Store({"runs": [{"run_id": "r"}]})
     assert "no device events" in filled(nothing, links.PANEL, "r").empty
+
+
+def test_the_compilers_choice_has_maps_of_its_own():
+    known = link((0, 0, 0), (1, 0, 0), 300.0)
+    chosen = link((1, 0, 0), (2, 0, 0), 70.0, algorithm="compiled")
+    lacking = {**link((0, 0, 0), (0, 0, 0), None, topology=None), "algorithm": "compiled"}
+    reason = "the compiler does not state the way of a transfer"
+    store = store_of(known, chosen, {**lacking, "topology_problem": reason})
+    section = filled(store, links.PANEL, "r")
+    assert [
+        (figure.title, [row["bytes"] for row in data(figure.spec)]) for figure in section.figures
+    ] == [
+        ("Links along x of the 4x2 torus", [300]),
+        ("Links along x of the 4x2 torus, as the compiler chose", [70]),
+    ]
+    assert section.coverage.replace("\u00a0", " ").startswith("1 link carry 300 B")
+    said = [note.replace("\u00a0", " ") for note in section.notes]
+    assert said[-2].startswith("As the compiler chose: Busiest link: 70 B from chip (1,0,0)")
+    assert said[-1] == f"Transfers lack there, since {reason}."

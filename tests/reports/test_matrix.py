@@ -9,8 +9,8 @@ from xlahouse.reports.charts.palette import UNKNOWN_COLOUR
 from xlahouse.reports.panels.communication import matrix
 
 
-def store_of(count, pairs):
-    """Device 0 to `count` - 1, and bytes from one to another."""
+def store_of(count, pairs, *chosen):
+    """Device 0 to `count` - 1, and bytes from one to another; `chosen` as compiled: a reason is last."""
     devices = [
         {"run_id": "r", "device_id": d, "traced": True, "core": "tensorcore"} for d in range(count)
     ]
@@ -24,6 +24,11 @@ def store_of(count, pairs):
     cells = [
         {**cell, "source_device_id": a, "target_device_id": b, "bytes": size}
         for a, b, size in pairs
+    ]
+    cells += [
+        {**cell, "algorithm": "compiled", "source_device_id": a, "target_device_id": b}
+        | {"bytes": size, "target_problem": reason}
+        for a, b, size, reason in chosen
     ]
     return Store({"runs": [{"run_id": "r"}], "devices": devices, "traffic_matrix_v1": cells})
 
@@ -50,3 +55,15 @@ def test_256_devices_share_64_rows():
     assert (cells["0-3", "0-3"], cells["0-3", "4-7"], cells["252-255", "0-3"]) == (3, 1, 1)
     assert len(cells) == 128
     assert section.coverage.startswith("Draws 256\u00a0B from 64 groups of sources.")
+
+
+def test_the_compilers_choice_is_a_map_of_its_own():
+    reason = "the order of StrategyRing is not known here"
+    chosen = [(0, 1, 3.0, None), (1, 0, 3.0, None), (0, None, 5.0, reason)]
+    section = filled(store_of(2, [(0, 1, 8.0), (1, 0, 3.0)], *chosen), matrix.PANEL, "r")
+    maps = {figure.title: [row["bytes"] for row in data(figure.spec)] for figure in section.figures}
+    assert maps == {"All traffic (axis ep)": [8, 3], "All traffic, as the compiler chose": [3, 3]}
+    assert section.coverage.replace("\u00a0", " ") == "Draws 11 B from 2 sources."
+    assert section.notes[-1].replace("\u00a0", " ") == (
+        f"As the compiler chose: the targets of 5 B of 11 B are not known: {reason}."
+    )

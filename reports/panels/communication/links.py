@@ -39,7 +39,7 @@ with found as (
         cast(string_split(trim(source_place, '()'), ',') as bigint[]) as here,
         cast(string_split(trim(target_place, '()'), ',') as bigint[]) as there
     from link_traffic_v1
-    where run_id = $run and algorithm = 'ring'
+    where run_id = $run and algorithm in ('ring', 'compiled')
 ), turned as (
     select
         *,
@@ -62,6 +62,7 @@ with found as (
     from turned
 )
 select
+    algorithm,
     topology,
     dimension,
     is_forward,
@@ -78,10 +79,11 @@ select
     topology_problem
 from directed
 group by all
-order by dimension, line, is_forward desc, source, topology_problem
+order by algorithm desc, dimension, line, is_forward desc, source, topology_problem
 """
 
 COLUMNS = (
+    text_column("algorithm", "Algorithm"),
     text_column("dimension", "Along"),
     dashed_column("source_place", "From chip"),
     dashed_column("target_place", "To chip"),
@@ -143,7 +145,18 @@ def _line_axis(places: list[str], coordinates: str) -> alt.Y:
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
-    """A heat map of each dimension along which there are links with traffic."""
+    """A heat map of each dimension along which there are links with traffic, of a ring, then as compiled."""
+    ring, chosen = _by_algorithm(rows)
+    return _maps(ring, "") + _maps(chosen, ", as the compiler chose")
+
+
+def _by_algorithm(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(the rows of a ring, the rows of the compiler's choice)."""
+    is_chosen = pl.col("algorithm") == "compiled"
+    return rows.filter(~is_chosen), rows.filter(is_chosen)
+
+
+def _maps(rows: pl.DataFrame, how: str) -> list[Figure]:
     linked = rows.drop_nulls("topology")
     if linked["bytes"].null_count() == len(linked):
         return []
@@ -151,7 +164,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     unit = suit([top], BYTES)
     return [
         Figure(
-            f"Links along {dimension} of the {shape_name(_topology(linked))} torus",
+            f"Links along {dimension} of the {shape_name(_topology(linked))} torus{how}",
             link_chart(linked.filter(pl.col("dimension") == dimension), dimension, unit, top),
         )
         for dimension in linked["dimension"].unique(maintain_order=True)
@@ -159,7 +172,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
-    """How many links carry how much."""
+    """How many links carry how much, of a ring."""
+    rows, _ = _by_algorithm(rows)
     linked = rows.drop_nulls("topology")
     if linked.is_empty():
         return "No link is known."
@@ -172,7 +186,8 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """The busiest link, what empty cells mean, and why links are not known."""
+    """The busiest link, what empty cells mean, why links are not known, and the compiler's choice."""
+    rows, chosen = _by_algorithm(rows)
     found = []
     linked = rows.drop_nulls("topology")
     if not linked.is_empty():
@@ -191,7 +206,17 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
             "this chip."
         )
     reasons = rows["topology_problem"].drop_nulls().unique(maintain_order=True)
-    return found + [f"Links are not known: {reason}." for reason in reasons]
+    found += [f"Links are not known: {reason}." for reason in reasons]
+    return found + _notes_on_choice(chosen, set(reasons))
+
+
+def _notes_on_choice(chosen: pl.DataFrame, told: set[str]) -> list[str]:
+    """The busiest link as the compiler chose, and what its links lack. told: reasons that stand already."""
+    linked = chosen.drop_nulls("topology")
+    found = [] if linked.is_empty() else [f"As the compiler chose: {_busiest(linked)}"]
+    reasons = chosen["topology_problem"].drop_nulls().unique(maintain_order=True)
+    lacking = [reason for reason in reasons if reason not in told]
+    return found + [f"Transfers lack there, since {reason}." for reason in lacking]
 
 
 why_empty = why_no_rows(
@@ -235,7 +260,8 @@ PANEL: Panel[PageFacts] = Panel(
     key="links",
     title="Traffic on the links",
     lede="The traffic matrix, routed through the torus of chips: along x, then y, then z, "
-    "the shorter way each time. One map per dimension: a row is a line of chips, a "
+    "the shorter way each time; where the TPU's compiler states how it sends, as it "
+    "chose too. One map per dimension: a row is a line of chips, a "
     "column a link from one chip to the next.",
     sql=SQL,
     columns=COLUMNS,

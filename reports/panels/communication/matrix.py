@@ -20,9 +20,10 @@ from xlahouse.reports.charts.units import BYTES, plural, show_bytes, suit
 # a cell, so that a map has at most 4,096 of them.
 SQL = f"""
 with traffic as (
-    select {PHASE} as phase, axis, source_device_id, target_device_id, bytes
+    select
+        {PHASE} as phase, axis, algorithm, source_device_id, target_device_id, bytes, target_problem
     from traffic_matrix_v1
-    where run_id = $run and algorithm = 'ring'
+    where run_id = $run and algorithm in ('ring', 'compiled')
 ), numbered as (
     select
         device_id,
@@ -50,13 +51,15 @@ with traffic as (
     select
         phase,
         axis,
+        algorithm,
         sender.block as source_block,
         receiver.block as target_block,
-        case when count(bytes) = count(*) then cast(sum(bytes) as double) end as bytes
+        case when count(bytes) = count(*) then cast(sum(bytes) as double) end as bytes,
+        min(target_problem) as target_problem
     from traffic
     inner join placed as sender on sender.device_id = source_device_id
     left join placed as receiver on receiver.device_id = target_device_id
-    group by phase, axis, sender.block, receiver.block
+    group by phase, axis, algorithm, sender.block, receiver.block
 )
 select
     sender.label as source,
@@ -64,11 +67,14 @@ select
     receiver.label as target,
     phase,
     axis,
-    case when cells.source_block is null and sender.traced then 0 else cells.bytes end as bytes
+    coalesce(algorithm, 'ring') as algorithm,
+    case when cells.source_block is null and sender.traced then 0 else cells.bytes end as bytes,
+    target_problem
 from blocks as sender
 left join cells on cells.source_block = sender.block
 left join blocks as receiver on receiver.block = cells.target_block
 order by
+    coalesce(algorithm, 'ring') desc,
     sender.block,
     receiver.block,
     axis,
@@ -80,6 +86,7 @@ COLUMNS = (
     dashed_column("target", "Target device"),
     dashed_column("axis", "Axis"),
     dashed_column("phase", "Phase"),
+    text_column("algorithm", "Algorithm"),
     bytes_column("bytes", "Bytes"),
 )
 MAX_MAPS = 6
@@ -132,7 +139,9 @@ def _target_axis(devices: list[str]) -> alt.X:
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
-    """The whole traffic, then its parts by axis and by phase, where there are several, most bytes first."""
+    """The whole traffic as a ring, and as compiled; then as a ring its parts by axis and phase, where there
+    are several, most bytes first."""
+    rows, chosen = _by_algorithm(rows)
     devices = rows["source"].unique(maintain_order=True).to_list()
     hidden = untraced_sources(rows)
     # unknown bytes stay, and make the sum that they are in unknown
@@ -148,7 +157,16 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
         for name in names if len(names) > 1 else ():
             title = form.format(name)
             drawn.append(_map(title, sent.filter(pl.col(column) == name), devices, hidden))
+    known = chosen.drop_nulls("target")
+    if not known.is_empty():
+        drawn.insert(1, _map("All traffic, as the compiler chose", known, devices, hidden))
     return drawn[:MAX_MAPS]
+
+
+def _by_algorithm(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(the rows of a ring, the rows of the compiler's choice)."""
+    is_chosen = pl.col("algorithm") == "compiled"
+    return rows.filter(~is_chosen), rows.filter(is_chosen)
 
 
 def _map(title: str, part: pl.DataFrame, devices: list[str], hidden: list[str]) -> Figure:
@@ -164,6 +182,7 @@ def untraced_sources(rows: pl.DataFrame) -> list[str]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many bytes are drawn, from how many sources."""
+    rows, _ = _by_algorithm(rows)
     drawn = rows.drop_nulls("target")
     shared = rows["source"].str.contains("-").any()
     senders = drawn["source"].n_unique()
@@ -172,7 +191,8 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """What grey and empty cells mean."""
+    """What grey and empty cells mean, and what the compiler's choice does not tell."""
+    rows, chosen = _by_algorithm(rows)
     found = []
     hidden = untraced_sources(rows)
     if hidden and not facts.compiled:
@@ -191,6 +211,13 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append("No traced device is known to have sent data to another device.")
     if rows["source"].str.contains("-").any():
         found.append("Neighbouring devices share a cell: the run has more than 64 devices.")
+    silent = chosen.filter(pl.col("target").is_null())
+    if not silent.is_empty():
+        sent, whole = (show_bytes(known_total(each, "bytes")) for each in (silent, chosen))
+        reasons = ", or ".join(silent["target_problem"].drop_nulls().unique(maintain_order=True))
+        found.append(
+            f"As the compiler chose: the targets of {sent} of {whole} are not known: {reasons}."
+        )
     return found
 
 
@@ -218,7 +245,8 @@ PANEL: Panel[PageFacts] = Panel(
     title="Traffic matrix",
     lede="Bytes from source to target device, if every collective runs as a ring: each "
     "member sends to the next in its group. An all-to-all sends to every member, a "
-    "permute along its pairs. Numbers are in the unit of the colour scale.",
+    "permute along its pairs. Where the TPU's compiler states how it sends, a second map "
+    "shows its choice. Numbers are in the unit of the colour scale.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,
