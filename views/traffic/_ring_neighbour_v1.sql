@@ -129,7 +129,7 @@ select
     -- the next member on the ring in this direction
     b.device_id as neighbour_device_id,
     -- of what the member sends, the part that goes to this neighbour; they add up to 1
-    0.5e0 / a.axes as share
+    0.5e0 / nullif(a.axes, 0) as share
 from rings as a
 cross join sides as s
 inner join rings as b
