@@ -12,10 +12,10 @@
 with edges as (
     select
         run_id, phase, algorithm, axis, source_device_id, target_device_id,
-        case when count(bytes) = count(*) then sum(bytes) end as bytes,
-        min(target_problem) as target_problem
+        target_problem,
+        case when count(bytes) = count(*) then sum(bytes) end as bytes
     from traffic_matrix_v1
-    group by run_id, phase, algorithm, axis, source_device_id, target_device_id
+    group by run_id, phase, algorithm, axis, source_device_id, target_device_id, target_problem
 ),
 
 placed as (

@@ -54,12 +54,12 @@ with traffic as (
         algorithm,
         sender.block as source_block,
         receiver.block as target_block,
-        case when count(bytes) = count(*) then cast(sum(bytes) as double) end as bytes,
-        min(target_problem) as target_problem
+        target_problem,
+        case when count(bytes) = count(*) then cast(sum(bytes) as double) end as bytes
     from traffic
     inner join placed as sender on sender.device_id = source_device_id
     left join placed as receiver on receiver.device_id = target_device_id
-    group by phase, axis, algorithm, sender.block, receiver.block
+    group by phase, axis, algorithm, sender.block, receiver.block, target_problem
 )
 select
     sender.label as source,
@@ -78,7 +78,8 @@ order by
     sender.block,
     receiver.block,
     axis,
-    {phase_order()}
+    {phase_order()},
+    target_problem
 """
 
 COLUMNS = (
