@@ -23,7 +23,8 @@ settings.load_profile("xlahouse")
 LONGEST_FIRST = ("planted", "capture", "spark", "spark_runs", "spark_cluster", "synthetic", "cases")
 LONGEST_FIRST += ("test_properties", "test_endurance", "test_site_again", "test_export_duckdb")
 
-DEMO_PLAN = Path(__file__).parents[1] / "capture" / "plans" / "demo.yaml"
+ROOT = Path(__file__).parents[1]
+DEMO_PLAN = ROOT / "capture" / "plans" / "demo.yaml"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,6 +43,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the longest groups to the front; the order within a group stays.
 
+    Quick tests of a file are one group, so that what a file's tests share is built by one worker.
     Of the whole verify layer the tests run whose turn this commit is; with -k every one that matches.
     """
     left = []
@@ -50,6 +52,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = [item for item in long if not layers.has_its_turn(_turn(item))]
     if left:
         config.hook.pytest_deselected(items=left)
+    for item in items:
+        if not item.get_closest_marker("xdist_group") and not item.get_closest_marker("verify"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
     without = set(left)
     items[:] = sorted((item for item in items if item not in without), key=_place)
 
@@ -63,7 +68,7 @@ def _turn(item: pytest.Item) -> str:
 
 def _place(item: pytest.Item) -> int:
     mark = item.get_closest_marker("xdist_group")
-    group = mark.args[0] if mark else item.path.stem
+    group = Path(mark.args[0]).stem if mark else item.path.stem
     return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
