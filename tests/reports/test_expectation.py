@@ -85,7 +85,8 @@ def test_what_cannot_be_compared_says_why():
     reason = "no mesh is known"
     whole = section_of(row("unclassified", "all-reduce", None, 5000, problem=reason))
     assert whole.figures == []
-    assert whole.notes == [f"No expectation for any collective: {reason}."]
+    remedy = "`xlahouse set mesh RUN MESH` states the mesh"
+    assert whole.notes == [f"No expectation for any collective: {reason}; {remedy}."]
     assert whole.coverage.startswith("0 of 3 measured collectives compared.")
     part = section_of(
         row("tp", "all-reduce", 4000, 4000),

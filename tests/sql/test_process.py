@@ -74,7 +74,7 @@ def test_what_ends_a_verb_is_one_line_at_most(
     code: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr(cli, "app", _raising(error))
+    monkeypatch.setattr(cli, "_command", lambda: _raising(error))
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert caught.value.code == code
@@ -85,7 +85,7 @@ def test_what_ends_a_verb_is_one_line_at_most(
 
 
 def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "app", _raising(RuntimeError("a fault of xlahouse")))
+    monkeypatch.setattr(cli, "_command", lambda: _raising(RuntimeError("a fault of xlahouse")))
     with pytest.raises(RuntimeError, match="a fault"):
         cli.main()
 

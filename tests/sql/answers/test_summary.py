@@ -295,7 +295,7 @@ def test_a_run_without_devices_has_reasons_and_no_numbers(root):
             summarize(warehouse, "nosuch")
     assert (found.split, found.findings) == (None, ())
     assert found.verdict == "No verdict: no device events in the trace."
-    assert "no device events in the trace" in "\n".join(summary_lines(found))
+    assert "no device events in the trace" in "\n".join(summary_lines(found, "./warehouse"))
 
 
 def test_the_verb(root, monkeypatch, capsys):

@@ -16,6 +16,8 @@ from xlahouse.capture.commands import COMMAND
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.panels import quality
+from xlahouse.reports.panels.communication import volume
+from xlahouse.reports.run_page import _with_commands
 from xlahouse.reports.site import read_runs
 from xlahouse.reports.site_page import Frame
 from xlahouse.reports.unchanged import run_key
@@ -70,6 +72,29 @@ def test_every_door_names_the_place_where_the_warehouse_is(places):
         cells = fill(quality.ISSUES, found, facts).cells
     (page,) = [row[2].text for row in cells if row[1].text == "card_field"]
     assert [command_in(text) for text in (checked, summed.message, asked, page)] == [want] * 4
+
+
+def test_what_proves_a_finding_works_when_pasted(places, monkeypatch, capsys):
+    """No mesh is known here, and all of the step is one all-reduce."""
+    assert run_command(monkeypatch, "summary", "one", "-w", str(places[1])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (note,) = [line for line in lines if "axes of collectives" in line]
+    assert f"`xlahouse set mesh one MESH -w '{places[1]}'`" in note
+    for label in ("proof", "chart"):
+        (line,) = [line for line in lines if f"   {label}: " in line]
+        assert shlex.split(line)[-2:] == ["-w", str(places[1])]
+    (proof,) = [line for line in lines if "   proof: " in line]
+    assert run_command(monkeypatch, *shlex.split(proof)[2:]) == 0
+    assert "all-reduce" in capsys.readouterr().out
+
+
+def test_notes_of_panels_name_the_place(places):
+    with Warehouse(places[1]) as warehouse:
+        _, _, [facts] = read_runs(warehouse, ["one"], headlines=False)
+        found = warehouse.query(volume.PANEL.sql, {"run": facts.run_id}).pl()
+    section = _with_commands(fill(volume.PANEL, found, facts), facts)
+    command = f"`xlahouse set mesh one MESH -w '{places[1]}'`"
+    assert any(command in note for note in section.notes)
 
 
 def test_a_page_of_a_warehouse_that_moved_is_drawn_again(places):
