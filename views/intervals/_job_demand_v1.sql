@@ -1,9 +1,9 @@
 -- one row per run, phase and hundredth of the period
 -- What the busiest device of a run sends in the course of a step, its axes summed
--- (traffic_profile_v1): the one that sends most a second, of equal ones the lowest number. Warm-up and
--- compile phases are left out. A run's phases in which nothing is sent have no rows. Not known where
--- any device may send an unknown number of bytes, or devices are virtual: their periods are not
--- those of an accelerator.
+-- (traffic_profile_v1): the one that sends most a second; of those that are equal to within a byte, which
+-- is more than the rounding of their sums, the lowest number. Warm-up and compile phases are left out. A
+-- run's phases in which nothing is sent have no rows. Not known where any device may send an unknown
+-- number of bytes, or devices are virtual: their periods are not those of an accelerator.
 with bins as (
     select
         run_id, device_id, phase, bin, max(period_ps) as period_ps,
@@ -27,7 +27,7 @@ ranked as (
     select
         *,
         row_number() over (
-            partition by run_id, phase order by total_bytes_per_s desc nulls last, device_id
+            partition by run_id, phase order by round(total_bytes_per_s) desc nulls last, device_id
         ) as place,
         max(case when total_bytes_per_s is null then 1 else virtual_devices end) over (
             partition by run_id, phase
