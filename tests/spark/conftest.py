@@ -28,6 +28,13 @@ SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.files.openCostInBytes": "0",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # A session of hundreds of large plans: Spark keeps the last thousand for its page by default, and
+    # its JVM, of 1 GiB by default, ends where they do not fit.
+    "spark.driver.memory": "3g",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
 }
 JAVA = "-XX:+UseSerialGC"
 # A session of few views ends before what the JVM's second compiler does pays off.
