@@ -30,7 +30,7 @@ SETTINGS = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # A session of hundreds of large plans: Spark keeps the last thousand for its page by default, and
     # its JVM, of 1 GiB by default, ends where they do not fit.
-    "spark.driver.memory": "3g",
+    "spark.driver.memory": "5g",
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
