@@ -22,14 +22,13 @@ def filled(text: str, words: Mapping[str, str], warehouse: str = DEFAULT_WAREHOU
         words: RUN or TRACES -> what stands for it.
         warehouse: a folder or URL, which commands then name.
     """
-    place = [] if warehouse == DEFAULT_WAREHOUSE else ["-w", warehouse]
 
     def fill(found: re.Match[str]) -> str:
         try:
             parts = shlex.split(found[1])
         except ValueError:
             return found[0]
-        return f"`{shlex.join([words.get(part, part) for part in parts] + place)}`"
+        return f"`{located(shlex.join(words.get(part, part) for part in parts), warehouse)}`"
 
     return COMMAND.sub(fill, text)
 

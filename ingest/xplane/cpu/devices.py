@@ -86,6 +86,11 @@ def assignments(programs: Mapping[int, Program]) -> pl.DataFrame:
     )
 
 
+def are_places(assigned: pl.DataFrame) -> bool:
+    """Whether every program numbers its devices by their place."""
+    return bool((assigned["ordinal"] == assigned["assigned"]).all())
+
+
 def number_devices(acts: pl.DataFrame, assigned: pl.DataFrame) -> Numbered:
     """The devices of acts.
 
@@ -98,7 +103,7 @@ def number_devices(acts: pl.DataFrame, assigned: pl.DataFrame) -> Numbered:
     """
     silent = acts["device_ordinal"].null_count() == acts.height
     here = acts.select((pl.col("ordinal").max() + 1).fill_null(0)).item()
-    usual = (assigned["ordinal"] == assigned["assigned"]).all() and (assigned["of"] <= here).all()
+    usual = are_places(assigned) and (assigned["of"] <= here).all()
     if silent and usual:
         return Numbered(acts.with_columns(device_id="ordinal"))
     told = pl.col("device_ordinal")

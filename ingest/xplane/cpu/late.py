@@ -123,9 +123,8 @@ def _placed(
     sure = set(placed.values())
     fits = {row: [place for place in places if place in _among(row, late)] for row in picked}
     by_order = 0
-    for row in sorted(
-        fits.keys() - placed.keys(), key=lambda row: (len(fits[row]), picked.index(row))
-    ):
+    rest = [row for row in picked if row not in placed]
+    for row in sorted(rest, key=lambda row: len(fits[row])):
         left = [place for place in fits[row] if place not in sure]
         free = [place for place in left if place not in placed.values()]
         if not free:

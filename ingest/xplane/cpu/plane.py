@@ -26,7 +26,13 @@ from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.xplane.cpu.chain import place_acts
-from xlahouse.ingest.xplane.cpu.devices import Numbered, assignments, number_devices, stated_runs
+from xlahouse.ingest.xplane.cpu.devices import (
+    Numbered,
+    are_places,
+    assignments,
+    number_devices,
+    stated_runs,
+)
 from xlahouse.ingest.xplane.cpu.events import (
     END_PREFIX,
     RENDEZVOUS,
@@ -94,7 +100,7 @@ def _numbered(events: CpuEvents, programs: Mapping[int, Program]) -> tuple[Numbe
     if stated is not None:
         return Numbered(stated, stated=True), 0
     assigned = assignments(programs)
-    placement = place_acts(events, assigned["ordinal"].equals(assigned["assigned"]))
+    placement = place_acts(events, are_places(assigned))
     return number_devices(placement.acts, assigned), placement.ambiguous
 
 

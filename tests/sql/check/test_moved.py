@@ -117,11 +117,18 @@ def test_the_command_works_when_pasted(places, tmp_path, monkeypatch):
         assert warehouse.query("select name, batch_size from runs").rows == [("one", 4)]
 
 
-def test_a_renamed_run_is_named_as_it_is_called_now(tmp_path):
+def with_finding(tmp_path, name, message):
+    """A warehouse of one run with one finding."""
     issue = {"run_id": "ab", "severity": "info", "code": "x", "source": "s", "count": 1}
-    issue["message"] = "state the kind: `xlahouse set device-kind RUN KIND`"
-    runs = [{"run_id": "ab", "name": "now"}]
-    root = write_warehouse(tmp_path / "w", {"runs": runs, "issues": [issue]})
+    runs = [{"run_id": "ab", "name": name}]
+    return write_warehouse(
+        tmp_path / "w", {"runs": runs, "issues": [{**issue, "message": message}]}
+    )
+
+
+def test_a_renamed_run_is_named_as_it_is_called_now(tmp_path):
+    message = "state the kind: `xlahouse set device-kind RUN KIND`"
+    root = with_finding(tmp_path, "now", message)
     with Warehouse(root) as warehouse:
         lines = check_warehouse(warehouse).lines
     want = f"info     now: x: state the kind: `xlahouse set device-kind now KIND -w {root}` (s, 1)"
@@ -129,13 +136,12 @@ def test_a_renamed_run_is_named_as_it_is_called_now(tmp_path):
 
 
 def test_findings_of_a_predicted_run_name_the_run_that_was_replayed(tmp_path):
-    issue = {"run_id": "ab", "severity": "info", "code": "x", "source": "s", "count": 1}
-    issue["message"] = "`xlahouse ingest t --run RUN`"
-    runs = [{"run_id": "ab", "name": "base"}]
-    root = write_warehouse(tmp_path / "w", {"runs": runs, "issues": [issue]})
+    root = with_finding(tmp_path, "base", "`xlahouse ingest t --run RUN`")
     with Warehouse(root) as warehouse:
         schedule = SimpleNamespace(unmet=0)
-        parent = SimpleNamespace(warehouse=warehouse, row=runs[0], schedule=schedule)
+        parent = SimpleNamespace(
+            warehouse=warehouse, row={"run_id": "ab", "name": "base"}, schedule=schedule
+        )
         messages = _issues(parent, "ici=2x")["message"].to_list()
     assert messages[0] == "`xlahouse ingest t --run base`"
     assert "base replayed with ici=2x" in messages[1]
