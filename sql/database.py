@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 HIVE = "hive_types = {'run_id': varchar}"
 FILES_OF = "xlahouse_files_of_"  # variables of a connection: a query reads its own list of files
 PACK_OF = "xlahouse_pack_of_"  # the same of the file of many runs
+# Both walk the whole plan for each projection in it: on deep views a third of a query on a small run,
+# and hardly anything is won on one of 17 million ops.
+SLOW_OPTIMIZERS = "projection_pullup,projection_placement"
 
 
 class Database:
@@ -318,6 +321,7 @@ def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyC
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
             "python_enable_replacements": False,
+            "disabled_optimizers": SLOW_OPTIMIZERS,
             "temp_directory": os.path.join(tempfile.gettempdir(), f"xlahouse-{os.getpid()}"),
             **limits,
         },
