@@ -63,6 +63,7 @@ def test_the_wheel_holds_every_file_that_git_does(wheel):
     assert inside == set(tracked(*FOLDERS))
 
 
+@pytest.mark.verify
 def test_every_verb_but_capture_works_without_torch(tmp_path):
     """An interpreter in which torch cannot be imported stands for an environment without it."""
     from tests.ingest.traces import tpu_trace

@@ -148,6 +148,7 @@ def test_deepseek_v2_lite_under_fsdp4_gathers_every_matrix():
     assert share.prefill == share.decode
 
 
+@pytest.mark.verify
 def test_layers_that_are_alike_are_traced_once_to_the_same_end(monkeypatch):
     """The same forecast as with every layer traced, for a model of each family."""
     shared = [forecast(each) for each in read_plan(CELLS).experiments]

@@ -14,6 +14,7 @@ from xlahouse.capture.tpu import run as tpu_run
 from xlahouse.capture.tpu.package import source_folder
 
 
+@pytest.mark.verify
 def test_a_run_brings_every_hosts_traces_home_without_half_ones(zone):
     play(zone, hosts=2)
     create(zone)
@@ -46,6 +47,7 @@ def test_a_file_of_arrivals_goes_beside_the_plan_on_every_host(zone):
         assert (zone.root / host / ".xlahouse" / "load.jsonl").read_text() == line
 
 
+@pytest.mark.verify
 def test_a_second_run_captures_nothing_again(zone):
     create(zone)
     first = run(zone)
@@ -126,6 +128,7 @@ def test_a_dry_run_and_a_run_show_the_same_commands(zone, monkeypatch, capsys):
     assert any("pip install --torch-backend=cpu" in line for line in said(dry))
 
 
+@pytest.mark.verify
 def test_an_experiment_that_fails_costs_itself(zone, monkeypatch):
     monkeypatch.setenv("BROKEN", "b")
     create(zone)

@@ -176,6 +176,7 @@ def test_a_worker_that_dies_costs_its_run_alone_and_that_is_tried_again(tmp_path
     assert sorted(rows(root, "ops")["device_id"]) == [0, 3, 4]
 
 
+@pytest.mark.verify
 def test_a_worker_that_cannot_start_is_one_line(tmp_path):
     """A script without the guard begins its ingest again in each worker."""
     paths = [write(tmp_path / f"{n}.xplane.pb", tpu_trace(n)) for n in (0, 1)]

@@ -52,6 +52,7 @@ def test_a_legend_wraps_to_the_width_of_the_figure(two_runs, tmp_path):
     assert 420 < int(width[1]) < 520
 
 
+@pytest.mark.verify
 def test_the_same_run_gives_the_same_bytes(two_runs, tmp_path):
     one, two = (
         [p.read_bytes() for p in render_figures(two_runs, tmp_path / n, "svg", ["aaa"], ["time"])]

@@ -32,6 +32,7 @@ def site(drawn, tmp_path):
     return shutil.copytree(drawn, tmp_path / "site")
 
 
+@pytest.mark.verify
 def test_an_unchanged_page_is_not_drawn_again(two_runs, site):
     stamps = {path: path.stat().st_mtime_ns for path in site.glob("*.html")}
     again = render_site(two_runs, site, pages=SHOWN)

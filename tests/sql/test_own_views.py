@@ -68,6 +68,7 @@ def test_own_views_read_what_is_kept_by_its_bare_name(root: Path) -> None:
     assert said == []
 
 
+@pytest.mark.verify
 def test_own_views_are_documented_like_ours(root: Path) -> None:
     warehouse, _ = own(root, counted=DOCUMENTED, plain="select run_id from runs")
     text = describe_view(warehouse.library, warehouse.library.views["counted"])
@@ -80,6 +81,7 @@ def test_own_views_are_documented_like_ours(root: Path) -> None:
     assert comments == [("run",), ("devices of it",)]
 
 
+@pytest.mark.verify
 def test_a_catalogue_takes_own_views_as_they_are_written(root: Path) -> None:
     odd = DOCUMENTED.replace("as device_count", 'as "how many?"')
     warehouse, said = own(root, odd=odd, ends="select run_id from odd -- as a comment")

@@ -289,6 +289,7 @@ SAMPLES = (
 )
 
 
+@pytest.mark.verify
 def test_audits_find_nothing_in_the_samples(tmp_path: Path) -> None:
     ingest_paths([str(sample(name)) for name in SAMPLES], str(tmp_path))
     with Warehouse(tmp_path) as warehouse:

@@ -70,6 +70,7 @@ def test_samples_of_text_that_was_damaged_before_it_was_packed(name):
         check(whole, damage(raw, random.Random(seed)), file)
 
 
+@pytest.mark.verify
 def test_a_dump_of_hlo():
     """Seeds at which lines of all kinds are hit: computations, instructions, their attributes."""
     raw = sample("hlo/torch_xla_llama2_tp4_pp2.hlo.txt").read_bytes()[:40_000]

@@ -55,6 +55,7 @@ def overview(tmp_path, *measured):
     return path.read_text("utf-8"), not made.unchanged
 
 
+@pytest.mark.verify
 def test_the_page_waits_for_a_measured_run_and_then_has_its_error(tmp_path):
     text, _ = overview(tmp_path)
     assert WAITING in text

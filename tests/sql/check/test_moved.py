@@ -59,6 +59,7 @@ def test_equal_ingests_into_two_places_give_equal_findings(places):
     assert command_in(finding(moved)) == f"xlahouse ingest {trace} --run RUN --card CARD"
 
 
+@pytest.mark.verify
 def test_every_door_names_the_place_where_the_warehouse_is(places):
     trace, moved, _ = places
     want = f"xlahouse ingest {trace} --run one --card CARD -w '{moved}'"

@@ -126,6 +126,7 @@ def test_a_view_shows_its_examples_and_origins() -> None:
     assert "\nmade of:\n" in text
 
 
+@pytest.mark.verify
 def test_comments_are_in_the_database(tmp_path: Path) -> None:
     with Warehouse(write_warehouse(tmp_path, {})) as warehouse:
         ((grain,),) = warehouse.query(

@@ -94,6 +94,7 @@ def vllm(tmp_path_factory):
     return root
 
 
+@pytest.mark.verify
 def test_every_metric_of_the_vllm_trace_has_a_row_in_both_views(vllm, tmp_path):
     found, (written,) = export(vllm, tmp_path / "rows")
     values = check(written.folder, found["Qwen3-32B-vllm-tp2-tpu"])
@@ -179,6 +180,7 @@ def test_rows_that_cannot_be(tmp_path):
     assert not (tmp_path / "rows").exists()
 
 
+@pytest.mark.verify
 def test_the_command_writes_folders_and_never_over_anything_else(tmp_path, monkeypatch, capsys):
     drawn = drawn_run(1)
     drawn["devices"][0]["core"] = "tensorcore"

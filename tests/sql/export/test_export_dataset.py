@@ -103,6 +103,7 @@ def test_the_dictionary(root: Path, tmp_path: Path) -> None:
     assert "2 runs" in files["README.md"].decode()
 
 
+@pytest.mark.verify
 def test_views_over_runs_see_only_those_that_are_named(root: Path, tmp_path: Path) -> None:
     export(root, tmp_path / "one", "b")
     export(root, tmp_path / "both")
@@ -115,6 +116,7 @@ def test_views_over_runs_see_only_those_that_are_named(root: Path, tmp_path: Pat
     assert devices["run_id"].to_list() == ["b", "b"]
 
 
+@pytest.mark.verify
 def test_the_same_bytes_and_nothing_left_behind(root: Path, tmp_path: Path) -> None:
     first = export(root, tmp_path / "first")
     assert export(root, tmp_path / "second") == first

@@ -139,6 +139,7 @@ def test_circuits_need_transfers_that_are_waited_for(plan, change):
         plan("stages", change=change)
 
 
+@pytest.mark.verify
 def test_the_table_keeps_what_is_not_planned_again(switched):
     keep(switched, "experts", [US, 5 * US], 1)
     keep(switched, "experts", [5 * US], 1)
@@ -151,6 +152,7 @@ def test_the_table_keeps_what_is_not_planned_again(switched):
     assert query(switched, sql).rows() == [(1, US, 8), (1, 5 * US, 8), (2, 5 * US, 8)]
 
 
+@pytest.mark.verify
 def test_one_policy_is_a_run_with_the_plans_steps(switched, monkeypatch, capsys):
     words = ("--reconfigure", "10us", "-w", switched)
     policy = ("--policy", "every", "--as", "paid")

@@ -38,6 +38,7 @@ def rows(root, sql, **params):
         return warehouse.query(sql, params).pl()
 
 
+@pytest.mark.verify
 def test_twice_the_bandwidth_is_the_run_with_links_twice_as_fast(predicting, twice):
     predicted(predicting, "tp4", Change(ici=Rate(times=2.0)), "fast")
     found, expected = rows(predicting, STEPS, name="fast"), rows(twice, STEPS, name="tp4")
@@ -175,6 +176,7 @@ def test_without_a_fit_the_links_peaks_say_what_a_bandwidth_saves(facts):
     assert costs.select("source", "latency_ps", "transfers").rows() == [("peaks", None, 16)]
 
 
+@pytest.mark.verify
 def test_a_predicted_run_is_no_parent_and_no_name_is_taken_twice(predicting):
     predicted(predicting, "tp4", Change(perfect_overlap=True), "overlapped")
     with pytest.raises(WarehouseError, match="its source is predicted; a replay starts from"):
