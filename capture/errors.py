@@ -56,6 +56,23 @@ class WarehouseError(XlahouseError):
     """A warehouse cannot be opened or written, or has no such run."""
 
 
+class DamagedFileError(WarehouseError):
+    """A file of a run's tables is there and cannot be read.
+
+    Args:
+        message: names it, and says how to mend its run.
+        file: its path or URL.
+        reason: why it cannot be read.
+    """
+
+    def __init__(self, message: str, file: str, reason: str) -> None:
+        super().__init__(message)
+        self.file, self.reason = file, reason
+
+    def __reduce__(self) -> tuple[type[DamagedFileError], tuple[str, str, str]]:
+        return DamagedFileError, (str(self), self.file, self.reason)
+
+
 class ReportError(XlahouseError):
     """A page cannot be rendered or written."""
 

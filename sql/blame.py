@@ -142,9 +142,9 @@ def _hint(message: str, text: str) -> str:
 
 
 def headline(error: Exception) -> str:
-    """The first line, without the name of DuckDB's class."""
+    """The first line, without the names of DuckDB's class and of those below it."""
     first = str(error).partition("\n")[0]
-    return re.sub(r"^[A-Z][A-Za-z ]*(?:Error|Exception): ", "", first).rstrip("!")
+    return re.sub(r"^(?:[A-Z][A-Za-z ]*(?:Error|Exception): )+", "", first).rstrip("!")
 
 
 def _caret(text: str, sql: str) -> tuple[int | None, int | None]:

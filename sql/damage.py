@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.errors import DamagedFileError, WarehouseError
 from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import row_path
+from xlahouse.sql.listing import Listing, run_of
 from xlahouse.sql.types import quote
 
 if TYPE_CHECKING:
@@ -51,6 +52,29 @@ def damaged_file(
         except duckdb.Error:
             return file
     return None
+
+
+def without_run(
+    listing: Listing, damage: DamagedFileError, asked: Collection[str] | None
+) -> Listing:
+    """The other runs, where a file of one is damaged; the last line of `damaged` is about it.
+
+    Args:
+        listing: all runs.
+        damage: of a file.
+        asked: the runs that a query is about; None: any.
+
+    Raises:
+        DamagedFileError: the query is about this run, or there is no other.
+    """
+    run_id, names = run_of(damage.file), listing.names
+    if run_id not in names or len(names) == 1 or (asked is not None and run_id in asked):
+        raise damage
+    line = (
+        f"{damage.file} is damaged ({damage.reason}): its run {names[run_id] or run_id} is left out; "
+        "drop the run and ingest it again"
+    )
+    return listing.without(run_id, line)
 
 
 def damaged_rows(root: str, run_ids: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.errors import DamagedFileError, WarehouseError
 from xlahouse.sql.blame import blame_file, headline
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
@@ -93,14 +93,25 @@ class Database:
         """Raise the error of a query again as that of the file that is at fault, if one is.
 
         Raises:
-            WarehouseError: a file of the tables is damaged.
+            WarehouseError: a file of the tables is gone, or cannot be reached.
+            DamagedFileError: it is there, and damaged.
         """
         from xlahouse.sql.damage import damaged_file
 
         files = [file for table in tables for file in self.listing.files.get(table, ())]
         file = damaged_file(error, files, self._connection.cursor())
-        if file is not None:
-            raise blame_file(error, file) from error
+        if file is None:
+            return
+        found = blame_file(error, file)
+        if self._place.can_be_opened(file):
+            found = DamagedFileError(str(found), file, headline(error))
+        raise found from error
+
+    def over(self, listing: Listing) -> Database:
+        """Another database of some of the runs: results of this one can be read on."""
+        other = Database(self._place, self._limits)
+        other.listing = listing
+        return other
 
     def _point_all(
         self, connection: duckdb.DuckDBPyConnection, table: str, runs: frozenset[str] | None

@@ -53,9 +53,16 @@ class KeptDatabase(Database):
         try:
             self._create(view, sql, "table")
         except WarehouseError as error:
-            if not self.split(error.__cause__ or error, tables, self._connection):
+            cause = error.__cause__
+            if not self.split(cause or error, tables, self._connection):
+                if isinstance(cause, Exception):
+                    self.blame(cause, tables)
                 raise
             self._create(view, sql, "table")
+
+    def over(self, listing: Listing) -> KeptDatabase:
+        """Another database of some of the runs, which computes its views again."""
+        return KeptDatabase(self._place, listing, self._kept, self._limits)
 
 
 def of_run(listing: Listing, run: str) -> Listing:

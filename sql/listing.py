@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,23 @@ class Listing:
     own_rows_sql: str | None = None  # as runs_sql, without the index, which ingests replace
     packed: PackedRuns | None = None  # small runs whose rows are in one file a table as well
 
+    def without(self, run_id: str, line: str) -> Listing:
+        """The same without a run, one of whose files is damaged, as a line says."""
+        files = {
+            table: [file for file in paths if run_of(file) != run_id]
+            for table, paths in self.files.items()
+        }
+        packed = self.packed and replace(self.packed, runs=self.packed.runs - {run_id})
+        return Listing(
+            {run: name for run, name in self.names.items() if run != run_id},
+            {table: paths for table, paths in files.items() if paths},
+            _without(self.runs_sql, run_id),
+            (*self.damaged, line),
+            {run: version for run, version in self.versions.items() if run != run_id},
+            _without(self.own_rows_sql, run_id),
+            packed if packed and packed.runs else None,
+        )
+
     @cached_property
     def files_of_run(self) -> dict[str, dict[str, list[str]]]:
         """run_id -> table -> its files, as in `files`."""
@@ -75,6 +92,10 @@ class Listing:
             for path in paths:
                 found.setdefault(run_of(path), {}).setdefault(table, []).append(path)
         return found
+
+
+def _without(runs_sql: str | None, run_id: str) -> str | None:
+    return runs_sql and f"select * from ({runs_sql}) where run_id <> {quote(run_id)}"
 
 
 def run_of(file: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.capture.opening import read_regular
+from xlahouse.capture.opening import open_regular, read_regular
 
 
 class Place:
@@ -44,6 +44,19 @@ class Place:
         if self.remote:
             return bool(self.system.exists(f"{self._path}/{name}"))
         return os.path.exists(f"{self.base}/{name}")
+
+    def can_be_opened(self, url: str) -> bool:
+        """Whether a file, as `url` names it, is there and may be read."""
+        name = url.removeprefix(f"{self.base}/")
+        try:
+            if self.remote:
+                with self.system.open(f"{self._path}/{name}", "rb") as file:
+                    file.read(1)
+            else:
+                open_regular(f"{self.base}/{name}").close()
+        except Exception:  # each store has its own
+            return False
+        return True
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The bytes of a folder's files, by name; none without the folder."""

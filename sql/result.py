@@ -170,15 +170,15 @@ class Result:
         return next(self._start(), None)
 
     def _attempt(self, work: Callable[[], Outcome]) -> Outcome:
-        """The outcome of the work, done again where files lacked columns and now have NULLs."""
-        try:
-            return self._watch.run(work)
-        except Exception as error:
-            relation, self._again = self._again(error), lambda error: None
-            if relation is None:
-                raise
-        self._relation, self._reader = _as_text(relation), None
-        return self._watch.run(work)
+        """The outcome of the work, done again where files lacked columns, or were damaged."""
+        while True:
+            try:
+                return self._watch.run(work)
+            except Exception as error:
+                relation = self._again(error)
+                if relation is None:
+                    raise
+            self._relation, self._reader = _as_text(relation), None
 
     def pl(self) -> polars.DataFrame:
         """All rows as a Polars frame."""

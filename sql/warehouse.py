@@ -10,8 +10,9 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from xlahouse.capture.errors import QueryError, WarehouseError
-from xlahouse.sql.blame import blame, explain_qualified, place
+from xlahouse.capture.errors import DamagedFileError, QueryError, WarehouseError
+from xlahouse.sql.binding import bound
+from xlahouse.sql.blame import blame, place
 from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.interrupt import OnProgress, QueryWatch
@@ -175,30 +176,53 @@ class Warehouse:
         cursor, tables = self._prepare(checked, sql, given)
         watch = QueryWatch(cursor, on_progress, self._timeout_s)
 
-        def opened() -> duckdb.DuckDBPyRelation:
-            return watch.run(lambda: _relation(cursor, checked.statement, sql, given))
+        def mended(error: Exception) -> bool:
+            try:
+                if self._database.split(error, tables, watch.connection):
+                    return True
+                self._database.blame(error, tables)
+            except DamagedFileError as damage:
+                self._leave_out(damage, checked, given)
+                watch.connection, _ = self._prepare(checked, sql, given)
+                return True
+            return False
 
-        def again(error: Exception) -> duckdb.DuckDBPyRelation | None:
-            if self._database.split(error, tables, cursor):
-                return opened()
-            self._database.blame(error, tables)
-            return None
+        def opened() -> duckdb.DuckDBPyRelation:
+            return bound(watch, checked.statement, sql, given, mended)
 
         with blame(sql):
-            try:
-                relation = opened()
-            except Exception as error:
-                filled = again(error)
-                if filled is None:
-                    raise
-                relation = filled
-        result = Result(relation, sql, watch, again)
+            relation = opened()
+        result = Result(relation, sql, watch, lambda error: opened() if mended(error) else None)
         return result if checked.explains is None else explained(result, checked.explains)
 
     def _prepare(
         self, checked: Checked, sql: str, given: Mapping[str, object]
     ) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
         """(a cursor on a database that has the relations that the query names, the tables below them)."""
+        while True:
+            try:
+                return self._installed(checked, sql, given)
+            except DamagedFileError as damage:
+                self._leave_out(damage, checked, given)
+
+    def _leave_out(
+        self, damage: DamagedFileError, checked: Checked, given: Mapping[str, object]
+    ) -> None:
+        """Leave a run with a damaged file out from now on, unless the query is about it.
+
+        Raises:
+            DamagedFileError: it is, or there is no other run.
+        """
+        from xlahouse.sql.damage import without_run
+
+        asked = runs_asked(find_filters(checked.tree), given, self._listing.names)
+        self.__dict__["_listing"] = listing = without_run(self._listing, damage, asked)
+        self._on_damage(listing.damaged[-1])
+        self._database = self._database.over(listing)
+
+    def _installed(
+        self, checked: Checked, sql: str, given: Mapping[str, object]
+    ) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
         names, lists_catalogue = self.names_in(checked, sql), checked.relations.lists_catalogue
         if lists_catalogue and not names:
             return self._database.describe_all(self.library), set()
@@ -320,24 +344,3 @@ class Warehouse:
                 line, column = place(sql, mention.offset)
                 raise QueryError(f"no table or view {mention.name}{hint}", sql, line, column)
         return set(asked)
-
-
-def _relation(
-    cursor: duckdb.DuckDBPyConnection,
-    statement: duckdb.Statement,
-    sql: str,
-    given: dict[str, object],
-) -> duckdb.DuckDBPyRelation:
-    """The query, bound and not yet run. sql: its text, for errors."""
-    import duckdb
-
-    try:
-        return cursor.sql(statement, params=given or None)
-    except (duckdb.BinderException, duckdb.CatalogException) as error:
-        failed = error
-    if "LINE " not in str(failed):
-        try:
-            cursor.execute(statement, given or None)  # fails alike, and says where
-        except (duckdb.BinderException, duckdb.CatalogException) as error:
-            failed = error
-    raise explain_qualified(failed, sql, cursor) or failed

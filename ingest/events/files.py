@@ -54,7 +54,7 @@ def reaching(url: str) -> Iterator[None]:
     except Exception as error:
         said = error.strerror if isinstance(error, OSError) else None
         raise WarehouseError(
-            f"{url} cannot be reached: {said or _one_line(error)}; check that it exists, that the "
+            f"{url} cannot be reached: {said or one_line(error)}; check that it exists, that the "
             "credentials for it are set, and that they grant access"
         ) from error
 
@@ -90,7 +90,7 @@ def open_fs(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
             "gs://BUCKET/FOLDER or s3://BUCKET/FOLDER"
         ) from error
     except Exception as error:  # each kind of store has its own errors, mostly about credentials
-        raise WarehouseError(f"{url} cannot be opened: {_one_line(error)}") from error
+        raise WarehouseError(f"{url} cannot be opened: {one_line(error)}") from error
     return system, path
 
 
@@ -137,7 +137,8 @@ def is_local(system: fsspec.AbstractFileSystem) -> bool:
     return "file" in (system.protocol if isinstance(system.protocol, tuple) else ())
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What an error of any file system, or of Arrow, says."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import groupby
+from heapq import heappop, heappush
+from itertools import accumulate, groupby, takewhile
 from typing import NamedTuple
 
 import polars as pl
 
 STEP_KEY = ("phase", "request", "step")
+# Nested calls and threads open a few. A trace may claim thousands, and each change looks at all of them.
+MOST_OPEN = 256
 _FOUND = {"marker": pl.Int64, "phase": pl.String, "request": pl.Int64, "step": pl.Int64}
+
+
+_UNDECIDED = (*(None for _ in _FOUND), True)
 
 
 class _Marker(NamedTuple):
@@ -31,7 +37,8 @@ def open_markers(launches: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
     It is the innermost one open on the thread that enqueued the launch; where that thread marks no step
     or is not known, the innermost of the host. If several are open there that do not nest, or threads
-    differ, none decides: what all of them agree on counts, a step only with its request.
+    differ, none decides: what all of them agree on counts, a step only with its request. Where more than
+    MOST_OPEN are open, none decides.
 
     Args:
         launches: host, when, enqueue_thread, by `when`.
@@ -89,13 +96,17 @@ def _decided_at(markers: list[_Marker]) -> Iterator[tuple[int, tuple[object, ...
     Args:
         markers: of one scope, by start, and of those that start together the longer first.
     """
-    opened: list[_Marker] = []
-    waiting = deque(markers)
+    opened: dict[int, _Marker] = {}  # in order
+    ends: list[tuple[int, int]] = []  # a heap
+    waiting = deque(enumerate(markers))
     for when in sorted({time for marker in markers for time in (marker.start_ps, marker.end_ps)}):
-        while waiting and waiting[0].start_ps <= when:
-            opened.append(waiting.popleft())
-        opened = [marker for marker in opened if marker.end_ps > when]
-        yield when, _decided(opened)
+        while waiting and waiting[0][1].start_ps <= when:
+            place, marker = waiting.popleft()
+            opened[place] = marker
+            heappush(ends, (marker.end_ps, place))
+        while ends and ends[0][0] <= when:
+            del opened[heappop(ends)[1]]
+        yield when, _decided([*opened.values()]) if len(opened) <= MOST_OPEN else _UNDECIDED
 
 
 def _decided(opened: list[_Marker]) -> tuple[object, ...]:
@@ -122,6 +133,8 @@ def _without_outer(opened: list[_Marker]) -> list[_Marker]:
     """Open markers without the ones that hold all later ones of their thread, and no other's are open."""
     if len({marker.thread for marker in opened}) > 1:
         return opened
-    first, *others = opened
-    inner = others and first.end_ps >= max(marker.end_ps for marker in others)
-    return _without_outer(others) if inner else opened
+    last_ends = [*accumulate((marker.end_ps for marker in reversed(opened)), max)][::-1]
+    outer = takewhile(
+        lambda pair: pair[0].end_ps >= pair[1], zip(opened, last_ends[1:], strict=False)
+    )
+    return opened[sum(1 for _ in outer) :]

@@ -76,6 +76,7 @@ def open_writer(
         # One page a column and row group, as no reader skips pages: small ones take four times the bytes.
         max_rows_per_page=ROW_GROUP,
         write_batch_size=ROW_GROUP,
+        write_page_checksum=True,  # so that changed bytes are found: DuckDB would read them as other values
         store_schema=False,  # otherwise readers would find dictionaries where the schema has texts
         **_encodings(schema, by_run),
     )

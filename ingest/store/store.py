@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 import fsspec
 import msgspec
@@ -20,7 +21,14 @@ import pyarrow.parquet as pq
 
 from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.events.files import open_fs, open_on, read_parquet, sync_folder, write_whole
+from xlahouse.ingest.events.files import (
+    one_line,
+    open_fs,
+    open_on,
+    read_parquet,
+    sync_folder,
+    write_whole,
+)
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
 from xlahouse.ingest.store.leases import (
     FOLDER,
@@ -107,15 +115,20 @@ class Store:
             )
 
     def is_whole(self, row: RunRow) -> bool:
-        """Whether every file that a run's row lists is there, with as many rows as it says."""
-        try:
-            return all(self._rows_in(file["path"]) == file["rows"] for file in row["files"])
-        except (pa.ArrowException, OSError):
-            return False
+        """Whether every file that a run's row lists is there, with as many rows as it says and readable."""
+        return not any(self.fault_of(file) for file in row["files"])
 
-    def _rows_in(self, path: str) -> int:
-        with open_on(self.fs, f"{self.base}/{path}") as file:
-            return int(pq.ParquetFile(file).metadata.num_rows)
+    def fault_of(self, entry: FileEntry) -> str:
+        """What is wrong with a file that a run's row lists; nothing where it is as it was written."""
+        try:
+            with open_on(self.fs, f"{self.base}/{entry['path']}") as file:
+                rows = _rows_in(file)
+        except FileNotFoundError:
+            return "it is gone"
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            return one_line(error)
+        there = entry["rows"]
+        return "" if rows == there else f"it has {rows:,} rows, and its ingest wrote {there:,}"
 
     def rename_run(self, row: RunRow, name: str) -> None:
         """Give a run another name; its tables stay."""
@@ -226,6 +239,15 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [f"{folder}/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]
+
+
+def _rows_in(file: BinaryIO) -> int:
+    """How many rows a file has, all of which can be read."""
+    opened = pq.ParquetFile(file, page_checksum_verification=True)
+    return sum(
+        opened.read_row_group(group, use_threads=False).num_rows
+        for group in range(opened.num_row_groups)
+    )
 
 
 def _turn(path: str) -> tuple[bool, bool]:

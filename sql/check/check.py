@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlahouse.capture.commands import STATE_MESH, shown
 from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.check.findings import view_findings
-from xlahouse.sql.check.rows_kept import changed_tables
+from xlahouse.sql.check.rows_kept import changed_files
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -44,10 +44,13 @@ def _check(warehouse: Warehouse) -> CheckReport:
     issues = warehouse.query(
         """
         select
-            i.severity, coalesce(r.name, i.run_id) as name, i.source, i.code, i.message, i.count
+            -- NULL only where a file of the table was changed
+            coalesce(i.severity, 'warning') as severity, coalesce(r.name, i.run_id) as name,
+            coalesce(i.source, 'unknown file') as source, coalesce(i.code, 'no code') as code,
+            coalesce(i.message, 'no text') as message, coalesce(i.count, 1) as count
         from issues as i left join runs as r on r.run_id = i.run_id
         order by
-            case i.severity when 'error' then 0 when 'warning' then 1 else 2 end,
+            case i.severity when 'error' then 0 when 'info' then 2 else 1 end,
             name, i.code, i.source
         """
     ).dicts()
@@ -73,7 +76,7 @@ def _check(warehouse: Warehouse) -> CheckReport:
         *(f"warning  {line}" for line in found),
     ]
     counted = [row["severity"] for row in issues]
-    damaged = [f"error    {line}" for line in (*warehouse.damaged, *changed_tables(warehouse))]
+    damaged = [f"error    {line}" for line in (*warehouse.damaged, *changed_files(warehouse))]
     return CheckReport(
         (*damaged, *audits, *lines),
         len(damaged) + len(audits) + counted.count("error"),

@@ -91,7 +91,7 @@ def test_files_that_a_query_does_not_name_are_not_read(root: Path) -> None:
     assert warehouse.query("select count(*) from devices").rows == [(4,)]
     assert warehouse.query("select count(*) from run_mesh").rows == [(2,)]
     with pytest.raises(WarehouseError, match=r"too small to be a Parquet file; .* ingest"):
-        warehouse.query("select count(*) from ops").arrow()
+        warehouse.query("select count(*) from ops where run_id = 'ab12'").arrow()
 
 
 def _footer(raw: bytes) -> int:
@@ -108,7 +108,11 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize(
-    "sql", ["from ops", "select length(op) from devices join ops using (run_id)"]
+    "sql",
+    [
+        "from ops where run_id = 'ab12'",
+        "select length(op) from devices as d join ops as o on d.run_id = o.run_id where o.run_id = 'ab12'",
+    ],
 )
 def test_a_damaged_file_is_named(root: Path, damage: str, sql: str) -> None:
     """DuckDB often says no more than `Invalid data`."""
@@ -119,6 +123,34 @@ def test_a_damaged_file_is_named(root: Path, damage: str, sql: str) -> None:
         warehouse.query(sql).rows  # noqa: B018
     with Warehouse(root) as warehouse, pytest.raises(QueryError, match="Could not convert"):
         warehouse.query("select cast(run_id as int) from devices").rows  # noqa: B018
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("kept", [(), ("run_mesh",)], ids=["one query", "kept views"])
+def test_a_damaged_file_costs_its_own_run(root: Path, damage: str, kept: tuple[str, ...]) -> None:
+    """Of all tables, so that no view takes it for a run without ops; and only that run."""
+    [path] = (root / "tables" / "ops").rglob("*.parquet")
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    said: list[str] = []
+    with Warehouse(root, said.append) as opened, opened.keeping(kept) as warehouse:
+        assert warehouse.query("select count(distinct run_id) from devices").rows == [(2,)]
+        ops = "select count(distinct d.run_id), max(o.op) from devices as d left join ops as o using (run_id)"
+        assert warehouse.query(ops).rows == [(1, None)]
+        assert warehouse.query("select run_id from runs").rows == [("ab34",)]
+        assert warehouse.query("from run_mesh").rows == []  # that of the other run alone
+    (line,) = said
+    assert "run_id=ab12/part-0.parquet is damaged" in line
+    assert line.endswith("its run base is left out; drop the run and ingest it again")
+    assert warehouse.damaged == (line,)
+
+
+def test_a_damaged_file_costs_nothing_of_a_query_about_others(root: Path) -> None:
+    [path] = (root / "tables" / "ops").rglob("*.parquet")
+    path.write_bytes(b"damaged")
+    with Warehouse(root, lambda line: None) as warehouse:
+        assert warehouse.query("select op from ops where run_id = 'ab34'").rows == []
+    with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match="drop the run"):
+        warehouse.of_run("ab12").query("from ops").arrow()
 
 
 def test_a_column_that_a_file_lacks_is_of_a_table_with_files(root: Path) -> None:

@@ -106,7 +106,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     found = []
     unknown = rows.filter(pl.col("wire_bytes").is_null())
     if not unknown.is_empty():
-        kinds = ", ".join(sorted(unknown["kind"].unique()))
+        kinds = ", ".join(unknown["kind"].fill_null("of unknown kind").unique().sort())
         count = plural(total(unknown, "collectives"), "collective")
         found.append(
             f"Not drawn: {count} ({kinds}) of unknown wire bytes; their size is decided on "
