@@ -107,11 +107,22 @@ AUDITS = (
         "self_time_fits_its_line",
         "the self times of a line's ops exceed the time of the line, or one is negative",
         """
-        select run_id, device_id, line, sum(self_ps) as self_ps,
-            max(start_ps + duration_ps) - min(start_ps) as line_ps
-        from ops
-        group by run_id, device_id, line
-        having sum(self_ps) > max(start_ps + duration_ps) - min(start_ps) or min(self_ps) < 0
+        -- A plane may have several lines of one name, on each of which ops nest by themselves.
+        with lines_of as (
+            select d.run_id, d.device_id, c.line, count(*) as lines
+            from coverage as c
+            join devices as d on d.run_id = c.run_id and d.plane = c.plane
+            group by d.run_id, d.device_id, c.line
+        )
+        select o.run_id, o.device_id, o.line, sum(o.self_ps) as self_ps,
+            max(o.start_ps + o.duration_ps) - min(o.start_ps) as line_ps, max(l.lines) as lines
+        from ops as o
+        left join lines_of as l
+            on l.run_id = o.run_id and l.device_id = o.device_id and l.line = o.line
+        group by o.run_id, o.device_id, o.line
+        having sum(o.self_ps) > (max(o.start_ps + o.duration_ps) - min(o.start_ps))
+                * coalesce(max(l.lines), 1)
+            or min(o.self_ps) < 0
         """,
     ),
     Audit(

@@ -27,14 +27,17 @@ BUSY_AUDITS = (
         "the merged time of a category's ops is not that of its intervals",
         """
         with spans as (
-            select run_id, device_id, request, step, start_ps, start_ps + duration_ps as end_ps,
+            select o.run_id, o.device_id, o.request, o.step, o.start_ps,
+                o.start_ps + o.duration_ps as end_ps,
                 case
-                    when category in ('compute', 'collective') then category
-                    when category in ('copy', 'host_transfer') then 'copy_running'
-                    when op = 'barrier-cores' then 'sync_wait'
+                    when o.category in ('compute', 'collective') then o.category
+                    when o.category in ('copy', 'host_transfer') then 'copy_running'
+                    when o.op = 'barrier-cores' then 'sync_wait'
                 end as category
-            from ops
-            where duration_ps > 0 and line is distinct from 'Async XLA Ops'
+            from ops as o
+            left join devices as d on d.run_id = o.run_id and d.device_id = o.device_id
+            where o.duration_ps > 0 and o.line is distinct from 'Async XLA Ops'
+                and d.core is distinct from 'sparsecore'  -- its ops are those of its TensorCore
             union all
             select run_id, device_id, request, step, start_ps, start_ps + duration_ps, 'collective'
             from collectives
