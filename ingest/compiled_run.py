@@ -16,6 +16,7 @@ from xlahouse.ingest.events.codes_of_programs import (
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
+from xlahouse.ingest.tables.payloads import summable
 
 _OP = ["program_id", "op"]
 _TAKEN = ("module", "kind", "dtype", "payload_bytes", "layer", "component")
@@ -163,4 +164,5 @@ def program_collectives(
     )
     silent = pl.col("paired").is_not_null() & pl.col("sends").is_null()
     payload = pl.when(silent).then(pl.lit(0, pl.Int64)).otherwise("payload_bytes")
-    return known.with_columns(payload_bytes=payload).drop("paired", "sends")
+    sized = known.with_columns(payload_bytes=payload).drop("paired", "sends")
+    return sized.with_columns(summable(sized["payload_bytes"], sized["executions"]))

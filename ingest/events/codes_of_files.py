@@ -16,7 +16,7 @@ BAD_TIME = Code(
 BAD_NUMBER = Code(
     "bad_number",
     "warning",
-    "FLOPs or bytes of ops, or values of counters, are not finite or beyond any hardware's",
+    "FLOPs or bytes of ops or transfers, or values of counters, are not finite or beyond any hardware's",
     "these numbers are NULL, and such values of counters are left out",
 )
 CARD_CONTRADICTS = Code(

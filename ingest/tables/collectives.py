@@ -11,6 +11,7 @@ import polars as pl
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.codes_of_files import BAD_NUMBER
 from xlahouse.ingest.events.codes_of_programs import (
     ASYNC_KIND_UNKNOWN,
     ASYNC_UNPAIRED,
@@ -21,6 +22,7 @@ from xlahouse.ingest.events.codes_of_programs import (
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.tables.instances import number_transfers
+from xlahouse.ingest.tables.payloads import summable
 from xlahouse.ingest.tables.transfers import (
     TRANSFER_EVENTS,
     TRANSFER_KINDS,
@@ -111,7 +113,17 @@ def find_collectives(
         silent=paired & ~_sends(at, ops, pairs), instance=_instances(at, events, kinds, launches)
     )
     issues = _issues(events, kinds, paired, transfers.unpaired, source)
+    kinds, odd = _summable(events, kinds)
+    issues += issues_found(source, (BAD_NUMBER, odd))
     return Collectives(events, kinds, transfers.steps, issues)
+
+
+def _summable(events: pl.DataFrame, kinds: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """(kinds whose payloads can be summed, how many collectives lost their payload by it)."""
+    counts = np.bincount(_array(events, "of_kind"), minlength=kinds.height)
+    payload = summable(kinds["payload_bytes"], pl.Series(counts))
+    lost = payload.is_null() & kinds["payload_bytes"].is_not_null()
+    return kinds.with_columns(payload), int(counts[lost.to_numpy()].sum())
 
 
 def _groups_of(at: _At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:

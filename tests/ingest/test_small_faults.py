@@ -6,9 +6,13 @@ import gzip
 import json
 from pathlib import Path
 
+import polars as pl
+import pytest
+
 from tests.ingest.build import PlaneBuilder, space
 from tests.ingest.traces import tpu_trace
 from xlahouse.ingest.run import ingest_paths
+from xlahouse.ingest.tables.payloads import summable
 from xlahouse.sql.warehouse import Warehouse
 
 CASES = Path(__file__).parents[1] / "cases" / "faults"
@@ -130,3 +134,39 @@ def test_digits_of_other_scripts_are_names_and_no_numbers(tmp_path):
     with Warehouse(str(tmp_path / "w")) as warehouse:
         assert not warehouse.query("from issues where severity = 'error'").rows
         assert warehouse.query("select count(*) from host_events").rows == [(3,)]
+
+
+def test_payloads_whose_sum_does_not_fit_are_null_with_a_finding(tmp_path):
+    """A view of traffic would fail for every run of the warehouse; a smaller one beside them stays."""
+    trace = json.loads(gzip.decompress((CASES / "huge_payload.trace.json.gz").read_bytes()))
+    *names, event = trace["traceEvents"]
+    sizes = [1 << 59, (1 << 59) + 1, (1 << 59) + 2, 1024]
+    events = []
+    for place, size in enumerate(sizes):
+        text = event["args"]["long_name"].replace(str((1 << 53) + 1), str(size))
+        text = text.replace("%f", f"%f.{place}")
+        args = event["args"] | {"long_name": text.replace("all-reduce.1", f"all-reduce.{place}")}
+        events.append(event | {"name": f"all-reduce.{place}", "ts": 10.0 * place, "args": args})
+    (tmp_path / "a.trace.json").write_text(json.dumps(trace | {"traceEvents": [*names, *events]}))
+    ingest_paths([str(tmp_path / "a.trace.json")], str(tmp_path / "w"))
+    with Warehouse(str(tmp_path / "w")) as warehouse:
+        found = warehouse.query("select payload_bytes from collectives order by start_ps").rows
+        codes = warehouse.query("select count from issues where code = 'bad_number'").rows
+        total = warehouse.query("select collectives, payload_bytes from run_summary").rows
+    assert found == [(None,), (None,), (None,), (1024,)]
+    assert codes == [(3,)]
+    assert total == [(4, None)]
+
+
+@pytest.mark.parametrize(
+    ("payload", "times", "kept"),
+    [
+        ([1 << 59, 1 << 59, None], [1, 1, 5], [1 << 59, 1 << 59, None]),
+        ([1 << 59, (1 << 59) + 1024, 8], [1, 1, 1], [None, None, 8]),
+        ([1 << 30, 8], [1 << 31, None], [None, 8]),
+        ([1 << 30, 8], [1 << 30, 1], [1 << 30, 8]),
+    ],
+)
+def test_payloads_count_as_often_as_they_are_sent(payload, times, kept):
+    found = summable(pl.Series("payload", payload), pl.Series(times))
+    assert (found.name, found.to_list()) == ("payload", kept)
