@@ -10,7 +10,10 @@ timed as (
     select
         r.*,
         f.start_ps, f.end_ps as first_end_ps, t.end_ps as token_end_ps, l.end_ps as last_end_ps,
-        coalesce(l.end_ps, l.marker_end_ps) as seen_until_ps
+        coalesce(l.end_ps, l.marker_end_ps) as seen_until_ps,
+        -- the trace has a step end before it begins, or before an earlier one does
+        coalesce(coalesce(t.end_ps, f.end_ps) < f.start_ps, false)
+        or coalesce(l.end_ps < coalesce(t.end_ps, f.end_ps, f.start_ps), false) as is_backward
     from served_requests as r
     inner join steps as f on f.run_id = r.run_id and f.step = r.first_step
     inner join steps as l on l.run_id = r.run_id and l.step = r.last_step
@@ -54,9 +57,9 @@ select
     -- start of its first step's marker on the host
     t.start_ps,
     -- end of the step that completes its prompt; NULL where the trace does not tell
-    case when a.run_id is null then t.token_end_ps end as first_token_ps,
+    case when a.run_id is null and not t.is_backward then t.token_end_ps end as first_token_ps,
     -- end of its last step
-    case when a.run_id is null then t.last_end_ps end as end_ps,
+    case when a.run_id is null and not t.is_backward then t.last_end_ps end as end_ps,
     -- it is seen to begin and to end
     t.is_begun and t.is_ended as is_whole,
     -- steps after its prompt; without a prompt in the trace, after the first that is seen
@@ -65,7 +68,7 @@ select
     t.output_tokens,
     -- time per token of the steps after its first token, or after the first step that is seen
     case
-        when a.run_id is null
+        when a.run_id is null and not t.is_backward
             then cast(
                 t.last_end_ps - case when t.token_step is null then t.first_end_ps else t.token_end_ps end
                 as double
@@ -74,6 +77,7 @@ select
     -- why the time of the first token, or the time per token, is NULL; NULL where both are known
     case
         when a.run_id is not null then 'the clocks of devices and hosts cannot be compared'
+        when t.is_backward then 'the times of the steps run backwards in the trace'
         when t.lacks_tokens
             then 'a step with more tokens than requests does not state the tokens of each'
         when t.may_skip then 'a step lacks the ids of some requests: this one may have been in it'

@@ -49,6 +49,23 @@ requests as (
     group by run_id, request
 ),
 
+directed as (
+    select
+        *,
+        coalesce(prefill_end_ps < prefill_start_ps, false)
+        or coalesce(last_end_ps < prefill_end_ps, false) as is_backward
+    from requests
+),
+
+-- Where the trace has a prefill end before it begins, or the last step before the prefill, no time counts.
+forward as (
+    select
+        run_id, request, prefill_start_ps, decode_steps, is_backward,
+        case when not is_backward then prefill_end_ps end as prefill_end_ps,
+        case when not is_backward then last_end_ps end as last_end_ps
+    from directed
+),
+
 -- A request's own marker holds its prefill's start. By time too, since a warm-up's may have the
 -- number of a request that counts.
 opened as (
@@ -77,12 +94,13 @@ marked as (
         cast(null as bigint) as launch_period_count,
         case
             when a.run_id is not null then 'the clocks of devices and hosts cannot be compared'
+            when r.is_backward then 'the times of the steps run backwards in the trace'
             when r.prefill_start_ps is null then 'the trace lacks the start of the request'
             when r.prefill_end_ps is null then 'the trace lacks the ops of the prefill'
             when r.decode_steps = 0 then 'no decode step: there is no time between tokens'
             when r.last_end_ps is null then 'the trace lacks the ops of the last step'
         end as reason
-    from requests as r
+    from forward as r
     left join percentiles as p on p.run_id = r.run_id and p.request = r.request
     left join opened as o on o.run_id = r.run_id and o.request = r.request
     left join _clocks_apart_v1 as a on a.run_id = r.run_id

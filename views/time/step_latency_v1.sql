@@ -65,6 +65,11 @@ placed as (
     left join ends as e on e.run_id = m.run_id and e.request = m.request and e.step = m.step
     left join excluded as x on x.run_id = m.run_id and x.request = m.request
     where x.run_id is null
+),
+
+since as (
+    select *, case when step = 0 then marker_start_ps else previous_end_ps end as since_ps
+    from placed
 )
 
 select
@@ -82,8 +87,7 @@ select
     first_op_ps,
     -- end of the last op over all devices
     end_ps,
-    -- from the end of the step before to the end of this one; the first from its marker's start
-    cast(
-        end_ps - case when step = 0 then marker_start_ps else previous_end_ps end as double
-    ) / 1e12 as latency_s
-from placed
+    -- from the end of the step before to the end of this one; the first from its marker's start; NULL
+    -- where the trace has it end earlier
+    cast(case when end_ps >= since_ps then end_ps - since_ps end as double) / 1e12 as latency_s
+from since

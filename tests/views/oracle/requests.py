@@ -79,9 +79,14 @@ def step_latency(run: Run) -> Iterator[Row]:
                 "start_ps": start,
                 "first_op_ps": first,
                 "end_ps": end,
-                "latency_s": None if None in (end, since) else (end - since) / SECOND,
+                "latency_s": _lasted(since, end),
             }
             before = end
+
+
+def _lasted(since: int | None, end: int | None) -> float | None:
+    """Seconds; None where they are unknown, or negative."""
+    return None if since is None or end is None or end < since else (end - since) / SECOND
 
 
 def one(rows: list[Row]) -> Any:
@@ -102,6 +107,12 @@ def latency(run: Run) -> Iterator[Row]:
         times = [s["latency_s"] for s in decodes if s["latency_s"] is not None]
         first = prefill and prefill["end_ps"]
         last = steps[-1]["end_ps"]
+        if (
+            prefill
+            and first is not None
+            and (first < prefill["start_ps"] or (last is not None and last < first))
+        ):
+            first = last = None
         begun = prefill and _begun(run, request, prefill["start_ps"])
         ttft = e2e = tpot = None
         if prefill and first is not None:

@@ -245,6 +245,12 @@ def served_requests(run: Run) -> Iterator[Row]:
                and span(mark)[0] <= start <= span(mark)[1]]  # fmt: skip
         token = end_of[row["token_step"]]
         since = end_of[row["first_step"]] if row["token_step"] is None else token
+        first = end_of[row["first_step"]]
+        order = [
+            time for time in (start, first if token is None else token, last) if time is not None
+        ]
+        if order != sorted(order):  # the trace has a step end before it begins
+            token = since = last = None
         lasted = None if None in (last, since) else (last - since) / SECOND
         waited = (start - own[0]) / SECOND if own else None
         ttft = None if token is None else (token - start) / SECOND
