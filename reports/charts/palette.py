@@ -67,6 +67,7 @@ CATEGORY_COLOURS = {
     "wait": TIME_COLOURS["sync wait"],
     "control": TIME_COLOURS["idle"],
     "empty microbatch": "#c2569b",
+    "may communicate": "#8a5a2b",
 }
 # Why a device is idle.
 CAUSE_COLOURS = {

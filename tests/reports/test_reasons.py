@@ -6,12 +6,14 @@ import pytest
 
 from tests.reports.example import MIB, RUN_PANELS, Store, example_run, merge
 from tests.reports.test_panels import data, facts_of, filled, rows_of
+from xlahouse.ingest.tables.busy import RULES
+from xlahouse.reports.charts.palette import CATEGORY_COLOURS
 from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.headline import SPREAD_SQL, headline_cards
 from xlahouse.reports.panels.communication import bandwidth, matrix, volume
 from xlahouse.reports.panels.efficiency import latency, steps
 from xlahouse.reports.panels.runs import overview
-from xlahouse.reports.panels.time import time_split
+from xlahouse.reports.panels.time import time_split, timeline
 from xlahouse.reports.setup_facts import setup_commands, setup_rows
 
 TP4 = "a" * 12
@@ -167,6 +169,21 @@ def test_unknown_wire_bytes_are_neither_zero_nor_drawn():
     ]
     assert [row["kind"] for row in data(section.figures[1].spec)] == ["all-reduce"]
     assert [row[-1].text for row in section.cells][1] == "not known"
+
+
+def test_transfers_of_unknown_kind_and_size_are_named():
+    base = {"run_id": "r", "device_id": 0, "axis": "ep", "collectives": 2, "wire_bytes": None}
+    rows = [{**base, "kind": kind} for kind in ("all-to-all", None)]
+    store = Store({"runs": [{"run_id": "r"}], "traffic_volume_v1": rows})
+    (note,) = filled(store, volume.PANEL, "r").notes
+    assert note.startswith(
+        "Not drawn: 4 collectives (all-to-all, of unknown kind) of unknown wire bytes"
+    )
+
+
+def test_every_category_of_busy_time_has_a_lane_and_a_colour():
+    assert set(RULES) <= set(timeline.LANES)
+    assert set(timeline.LANES.values()) <= set(CATEGORY_COLOURS)
 
 
 def test_unclassified_bytes_say_why():

@@ -153,6 +153,7 @@ COLUMNS = (
 LANES = {
     "compute": "compute",
     "masked": "empty microbatch",
+    "communicating": "may communicate",
     "collective": "collective",
     "copy_running": "copy",
     "sync_wait": "wait",
@@ -255,6 +256,11 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(
             "Compute on empty microbatches of a pipeline is shown twice: as compute, and in "
             "a lane of its own."
+        )
+    if "communicating" in set(rows["category"]):
+        found.append(
+            "Kernels that may communicate by themselves are shown twice: as compute or copy, and in a "
+            "lane of their own."
         )
     return found
 
