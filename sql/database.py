@@ -337,6 +337,7 @@ def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyC
             **limits,
         },
     )
+    connection.execute("set enable_progress_bar = false")  # it goes to stdout, among our rows
     if place.remote:
         connection.register_filesystem(place.system)
     folders = ", ".join(quote(place.url(name)) for name in ("tables", "index"))

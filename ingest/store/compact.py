@@ -203,6 +203,7 @@ def _sorted(files: list[_File], table: Table) -> Iterator[pa.Table]:
     )
     order = ", ".join(f"{column} nulls last" for column in table.sort)
     with tempfile.TemporaryDirectory() as spill, duckdb.connect() as connection:
+        connection.execute("set enable_progress_bar = false")  # it goes to stdout, among our rows
         connection.execute(f"set memory_limit = '{SORT_MEMORY}'")
         connection.execute("set temp_directory = $spill", {"spill": spill})
         connection.register("unsorted", rows)

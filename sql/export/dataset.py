@@ -121,6 +121,7 @@ def _database(
     # One thread: several add up fractions in an order of their own, and the last digit varies.
     spill = folder / ".spill"
     connection = duckdb.connect(config={"threads": 1, "temp_directory": str(spill)})
+    connection.execute("set enable_progress_bar = false")  # it goes to stdout, among our rows
     try:
         connection.execute("set timezone = 'UTC'")
         try:

@@ -124,6 +124,7 @@ def _new_file(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         connection = duckdb.connect(str(beside), config={"storage_compatibility_version": STORAGE})
+        connection.execute("set enable_progress_bar = false")  # it goes to stdout, among our rows
         try:
             yield connection
         finally:

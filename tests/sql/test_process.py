@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fsspec.registry import _registry
 
+from tests.test_rooms import ROOT
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import open_fs
@@ -179,3 +180,26 @@ def test_a_marker_that_is_a_folder(tmp_path: Path) -> None:
     (tmp_path / "warehouse.json").mkdir()
     with pytest.raises(WarehouseError, match=r"warehouse.json cannot be read: Is a directory"):
         Warehouse(tmp_path)
+
+
+def test_who_connects_turns_the_bar_off() -> None:
+    """DuckDB draws one on stdout after two seconds, among rows and lines of a protocol. All connections but
+    those that run nothing long: a parser, a table in memory, a list of names."""
+    short = {"sql/guard.py", "sql/result.py", "sql/cli/completion.py"}
+    rooms = [
+        path
+        for room in ("capture", "ingest", "sql", "reports")
+        for path in (ROOT / room).rglob("*.py")
+    ]
+    connect = {
+        str(path.relative_to(ROOT))
+        for path in rooms
+        if "duckdb.connect(" in path.read_text("utf-8")
+    }
+    quiet = {
+        name
+        for name in connect
+        if "enable_progress_bar = false" in (ROOT / name).read_text("utf-8")
+    }
+    assert len(connect) > len(short)
+    assert connect - quiet == short

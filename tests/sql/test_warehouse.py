@@ -16,6 +16,7 @@ from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
 from xlahouse.ingest.schema import BY_NAME, LAYOUT_VERSION
 from xlahouse.ingest.table import types
 from xlahouse.sql import Warehouse
+from xlahouse.sql.blame import headline
 from xlahouse.sql.check.check import check_warehouse
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.settings import set_mesh
@@ -123,6 +124,13 @@ def test_a_damaged_file_is_named(root: Path, damage: str, sql: str) -> None:
         warehouse.query(sql).rows  # noqa: B018
     with Warehouse(root) as warehouse, pytest.raises(QueryError, match="Could not convert"):
         warehouse.query("select cast(run_id as int) from devices").rows  # noqa: B018
+
+
+def test_an_error_is_told_without_the_names_of_its_classes() -> None:
+    assert (
+        headline(OSError("Invalid Input Error: TProtocolException: Invalid data!"))
+        == "Invalid data"
+    )
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

@@ -40,13 +40,14 @@ def test_a_table_with_other_rows_than_were_written(change: str, tmp_path: Path) 
 
 def test_such_a_table_is_an_error_of_check(tmp_path: Path) -> None:
     rows = [{"run_id": "a", "device_id": device} for device in (0, 1)]
-    root = write_warehouse(tmp_path, {"devices": rows})
+    root = write_warehouse(tmp_path, {"devices": rows, "issues": [{"run_id": "a"}]})
     [path] = (root / "tables" / "devices" / "run_id=a").iterdir()
     pq.write_table(pq.ParquetFile(path).read().slice(0, 1), path)
     with Warehouse(root) as warehouse:
         (line,) = changed_files(warehouse)
         report = check_warehouse(warehouse)
     assert f"error    {line}" in report.lines
+    assert "warning  a: no code: no text (unknown file, 1)" in report.lines
     assert report.errors >= 1
 
 
