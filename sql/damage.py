@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import duckdb
     from fsspec import AbstractFileSystem
 
+    from xlahouse.sql.warehouse import Warehouse
+
 # Kinds of DuckDB's errors that a query can cause by itself; that of a damaged file often has no kind.
 _OF_QUERIES = re.compile(
     r"(?:Binder|Catalog|Conversion|Invalid Input|Not implemented|Out of Memory|Out of Range|Parser) Error"
@@ -75,6 +77,24 @@ def without_run(
         "drop the run and ingest it again"
     )
     return listing.without(run_id, line)
+
+
+def changed_files(warehouse: Warehouse) -> list[str]:
+    """A line for each file of a run that is gone or damaged, or has other rows than its ingest wrote.
+
+    Raises:
+        WarehouseError: the warehouse cannot be read.
+    """
+    from xlahouse.ingest.store.store import Store
+
+    store = Store(warehouse.root)
+    listed = "select coalesce(name, run_id) as run, files from runs order by run, run_id"
+    return [
+        f"{row['run']}: {file['path']} is not as it was written: {fault}; drop the run and ingest it again"
+        for row in warehouse.query(listed).dicts()
+        for file in row["files"] or ()
+        if (fault := store.fault_of(file))
+    ]
 
 
 def damaged_rows(root: str, run_ids: Iterable[str]) -> dict[str, str]:

@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.errors import DamagedFileError, QueryError, WarehouseError
-from xlahouse.sql.binding import bound
-from xlahouse.sql.blame import blame, place
+from xlahouse.sql.blame import blame, bound, place
 from xlahouse.sql.database import Database
 from xlahouse.sql.guard import Checked, check
 from xlahouse.sql.interrupt import OnProgress, QueryWatch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlahouse.capture.commands import STATE_MESH, shown
 from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.check.findings import view_findings
-from xlahouse.sql.check.rows_kept import changed_files
+from xlahouse.sql.damage import changed_files
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse

@@ -24,7 +24,7 @@ from xlahouse.capture.manifest import MeshAxis
 from xlahouse.capture.plan import read_plan
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.check.check import check_warehouse
-from xlahouse.sql.check.rows_kept import changed_files
+from xlahouse.sql.damage import changed_files
 from xlahouse.sql.warehouse import Warehouse
 
 FEW_RELATIONS = 1

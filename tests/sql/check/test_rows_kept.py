@@ -12,7 +12,7 @@ from tests.ingest.traces import tpu_trace, write
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.sql.check.check import check_warehouse
-from xlahouse.sql.check.rows_kept import changed_files
+from xlahouse.sql.damage import changed_files
 from xlahouse.sql.warehouse import Warehouse
 
 CHANGES = {
