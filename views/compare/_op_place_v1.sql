@@ -15,6 +15,7 @@ with device_passes as (
 passes as (
     select
         run_id, request, step, phase,
+        row_number() over (partition by 1 order by run_id, phase, request, step) as pass,
         count(*) as devices,
         sum(idle_ps) as idle_ps,
         case when count(between_ps) = count(*) then sum(between_ps) end as between_ps
@@ -28,68 +29,63 @@ phases as (
     group by run_id, phase
 ),
 
-summed as (
-    select
-        run_id, device_id, request, step, program_id, op, kernel, opcode,
-        min(category) as category,
-        count(*) as executions,
-        case when count(attributed_ps) = count(*) then sum(attributed_ps) end as attributed_ps
-    from ops
-    where coalesce(category, 'none') <> 'control'
-        and coalesce(line, 'none') not in ('Steps', 'Async XLA Ops')
-    group by run_id, device_id, request, step, program_id, op, kernel, opcode
+numbered as (
+    select d.run_id, d.device_id, d.request, d.step, p.pass
+    from device_passes as d
+    inner join passes as p
+        on p.run_id = d.run_id and p.phase is not distinct from d.phase
+        and p.request is not distinct from d.request and p.step is not distinct from d.step
 ),
 
+-- Ops are millions: they are read and grouped once, and rows are left out afterwards.
 placed as (
     select
-        o.run_id, d.phase, o.request, o.step, o.program_id, o.op, o.kernel, o.opcode,
-        min(o.category) as category,
-        sum(o.executions) as executions,
+        n.pass, o.program_id, o.op, o.kernel, o.opcode, o.category, o.line,
+        count(*) as executions,
         case when count(o.attributed_ps) = count(*) then sum(o.attributed_ps) end as attributed_ps
-    from summed as o
-    inner join device_passes as d
-        on d.run_id = o.run_id and d.device_id = o.device_id
-        and d.request is not distinct from o.request and d.step is not distinct from o.step
-    group by o.run_id, d.phase, o.request, o.step, o.program_id, o.op, o.kernel, o.opcode
+    from ops as o
+    inner join numbered as n
+        on n.run_id = o.run_id and n.device_id = o.device_id
+        and n.request is not distinct from o.request and n.step is not distinct from o.step
+    group by n.pass, o.program_id, o.op, o.kernel, o.opcode, o.category, o.line
 ),
 
 named as (
     select
-        o.run_id, o.phase, o.request, o.step, o.op, o.opcode, o.category, o.executions,
-        o.attributed_ps, i.scope, i.shape,
+        o.pass, o.op, o.opcode, o.category, o.executions, o.attributed_ps, i.scope, i.shape,
         coalesce(o.kernel, regexp_extract(o.op, '^(.+?)([._][0-9]+)*$', 1)) as kernel
     from placed as o
+    inner join passes as p on p.pass = o.pass
     left join _op_source_v1 as i
-        on i.run_id = o.run_id and i.program_id = o.program_id and i.op = o.op
+        on i.run_id = p.run_id and i.program_id = o.program_id and i.op = o.op
+    where coalesce(o.category, 'none') <> 'control'
+        and coalesce(o.line, 'none') not in ('Steps', 'Async XLA Ops')
 ),
 
 parts as (
     select
-        o.run_id, o.phase, o.request, o.step, 'op' as part, o.scope, o.opcode, o.shape, o.kernel,
-        min(o.op) as op,
-        min(o.category) as category,
-        sum(o.executions) as executions,
-        case when count(o.attributed_ps) = count(*) then sum(o.attributed_ps) end as attributed_ps
-    from named as o
-    group by o.run_id, o.phase, o.request, o.step, o.scope, o.opcode, o.shape, o.kernel
+        pass, 'op' as part, scope, opcode, shape, kernel,
+        min(op) as op,
+        min(category) as category,
+        sum(executions) as executions,
+        case when count(attributed_ps) = count(*) then sum(attributed_ps) end as attributed_ps
+    from named
+    group by pass, scope, opcode, shape, kernel
     union all
-    select
-        run_id, phase, request, step, 'idle', null, null, null, null, null, null, devices, idle_ps
+    select pass, 'idle', null, null, null, null, null, null, devices, idle_ps
     from passes
     union all
-    select
-        run_id, phase, request, step, 'between', null, null, null, null, null, null, devices,
-        between_ps
+    select pass, 'between', null, null, null, null, null, null, devices, between_ps
     from passes
 ),
 
 -- The mean over a pass's devices is one observation of a step.
 observed as (
-    select p.*, cast(p.attributed_ps as double) / nullif(s.devices, 0) as pass_ps
+    select
+        s.run_id, s.phase, p.*,
+        cast(p.attributed_ps as double) / nullif(s.devices, 0) as pass_ps
     from parts as p
-    inner join passes as s
-        on s.run_id = p.run_id and s.phase is not distinct from p.phase
-        and s.request is not distinct from p.request and s.step is not distinct from p.step
+    inner join passes as s on s.pass = p.pass
 ),
 
 added as (
