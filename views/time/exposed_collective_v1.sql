@@ -28,18 +28,16 @@ flights as (
 followed as (
     select
         window_key, overlapped_ps, start_ps,
-        max(end_ps) over (
-            partition by window_key order by start_ps
-            rows between unbounded preceding and 1 preceding
-        ) as reached_ps
+        lag(end_ps) over (partition by window_key order by start_ps) as before_ps
     from flights
 ),
 
--- Windows in which times have to be divided; in the others all time in flight is exposed.
+-- Windows in which times have to be divided; in the others all time in flight is exposed: where no
+-- collective starts before the end of the one before, none overlaps with any.
 divided as (
     select window_key
     from followed
-    where overlapped_ps > 0 or start_ps < reached_ps
+    where overlapped_ps > 0 or start_ps < before_ps
     group by window_key
 ),
 
@@ -57,10 +55,14 @@ kinds as (
     group by f.run_id, f.phase, f.axis, f.kind, f.layer, f.component, f.op
 ),
 
+-- Few windows, or none: they are chosen before rows are joined to kinds by all these columns.
+crowded as (
+    select * from flights where window_key in (select window_key from divided)
+),
+
 numbered as (
     select f.window_key, k.number, f.start_ps, f.end_ps
-    from flights as f
-    inner join divided as d on d.window_key = f.window_key
+    from crowded as f
     inner join kinds as k
         on k.run_id = f.run_id and k.phase is not distinct from f.phase and k.axis = f.axis
         and k.kind is not distinct from f.kind and k.layer is not distinct from f.layer
