@@ -188,10 +188,14 @@ def _ops_of(plane: PlaneEvents) -> Iterator[OpEvents]:
 
 
 def _working_and_barriers(ops: PlacedOps) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """device_id, launch, start_ps of the ops that are work, and of the barriers."""
+    """device_id, launch, start_ps of the ops that are work, and of the barriers.
+
+    Of ops that do not last collectives alone are work: any other ends no barrier's turn.
+    """
     barriers = ops.of_kinds(pl.col("op") == BARRIER)
     idle = pl.col("category").is_in(["wait", "control"])
     working = ops.of_kinds(~pl.col("on_async_line") & ~idle)
+    working &= (ops.duration_ps > 0) | ops.of_kinds(pl.col("category") == "collective")
     if not barriers.any():
         working &= False
     return ops.places(working), ops.places(barriers)

@@ -23,7 +23,8 @@ def find_transfers(
     Args:
         candidates: finished ops of category collective that are on no async line, with `row`, their
             places among all ops.
-        working: device_id, launch, start_ps of every op that is on no async line, no wait and no control.
+        working: device_id, launch, start_ps of every op that is on no async line, no wait, no control, and
+            lasts, or is a collective.
         barriers: the same of every BARRIER.
 
     Returns:
