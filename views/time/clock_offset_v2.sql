@@ -59,8 +59,10 @@ select
     evidence,
     -- how much later it was at time zero; 0 on a reference, NULL where it could not be measured
     case when state in ('reference', 'aligned') then clock_offset_ps end as offset_ps,
-    -- microseconds that it gained a second; NULL where it could not be measured
-    case when state in ('reference', 'aligned') then drift_ppm end as drift_ppm,
+    -- microseconds that it gained a second; NULL where it could not be measured, for which fewer than
+    -- three shared ends are too few
+    case when state = 'reference' or (state = 'aligned' and pairs >= 3) then drift_ppm end
+        as drift_ppm,
     -- 5th to 95th percentile of what the ends of both clocks differ by, offset and drift taken off
     spread_ps,
     -- instances of synchronous collectives that its devices share with those of another clock

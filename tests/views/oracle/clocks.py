@@ -24,6 +24,7 @@ def draw_clocks(run: Drawn, names: Sequence[str]) -> None:
             clock_offset_ps=run.rng.randint(-(10**6), 10**6) if aligned else 0,
             drift_ppm=run.rng.choice((0.0, 50.0)) if aligned else 0.0,
             spread_ps=run.rng.choice((None, 0, 3000, 10**6)) if aligned else None,
+            pairs=run.rng.choice((0, 2, 3, 500)) if aligned else 0,
         )
 
 
@@ -53,6 +54,11 @@ def _usable(row: Row, skew: int | None) -> bool | None:
     return None if None in (row["spread_ps"], skew) else row["spread_ps"] <= skew
 
 
+def _shows_drift(row: Row) -> bool:
+    """Whether thirds of the shared ends can be compared."""
+    return row["state"] == "reference" or bool(row["pairs"] >= 3)
+
+
 def clock_offset(run: Run) -> Iterator[Row]:
     """What was measured of each clock, and whether skews across it mean something."""
     for row in run.rows("clocks"):
@@ -67,7 +73,7 @@ def clock_offset(run: Run) -> Iterator[Row]:
                 for device in run.devices.values()
             ),
             "offset_ps": row["clock_offset_ps"] if told else None,
-            "drift_ppm": row["drift_ppm"] if told else None,
+            "drift_ppm": row["drift_ppm"] if told and _shows_drift(row) else None,
             "instances": len(skews),
             "median_skew_ps": skew,
             "is_usable": _usable(row, skew),
