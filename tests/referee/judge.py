@@ -29,13 +29,15 @@ def _meets(answers: Answers, transfer: Transfer) -> bool:
     )
 
 
-def _sequence(answers: Answers, host: int) -> list[int]:
-    """Launch instances that a host saw, in its order, of programs that could tell the clocks."""
+def _sequence(answers: Answers, host: int, devices: tuple[int, ...]) -> list[int]:
+    """Launch instances that a host's devices of a stage saw, in its order, of programs that could tell
+    the clocks. Stages run beside each other: theirs have no order that both hosts share."""
     truth = answers.truth
     useful = {t.launch.program.id for t in answers.transfers if _meets(answers, t)}
     first: dict[int, int] = {}
     for launch in truth.launches:
-        if truth.host(launch.device) == host and launch.program.id in useful:
+        its = launch.program.devices == devices
+        if its and truth.host(launch.device) == host and launch.program.id in useful:
             first[launch.number] = min(first.get(launch.number, launch.start), launch.start)
     return sorted(first, key=lambda n: first[n])
 
@@ -63,8 +65,8 @@ def _fit(points: list[tuple[int, int]]) -> tuple[float, float]:
     return offset, percentile(rest, 0.95) - percentile(rest, 0.05)
 
 
-def _shifts(answers: Answers) -> tuple[list[Fit], int, int]:
-    ours, theirs = _sequence(answers, 0), _sequence(answers, 1)
+def _shifts(answers: Answers, devices: tuple[int, ...]) -> tuple[list[Fit], int, int]:
+    ours, theirs = (_sequence(answers, host, devices) for host in (0, 1))
     program = {x.number: x.program.id for x in answers.truth.launches}
     here, there = _ends(answers, 0), _ends(answers, 1)
     fits = []
@@ -102,8 +104,22 @@ def judge(answers: Answers) -> tuple[str, str]:
         return UNCONNECTED, "no synchronous instance of both hosts"
     if truth.known_steps:
         return KNOWN, "markers on all hosts"
-    tried, ours, theirs = _shifts(answers)
-    limit = median([min(t.end - t.start for t in members) for members in shared]) / 10
+    stages = sorted({t.launch.program.devices for members in shared for t in members})
+    found = [_of_stage(answers, shared, devices) for devices in stages]
+    return next((each for each in found if each[0] == KNOWN), found[0])
+
+
+def _of_stage(
+    answers: Answers, shared: list[list[Transfer]], devices: tuple[int, ...]
+) -> tuple[str, str]:
+    """(state, why) by the launches of a stage; without a pipeline there is one."""
+    tried, ours, theirs = _shifts(answers, devices)
+    lasted = [
+        min(t.end - t.start for t in members)
+        for members in shared
+        if members[0].launch.program.devices == devices
+    ]
+    limit = median(lasted) / 10
     fitting = [fit for fit in tried if fit.spread <= limit]
     why = f"{ours} and {theirs} launches, limit {limit:.0f}, " + "; ".join(
         f"shift {f.shift}: {f.paired} pairs, offset {f.offset:.0f}, spread {f.spread:.0f}"
@@ -115,5 +131,5 @@ def judge(answers: Answers) -> tuple[str, str]:
         return AMBIGUOUS, why
     whole = next((f for f in fitting if f.shift == 0 and f.paired == ours), None)
     others = [abs(f.offset) for f in fitting if f is not whole]
-    near = whole and abs(whole.offset) + truth.period / 10 < min(others)
+    near = whole and abs(whole.offset) + answers.truth.period / 10 < min(others)
     return (KNOWN if near else AMBIGUOUS), why
