@@ -5,8 +5,9 @@
 -- the start of the send to the start of the recv-done, less the time in which sends, recvs and their
 -- dones run, of any transfer. required_bytes_per_s is the rate at which the transfer ends within its
 -- slack, so that no done would wait. The k-th ops of a transfer belong together where a launch has
--- equally many of each; else stall and slack are NULL. Events of the Megascale Trace plane are
--- linked by the rendezvous in their name and by time; the host may send for several devices at once.
+-- equally many of each; else stall and slack are NULL. Events of
+-- the Megascale Trace plane are linked by the rendezvous in their name and by time: those that only
+-- touch the time in flight are not. The host may send for several devices at once.
 with sliced as (
     select run_id, world, program_id, op, slice_count
     from instructions
@@ -121,6 +122,9 @@ checked as (
 joined as (
     select
         run_id, device_id, program_id, launch, rendezvous, number,
+        coalesce(
+            max(case when opcode = 'send' then op end), max(case when opcode = 'recv' then op end)
+        ) as op,
         max(case when opcode = 'send' then start_ps end) as send_start_ps,
         max(case when opcode = 'recv' then start_ps end) as recv_start_ps,
         max(case when opcode = 'recv-done' then start_ps end) as recv_done_start_ps,
@@ -151,7 +155,7 @@ met as (
     from transfers as t
     inner join joined as j
         on j.run_id = t.run_id and j.device_id = t.device_id and j.program_id = t.program_id
-        and j.launch is not distinct from t.launch
+        and j.op = t.op
         and coalesce(j.send_start_ps, j.recv_start_ps) = t.start_ps
 ),
 
