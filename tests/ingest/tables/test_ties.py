@@ -12,7 +12,7 @@ US = 10**6
 
 
 def test_an_op_of_no_length_at_a_barrier_does_not_part_it_from_its_collective(tmp_path):
-    """Device 0 works to 1,000 us and waits to 1,100; device 1 works to 1,100 and waits for nobody. On both an
+    """Device 0 works to 1,000 us and waits to 1,100; device 1 works to 1,100 and does not wait. On both an
     op of no length is where the barrier begins."""
     ingest_paths([str(CASE)], str(tmp_path), name="ties", workers=1)
     with Warehouse(str(tmp_path)) as warehouse:
