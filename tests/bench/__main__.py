@@ -142,15 +142,24 @@ def load_all() -> None:
 def table(outcome: Outcome, baseline: Outcome | None) -> Table:
     """The outcome for a terminal."""
     shown = Table(
-        "benchmark", "contender", "median s", "least s", "times ours", "peak MB", "to baseline"
+        "benchmark",
+        "contender",
+        "median s",
+        "least s",
+        "times ours",
+        "CPU s",
+        "peak MB",
+        "to baseline",
     )
     slower = slowness(outcome.rows, baseline) if baseline else 1.0
     for row in outcome.rows:
         numbers = (f"{row.median_s:.3f}", f"{row.least_s:.3f}", f"{row.ratio:.2f}")
+        cpu = "" if row.cpu_s is None else f"{row.cpu_s:.2f}"
         peak = "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f}"
         change = against(row, baseline, slower) if baseline else None
         shown.add_row(
-            row.benchmark, row.contender, *numbers, peak, "" if change is None else f"{change:.2f}"
+            *(row.benchmark, row.contender, *numbers, cpu, peak),
+            "" if change is None else f"{change:.2f}",
         )
     if baseline:
         shown.caption = (

@@ -41,7 +41,7 @@ null = os.open(os.devnull, os.O_RDWR)
 quiet = [(os.POSIX_SPAWN_DUP2, null, number) for number in (1, 2)]
 child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet)
 _, status, usage = os.wait4(child, 0)
-print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
+print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
 """
 
 
@@ -80,10 +80,10 @@ def child(command: list[str]) -> Cost:
     """
     given = [sys.executable, "-S", "-c", LAUNCHER, *command]
     printed = subprocess.run(given, capture_output=True, check=True).stdout.split()
-    code, kilobytes = map(int, printed)
+    code, kilobytes = map(int, printed[:2])
     if code:
         raise RuntimeError(f"{command[0]}: exit code {code}")
-    return Cost(kilobytes * 1024)
+    return Cost(kilobytes * 1024, float(printed[2]))
 
 
 def ours(path: object) -> Cost:

@@ -78,6 +78,11 @@ def seconds(row: Row) -> str:
     return f"{row.median_s:.2f} s" if row.median_s >= 0.1 else f"{row.median_s * 1e3:.1f} ms"
 
 
+def cpu_seconds(row: Row) -> str:
+    """The median CPU time, for people; empty where it is not known."""
+    return "" if row.cpu_s is None else f"{row.cpu_s:.2f} s"
+
+
 def megabytes(row: Row) -> str:
     """The peak memory, for people; empty where it is not known."""
     return "" if row.peak_bytes is None else f"{row.peak_bytes / 1e6:,.0f} MB"

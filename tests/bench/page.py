@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.outcome import Outcome, megabytes, seconds
+from tests.bench.outcome import Outcome, cpu_seconds, megabytes, seconds
 from tests.bench.registry import OURS, Row
 
 PAGE = Path(__file__).with_name("README.md")
@@ -90,8 +90,10 @@ the last columns are the times of such a scan and such sorts alone.""",
     ),
     Section(
         "One run of many devices",
-        r"of 512 devices",
-        "64 files, one per host; `a tenth` is the same job on a run with a tenth of the ops.",
+        r"of 512 devices|16 files, [0-9]",
+        """\
+64 files, one per host; `a tenth` is the same job on a run with a tenth of the ops. A run of 16 files is
+spread over worker processes: its peak memory is that of the largest process, its CPU time that of all.""",
     ),
     Section(
         "Predictions",
@@ -132,11 +134,12 @@ def _long(rows: list[Row]) -> str:
             row.contender,
             seconds(row),
             f"{row.ratio:.2f}",
+            cpu_seconds(row),
             megabytes(row),
         )
         for row in rows
     ]
-    head = ("benchmark", "contender", "median", "times ours", "peak memory")
+    head = ("benchmark", "contender", "median", "times ours", "CPU", "peak memory")
     return _table(head, lines, text_columns=2)
 
 

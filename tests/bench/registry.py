@@ -12,9 +12,14 @@ import msgspec
 
 @dataclass(frozen=True)
 class Cost:
-    """The peak memory of a contender that runs as a process of its own; the contender returns it."""
+    """What a contender costs that runs as a process of its own; the contender returns it.
+
+    peak_bytes: memory of the process, or of the largest of its own processes.
+    cpu_s: CPU time of all of these.
+    """
 
     peak_bytes: int
+    cpu_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class Benchmark:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One contender's times in seconds, its median over ours (1.0 is ours), and its peak memory if known."""
+    """One contender's times in seconds, its median over ours (1.0 is ours), and if known its peak memory
+    and median CPU time."""
 
     benchmark: str
     contender: str
@@ -47,6 +53,7 @@ class Row(msgspec.Struct, frozen=True):
     least_s: float
     ratio: float
     peak_bytes: int | None = None
+    cpu_s: float | None = None
 
 
 OURS = "xlahouse"
@@ -67,6 +74,7 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
     contenders = {OURS: benchmark.ours, **benchmark.peers}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     peaks: dict[str, int] = {}
+    cpu: dict[str, list[float]] = {}
     for _ in range(min(rounds, benchmark.most_rounds or rounds)):
         for name, run in contenders.items():
             start = time.perf_counter()
@@ -74,6 +82,7 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
             times[name].append(time.perf_counter() - start)
             if isinstance(cost, Cost):
                 peaks[name] = max(peaks.get(name, 0), cost.peak_bytes)
+                cpu.setdefault(name, []).extend([] if cost.cpu_s is None else [cost.cpu_s])
     ours = statistics.median(times[OURS])
     return [
         Row(
@@ -83,6 +92,7 @@ def measure(benchmark: Benchmark, rounds: int) -> list[Row] | str:
             min(taken),
             statistics.median(taken) / ours,
             peaks.get(name),
+            statistics.median(cpu[name]) if cpu.get(name) else None,
         )
         for name, taken in times.items()
     ]

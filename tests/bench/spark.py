@@ -1,4 +1,4 @@
-"""Ingest of many runs over a standalone Spark cluster of one worker and of two, and by local processes."""
+"""Ingest over a Spark cluster of one worker and of two, and by processes: many runs, a large one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -27,6 +29,16 @@ WORKERS = (1, 2)
 # Layers with eight compute ops and one collective per half: 572,000 ops and 18 MB each, so that the
 # driver's own work (finding the runs, and writing their index) hardly counts.
 RUN = Run(layers=8, fusions=8, requests=8, output_tokens=100)
+# 16 hosts of 8 devices: 4 million ops and 146 MB.
+LARGE = Run(
+    mesh=(("dp", 4), ("ep", 4), ("tp", 8)),
+    hosts=16,
+    layers=8,
+    fusions=12,
+    batch=64,
+    requests=8,
+    output_tokens=13,
+)
 DRIVER = """
 import json, sys
 from xlahouse.ingest.on_spark import each_on
@@ -53,18 +65,22 @@ class Cluster:
         return Path(mkdtemp(dir=self.folder)) / "warehouse"
 
 
-def prepare() -> Cluster | str:
+def write_runs(traces: Path) -> None:
+    write_run(RUN, traces / "run0")
+    for number in range(1, RUNS):  # another name makes the same files another run
+        copied = traces / f"run{number}"
+        shutil.copytree(traces / "run0", copied)
+        write_manifest(manifest(replace(RUN, name=copied.name)), copied / "metadata_0.json")
+
+
+def prepare(write: Callable[[Path], None]) -> Cluster | str:
     """Write the traces, start the cluster, and check that all ways write the same; or why it cannot run."""
     reason = why_not()
     if reason is not None:
         return reason
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    write_run(RUN, folder / "traces" / "run0")
-    for number in range(1, RUNS):  # another name makes the same files another run
-        copied = folder / "traces" / f"run{number}"
-        shutil.copytree(folder / "traces" / "run0", copied)
-        write_manifest(manifest(replace(RUN, name=copied.name)), copied / "metadata_0.json")
+    write(folder / "traces")
     stack = ExitStack()
     atexit.register(stack.close)
     master = stack.enter_context(standalone(folder, sum(WORKERS)))
@@ -77,6 +93,22 @@ def prepare() -> Cluster | str:
         there = cluster.root()
         _spread(cluster, there, count)
         assert contents(there) == expected, f"{count} workers write other rows than this machine"
+    return cluster
+
+
+def prepare_here(write: Callable[[Path], None]) -> Cluster:
+    """Write the traces, and check that any number of processes writes the same."""
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    write(folder / "traces")
+    cluster = Cluster(folder, folder / "traces", {})
+    found = []
+    for count in WORKERS:
+        root = cluster.root()
+        _here(cluster, root, count)
+        found.append(contents(root))
+        shutil.rmtree(root.parent)
+    assert found[0] == found[1], "2 workers write other rows than 1"
     return cluster
 
 
@@ -108,7 +140,6 @@ def _spread(cluster: Cluster, root: Path, count: int) -> dict[str, dict[str, int
     driver.stdin.write(f"{cluster.traces}\t{root}\n")
     driver.stdin.flush()
     found: dict[str, dict[str, int]] = json.loads(driver.stdout.readline())
-    assert len(found) == RUNS
     return found
 
 
@@ -154,10 +185,10 @@ def here(processes: int):
     return ingest
 
 
-register(
-    Benchmark(
-        f"ingest of {RUNS} runs over Spark, 2 workers",
-        prepare,
+def over_spark(name: str, write: Callable[[Path], None]) -> Benchmark:
+    return Benchmark(
+        f"ingest of {name} over Spark, 2 workers",
+        partial(prepare, write),
         spread(2),
         {
             "ours, 1 worker": spread(1),
@@ -166,5 +197,21 @@ register(
         },
         most_rounds=2,
         same=frozenset({"ours, 1 worker"}),
+    )
+
+
+def write_large(traces: Path) -> None:
+    write_run(LARGE, traces / "run0")
+
+
+register(over_spark(f"{RUNS} runs", write_runs))
+register(over_spark(f"one run of {LARGE.hosts} files", write_large))
+register(
+    Benchmark(
+        f"ingest of one run of {LARGE.hosts} files, 2 workers",
+        partial(prepare_here, write_large),
+        here(2),
+        {"ours, 1 worker": here(1)},
+        most_rounds=3,
     )
 )

@@ -25,9 +25,9 @@ def outcome(*rows):
     return Outcome("2026-01-02", "2 cores", {"xlahouse": "1"}, list(rows))
 
 
-def pair(benchmark, ours, theirs, peak=None):
+def pair(benchmark, ours, theirs, peak=None, cpu=None):
     return (
-        Row(benchmark, "xlahouse", ours, ours, 1.0, peak),
+        Row(benchmark, "xlahouse", ours, ours, 1.0, peak, cpu),
         Row(benchmark, "peer", theirs, theirs, theirs / ours),
     )
 
@@ -55,14 +55,14 @@ def test_an_outcome_is_kept_whole_and_another_adds_to_it(tmp_path):
 
 
 def test_a_section_has_a_line_for_each_contender():
-    shown = page(outcome(*pair("decode xplane", 0.0123, 1.5, peak=2_000_000)))
+    shown = page(outcome(*pair("decode xplane", 0.0123, 1.5, peak=2_000_000, cpu=0.25)))
     assert shown.startswith(f"{HEAD}\n\nMeasured on 2026-01-02: 2 cores; xlahouse 1.\n")
     assert shown.count("\n## ") == 1  # sections without rows are left out
     assert shown.splitlines()[-4:] == [
-        "| benchmark | contender | median | times ours | peak memory |",
-        "| --- | --- | ---: | ---: | ---: |",
-        "| decode xplane | xlahouse | 12.3 ms | 1.00 | 2 MB |",
-        "|  | peer | 1.50 s | 121.95 |  |",
+        "| benchmark | contender | median | times ours | CPU | peak memory |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+        "| decode xplane | xlahouse | 12.3 ms | 1.00 | 0.25 s | 2 MB |",
+        "|  | peer | 1.50 s | 121.95 |  |  |",
     ]
 
 

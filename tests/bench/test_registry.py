@@ -32,10 +32,11 @@ def test_every_contender_runs_on_the_same_input_in_every_round():
     assert rows[0].ratio == 1.0
 
 
-def test_the_largest_peak_of_all_rounds_is_reported():
-    peaks = iter([Cost(5), Cost(9), Cost(7)])
+def test_the_largest_peak_and_the_median_of_cpu_times_are_reported():
+    peaks = iter([Cost(5, 3.0), Cost(9, 1.0), Cost(7, 2.0)])
     benchmark = Benchmark("b", lambda: 0, ours=lambda given: next(peaks), peers={"p": lambda _: 1})
-    assert [row.peak_bytes for row in measure(benchmark, rounds=3)] == [9, None]
+    rows = measure(benchmark, rounds=3)
+    assert [(row.peak_bytes, row.cpu_s) for row in rows] == [(9, 2.0), (None, None)]
 
 
 def test_a_grown_trace_repeats_events_and_makes_planes_other_devices(tmp_path):
@@ -53,6 +54,12 @@ def test_a_grown_trace_repeats_events_and_makes_planes_other_devices(tmp_path):
     assert [plane.events["start_ps"].to_list() for plane in planes] == [[1], starts, starts]
     assert planes[1].event_stats.numbers("_p")["_p"].n_unique() == 3
     assert [plane.stat("core_details") for plane in planes[1:]] == [b"(\x04", b"(\x040\x80 "]
+
+
+def test_a_child_reports_the_cpu_time_of_its_own_children_too():
+    spin = "import time\nwhile time.process_time() < 0.3: pass"
+    forked = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {spin!r}])"
+    assert child([sys.executable, "-c", forked]).cpu_s > 0.3
 
 
 def test_a_child_reports_its_peak():
