@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from xlahouse.capture.limits import VARIABLE
 from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.large_runs import large_runs
 from xlahouse.ingest.one_run import IngestResult, Options
 from xlahouse.ingest.run import Each, ingest_one
+from xlahouse.ingest.spread.spark import Tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,10 +24,11 @@ POOL = "POLARS_MAX_THREADS"
 
 
 def each_on(session: SparkSession) -> Each:
-    """An `each` for `ingest_paths` on a SparkSession: one task a run, on its own cores.
+    """An `each` for `ingest_paths` on a SparkSession: one task a run, on its own cores; of a large run, one
+    a file, and the driver puts the files together.
 
     Every executor needs this version of xlahouse, and reaches traces and warehouse by the same path or
-    URL. A run is written whole or not at all, so Spark may try a task again.
+    URL, as does the driver. A run is written whole or not at all, so Spark may try a task again.
     """
 
     def each(
@@ -37,7 +40,13 @@ def each_on(session: SparkSession) -> Each:
         if VARIABLE in os.environ:
             context.environment[VARIABLE] = os.environ[VARIABLE]
         own = replace(options, threads=cores)
-        tasks = context.parallelize(runs, max(len(runs), 1))
-        yield from tasks.map(lambda run: ingest_one(run, root, own)).collect()
+        large = large_runs(runs, context.defaultParallelism // cores)
+        whole = [run for run in runs if run not in large]
+        if whole:
+            tasks = context.parallelize(whole, len(whole))
+            yield from tasks.map(lambda run: ingest_one(run, root, own)).collect()
+        for run in runs:
+            if run in large:
+                yield ingest_one(run, root, own, Tasks(context))
 
     return each

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -12,7 +11,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from xlahouse.capture.commands import TRACES, all_of, filled
-from xlahouse.capture.errors import TraceFormatError, WarehouseError
+from xlahouse.capture.errors import WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
 from xlahouse.ingest.compiled_files import read_compiled
@@ -20,19 +19,11 @@ from xlahouse.ingest.compiled_run import as_compiled
 from xlahouse.ingest.discover import read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.issues import Issue
-from xlahouse.ingest.events.run_files import RankInName, RunFiles, readable
-from xlahouse.ingest.events.trace_bytes import (
-    FilePart,
-    SourceFile,
-    TraceFile,
-    identify,
-    open_trace,
-)
-from xlahouse.ingest.formats import XPLANE, read_trace
+from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.hlo.dumps import Dump, complete, fingerprint_of, list_dumps
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.missing_steps import missing_steps
-from xlahouse.ingest.rank_files import ranks_in_names
+from xlahouse.ingest.read_files import check_files, identified, read_files
 from xlahouse.ingest.run_findings import (
     card_problem,
     distinct,
@@ -46,6 +37,7 @@ from xlahouse.ingest.run_findings import (
     unknown_kind,
 )
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
+from xlahouse.ingest.spread.parts import Here, Spread
 from xlahouse.ingest.store.settings import check_mesh, read_settings, write_settings
 from xlahouse.ingest.store.store import Store
 from xlahouse.ingest.table import FileEntry, RunRow
@@ -54,8 +46,6 @@ from xlahouse.ingest.tables.pipeline import schedule_of
 from xlahouse.ingest.tables.rows import issue_rows
 from xlahouse.ingest.tables.run_row import run_row
 from xlahouse.ingest.tables.run_tables import write_tables
-
-NO_RANKS: dict[str, RankInName] = {}
 
 
 @dataclass(frozen=True)
@@ -86,15 +76,24 @@ class Options:
     threads: int | None = None
 
 
-def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
+def ingest_run(
+    run: RunFiles, root: str, options: Options, spread: Spread | None = None
+) -> IngestResult:
     """Read a run's files and write it, unless the warehouse has it already.
+
+    Args:
+        run: the files.
+        root: the warehouse.
+        options: of the ingest.
+        spread: computes what concerns one file alone; None: this process, with the options' threads.
 
     Raises:
         XlahouseError: none of its files can be read, its manifest or options are wrong, or a newer
             xlahouse wrote the run.
     """
     manifest, raw_manifest = read_manifest(run)
-    sources = [identify(path) for path in run.paths]
+    spread = spread or Here(options.threads or usable_cores())
+    sources = identified(run.paths, spread)
     run_id = run_id_of(sources, raw_manifest)
     store = Store(root)
     known = store.run_row(run_id)
@@ -115,13 +114,13 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         return IngestResult(run_id, name, known["status"], rows, unchanged=True)
     once, copies = distinct(sources)
     if run.compiled_path is None:
-        files, refused, parted = _read_files(once)
+        files, refused, parted = read_files(once, spread)
         said = None
     else:
         files, refused, said = read_compiled(run, sources)
         parted, copies = [], []  # two steps may have one program
     if (with_spares := run.instead_of(refused)) is not None:
-        return ingest_run(with_spares, root, options)
+        return ingest_run(with_spares, root, options, spread)
     if not files:
         raise refused[0]
     from_dumps = complete(files, dumps, run.name)
@@ -136,6 +135,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         coords,
         dict(options.clocks),
         options.all_in_one_group,
+        spread,
     )
     if said is not None:
         built = as_compiled(built, said)
@@ -143,7 +143,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
     store.create(version("xlahouse"))
     writer = store.begin(run_id)
     try:
-        tables = write_tables(built, writer, options.threads or usable_cores())
+        tables = write_tables(built, writer, spread)
         check_coverage(tables.coverage)
         shown = [dataclasses.replace(each, path=run.shown(each.path)) for each in sources]
         row = run_row(run_id, name, shown, manifest, raw_manifest, tables, damaged=bool(refused))
@@ -172,8 +172,7 @@ def ingest_run(run: RunFiles, root: str, options: Options) -> IngestResult:
         coverage = tables.coverage.with_columns(names) if run.unpacked else tables.coverage
         writer.write("coverage", coverage)
         writer.write("issues", issues)
-        for file in parted:
-            file.check()
+        check_files(parted, spread)
         writer.commit(row)
     except BaseException:
         writer.abandon()
@@ -231,35 +230,6 @@ def _shaped_so(known: RunRow, shaping: dict[str, str]) -> bool:
 def _is_current(store: Store, known: RunRow) -> bool:
     """Whether a run is in the warehouse whole, and was written by this version."""
     return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
-
-
-def _read_files(
-    sources: list[SourceFile], ranks: Mapping[str, RankInName] = NO_RANKS
-) -> tuple[list[FileEvents], list[TraceFormatError], list[TraceFile]]:
-    """(files that could be read, an error for each other file, the files of which parts are read later).
-
-    ranks: by path, as names of files state them.
-    """
-    files: list[FileEvents] = []
-    refused: list[TraceFormatError] = []
-    parted: list[TraceFile] = []
-    for source in sources:
-        for file in files:  # so that at most one file holds its events
-            file.forget_decoded()
-        raw = open_trace(source, by_parts=source.path.endswith(XPLANE))
-        if isinstance(raw, FilePart):
-            parted.append(raw.file)
-        try:
-            files.append(read_trace(raw, readable(source.path), ranks.get(source.path)))
-            files[-1].folder = source.path.rpartition("/")[0]
-        except TraceFormatError as error:
-            if isinstance(raw, FilePart):
-                raw.file.check()
-            refused.append(error)
-    if not ranks and not refused and (found := ranks_in_names(files)):
-        files, refused, again = _read_files(sources, found)
-        parted += again
-    return files, refused, parted
 
 
 def _source_of(files: list[FileEvents]) -> str:

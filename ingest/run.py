@@ -14,8 +14,10 @@ from xlahouse.ingest.card import read_given
 from xlahouse.ingest.discover import find_runs
 from xlahouse.ingest.events.files import reaching
 from xlahouse.ingest.events.run_files import RunFiles
+from xlahouse.ingest.large_runs import large_runs
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
 from xlahouse.ingest.run_names import told_apart
+from xlahouse.ingest.spread.parts import Spread
 from xlahouse.ingest.store.run_index import names_of_runs, write_index
 from xlahouse.ingest.store.store import Store
 
@@ -60,9 +62,9 @@ def ingest_paths(
     Args:
         paths: files, folders or fsspec URLs.
         root: the warehouse's folder or URL; made if needed.
-        workers: processes, at most one a run; 1 is this process, which a fault in native code or a
-            lack of memory ends. With more than one, such an end costs its run alone, and a script that
-            calls this needs Python's `if __name__ == "__main__":` guard.
+        workers: processes, one a run, or all of them for the files of a large run; 1 is this process,
+            which a fault in native code or a lack of memory ends. With more than one, such an end costs
+            its run alone, and a script that calls this needs Python's `if __name__ == "__main__":` guard.
         mesh: mesh axes, major to minor, written as a setting of each run.
         name: name of the run. Files of several folders without a manifest are then one run.
         device_kind: overrides the kind of device, as a setting.
@@ -197,18 +199,22 @@ def each_in_workers(
     workers: int,
     on_event: OnEvent = lambda message: None,
 ) -> Iterator[IngestResult | str]:
-    """Outcomes of runs that worker processes ingest; of a single run, by this process."""
-    if len(runs) <= 1:
+    """Outcomes of runs that worker processes ingest; of a single run that is not large, by this process."""
+    large = large_runs(runs, workers)
+    if len(runs) <= 1 and not large:
         return each_here(runs, root, options, workers)
     from xlahouse.ingest.workers import ingest_apart  # a single run does not wait for it to load
 
-    return ingest_apart(ingest_one, runs, root, options, min(workers, len(runs)), on_event)
+    processes = workers if large else min(workers, len(runs))
+    return ingest_apart(ingest_one, runs, root, options, processes, on_event, large)
 
 
-def ingest_one(run: RunFiles, root: str, options: Options) -> IngestResult | str:
-    """Ingest one run; an error ends this run alone."""
+def ingest_one(
+    run: RunFiles, root: str, options: Options, spread: Spread | None = None
+) -> IngestResult | str:
+    """Ingest one run; an error ends this run alone. spread: as ingest_run takes it."""
     try:
-        return ingest_run(run, root, options)
+        return ingest_run(run, root, options, spread)
     except XlahouseError as error:
         return run.shown(str(error))
     except OSError as error:

@@ -58,8 +58,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "ingest/compiled": (*INGEST, "ingest/hlo"),
     "ingest/nesting": INGEST,
     "ingest/replay": (*INGEST, "ingest/nesting", "ingest/tables"),
+    "ingest/spread": INGEST,
     "ingest/tables": (
         *INGEST,
+        "ingest/spread",
         *("ingest/clocks", "ingest/compiled", "ingest/hlo", "ingest/nesting"),
         *("ingest/serving", "ingest/xplane"),
     ),
@@ -73,6 +75,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
             "ingest/xplane",
             "ingest/chrome",
             "ingest/nesting",
+            "ingest/spread",
             "ingest/tables",
             "ingest/store",
         ),

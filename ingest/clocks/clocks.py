@@ -7,7 +7,7 @@ chained through one that does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -91,7 +91,7 @@ def meetings(
 def find_clocks(
     files: int,
     met: Sequence[Meeting],
-    sides: Callable[[Meeting], tuple[Side, Side]],
+    sides: Callable[[Sequence[Meeting]], Iterable[tuple[Side, Side]]],
     given: Mapping[int, int],
 ) -> list[Clock]:
     """The clock of each file.
@@ -99,7 +99,7 @@ def find_clocks(
     Args:
         files: how many there are.
         met: pairs of files whose devices meet in collectives.
-        sides: what both devices of a meeting did.
+        sides: of each meeting, what both of its devices did.
         given: offsets in ps that the user states, by file; they are not measured.
     """
     stated = {file: TimeMove(-offset) for file, offset in given.items()}
@@ -112,6 +112,16 @@ def find_clocks(
         todo = [start]
         while todo:
             at = todo.pop(0)
+            asked = [
+                meeting
+                for meeting in met
+                if meeting not in matches
+                and (other := _across(meeting, at)) is not None
+                and other not in found
+                and other not in stated
+            ]
+            for meeting, both in zip(asked, sides(asked), strict=True):
+                matches[meeting] = match_clocks(*both)
             for meeting in met:
                 other = _across(meeting, at)
                 if other is None or other in found:
@@ -120,8 +130,6 @@ def find_clocks(
                     found[other] = Clock(other, start, ALIGNED, stated[other], "setting")
                     todo.append(other)
                     continue
-                if meeting not in matches:
-                    matches[meeting] = match_clocks(*sides(meeting))
                 match = matches[meeting]
                 if match.fit is None:
                     continue

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -30,8 +32,12 @@ def shift(events: PlaneEvents, move: TimeMove, key_offset: int = 0) -> PlaneEven
         kv_transfers=_moved(events.kv_transfers, move),
         op_events=by_kind,
         host_pieces=None if pieces is None else pieces.moved(move),
-        rest=None if later is None else lambda: shift(later(), move, key_offset),
+        rest=None if later is None else partial(_shifted, later, move, key_offset),
     )
+
+
+def _shifted(later: Callable[[], PlaneEvents], move: TimeMove, key_offset: int) -> PlaneEvents:
+    return shift(later(), move, key_offset)
 
 
 def _moved(frame: pl.DataFrame, move: TimeMove) -> pl.DataFrame:

@@ -16,7 +16,7 @@ import numpy as np
 
 from xlahouse.capture.errors import TraceChangedError
 from xlahouse.capture.opening import open_regular
-from xlahouse.ingest.events.files import is_local, open_fs, open_on
+from xlahouse.ingest.events.files import is_local, open_fs, open_given, open_on
 
 BLOCK = 1 << 22
 # A write this soon after the last one may leave a file's times as they were: clocks of files tick, on some
@@ -76,15 +76,15 @@ def identify(path: str) -> SourceFile:
 
 @dataclass
 class TraceFile:
-    """A local file that is read piece by piece; it is open only while it is read.
+    """A file that is read piece by piece; it is open only while it is read.
 
     Attributes:
         fault: why a piece could not be read; readers may take that for damage, so `check` raises it.
-        held: all of a small file, once a piece of it was read.
+        held: all of a small file, or of one on another machine, once a piece of it was read.
     """
 
     source: SourceFile
-    place: str  # its path on this machine
+    place: str  # its path on its file system
     fault: Exception | None = field(default=None, init=False)
     held: memoryview | None = field(default=None, init=False)
 
@@ -95,21 +95,30 @@ class TraceFile:
             TraceChangedError: the file is not as it was when it was hashed.
             OSError: it cannot be read.
         """
-        if self.source.bytes > SMALL_FILE:
+        if self.source.bytes > SMALL_FILE and self.source.mark is not None:
             self._read_from_disk(buffer, start)
             return
         if self.held is None:
+            self.held = self._whole()
+        buffer[:] = self.held[start : start + len(buffer)]
+
+    def _whole(self) -> memoryview:
+        if self.source.mark is not None:
             whole = bytearray(self.source.bytes)
             self._read_from_disk(memoryview(whole), 0)
-            self.held = memoryview(whole).toreadonly()
-        buffer[:] = self.held[start : start + len(buffer)]
+            return memoryview(whole).toreadonly()
+        try:
+            return memoryview(_all_of(self.source))
+        except Exception as error:
+            self.fault = error
+            raise
 
     def _read_from_disk(self, buffer: memoryview, start: int) -> None:
         try:
             with open_regular(self.place) as opened:
                 file, done = opened.fileno(), 0
                 if Mark.of(file) != self.source.mark:
-                    raise TraceChangedError(self.source.path)
+                    self._hash_again()
                 while done < len(buffer):
                     count = os.preadv(file, [buffer[done : done + (1 << 30)]], start + done)
                     if not count:
@@ -118,6 +127,17 @@ class TraceFile:
         except Exception as error:
             self.fault = error
             raise
+
+    def _hash_again(self) -> None:
+        """Take another mark for the file's own if the bytes are: each machine has marks of its own.
+
+        Raises:
+            TraceChangedError: they are not.
+        """
+        found = identify(self.source.path)
+        if found.sha256 != self.source.sha256:
+            raise TraceChangedError(self.source.path)
+        self.source = found
 
     def check(self) -> None:
         """Make sure that all that was read is what was hashed.
@@ -128,6 +148,8 @@ class TraceFile:
         """
         if self.fault is not None:
             raise self.fault
+        if self.source.mark is None:  # it was read as a whole, and hashed then
+            return
         self._read_from_disk(memoryview(b""), 0)
         if self.source.recent and identify(self.source.path).sha256 != self.source.sha256:
             raise TraceChangedError(self.source.path)
@@ -160,16 +182,19 @@ def open_trace(source: SourceFile, by_parts: bool) -> bytes | FilePart:
 
     Args:
         source: the file.
-        by_parts: whether a local file may be read as its parts are asked for; `FilePart.file.check` then
+        by_parts: whether the file may be read when its parts are asked for; `FilePart.file.check` then
             has to be called after the last of them.
 
     Raises:
         TraceChangedError: the file is not as it was when it was hashed.
     """
-    fs, local = open_fs(source.path)
-    if by_parts and is_local(fs) and source.mark is not None:
-        return FilePart(TraceFile(source, local), 0, source.bytes)
-    with open_on(fs, local) as file:
+    if by_parts:
+        return FilePart(TraceFile(source, open_fs(source.path)[1]), 0, source.bytes)
+    return _all_of(source)
+
+
+def _all_of(source: SourceFile) -> bytes:
+    with open_given(source.path) as file:
         raw: bytes = file.read()
     if len(raw) != source.bytes or hashlib.sha256(raw).hexdigest() != source.sha256:
         raise TraceChangedError(source.path)

@@ -19,7 +19,7 @@ from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.leases import FOLDER, is_safe
 from xlahouse.ingest.store.parquet_sink import open_sink, open_writer
 from xlahouse.ingest.table import FileEntry, RunRow
-from xlahouse.ingest.tables.pieces import ROW_GROUP, pieces_of
+from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
 
 if TYPE_CHECKING:
     from xlahouse.ingest.store.store import Store
@@ -31,7 +31,8 @@ RENEW_S = 600  # a lease lasts much longer
 class RunWriter:
     """An attempt at a run: its files count from the moment that `commit` writes the run's row.
 
-    Files may be written by several threads at once.
+    Files may be written by several threads at once, and by copies of the writer in other processes, whose
+    files it takes. A copy has a name: one whose process is thought dead may still write.
     """
 
     store: Store
@@ -41,6 +42,8 @@ class RunWriter:
     lock: threading.Lock = field(default_factory=threading.Lock)
     leased_at: float = float("-inf")  # by this machine's clock since it started
     lease_time: float | None = None  # by the storage's clock
+    copy: str = ""  # what a copy adds to the names of its files
+    copied: bool = False  # whether copies wrote files of it
 
     def write(self, table: str, frame: pl.DataFrame, part: int = 0, in_order: bool = False) -> None:
         """Write a frame without run_id as a sorted file of a table; nothing if empty.
@@ -68,7 +71,7 @@ class RunWriter:
         if first is None:
             return
         self._renew()
-        path = f"tables/{table}/run_id={self.run_id}/{self.token}-{part:04}.parquet"
+        path = f"tables/{table}/run_id={self.run_id}/{self.token}-{part:04}{self.copy}.parquet"
         full = f"{self.store.base}/{path}"
         self.store.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
         rows = 0
@@ -79,6 +82,18 @@ class RunWriter:
                 rows += piece.num_rows
         with self.lock:
             self.files[path] = (table, rows)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _copied, (self.store.root, self.run_id, self.token, self.files, self.lease_time)
+
+    def take(self, other: TableWriter) -> None:
+        """Make the files that a copy wrote part of the attempt."""
+        if other is self or not isinstance(other, RunWriter):
+            return
+        self.copied = True
+        self.files |= other.files
+        if other.lease_time is not None:
+            self.lease_time = max(self.lease_time or other.lease_time, other.lease_time)
 
     def rows(self) -> dict[str, int]:
         """Rows written so far, by table."""
@@ -114,6 +129,8 @@ class RunWriter:
             old = [file["path"] for file in replaced["files"]]
             self.store.lease(uuid.uuid4().hex, self.run_id, old)
         self.store.write_row(row | {"files": files})
+        strays = self.store.files_of_attempt(self.run_id, self.token) if self.copied else set()
+        self.store.remove(strays - self.files.keys())  # of copies whose process died
         self.store.remove({f"{FOLDER}/{self.token}.json"})
 
     def abandon(self) -> None:
@@ -138,6 +155,20 @@ class RunWriter:
                     "the process stood still, or the clock of the warehouse's storage jumped; ingest again"
                 )
             self.leased_at = time.monotonic()
+
+
+def _copied(
+    root: str,
+    run_id: str,
+    token: str,
+    files: dict[str, tuple[str, int]],
+    lease_time: float | None,
+) -> RunWriter:
+    """A copy of a writer, as another process has it."""
+    from xlahouse.ingest.store.store import Store
+
+    name = f"-{uuid.uuid4().hex[:8]}"
+    return RunWriter(Store(root), run_id, token, files, lease_time=lease_time, copy=name)
 
 
 def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -22,6 +22,7 @@ from xlahouse.ingest.hlo.shared_programs import join_programs
 from xlahouse.ingest.nesting.launch_gaps import launch_gaps
 from xlahouse.ingest.serving.steps import Served, moved_totals, serve
 from xlahouse.ingest.serving.transfers import transfer_rows
+from xlahouse.ingest.spread.parts import Here, Spread
 from xlahouse.ingest.tables.clock_rows import (
     check_names,
     clock_issues,
@@ -52,6 +53,7 @@ NO_OFFSETS: dict[str, int] = {}
 class WorldParts:
     """A world before its ops are read, with its own device numbers."""
 
+    paths: list[str]  # of its files
     planes: list[PlaneEvents]  # on the run's clock
     launches: pl.DataFrame  # finished, by device and start
     served: Served  # steps of servers
@@ -88,6 +90,7 @@ def assemble(
     coords: Sequence[list[int]] = (),
     offsets: Mapping[str, int] = NO_OFFSETS,
     all_in_one_group: bool = False,
+    spread: Spread = Here(),  # noqa: B008 - it is frozen
 ) -> AssembledRun:
     """Assemble a run from its files.
 
@@ -99,6 +102,7 @@ def assemble(
         coords: of each device's chip, by logical id, of the first world.
         offsets: of clocks, ps, that the user states.
         all_in_one_group: whether the user states that collectives without a group span all ranks.
+        spread: computes what concerns one file alone.
     """
     issues: list[Issue] = [issue for file in files for issue in file.issues]
     epoch = _epoch(files)
@@ -107,7 +111,7 @@ def assemble(
     split = split_worlds(files)
     issues += program_conflicts(split, source) + repeated_devices(split, source)
     stated = [
-        _on_stated_clocks(world, epoch, issues, offsets, names, source, all_in_one_group)
+        _on_stated_clocks(world, epoch, issues, offsets, names, source, all_in_one_group, spread)
         for world in split
     ]
     lead = _lead([clock for each in stated for clock in each.clocks])
@@ -178,6 +182,7 @@ def _on_stated_clocks(
     names: Mapping[str, str],
     source: str,
     all_in_one_group: bool,
+    spread: Spread,
 ) -> _Stated:
     planes = planes_on_one_clock(world, epoch, issues)
     programs = join_programs(world.files).values()
@@ -188,7 +193,8 @@ def _on_stated_clocks(
         own = facts.ops.filter(category="collective")
         facts = replace(facts, groups=with_all_ranks(facts.groups, own, facts.pairs, members))
     given = offsets_by_file(world, names, offsets)
-    return _Stated(planes, facts, compiled, clocks_of(world, planes, facts, given), members)
+    clocks = clocks_of(world, planes, facts, given, spread)
+    return _Stated(planes, facts, compiled, clocks, members)
 
 
 def _lead(clocks: Iterable[Clock]) -> int:
@@ -238,6 +244,7 @@ def _shared(
     launches = served.launches
     inferred = any(device.inferred or device.core == "cpu" for device in devices)
     return WorldParts(
+        paths=[file.path for file in world.files],
         planes=planes,
         launches=launches,
         served=served,

@@ -43,12 +43,18 @@ BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 class WorldContext:
     """Facts that all devices of a world share."""
 
-    launches: pl.DataFrame  # finished, by device and start
     facts: pl.DataFrame  # program_facts.FACT_COLUMNS
     schedule: Schedule
-    wanted: dict[int, Wanted]  # by file, the host events that say what it did in gaps
     device_offset: int  # added to a device number to make it the run's
     source: str  # the run, for findings
+
+
+@dataclass(frozen=True)
+class FileContext:
+    """Facts that all devices of some files share, of a world."""
+
+    launches: pl.DataFrame  # finished, by device and start
+    wanted: dict[int, Wanted]  # by file, the host events that say what it did in gaps
 
 
 @dataclass(frozen=True)
@@ -92,21 +98,26 @@ def _first_device(plane: PlaneEvents) -> int:
 
 
 def finish_planes(
-    planes: Sequence[PlaneEvents], shared: WorldContext, writer: TableWriter, part: int
+    shared: WorldContext,
+    planes: Sequence[PlaneEvents],
+    of_files: FileContext,
+    writer: TableWriter,
+    part: int,
 ) -> FinishedBatch:
     """Write ops, busy intervals and stretches, device steps, host events and counters of some planes.
 
     Each part is freed as soon as it is used: a plane's ops are most of an ingest's memory.
 
     Args:
-        planes: the planes, shifted to the run's time zero.
         shared: of their world.
+        planes: the planes, shifted to the run's time zero.
+        of_files: of their files.
         writer: where to.
         part: number of the files.
     """
     issues: list[Issue] = []
     whole = [piece for plane in planes for piece in _read_whole(plane, shared.source, issues)]
-    written = write_host_events(whole, shared.wanted, writer, part)
+    written = write_host_events(whole, of_files.wanted, writer, part)
     counters = frames.stack([plane.counters for plane in whole], frames.COUNTERS)
     odd = counters.filter(impossible("value")).height
     counters = counters.filter(~impossible("value"))
@@ -117,7 +128,7 @@ def finish_planes(
     del whole
     odd += impossible_estimates(events.kinds)
     issues += issues_found(shared.source, (BAD_NUMBER, odd))
-    launches = of_devices(shared.launches, events.events["device_id"].to_numpy())
+    launches = of_devices(of_files.launches, events.events["device_id"].to_numpy())
     ops = finish_ops(events, launches, shared.facts, shared.schedule)
     del events
     is_transfer = pl.col("category") == "collective"

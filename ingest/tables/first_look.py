@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -13,6 +14,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
+from xlahouse.ingest.spread.parts import Part, Spread
 from xlahouse.ingest.tables.launches import finish_launches
 from xlahouse.ingest.tables.markers import markers_by_process
 from xlahouse.ingest.tables.ops import finish_ops
@@ -27,6 +29,7 @@ def clocks_of(
     planes: Sequence[PlaneEvents],
     facts: ProgramFacts,
     given: Mapping[int, int],
+    spread: Spread,
 ) -> list[Clock]:
     """The clock of each of a world's files.
 
@@ -35,6 +38,7 @@ def clocks_of(
         planes: of these files, one after the other, on the clocks that the files state.
         facts: of the world's programs.
         given: offsets in ps that the user states, by file.
+        spread: reads the devices' collectives.
     """
     if len(world.files) == 1:
         return [Clock(0, 0)]
@@ -44,7 +48,7 @@ def clocks_of(
         for file, plane in zip(file_of_plane, planes, strict=True)
         for device in plane.devices
     }
-    look = _Look(world, list(zip(file_of_plane, planes, strict=True)), facts)
+    look = _Look(world, list(zip(file_of_plane, planes, strict=True)), facts, spread)
     file_of = {key: file for key, (file, _) in plane_of.items()}
     met = meetings(facts.groups, facts.ops, file_of, _launch_counts(planes))
     return find_clocks(len(world.files), met, look.sides, given)
@@ -63,14 +67,36 @@ class _Look:
     world: World
     planes: list[tuple[int, PlaneEvents]]  # each with its file
     facts: ProgramFacts
+    spread: Spread
 
-    def sides(self, meeting: Meeting) -> tuple[Side, Side]:
-        """What both devices of a meeting did in the collectives that both are members of."""
-        shared = self._shared(meeting)
-        return (
-            self._side(meeting.first, meeting.first_device, shared),
-            self._side(meeting.second, meeting.second_device, shared),
-        )
+    def sides(self, asked: Sequence[Meeting]) -> Iterator[tuple[Side, Side]]:
+        """What both devices of each meeting did in the collectives that both are members of.
+
+        A device is looked at once, and forgotten after its last meeting: it has all that share a clock with
+        its own.
+        """
+        uses = Counter(device for meeting in asked for device in _devices(meeting))
+        order = list(uses)
+        found = zip(order, self._looks([self._part(*each) for each in order]), strict=True)
+        looks: dict[tuple[int, int], Side] = {}
+        for meeting in asked:
+            devices, shared = _devices(meeting), self._shared(meeting)
+            while not looks.keys() >= set(devices):
+                device, look = next(found)
+                looks[device] = look
+            first, second = (_among(looks[device], shared) for device in devices)
+            yield first, second
+            uses.subtract(devices)
+            looks = {device: look for device, look in looks.items() if uses[device]}
+
+    def _looks(self, parts: list[Part]) -> Iterator[Side]:
+        transfers = self.spread.each(_transfers, self.facts.ops, parts, in_turn=True)
+        for part, found in zip(parts, transfers, strict=True):
+            launches: pl.DataFrame = part.given[-1]
+            yield Side(
+                launches.select("launch", "program_id", "start_ps", "phase", "request", "step"),
+                found,
+            )
 
     def _shared(self, meeting: Meeting) -> pl.DataFrame:
         """program_id, op of the synchronous collectives whose groups hold both devices."""
@@ -81,15 +107,16 @@ class _Look:
         kinds = self.facts.ops.filter(pl.col("kind").is_in(MEETING)).select(_OP).unique()
         return both.filter(pl.col("logical_id") == 2).select(_OP).unique().join(kinds, on=_OP)
 
-    def _side(self, file: int, device: int, shared: pl.DataFrame) -> Side:
+    def _part(self, file: int, device: int) -> Part:
+        """What _transfers needs of a device."""
         planes = [plane for of_file, plane in self.planes if of_file == file]
-        own = [plane for plane in planes if any(d.device_id == device for d in plane.devices)]
+        own = [
+            PlaneEvents(ops=plane.ops, op_events=plane.op_events, rest=plane.rest)
+            for plane in planes
+            if any(d.device_id == device for d in plane.devices)
+        ]
         launches = self._launches(file, planes, device)
-        transfers = _transfers(own, device, launches, self.facts)
-        return Side(
-            launches.select("launch", "program_id", "start_ps", "phase", "request", "step"),
-            transfers.join(shared, on=_OP, how="semi", maintain_order="left"),
-        )
+        return Part(self.world.files[file].path, (own, device, launches))
 
     def _launches(self, file: int, planes: list[PlaneEvents], device: int) -> pl.DataFrame:
         """Launches of a device, in the steps that its own file's markers name."""
@@ -99,12 +126,23 @@ class _Look:
         return finish_launches(mine, *markers_by_process(alone, planes))
 
 
+def _among(look: Side, shared: pl.DataFrame) -> Side:
+    """A side with these transfers alone. shared: program_id, op."""
+    found = look.transfers.join(shared, on=_OP, how="semi", maintain_order="left")
+    return Side(look.launches, found)
+
+
+def _devices(meeting: Meeting) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(file, device) of both sides."""
+    return (meeting.first, meeting.first_device), (meeting.second, meeting.second_device)
+
+
 def _transfers(
-    planes: list[PlaneEvents], device: int, launches: pl.DataFrame, facts: ProgramFacts
+    facts: pl.DataFrame, planes: list[PlaneEvents], device: int, launches: pl.DataFrame
 ) -> pl.DataFrame:
-    """Synchronous collectives of a device, as Side.transfers holds them."""
+    """Synchronous collectives of a device, as Side.transfers holds them. facts: FACT_COLUMNS."""
     events = join_kinds([ops for plane in planes for ops in _ops_of(plane)])
-    ops = finish_ops(events, launches, facts.ops, NO_PIPELINE)
+    ops = finish_ops(events, launches, facts, NO_PIPELINE)
     synchronous = pl.col("role").fill_null("sync") == "sync"
     wanted = (pl.col("category") == "collective") & ~pl.col("on_async_line") & synchronous
     rows = ops.rows(ops.of_kinds(wanted)).filter(pl.col("device_id") == device)

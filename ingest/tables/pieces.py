@@ -27,6 +27,9 @@ class TableWriter(Protocol):
     def write_pieces(self, table: str, pieces: Iterable[pa.Table], part: int = 0) -> None:
         """Write pieces with run_id as one file of a table."""
 
+    def take(self, other: TableWriter) -> None:
+        """Make the files that a copy of it wrote in another process its own; nothing if it is itself."""
+
 
 def pieces_of(
     frame: pl.DataFrame, table: Table, run_id: str, in_order: bool = False

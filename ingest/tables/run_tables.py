@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from xlahouse.ingest.events.codes_of_devices import OP_OUTSIDE_LAUNCH, UNEVEN_ENDS
 from xlahouse.ingest.events.codes_of_programs import CATEGORY_INFERRED, KERNEL_COMMUNICATES
-from xlahouse.ingest.events.cores import threads_for
-from xlahouse.ingest.events.frames import Device
+from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.spans import joined_span, span_of
 from xlahouse.ingest.hlo.group_rows import GROUP_COLUMNS
 from xlahouse.ingest.nesting.host_gaps import Wanted, host_gaps, joined
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.ingest.spread.parts import Part, Spread
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
-from xlahouse.ingest.tables.device_tables import FinishedBatch, WorldContext, batches, finish_planes
+from xlahouse.ingest.tables.device_tables import (
+    FileContext,
+    FinishedBatch,
+    WorldContext,
+    batches,
+    finish_planes,
+)
+from xlahouse.ingest.tables.launches import of_devices
 from xlahouse.ingest.tables.participants import across_clocks, partly_seen, with_all_ranks
 from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
 from xlahouse.ingest.tables.transfers import Transfers, join_transfers
@@ -42,15 +49,15 @@ class RunTables:
     coverage: pl.DataFrame  # of all lines
 
 
-def write_tables(run: AssembledRun, writer: TableWriter, threads: int) -> RunTables:
-    """Write every table of a run but `runs`, `issues` and `coverage`, with so many threads at most."""
+def write_tables(run: AssembledRun, writer: TableWriter, spread: Spread) -> RunTables:
+    """Write every table of a run but `runs`, `issues` and `coverage`."""
     issues = list(run.issues)
     coverage: list[pl.DataFrame] = []
     spans: list[tuple[int, int] | None] = []
     small: dict[str, list[pl.DataFrame]] = {}
     parts = instances = 0
     for number, world in enumerate(run.worlds):
-        finished = _finish_devices(world, run.source, writer, parts, threads)
+        finished = _finish_devices(world, run.source, writer, parts, spread)
         parts += len(finished)
         transfers, found = _collectives(world, finished, run.source)
         pieces = _collective_pieces(transfers, writer.run_id, world.device_offset, instances)
@@ -77,30 +84,45 @@ def write_tables(run: AssembledRun, writer: TableWriter, threads: int) -> RunTab
 
 
 def _finish_devices(
-    world: WorldParts, source: str, writer: TableWriter, first_part: int, threads: int
+    world: WorldParts, source: str, writer: TableWriter, first_part: int, spread: Spread
 ) -> list[FinishedBatch]:
     """Finish all devices of a world, some batches at once; no other batch is in memory."""
-    shared = WorldContext(
-        world.launches,
-        world.facts.ops,
-        world.schedule,
-        Wanted.of(world.gaps),
-        world.device_offset,
-        source,
-    )
-    todo = list(batches(world.planes))
-    sizes = (sum(plane.bytes for plane in planes) for planes in todo)
-    with ThreadPoolExecutor(threads_for(sizes, threads)) as pool:
-        futures = [
-            pool.submit(finish_planes, planes, shared, writer, first_part + number)
-            for number, planes in enumerate(todo)
-        ]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+    shared = WorldContext(world.facts.ops, world.schedule, world.device_offset, source), writer
+    of_file = _devices_by_file(world.planes)
+    wanted = Wanted.of(world.gaps)
+    parts = []
+    for number, planes in enumerate(batches(world.planes), start=first_part):
+        files = sorted({plane.file for plane in planes})
+        devices = np.array([each for file in files for each in of_file.get(file, ())], np.int64)
+        own = FileContext(
+            of_devices(world.launches, devices), {n: wanted[n] for n in files if n in wanted}
+        )
+        size = sum(plane.bytes for plane in planes)
+        names = ", ".join(world.paths[file] for file in files)
+        parts.append(Part(names, (planes, own, number), size))
+    finished = []
+    for batch, wrote in spread.each(_finish_batch, shared, parts):
+        writer.take(wrote)
+        finished.append(batch)
+    return finished
+
+
+def _finish_batch(
+    shared: tuple[WorldContext, TableWriter],
+    planes: list[PlaneEvents],
+    of_files: FileContext,
+    part: int,
+) -> tuple[FinishedBatch, TableWriter]:
+    """(what is kept of a batch, the writer that wrote its tables)."""
+    context, writer = shared
+    return finish_planes(context, planes, of_files, writer, part), writer
+
+
+def _devices_by_file(planes: list[PlaneEvents]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for plane in planes:
+        found.setdefault(plane.file, []).extend(each.device_id for each in plane.devices)
+    return found
 
 
 def _collectives(

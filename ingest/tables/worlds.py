@@ -7,8 +7,9 @@ programs one id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import polars as pl
@@ -173,8 +174,12 @@ def _left_out(
     return PlaneEvents(
         coverage=_rejected(plane.coverage),
         issues=plane.issues,
-        rest=None if later is None else lambda: PlaneEvents(coverage=_rejected(later().coverage)),
+        rest=None if later is None else partial(_none_of, later),
     )
+
+
+def _none_of(later: Callable[[], PlaneEvents]) -> PlaneEvents:
+    return PlaneEvents(coverage=_rejected(later().coverage))
 
 
 def _rejected(coverage: pl.DataFrame) -> pl.DataFrame:

@@ -24,7 +24,10 @@ def ingest(
     ],
     warehouse: WarehouseOption = "./warehouse",
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes, at most one per run.")
+        int,
+        typer.Option(
+            "--workers", min=1, help="Processes: one a run, all for the files of a large run."
+        ),
     ] = 2,
     mesh: Annotated[
         str | None, typer.Option("--mesh", help="Mesh, major to minor, such as dp=2,tp=4.")
@@ -55,7 +58,8 @@ def ingest(
         bool, typer.Option("--strict", help="Exit 1 on any warning or error in the data.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", help="local, or spark: one task per run.")
+        str,
+        typer.Option("--engine", help="local, or spark: a task a run, or a file of a large run."),
     ] = "local",
     conf: SparkConfOption = None,
     limits: LimitsOption = None,

@@ -13,7 +13,7 @@ import pytest
 from tests.ingest.traces import rows, tpu_trace, write
 from tests.layers import first_few
 from xlahouse.capture.errors import TraceChangedError
-from xlahouse.ingest import one_run
+from xlahouse.ingest import one_run, read_files
 from xlahouse.ingest.events import trace_bytes
 from xlahouse.ingest.events.trace_bytes import contents, identify, joined, open_trace
 from xlahouse.ingest.run import IngestError, ingest_paths
@@ -95,11 +95,13 @@ def test_parts_are_joined_with_bytes_in_memory(tmp_path, monkeypatch, small):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("moment", ["read_trace", "write_tables"])
-def test_a_run_whose_file_changes_is_not_written(tmp_path, monkeypatch, change, moment):
+@pytest.mark.parametrize(
+    ("module", "moment"), [(read_files, "read_trace"), (one_run, "write_tables")]
+)
+def test_a_run_whose_file_changes_is_not_written(tmp_path, monkeypatch, change, module, moment):
     """Before its planes are read, and before its events are, with an undamaged neighbour on each side."""
     paths = [write(tmp_path / f"{n}.xplane.pb", tpu_trace(n)) for n in (2, 0, 3)]
-    then, calls = getattr(one_run, moment), []
+    then, calls = getattr(module, moment), []
 
     def change_and_go_on(*given):
         calls.append(moment)
@@ -107,7 +109,7 @@ def test_a_run_whose_file_changes_is_not_written(tmp_path, monkeypatch, change, 
             change(paths[1])
         return then(*given)
 
-    monkeypatch.setattr(one_run, moment, change_and_go_on)
+    monkeypatch.setattr(module, moment, change_and_go_on)
     root = str(tmp_path / "wh")
     with pytest.raises(IngestError) as error:
         ingest_paths(paths, root)
@@ -126,11 +128,11 @@ def test_a_run_whose_file_changes_is_not_written(tmp_path, monkeypatch, change, 
 SCRIPT = """
 import json, os, signal, sys
 from functools import partial
-from xlahouse.ingest import one_run
+from xlahouse.ingest import read_files
 from xlahouse.ingest.run import IngestError, each_in_workers, ingest_paths
 
 root, workers, *paths = sys.argv[1:]
-read = one_run.read_trace
+read = read_files.read_trace
 
 def read_or_die(raw, path, *rest):
     name = os.path.basename(path)
@@ -142,7 +144,7 @@ def read_or_die(raw, path, *rest):
         os.kill(os.getpid(), signal.SIGKILL)
     return read(raw, path, *rest)
 
-one_run.read_trace = read_or_die
+read_files.read_trace = read_or_die
 if __name__ == "__main__":
     said = []
     each = partial(each_in_workers, on_event=said.append)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+
 import fsspec
 import polars
 import pyarrow.parquet as pq
 import pytest
 
+from tests.ingest.spread.written import strays, written
 from tests.object_store import s3_bucket
 from tests.spark.cluster import on_cluster, standalone
 from tests.spark.engines import require_spark
 from tests.synth.cases import CASES
+from tests.synth.describe import Run
 from tests.synth.write import write_run
+from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest import large_runs, on_spark
 from xlahouse.ingest.on_spark import each_on
 from xlahouse.ingest.one_run import Options
 from xlahouse.ingest.run import ingest_paths
+from xlahouse.ingest.spread.parts import Part
+from xlahouse.ingest.spread.spark import Tasks
 from xlahouse.sql import Warehouse
 
 pytestmark = [pytest.mark.verify(together=True), pytest.mark.xdist_group("spark_cluster")]
@@ -85,6 +93,43 @@ def test_a_task_computes_with_its_own_cores_alone(spark):
     list(each_on(spark)([], "w", Options(), 1))
     tasks = spark.sparkContext.parallelize([0, 1], 2)
     assert tasks.map(lambda _: polars.thread_pool_size()).collect() == [1, 1]
+
+
+def test_a_large_run_is_a_task_a_file_and_the_same_to_the_byte(spark, tmp_path, monkeypatch):
+    write_run(Run(mesh=(("ep", 3), ("tp", 2)), hosts=3, layers=1), tmp_path / "traces" / "large")
+    write_run(CASES["tp4"], tmp_path / "traces" / "small")
+    ingest_paths([str(tmp_path / "traces")], str(tmp_path / "here"))
+    asked: list[str] = []
+
+    class Seen(Tasks):
+        def each(self, do, shared, parts, in_turn=False):
+            asked.extend(part.name for part in parts)
+            return super().each(do, shared, parts, in_turn)
+
+    monkeypatch.setattr(on_spark, "Tasks", Seen)
+    monkeypatch.setattr(large_runs, "LARGE_BYTES", 1)
+    ingest_paths([str(tmp_path / "traces")], str(tmp_path / "spread"), each=each_on(spark))
+    # Each file was hashed, read, looked at for its clock, and compared with its hash; then all are written.
+    assert len(asked) == 4 * 3 + 1
+    assert len(set(asked)) == 3 + 1
+    assert written(tmp_path / "spread") == written(tmp_path / "here")
+    assert strays(tmp_path / "spread") == []
+
+
+def given_back(shared, value):
+    return shared, value
+
+
+def dies(shared, value):
+    os._exit(1)
+
+
+def test_a_task_that_dies_names_its_file(spark):
+    tasks = Tasks(spark.sparkContext)
+    parts = [Part(f"file {number}", (number,)) for number in range(5)]
+    assert list(tasks.each(given_back, "shared", parts)) == [("shared", n) for n in range(5)]
+    with pytest.raises(XlahouseError, match=r"^file 0: the Spark task that read it failed: .*Job"):
+        list(tasks.each(dies, None, parts[:1]))
 
 
 def test_executors_read_from_an_object_store_and_write_to_it(cluster, folder, store):

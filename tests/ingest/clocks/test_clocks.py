@@ -211,7 +211,7 @@ def test_clocks_are_chained_and_the_rest_stand_alone():
         4: side(every(1000, 6, 31_000.0)),  # other launches altogether
     }
     found = find_clocks(
-        5, met, lambda meeting: (made[meeting.first], made[meeting.second]), given={}
+        5, met, lambda asked: [(made[each.first], made[each.second]) for each in asked], given={}
     )
     assert [clock.state for clock in found] == [
         REFERENCE,
@@ -231,6 +231,8 @@ def test_clocks_are_chained_and_the_rest_stand_alone():
 def test_a_stated_offset_wins():
     met = [Meeting(0, 1, 0, 1)]
     ours, theirs = side(every(1000, 6)), side(every(1000, 6, 6000.3))
-    found = find_clocks(2, met, lambda _: (ours, theirs), given={1: 5_000_300_000})
+    found = find_clocks(
+        2, met, lambda asked: [(ours, theirs) for _ in asked], given={1: 5_000_300_000}
+    )
     assert (found[1].state, found[1].evidence) == (ALIGNED, "setting")
     assert found[1].move == TimeMove(-5_000_300_000)

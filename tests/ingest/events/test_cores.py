@@ -10,7 +10,10 @@ import pytest
 
 from xlahouse.ingest import run, workers
 from xlahouse.ingest.events.cores import threads_for, usable_cores
+from xlahouse.ingest.events.frames import LAUNCHES, empty
+from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import Options
+from xlahouse.ingest.spread.parts import Here
 from xlahouse.ingest.tables import run_tables
 
 MIB = 1 << 20
@@ -47,22 +50,24 @@ def test_cores_are_those_that_the_process_may_use():
 def test_so_many_batches_are_finished_at_once(monkeypatch):
     together = threading.Barrier(5, timeout=30)  # broken, and the call fails, if one has to wait
 
-    def finish(planes, shared, writer, part):
+    def finish(shared, planes, of_files, writer, part):
         together.wait()
         return planes, part
 
     monkeypatch.setattr(run_tables, "finish_planes", finish)
     monkeypatch.setattr(run_tables.Wanted, "of", lambda gaps: {})
-    planes = [SimpleNamespace(bytes=8 * MIB, devices=[]) for _ in range(5)]
+    planes = [SimpleNamespace(bytes=8 * MIB, devices=[], file=0) for _ in range(5)]
     world = SimpleNamespace(
+        paths=["f"],
         planes=planes,
-        launches=None,
+        launches=empty(LAUNCHES),
         facts=SimpleNamespace(ops=None),
         schedule=None,
         gaps=None,
         device_offset=0,
     )
-    found = run_tables._finish_devices(world, "f", None, 3, threads=5)
+    writer = SimpleNamespace(take=lambda other: None)
+    found = run_tables._finish_devices(world, "f", writer, 3, Here(threads=5))
     assert found == [([plane], 3 + number) for number, plane in enumerate(planes)]
 
 
@@ -70,16 +75,19 @@ def test_processes_share_the_cores(monkeypatch):
     given = []
 
     class Pool:
-        def __init__(self, ingest, root, options, runs):
-            self.options = options
+        def __init__(self, processes):
+            self.processes = processes
 
-        def outcomes(self, numbers, processes):
-            given.append((processes, self.options.threads))
+        def outcomes(self, calls, numbers):
+            given.append((self.processes, calls.shared[1].threads))
             return [(number, "refused") for number in numbers]
 
-    monkeypatch.setattr(workers, "_Pool", Pool)
+        def close(self):
+            pass
+
+    monkeypatch.setattr(workers, "Pool", Pool)
     monkeypatch.setattr(workers, "usable_cores", lambda: 7)
-    runs = [SimpleNamespace(name=str(number)) for number in range(4)]
+    runs = [RunFiles(str(number), (f"{number}.xplane.pb",)) for number in range(4)]
     assert list(run.each_in_workers(runs, "w", Options(), 3)) == ["refused"] * 4
     assert list(run.each_in_workers(runs, "w", Options(), 9)) == ["refused"] * 4
     assert given == [(3, 2), (1, 1), (4, 1), (1, 1)]  # and who died alone, on one thread
