@@ -57,7 +57,9 @@ kinds as (
 
 -- Few windows, or none: they are chosen before rows are joined to kinds by all these columns.
 crowded as (
-    select * from flights where window_key in (select window_key from divided)
+    select f.*
+    from flights as f
+    inner join divided as d on d.window_key = f.window_key
 ),
 
 numbered as (
