@@ -7,7 +7,8 @@ with sized as (
         c.peak_ici_bytes_per_s, c.ici_link_count, c.algorithm, c.busiest_share,
         -- what one member sends; a permute's receivers, and a broadcast's last member, send nothing
         case
-            when i.kind = 'collective-broadcast' then cast(i.payload_bytes as double)
+            when i.kind = 'collective-broadcast' and i.group_size > 1
+                then cast(i.payload_bytes as double)
             else i.wire_bytes
         end as sent_bytes,
         case

@@ -93,10 +93,17 @@ def _hbm(rows: list[Row], done: list[Row]) -> tuple[Any, str | None]:
     return (None, None) if None in accessed else (max(accessed), "bytes_accessed")
 
 
+def _moves_nothing(first: Row, wire: Any) -> bool:
+    """No bytes need no time on whatever links; but the receivers of a permute tell nothing of its senders."""
+    if first["kind"] in ("collective-permute", "send-recv"):
+        return bool(first["group_index"] is None and wire == 0)
+    return bool((first["payload_bytes"] if first["kind"] == "collective-broadcast" else wire) == 0)
+
+
 def _ici(run: Run, transfers: list[Row], wire: Any) -> Any:
     """Time of all members' bytes on all their links: of 2 x 2 chips alone, elsewhere not known."""
     first = transfers[0]
-    if first["group_size"] == 1 or (first["group_index"] is None and wire == 0):
+    if first["group_size"] == 1 or _moves_nothing(first, wire):
         return 0
     if not is_square(run) or first["group_index"] is None:
         return None
