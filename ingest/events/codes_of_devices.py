@@ -22,7 +22,7 @@ CLOCKS_UNCONNECTED = Code(
     "clocks_unconnected",
     "info",
     "clocks of different files whose devices share no synchronous collective",
-    "requests that several of these files saw have no latency; skews are NULL",
+    "latencies rest on the times at which the profiles state to have started; skews are NULL",
     "state the offset: `xlahouse ingest TRACES --run RUN --clock NAME=PS`",
 )
 DEVICE_AMBIGUOUS = Code(

@@ -21,11 +21,12 @@ CODES = {AMBIGUOUS: "clocks_ambiguous", UNCONNECTED: "clocks_unconnected"}
 Product = list[dict[str, Any]]
 # Known differences: what differs, and why it stands.
 DEPARTURES = {
+    "stated starts": "latencies of hosts that no collective connects rest on the times at which their "
+    "profiles state to have started; the finding clocks_unconnected says so",
     "few launches": "clocks are compared through one device of each host: where each device lost "
     "launches, those that are left may fit several shifts though all devices together fit one",
-    "cut pipeline": "launches of a pipeline follow each other at once: where a device lost some, the "
-    "rule pairs a late device's launch with its peer's next one; uneven_ends or participants_missing "
-    "says so",
+    "cut pipeline": "where a device of a pipeline lost launches, the rule pairs a late device's launch "
+    "with its peer's next one; uneven_ends or participants_missing says so",
 }
 
 
@@ -88,15 +89,11 @@ class Referee:
             clock, true = others[0], self.truth.clocks[1]
             moved = true.offset or true.drift
             self.slack = 6 + 2 * clock["spread_ps"] if moved else 0.0
-            left = 0.0  # drift that is still in the times
-            if true.drift and clock["pairs"] < 3:  # thirds of the shared ends show a drift
-                left = 1.01e-6 * abs(true.drift)
-                self.scale = 2 * left  # both ends of a time may be of another clock
-                self.slack += 60 + self.scale * max(x.end for x in self.truth.launches)
-            elif true.drift:
-                # The line is fitted to ends that are rounded to whole picoseconds.
-                self.scale = 3.0 / max(self.truth.period, 1) + 1e-9
-                self.slack += 60
+            # Thirds of the shared ends show a drift; with fewer than three it is still in the times.
+            left = 1.01e-6 * abs(true.drift) if clock["pairs"] < 3 else 0.0
+            if true.drift:  # else the line is fitted to ends that are rounded to whole picoseconds
+                self.scale = 2 * left or 3.0 / max(self.truth.period, 1) + 1e-9
+                self.slack += 60 + 2 * left * max(x.end for x in self.truth.launches)
             # Drift is counted from the profile's start; whose time, the definition leaves open.
             zero = true.read(-LEAD) + LEAD
             limit = 1000 + 10 * self.slack + 1.01e-6 * abs(true.drift * true.offset) + left * LEAD
@@ -310,9 +307,10 @@ class Referee:
         if self.known:
             self.check("latency", self.answers.latency(), rows, _of("request"))
             return
-        for row in rows if self.truth.known_steps else []:
-            if row["ttft_s"] is not None:
-                self.differ(f"latency {row['request']}: ttft {row['ttft_s']} across clocks")
+        stated = "stated starts" if "clocks_unconnected" in self.issues else ""
+        told = [r for r in rows if self.truth.known_steps and r["ttft_s"] is not None]
+        for row in told:
+            self.differ(f"latency {row['request']}: ttft {row['ttft_s']} across clocks", stated)
 
 
 def _of(*names: str) -> Callable[[dict], Key]:

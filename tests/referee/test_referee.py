@@ -10,7 +10,6 @@ from tests.layers import seeds
 from tests.referee.compare import differences, lines, unknown
 from tests.referee.draw import draw
 from tests.referee.spans import pieces
-from xlahouse.sql import Warehouse
 
 FEW, MANY = 4, 24
 
@@ -20,18 +19,6 @@ def test_a_run_is_what_happened(seed: int, tmp_path: Path):
     truth = draw(seed)
     found = unknown(differences(truth, tmp_path))
     assert not found, "\n".join(lines(seed, truth, found))
-
-
-def test_hosts_that_no_collective_connects_have_no_latency(tmp_path: Path):
-    truth = draw(7)  # four replicas on two hosts, markers on both, 50 ppm apart
-    assert (truth.mesh, truth.hosts, len(truth.marked)) == ((("dp", 4),), 2, 2)
-    assert not unknown(differences(truth, tmp_path))
-    with Warehouse(str(tmp_path / "w")) as house:
-        rows = house.query("select ttft_s, tpot_s, e2e_s, reason from latency").rows
-        codes = house.query("select code from issues where code like 'clocks%'").rows
-    assert codes == [("clocks_unconnected",)]
-    apart = "the clocks of devices and hosts cannot be compared"
-    assert rows == [(None, None, None, apart)] * truth.requests
 
 
 def test_seeds_draw_what_the_measure_asks_for():

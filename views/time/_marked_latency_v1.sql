@@ -93,8 +93,7 @@ marked as (
         cast(null as double) as launch_period_s,
         cast(null as bigint) as launch_period_count,
         case
-            when a.run_id is not null or s.run_id is not null
-                then 'the clocks of devices and hosts cannot be compared'
+            when a.run_id is not null then 'the clocks of devices and hosts cannot be compared'
             when r.is_backward then 'the times of the steps run backwards in the trace'
             when r.prefill_start_ps is null then 'the trace lacks the start of the request'
             when r.prefill_end_ps is null then 'the trace lacks the ops of the prefill'
@@ -105,7 +104,6 @@ marked as (
     left join percentiles as p on p.run_id = r.run_id and p.request = r.request
     left join opened as o on o.run_id = r.run_id and o.request = r.request
     left join _clocks_apart_v1 as a on a.run_id = r.run_id
-    left join _request_apart_v1 as s on s.run_id = r.run_id and s.request = r.request
 ),
 
 runs_with_markers as (

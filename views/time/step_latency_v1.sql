@@ -2,8 +2,8 @@
 -- Latency of each step: from the end of the step before to its own end. A step ends with its last
 -- op over all devices (control ops aside); the first step's (prefill) latency runs from its
 -- marker's start on the host. A step whose ops are missing from the trace has no end, and neither
--- it nor the next has a latency; nor has a step of a request on devices and hosts whose clocks cannot
--- be compared (table clocks). Warm-up requests and requests during which a host compiled are left out:
+-- it nor the next has a latency; nor has a step of devices and hosts whose clocks cannot be compared
+-- (table clocks). Warm-up requests and requests during which a host compiled are left out:
 -- run_summary counts them.
 with markers as (
     select
@@ -52,9 +52,8 @@ ends as (
         max(s.pass_end_ps) as end_ps
     from device_steps as s
     left join _clocks_apart_v1 as a on a.run_id = s.run_id
-    left join _request_apart_v1 as p on p.run_id = s.run_id and p.request = s.request
     where s.pass_end_ps is not null and s.request is not null and s.step is not null
-        and a.run_id is null and p.run_id is null
+        and a.run_id is null
     group by s.run_id, s.request, s.step
 ),
 

@@ -16,7 +16,7 @@ from tests.ingest.mutants.kinds import KINDS, events_in
 from tests.ingest.mutants.trial import Mutant, ingest_trials, whole
 from tests.layers import drawn
 from xlahouse.capture.errors import XlahouseError
-from xlahouse.ingest import one_run
+from xlahouse.ingest import read_files
 
 FEW = Plan(batch=8, relations=1, check_each=1 << 30, report_each=1 << 30)
 MANY = Plan(batch=40, relations=3, check_each=1, report_each=1)
@@ -73,7 +73,7 @@ def test_the_judge_sees_what_no_code_foresaw(tmp_path, monkeypatch):
         raise ValueError("damage")
 
     whole(first_xplane().kind, first_xplane().source)
-    monkeypatch.setattr(one_run, "read_trace", fail)
+    monkeypatch.setattr(read_files, "read_trace", fail)
     told = faults_of(first_xplane(), tmp_path)
     assert told[0].startswith("unforeseen: host0: ValueError: damage")
     assert told[-1].startswith("the good trace is not there")
