@@ -44,6 +44,7 @@ ingested_at time when the run was ingested
 options str JSON object of the ingest options that shaped the tables
 manifest str the manifest, whole, as JSON
 files files the run's Parquet files, relative to the warehouse: nothing else belongs to the run
+file_crcs ints CRC-32 of the bytes of each of files, in their order; NULL on an object store
 parameters int weights of the model
 active_parameters int of these, the ones a token passes through; NULL where the experts are not known
 weight_bytes int bytes of all weights, each counted once

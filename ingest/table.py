@@ -20,6 +20,13 @@ class FileEntry(TypedDict):
     rows: int
 
 
+def crcs_of(row: RunRow) -> dict[str, int | None]:
+    """Path -> CRC-32 of each of a run's files; None where an older ingest or an object store has it."""
+    paths = [file["path"] for file in row.get("files") or ()]
+    sums = row.get("file_crcs") or [None] * len(paths)
+    return dict(zip(paths, sums, strict=True))
+
+
 @lru_cache(maxsize=1)
 def types() -> dict[str, pa.DataType]:
     """A column's type -> Arrow's. Arrow loads here, or a query's first row would wait for it."""

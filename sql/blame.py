@@ -73,7 +73,7 @@ def blame_file(error: Exception, file: str = "") -> WarehouseError:
     if missing:
         text = f"{missing[1]} is missing"
     return WarehouseError(
-        f"{text}; if an ingest replaced the run just now, query again, else drop the run and ingest it again"
+        f"{text}; if an ingest replaced the run just now, query again, else ingest the run again"
     )
 
 

@@ -74,7 +74,7 @@ def without_run(
         raise damage
     line = (
         f"{damage.file} is damaged ({damage.reason}): its run {names[run_id] or run_id} is left out; "
-        "drop the run and ingest it again"
+        "ingest the run again"
     )
     return listing.without(run_id, line)
 
@@ -88,12 +88,11 @@ def changed_files(warehouse: Warehouse) -> list[str]:
     from xlahouse.ingest.store.store import Store
 
     store = Store(warehouse.root)
-    listed = "select coalesce(name, run_id) as run, files from runs order by run, run_id"
+    listed = "select coalesce(name, run_id) as run, files, file_crcs from runs order by run, run_id"
     return [
-        f"{row['run']}: {file['path']} is not as it was written: {fault}; drop the run and ingest it again"
+        f"{row['run']}: {path} is not as it was written: {fault}; ingest the run again"
         for row in warehouse.query(listed).dicts()
-        for file in row["files"] or ()
-        if (fault := store.fault_of(file))
+        for path, fault in store.faults_of(row)
     ]
 
 

@@ -47,7 +47,7 @@ class _File:
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:
         with open_native(self.store.fs, self.path) as file:
-            yield pq.ParquetFile(file)
+            yield pq.ParquetFile(file, page_checksum_verification=True)
 
     @property
     def schema(self) -> pa.Schema:

@@ -204,7 +204,7 @@ class _Files:
         try:
             for file in files:
                 with open_native(self.store.fs, f"{self.store.base}/{file['path']}") as opened:
-                    piece = pq.ParquetFile(opened).read()
+                    piece = pq.ParquetFile(opened, page_checksum_verification=True).read()
                 if piece.num_rows != file["rows"]:
                     return False
                 found.append((file["table"], piece.select(BY_NAME[file["table"]].schema.names)))
@@ -229,7 +229,7 @@ class _Files:
         runs = pa.array(sorted(kept), pa.string())
         try:
             with open_native(self.store.fs, f"{self.store.base}/{old.path(table)}") as opened:
-                file = pq.ParquetFile(opened)
+                file = pq.ParquetFile(opened, page_checksum_verification=True)
                 for group in range(file.metadata.num_row_groups):
                     piece = file.read_row_group(group)
                     self._add(table, piece.filter(pc.is_in(piece["run_id"], runs)))

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any, BinaryIO
+from zlib import crc32
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xlahouse.capture.opening import open_regular
 from xlahouse.ingest.events.files import is_local
 from xlahouse.ingest.tables.pieces import ROW_GROUP
 
@@ -46,6 +48,8 @@ _FEW = (
     "hbm_bytes",
 )
 
+_BLOCK = 1 << 20  # bytes
+
 
 def open_sink(fs: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile | BinaryIO:
     """A file to write; a local one natively, or each of its many writes would wait for Python.
@@ -56,6 +60,21 @@ def open_sink(fs: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile | Binar
     if is_local(fs):
         return pa.OSFile(path, "wb")
     return fs.open(path, "wb")
+
+
+def crc_of(fs: fsspec.AbstractFileSystem, path: str) -> int | None:
+    """CRC-32 of a file's bytes; None on an object store, which checks its own bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not is_local(fs):
+        return None
+    found = 0
+    with open_regular(path) as file:
+        while block := file.read(_BLOCK):
+            found = crc32(block, found)
+    return found
 
 
 def open_writer(

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -17,14 +17,22 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.files import sync_files
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.leases import FOLDER, is_safe
-from xlahouse.ingest.store.parquet_sink import open_sink, open_writer
-from xlahouse.ingest.table import FileEntry, RunRow
+from xlahouse.ingest.store.parquet_sink import crc_of, open_sink, open_writer
+from xlahouse.ingest.table import FileEntry, RunRow, crcs_of
 from xlahouse.ingest.tables.pieces import ROW_GROUP, TableWriter, pieces_of
 
 if TYPE_CHECKING:
     from xlahouse.ingest.store.store import Store
 
 RENEW_S = 600  # a lease lasts much longer
+
+
+class Written(NamedTuple):
+    """A file of an attempt."""
+
+    table: str
+    rows: int
+    crc: int | None  # as crc_of gives it
 
 
 @dataclass
@@ -38,7 +46,7 @@ class RunWriter:
     store: Store
     run_id: str
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    files: dict[str, tuple[str, int]] = field(default_factory=dict)
+    files: dict[str, Written] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     leased_at: float = float("-inf")  # by this machine's clock since it started
     lease_time: float | None = None  # by the storage's clock
@@ -80,8 +88,9 @@ class RunWriter:
                 self._renew()
                 writer.write_table(piece, row_group_size=ROW_GROUP)
                 rows += piece.num_rows
+        written = Written(table, rows, crc_of(self.store.fs, full))
         with self.lock:
-            self.files[path] = (table, rows)
+            self.files[path] = written
 
     def __reduce__(self) -> tuple[object, ...]:
         return _copied, (self.store.root, self.run_id, self.token, self.files, self.lease_time)
@@ -98,7 +107,7 @@ class RunWriter:
     def rows(self) -> dict[str, int]:
         """Rows written so far, by table."""
         counts: dict[str, int] = {}
-        for table, rows in self.files.values():
+        for table, rows, _ in self.files.values():
             counts[table] = counts.get(table, 0) + rows
         return counts
 
@@ -106,7 +115,7 @@ class RunWriter:
         """Make the written files the run.
 
         Args:
-            row: of `runs`; its `files`, if any, are replaced.
+            row: of `runs`; its `files` and `file_crcs`, if any, are replaced.
             kept: entries of `files`, of an earlier attempt, that stay part of the run.
 
         Raises:
@@ -115,7 +124,7 @@ class RunWriter:
         replaced = self.store.run_row(self.run_id)
         files = [
             FileEntry(table=table, path=path, rows=rows)
-            for path, (table, rows) in sorted(self.files.items())
+            for path, (table, rows, _) in sorted(self.files.items())
         ] + list(kept)
         with suppress(FileNotFoundError):  # what is not there is reported below
             sync_files(self.store.fs, [f"{self.store.base}/{path}" for path in self.files])
@@ -128,7 +137,9 @@ class RunWriter:
         if replaced is not None:  # before the row: if killed after it, nothing would list them
             old = [file["path"] for file in replaced["files"]]
             self.store.lease(uuid.uuid4().hex, self.run_id, old)
-        self.store.write_row(row | {"files": files})
+        crcs = crcs_of(replaced or {}) | {path: file.crc for path, file in self.files.items()}
+        sums = {"file_crcs": [crcs.get(file["path"]) for file in files]}
+        self.store.write_row(row | {"files": files} | sums)
         strays = self.store.files_of_attempt(self.run_id, self.token) if self.copied else set()
         self.store.remove(strays - self.files.keys())  # of copies whose process died
         self.store.remove({f"{FOLDER}/{self.token}.json"})
@@ -161,7 +172,7 @@ def _copied(
     root: str,
     run_id: str,
     token: str,
-    files: dict[str, tuple[str, int]],
+    files: dict[str, Written],
     lease_time: float | None,
 ) -> RunWriter:
     """A copy of a writer, as another process has it."""

@@ -9,10 +9,9 @@ and its folder, before the row that lists it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 import fsspec
 import msgspec
@@ -38,9 +37,10 @@ from xlahouse.ingest.store.leases import (
     now_of,
     write_lease,
 )
+from xlahouse.ingest.store.parquet_sink import crc_of
 from xlahouse.ingest.store.run_index import dropped_path, present_runs, row_path
 from xlahouse.ingest.store.run_writer import RunWriter
-from xlahouse.ingest.table import FileEntry, RunRow
+from xlahouse.ingest.table import FileEntry, RunRow, crcs_of
 
 
 @dataclass
@@ -115,18 +115,31 @@ class Store:
             )
 
     def is_whole(self, row: RunRow) -> bool:
-        """Whether every file that a run's row lists is there, with as many rows as it says and readable."""
-        return not any(self.fault_of(file) for file in row["files"])
+        """Whether every file that a run's row lists is as it was written."""
+        return next(self.faults_of(row), None) is None
 
-    def fault_of(self, entry: FileEntry) -> str:
-        """What is wrong with a file that a run's row lists; nothing where it is as it was written."""
+    def faults_of(self, row: RunRow) -> Iterator[tuple[str, str]]:
+        """(path, fault) of the files of a run that are not as they were written.
+
+        Bytes are compared by their CRC-32; a file without one is there, with as many rows as were written.
+        """
+        crcs = crcs_of(row)
+        for file in row["files"] or ():
+            if fault := self._fault_of(file, crcs[file["path"]]):
+                yield file["path"], fault
+
+    def _fault_of(self, entry: FileEntry, crc: int | None) -> str:
+        """What is wrong with a file; nothing where it is as it was written."""
+        path = f"{self.base}/{entry['path']}"
         try:
-            with open_on(self.fs, f"{self.base}/{entry['path']}") as file:
-                rows = _rows_in(file)
+            if crc is not None:
+                return "" if crc == crc_of(self.fs, path) else "its bytes have changed"
+            with open_on(self.fs, path) as file:
+                rows = pq.ParquetFile(file).metadata.num_rows
         except FileNotFoundError:
             return "it is gone"
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            return one_line(error)
+            return getattr(error, "strerror", None) or one_line(error)
         there = entry["rows"]
         return "" if rows == there else f"it has {rows:,} rows, and its ingest wrote {there:,}"
 
@@ -239,15 +252,6 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [f"{folder}/{str(name).rstrip('/').rpartition('/')[2]}" for name in found]
-
-
-def _rows_in(file: BinaryIO) -> int:
-    """How many rows a file has, all of which can be read."""
-    opened = pq.ParquetFile(file, page_checksum_verification=True)
-    return sum(
-        opened.read_row_group(group, use_threads=False).num_rows
-        for group in range(opened.num_row_groups)
-    )
 
 
 def _turn(path: str) -> tuple[bool, bool]:

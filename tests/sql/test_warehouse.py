@@ -119,7 +119,7 @@ def test_a_damaged_file_is_named(root: Path, damage: str, sql: str) -> None:
     """DuckDB often says no more than `Invalid data`."""
     [path] = (root / "tables" / "ops").rglob("*.parquet")
     path.write_bytes(DAMAGE[damage](path.read_bytes()))
-    said = r"run_id=ab12/part-0\.parquet.*; if an ingest .* else drop the run and ingest it again"
+    said = r"run_id=ab12/part-0\.parquet.*; if an ingest .* else ingest the run again"
     with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match=said):
         warehouse.query(sql).rows  # noqa: B018
     with Warehouse(root) as warehouse, pytest.raises(QueryError, match="Could not convert"):
@@ -148,7 +148,7 @@ def test_a_damaged_file_costs_its_own_run(root: Path, damage: str, kept: tuple[s
         assert warehouse.query("from run_mesh").rows == []  # that of the other run alone
     (line,) = said
     assert "run_id=ab12/part-0.parquet is damaged" in line
-    assert line.endswith("its run base is left out; drop the run and ingest it again")
+    assert line.endswith("its run base is left out; ingest the run again")
     assert warehouse.damaged == (line,)
 
 
@@ -157,7 +157,7 @@ def test_a_damaged_file_costs_nothing_of_a_query_about_others(root: Path) -> Non
     path.write_bytes(b"damaged")
     with Warehouse(root, lambda line: None) as warehouse:
         assert warehouse.query("select op from ops where run_id = 'ab34'").rows == []
-    with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match="drop the run"):
+    with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match="ingest the run again"):
         warehouse.of_run("ab12").query("from ops").arrow()
 
 

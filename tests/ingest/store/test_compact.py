@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import binascii
+
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
@@ -145,6 +147,31 @@ def test_a_file_that_is_gone_leaves_the_run_as_it_was(tmp_path):
         compact_run(store, "r")
     assert store.run_row("r") == row
     assert not list(tmp_path.glob("leases/*"))
+
+
+def test_damage_is_not_copied(tmp_path):
+    """A byte that changed inside a page is mostly read as another value."""
+    store = write_run(tmp_path, {"ops": [ops([0], range(100)), ops([1], range(100))]})
+    before = store.run_row("r")
+    path = tmp_path / before["files"][1]["path"]
+    raw = bytearray(path.read_bytes())
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    start = column.dictionary_page_offset or column.data_page_offset
+    raw[start + column.total_compressed_size - 1] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(WarehouseError, match=r"r: .*the run stays as it was"):
+        compact_run(store, "r")
+    assert store.run_row("r") == before
+
+
+def test_files_that_stay_keep_their_sums(tmp_path):
+    store = write_run(tmp_path, {"ops": [ops([0], [1]), ops([1], [1])], "issues": [issues("a")]})
+    compact_run(store, "r")
+    row = store.run_row("r")
+    assert len(row["files"]) == 2
+    read = [(tmp_path / file["path"]).read_bytes() for file in row["files"]]
+    assert row["file_crcs"] == [binascii.crc32(raw) for raw in read]
+    assert store.is_whole(row)
 
 
 def test_no_such_run(tmp_path):
