@@ -15,7 +15,14 @@ from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.one_run import IngestResult, Options
 from xlahouse.ingest.spread.parts import Spread
-from xlahouse.ingest.spread.processes import DIED, Calls, Death, Pool, Processes, died_once
+from xlahouse.ingest.spread.processes import (
+    Calls,
+    Death,
+    Pool,
+    Processes,
+    died_once,
+    died_twice,
+)
 
 Outcome = IngestResult | str
 # Ingests one run, itself or by a Spread; named in its module, as another process has to find it.
@@ -58,7 +65,7 @@ def ingest_apart(
         alone = _calls(ingest, whole, root, replace(options, threads=1))
         pool.processes = 1
         for number, found in pool.outcomes(alone, died):
-            yield _told(whole[number], found.why) if isinstance(found, Death) else found
+            yield _lost(whole[number], found.why) if isinstance(found, Death) else found
     finally:
         pool.close()
 
@@ -89,8 +96,5 @@ def _in_order(
                 yield done.pop(first)
 
 
-def _told(run: RunFiles, why: str) -> str:
-    return (
-        f"{run.name}: {DIED} twice ({why}), the second time alone; nothing of "
-        f"it is in the warehouse; its files are {run.shown(', '.join(run.paths))}"
-    )
+def _lost(run: RunFiles, why: str) -> str:
+    return f"{died_twice(run.name, why)}; its files are {run.shown(', '.join(run.paths))}"

@@ -165,20 +165,21 @@ class Processes:
             alone.close()
         for number, result in found.items():
             if isinstance(result, Death):
-                name = parts[number].name
-                raise XlahouseError(
-                    f"{name}: {DIED} twice ({result.why}), the second time alone; nothing of its run is in "
-                    "the warehouse"
-                )
+                raise XlahouseError(died_twice(parts[number].name, result.why))
         return found
 
 
-DIED = "the worker process that read it died"
+_DIED = "the worker process that read it died"
 
 
 def died_once(name: str, why: str) -> str:
     """The line about a worker that dies."""
-    return f"{name}: {DIED} ({why}); it is tried once more, alone, after all others"
+    return f"{name}: {_DIED} ({why}); it is tried once more, alone, after all others"
+
+
+def died_twice(name: str, why: str) -> str:
+    """The error about a run, or a file of one, whose second worker died too."""
+    return f"{name}: {_DIED} twice ({why}), the second time alone; nothing of this run is in the warehouse"
 
 
 def _started() -> _Worker:

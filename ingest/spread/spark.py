@@ -71,7 +71,7 @@ def _result(part: Part, future: Future[bytes]) -> Any:
         lines = [line for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if "Job aborted" in line), lines[-1] if lines else "")
         raise XlahouseError(
-            f"{part.name}: the Spark task that read it failed: {reason.strip()}; nothing of its run "
+            f"{part.name}: the Spark task that read it failed: {reason.strip()}; nothing of this run "
             "is in the warehouse"
         ) from error
     return result_of(found)

@@ -168,8 +168,8 @@ def test_a_worker_that_dies_costs_its_run_alone_and_that_is_tried_again(tmp_path
     assert told["names"] == ["a", "b", "dies_once"]
     assert told["problems"] == [
         f"{paths[2]}: {CHANGED} nothing writes to it",
-        f"dies: {died} twice (killed, as when memory runs out), the second time alone; nothing of it is in "
-        f"the warehouse; its files are {paths[1]}",
+        f"dies: {died} twice (killed, as when memory runs out), the second time alone; nothing of this run "
+        f"is in the warehouse; its files are {paths[1]}",
     ]
     assert sorted(line for line in told["said"] if died in line) == [
         f"{name}: {died} (killed, as when memory runs out); it is tried once more, alone, after all others"

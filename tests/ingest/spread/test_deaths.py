@@ -73,7 +73,7 @@ def test_a_worker_that_dies_costs_a_file_and_twice_its_run(tmp_path):
     told = json.loads(ran.stdout)
     assert len(told["names"]) == 1
     assert told["problems"] == [
-        f"{lost[1]}: {DIED} twice {KILLED}, the second time alone; nothing of its run is in the warehouse"
+        f"{lost[1]}: {DIED} twice {KILLED}, the second time alone; nothing of this run is in the warehouse"
     ]
     assert [line for line in told["said"] if DIED in line] == [
         f"{name}: {DIED} {KILLED}; it is tried once more, alone, after all others"
