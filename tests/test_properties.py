@@ -185,7 +185,7 @@ def assert_nothing(found):
     assert {label: rows for label, rows in found.items() if rows} == {}
 
 
-@layered(2, 16, SCHEDULES)
+@layered(1, 16, SCHEDULES)
 def test_parts_add_up(schedules):
     with TemporaryDirectory() as folder:
         for number, run in enumerate(schedules):

@@ -11,7 +11,7 @@ from tests.referee.compare import differences, lines, unknown
 from tests.referee.draw import draw
 from tests.referee.spans import pieces
 
-FEW, MANY = 4, 24
+FEW, MANY = 2, 24
 
 
 @pytest.mark.parametrize("seed", seeds(FEW, MANY))

@@ -18,6 +18,8 @@ from xlahouse.sql.check.audits import AUDITS
 from xlahouse.sql.check.findings import QUESTIONS, Question
 from xlahouse.sql.library import View, shipped
 
+pytestmark = pytest.mark.verify(together=True)
+
 PUBLIC = shipped().public
 INTERNAL = [view for view in shipped().views.values() if view.internal]
 BY_EQUALITY = {"HASH_JOIN", "CROSS_PRODUCT"}
@@ -68,7 +70,6 @@ def test_no_join_by_inequality(view: View, warehouse: Warehouse) -> None:
     assert joins(warehouse, f"select * from {view.name}") == set()
 
 
-@pytest.mark.verify
 @pytest.mark.parametrize("view", INTERNAL, ids=lambda view: view.name)
 def test_nor_in_a_part_that_no_view_needs_whole(view: View, warehouse: Warehouse) -> None:
     assert joins(warehouse, f"select * from {view.name}") == set()

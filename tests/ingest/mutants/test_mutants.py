@@ -18,17 +18,15 @@ from tests.layers import drawn
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.ingest import read_files
 
-FEW = Plan(batch=8, relations=1, check_each=1 << 30, report_each=1 << 30)
+FEW = Plan(batch=3, relations=1, check_each=1 << 30, report_each=1 << 30)
+DRAWN = drawn("mutants").sample(range(10**9), 40)
 MANY = Plan(batch=40, relations=3, check_each=1, report_each=1)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures by /proc")
 @pytest.mark.parametrize(
     ("numbers", "plan"),
-    [
-        (range(8), FEW),
-        pytest.param(drawn("mutants").sample(range(10**9), 40), MANY, marks=pytest.mark.verify),
-    ],
+    [(range(3), FEW), pytest.param(DRAWN, MANY, marks=pytest.mark.verify)],
     ids=["few", "many"],
 )
 def test_mutants(numbers, plan):

@@ -53,7 +53,7 @@ RANDOM = drawn("hosts of a run that is spread")
 HOSTS = sorted(RANDOM.sample(range(2, 9), 2))
 
 
-@pytest.mark.parametrize("hosts", HOSTS)
+@pytest.mark.parametrize("hosts", first_few(HOSTS, 1))
 def test_a_run_of_any_number_of_hosts_is_the_same(tmp_path, hosts):
     write_run(fleet(hosts, requests=RANDOM.randint(1, 2)), tmp_path / "traces")
     spread = Packed()
@@ -68,7 +68,7 @@ def test_a_run_of_any_number_of_hosts_is_the_same(tmp_path, hosts):
     assert strays(tmp_path / "apart") == []
 
 
-@pytest.mark.parametrize("workers", first_few([2, 3], 1))
+@pytest.mark.parametrize("workers", first_few([2, 3], 0))
 def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(large_runs, "LARGE_BYTES", 1)
     write_run(fleet(5), tmp_path / "traces")

@@ -10,6 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.command import run_command
 from tests.ingest.traces import tpu_trace, write
+from tests.layers import first_few
 from tests.object_store import s3_bucket
 from xlahouse.capture.errors import WarehouseError, XlahouseError
 from xlahouse.ingest.events.files import open_fs
@@ -26,7 +27,7 @@ def s3():
         yield url
 
 
-@pytest.fixture(params=["s3", "memory"])
+@pytest.fixture(params=first_few(["memory", "s3"], 1))
 def place(request):
     """The URL of an empty folder."""
     if request.param == "s3":

@@ -40,6 +40,8 @@ from tests.views.oracle.times import draw_run
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
 
+pytestmark = pytest.mark.verify(together=True)
+
 FIRST = int(os.environ.get("XLAHOUSE_ORACLE_SEED", 0))
 RUNS = int(os.environ.get("XLAHOUSE_ORACLE_RUNS", 32))  # all in one warehouse: runs may not mix
 CONTRACT = json.loads((Path(__file__).parents[1] / "contract.json").read_text())

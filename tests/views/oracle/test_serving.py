@@ -13,6 +13,8 @@ from tests.views.oracle.test_oracle import FIRST, RUNS, by_run, disagreeing
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
 
+pytestmark = pytest.mark.verify(together=True)
+
 VIEWS: dict[str, Callable[[Run], Iterator[Row]]] = {
     "serving_step_v1": serving.serving_step,
     "serving_batch_v1": serving.serving_batch,
