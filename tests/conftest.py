@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests import layers
 from tests.samples import sample
+
+if TYPE_CHECKING:
+    from xlahouse.sql.place import Place
 
 # The same examples on every machine, and no example fails for being slow there.
 settings.register_profile("xlahouse", derandomize=True, deadline=None)
@@ -57,6 +62,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
     without = set(left)
     items[:] = sorted((item for item in items if item not in without), key=_place)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare the garbage collector what was imported and collected, which stays."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Queries of `make test` take one thread: its workers share the cores, and on small runs a second thread
+    of DuckDB costs a sixth of its CPU time. The long layer takes as many as users have."""
+    if request.config.option.markexpr != "not verify":
+        yield
+        return
+    from xlahouse.sql.database import Database
+
+    made = Database.__init__
+
+    def narrow(self: Database, place: Place, limits: Mapping[str, str] | None = None) -> None:
+        made(self, place, {"threads": "1", **(limits or {})})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "__init__", narrow)
+        yield
 
 
 def _turn(item: pytest.Item) -> str:
