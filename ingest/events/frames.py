@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -150,9 +150,7 @@ def conform(frame: pl.DataFrame, columns: ColumnTypes) -> pl.DataFrame:
     if frame.height <= FEW:
         return pl.DataFrame(
             [
-                frame[name].cast(dtype)
-                if name in found
-                else pl.Series(name, [None], dtype).new_from_index(0, frame.height)
+                frame[name].cast(dtype) if name in found else same(name, None, dtype, frame.height)
                 for name, dtype in columns.items()
             ]
         )
@@ -183,7 +181,19 @@ def distinct(rows: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
 
 def no_row(frame: pl.DataFrame) -> pl.DataFrame:
     """One row of NULLs, with the columns of a frame."""
-    return pl.DataFrame({name: [None] for name in frame.columns}, schema=frame.schema)
+    return frame.clear(1)
+
+
+def distinct_rows(rows: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
+    """The distinct rows in the order in which they come."""
+    if rows.height > FEW:
+        return rows.unique(maintain_order=True).iter_rows()
+    return dict.fromkeys(rows.rows())
+
+
+def same(name: str, value: object, dtype: Dtype, count: int) -> pl.Series:
+    """A column of one value; quicker than a query with a literal."""
+    return pl.Series(name, [value], dtype).new_from_index(0, count)
 
 
 def lanes(lines: pl.DataFrame, names: list[str]) -> pl.Series:
@@ -271,7 +281,11 @@ class PlaneEvents:
 
 
 def coverage_rows(
-    source: str, plane: str, events: pl.DataFrame, rejected: pl.DataFrame
+    source: str,
+    plane: str,
+    events: pl.DataFrame,
+    rejected: pl.DataFrame,
+    table: str | None = None,
 ) -> pl.DataFrame:
     """Coverage of a plane, a row a line and table.
 
@@ -280,8 +294,12 @@ def coverage_rows(
         plane: plane.
         events: (thread, table_name), one row for each event that became a row or part of one.
         rejected: (thread), one row for each event that was refused.
+        table: the table_name of all events, where they have no such column.
     """
-    kept = _counts(events, ["thread", "table_name"])
+    if table is None:
+        kept = _counts(events, ["thread", "table_name"])
+    else:
+        kept = [(thread, table, count) for thread, count in _counts(events, ["thread"])]
     lost = _counts(rejected, ["thread"])
     return counted_coverage(source, plane, [*kept, *((thread, None, n) for thread, n in lost)])
 

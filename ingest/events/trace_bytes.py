@@ -23,7 +23,7 @@ BLOCK = 1 << 22
 # file systems every two seconds.
 TICK_NS = 2_000_000_000
 # A file up to this size is read once and kept: opening it for each of its pieces would cost more.
-SMALL_FILE = 1 << 18
+SMALL_FILE = 1 << 20
 
 
 @dataclass(frozen=True)

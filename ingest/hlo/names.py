@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from xlahouse.ingest.events.codes_of_names import PROGRAM_UNKNOWN
 from xlahouse.ingest.events.codes_of_programs import NO_HLO
-from xlahouse.ingest.events.frames import PlaneEvents
+from xlahouse.ingest.events.frames import PlaneEvents, distinct_rows
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
@@ -87,7 +87,7 @@ def launched_modules(planes: list[PlaneEvents]) -> dict[int, str]:
         number: module
         for plane in planes
         if not plane.launches.is_empty()
-        for number, module in plane.launches.select("program_id", "module").unique().rows()
+        for number, module in distinct_rows(plane.launches[["program_id", "module"]])
         if number is not None and module is not None
     }
 

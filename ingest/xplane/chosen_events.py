@@ -53,7 +53,7 @@ class ChosenEvents:
         nothing = (np.zeros(0, np.int64),) * 5
         columns = zip(*(self.rows or [nothing]), strict=True)
         event, line, start, duration, place = map(np.concatenate, columns)
-        kinds, lines = self.plane.metadata.sort("metadata_id"), self.plane.lines.sort("line")
+        kinds, lines = self.plane.kinds, self.plane.lines
         at = np.searchsorted(lines["line"].to_numpy(), line)
         times = {
             "event": event,

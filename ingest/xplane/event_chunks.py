@@ -175,7 +175,7 @@ def kinds_where(plane: Plane, chosen: pl.Expr) -> Mask:
 
     The last is False, for kinds that the plane lacks.
     """
-    ordered = plane.metadata.sort("metadata_id")
+    ordered = plane.kinds
     mask: Mask = np.append(ordered.select(chosen.fill_null(False)).to_series().to_numpy(), False)
     return mask
 
@@ -193,7 +193,7 @@ def chunks(
     Raises:
         DecodeError: a line is damaged.
     """
-    metadata = plane.metadata.sort("metadata_id")
+    metadata = plane.kinds
     first = 0
     for part, cores in decoded_lines(plane, keep, known):
         for core in cores:

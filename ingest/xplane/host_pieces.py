@@ -63,11 +63,11 @@ class HostPieces:
             DecodeError: a line is damaged.
         """
         plane = _by_thread(self.plane)
-        lines = plane.lines.sort("line")
+        lines = plane.lines
         reading = _Reading(
             threads=_Texts.of(self.prefix + lines["name"]),
             lines=lines["line"].to_numpy(),
-            names=_Texts.of(plane.metadata.sort("metadata_id")["name"]),
+            names=_Texts.of(plane.kinds["name"]),
             stat_names=StatNames.of(plane),
             host=pa.array([self.host], pa.string()),
             move=self.move,

@@ -39,7 +39,7 @@ def hbm_bytes(blobs: pl.DataFrame) -> pl.DataFrame:
     An empty breakdown is 0 bytes; a damaged one is NULL.
     """
     found = [_of_blob(blob) for blob in blobs["memory_access_breakdown"]]
-    return blobs.select("owner", hbm_bytes=pl.Series(found, dtype=pl.Float64))
+    return pl.DataFrame([blobs["owner"], pl.Series("hbm_bytes", found, pl.Float64)])
 
 
 def _of_blob(blob: bytes | None) -> float | None:

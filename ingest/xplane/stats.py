@@ -13,11 +13,18 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xlahouse.ingest.events.frames import Dtype, empty
+from xlahouse.ingest.events.frames import ColumnTypes, Dtype, empty, same
 from xlahouse.ingest.events.spans import starts_of_runs
 
 StatValue: TypeAlias = float | int | str | bytes | None
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
+_ROWS: ColumnTypes = {
+    "metadata_id": pl.Int64,
+    **dict(
+        zip(VALUES, (pl.Float64, pl.UInt64, pl.Int64, pl.Binary, pl.Binary, pl.UInt64), strict=True)
+    ),
+    "owner": pl.Int64,
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Stats:
     def _ids(self) -> dict[str | None, list[int]]:
         """The ids of each name."""
         ids: dict[str | None, list[int]] = {}
-        for stat_id, name in zip(self.names["stat_id"], self.names["name"], strict=True):
+        for stat_id, name in self.names.iter_rows():
             ids.setdefault(name, []).append(stat_id)
         return ids
 
@@ -137,15 +144,14 @@ class Stats:
 
 
 def of_owners(stat: pl.DataFrame, owners: NDArray[np.int64]) -> pl.Series:
-    """A stat of each of these owners, NULL where it has none. stat: as numbers, texts or blobs give it."""
-    own, values = stat["owner"].to_numpy(), stat.to_series(1)
+    """A stat of each of these owners, NULL where it has none. stat: owners, ascending, and the stat."""
+    own, values = stat.to_series(0).to_numpy(), stat.to_series(1)
     if not len(own):
-        return pl.Series(values.name, [None], values.dtype).new_from_index(0, len(owners))
+        return same(values.name, None, values.dtype, len(owners))
     at = np.minimum(np.searchsorted(own, owners), len(own) - 1)
     places, has = pl.Series(at.astype(np.uint32)), own[at] == owners
     if not has.all():
-        none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, len(owners))
-        places = places.zip_with(pl.Series(has), none)
+        places = places.zip_with(pl.Series(has), same("", None, pl.UInt32, len(owners)))
     return values[places]
 
 
@@ -169,6 +175,8 @@ def stats_of(owners: NDArray[np.int64], stats: pa.ListArray, names: pl.DataFrame
         stats: of each owner, its XStats.
         names: stat_id, name.
     """
+    if not len(stats.values):
+        return Stats(empty(_ROWS), names)
     rows = pl.DataFrame(pl.from_arrow(pa.RecordBatch.from_struct_array(stats.values)))
     owner = np.repeat(owners, np.diff(stats.offsets.to_numpy()))
     return Stats(rows.hstack([pl.Series("owner", owner)]), names)
@@ -187,8 +195,17 @@ def _first_set(columns: Iterator[pl.Series]) -> pl.Series:
 
 def _cast(values: pl.Series, dtype: Dtype) -> pl.Series:
     if dtype == pl.UInt64 and values.dtype == pl.Int64:
-        return values.reinterpret(signed=False)
+        return with_sign(values, False)
     return values.cast(dtype, strict=False)
+
+
+def with_sign(numbers: pl.Series, signed: bool) -> pl.Series:
+    """The same 64 bits as signed or unsigned numbers; a query only where a number changes."""
+    limit = numbers.max() if signed else numbers.min()
+    changed = isinstance(limit, int) and (limit >= 1 << 63 if signed else limit < 0)
+    if changed:
+        return numbers.reinterpret(signed=signed)
+    return numbers.cast(pl.Int64 if signed else pl.UInt64)
 
 
 def value_json() -> pl.Expr:

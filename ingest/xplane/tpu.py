@@ -25,7 +25,7 @@ from xlahouse.ingest.events.tpu_lines import (
     WAITS,
     unknown_names,
 )
-from xlahouse.ingest.xplane.stats import StatValue, of_owners
+from xlahouse.ingest.xplane.stats import StatValue, of_owners, with_sign
 from xlahouse.ingest.xplane.tpu_ops import read_op_lines
 from xlahouse.ingest.xplane.xspace import Plane
 
@@ -63,14 +63,10 @@ def read_tpu_plane(
     device, issues = _device(plane, source, host, first_number)
     modules = plane.only((MODULES_LINE,))
     events, refused = frames.split_bad_times(modules.named_events)
-    launches = _launches(modules, events)
-    number = pl.lit(device.device_id, pl.Int64)
     return PlaneEvents(
         devices=[device],
-        launches=launches.with_columns(device_id=number),
-        coverage=frames.coverage_rows(
-            source, plane.name, events.with_columns(table_name=pl.lit("launches")), refused
-        ),
+        launches=_launches(modules, events, device.device_id),
+        coverage=frames.coverage_rows(source, plane.name, events, refused, "launches"),
         issues=[*issues, *frames.time_issues(refused, source)],
         rest=partial(_read_rest, again, device.device_id, source, host),
     )
@@ -154,33 +150,25 @@ def _scaled(value: StatValue, factor: float) -> float | None:
     return None if value is None or value == 0 else float(value) * factor
 
 
-def _launches(plane: Plane, events: pl.DataFrame) -> pl.DataFrame:
+def _launches(plane: Plane, events: pl.DataFrame, device_id: int) -> pl.DataFrame:
     # Ids are any 64 bits, written as signed or unsigned numbers: two readings of the same bits.
     if events.is_empty():
         return frames.empty(frames.LAUNCHES)
     stats, owners = plane.event_stats, events["event"].to_numpy()
-    link = of_owners(stats.numbers("_c", pl.UInt64), owners).reinterpret(signed=True)
+    link = with_sign(of_owners(stats.numbers("_c", pl.UInt64), owners), True)
     link_type = of_owners(stats.numbers("_ct"), owners)
     both = pl.when(pl.col("link").is_not_null() & pl.col("link_type").is_not_null())
     own = of_owners(stats.numbers("program_id", pl.UInt64), owners)
-    modules = (
-        events.select("name")
-        .unique()
-        .select(
-            "name",
-            fingerprint=pl.col("name").str.extract(r"\((\d+)\)$").cast(pl.UInt64, strict=False),
-            module=pl.col("name").str.replace(r"\(\d+\)$", ""),
-        )
-    )
+    fingerprint = pl.col("name").str.extract(r"\((\d+)\)$").cast(pl.UInt64, strict=False)
     return (
         events.hstack([link.alias("link"), link_type.alias("link_type"), own])
-        .join(modules, on="name", how="left", nulls_equal=True, maintain_order="left")
         .select(
             "start_ps",
             "duration_ps",
             both.then(pl.col("link", "link_type")),
-            "module",
-            program_id=pl.coalesce("program_id", "fingerprint"),
+            device_id=pl.lit(device_id, pl.Int64),
+            module=pl.col("name").str.replace(r"\(\d+\)$", ""),
+            program_id=pl.coalesce("program_id", fingerprint),
         )
         .pipe(frames.conform, frames.LAUNCHES)
     )

@@ -40,9 +40,8 @@ def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:
     """
     core = decode_by_line(plane, _FLOATS)
     kinds, kind = _kinds(plane, core)
-    is_op = ~(
-        (kinds["line"] == TRACE_ME_LINE) & ~kinds["name"].is_in(WAITS).fill_null(False)
-    ).to_numpy()
+    shown = zip(kinds["line"].to_list(), kinds["name"].to_list(), strict=True)
+    is_op = np.array([line != TRACE_ME_LINE or name in WAITS for line, name in shown], np.bool_)
     mine = is_op.take(kind)
     good = mine & _in_time(core.start_ps) & _in_time(core.duration_ps)
     start, duration = core.start_ps, core.duration_ps
@@ -51,7 +50,7 @@ def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:
         kind, start, duration = (each.take(rows) for each in (kind, start, duration))
     events = pl.DataFrame(
         {"kind": kind.astype(np.uint32), "start_ps": start, "duration_ps": duration}
-    ).with_columns(device_id=pl.lit(device_id, pl.Int64))
+    ).hstack([frames.same("device_id", device_id, pl.Int64, len(kind))])
     ops = OpEvents(
         frames.conform(_facts(plane, kinds), OP_KINDS), frames.conform(events, OP_EVENTS)
     )
@@ -71,18 +70,18 @@ def _in_time(times: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _kinds(plane: Plane, core: SlimEvents) -> tuple[pl.DataFrame, NDArray[np.int64]]:
     """(line, and metadata_id, name and display_name, of each pair of line and event metadata that
     occurs; of each event its row there)."""
-    metadata = plane.metadata.sort("metadata_id")
+    metadata = plane.kinds
     place = _places(metadata["metadata_id"].to_numpy(), core.metadata_id)
-    lines = plane.lines.sort("line")
+    lines = plane.lines
     first = starts_of_runs(core.line)
     line = np.searchsorted(lines["line"].to_numpy(), core.line[first])
     width = metadata.height + 1
     place += np.repeat(line * width, np.diff(first, append=len(core.line)))
     distinct, kind = number_keys(place, max(lines.height, 1) * width)
     rows = pl.concat([metadata, frames.no_row(metadata)])[distinct % width]
-    of_line = distinct // width
+    of_line = pl.Series((distinct // width).astype(np.uint32))
     lanes = frames.lanes(lines, ["name"])
-    return rows.with_columns(line=lines["name"].gather(of_line), lane=lanes.gather(of_line)), kind
+    return rows.hstack([lines["name"][of_line].alias("line"), lanes[of_line]]), kind
 
 
 def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,10 +13,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.capture.errors import LimitError, TraceFormatError
+from xlahouse.ingest.events.frames import same
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.xplane import wire
 from xlahouse.ingest.xplane.decode import decode, numbers
-from xlahouse.ingest.xplane.stats import Stats, StatValue, as_text, stats_of, text
+from xlahouse.ingest.xplane.stats import Stats, StatValue, as_text, of_owners, stats_of
 from xlahouse.ingest.xplane.wire import ABSOLUTE_NS, SpaceBytes
 
 _EVENT_FIELDS = ("metadata_id", "offset_ps", "duration_ps", "num_occurrences")
@@ -77,15 +78,14 @@ class Plane:
         """
         counts = np.diff(self._events.offsets.to_numpy())
         if not counts.any():
-            return _NO_EVENTS.select("event", "line", "metadata_id", "start_ps", "duration_ps")
+            return _NO_EVENTS[["event", "line", "metadata_id", "start_ps", "duration_ps"]]
         fields = self._events.values
         kind, offset, duration, often = (numbers(fields.field(name)) for name in _EVENT_FIELDS)
         since, known = _relative(self.lines["timestamp_ns"].to_numpy(), self.start_ns)
         start = pl.Series("start_ps", np.repeat(since, counts) * 1000 + offset)
         timed = ((offset != 0) | (often <= 0)) & np.repeat(known, counts)
         if not timed.all():
-            none = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(start))
-            start = start.zip_with(pl.Series(timed), none)
+            start = start.zip_with(pl.Series(timed), same("", None, pl.Int64, len(start)))
         return pl.DataFrame(
             [
                 pl.Series("event", np.arange(len(kind))),
@@ -109,9 +109,16 @@ class Plane:
             return _NO_EVENTS
         place = np.searchsorted(self.lines["line"].to_numpy(), self.events["line"].to_numpy())
         thread = self.lines["name"][pl.Series(place.astype(np.uint32))].alias("thread")
-        return self.events.hstack([thread]).join(
-            self.metadata, on="metadata_id", how="left", maintain_order="left"
-        )
+        wanted = self.events["metadata_id"].to_numpy()
+        kinds = self.kinds
+        words = [of_owners(kinds[["metadata_id", name]], wanted) for name in kinds.columns[1:]]
+        return self.events.hstack([thread, *words])
+
+    @cached_property
+    def kinds(self) -> pl.DataFrame:
+        """The metadata by metadata_id."""
+        ids = self.metadata["metadata_id"]
+        return self.metadata if ids.is_sorted() else self.metadata.sort("metadata_id")
 
     def text(self, name: str) -> str | None:
         """A stat of the plane itself, as text; None where it is absent."""
@@ -205,8 +212,10 @@ def _texts(raw: pa.Array) -> pl.Series:
 
 def _lines(payloads: list[TraceBytes]) -> pl.DataFrame:
     heads = pl.concat([_heads(payloads[some]) for some in small_together(payloads)])
-    shown = pl.when(pl.col("display_name").bin.size() > 0).then("display_name").otherwise("name")
-    return heads.with_row_index("line").select("line", "timestamp_ns", name=text(shown))
+    names = zip(heads["display_name"].to_list(), heads["name"].to_list(), strict=True)
+    shown = pl.Series("name", [display or name for display, name in names], pl.Binary)
+    found = pl.DataFrame([heads["timestamp_ns"], as_text(shown).alias("name")])
+    return found.with_row_index("line")
 
 
 def _heads(payloads: list[TraceBytes]) -> pl.DataFrame:
