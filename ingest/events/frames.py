@@ -168,6 +168,11 @@ def stack(frames: list[pl.DataFrame], columns: ColumnTypes) -> pl.DataFrame:
 
 def distinct(rows: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
     """(distinct rows in the order in which they come, of each row its place among them)."""
+    if rows.height <= FEW:
+        place_of: dict[tuple[Any, ...], int] = {}
+        places = [place_of.setdefault(row, len(place_of)) for row in rows.rows()]
+        firsts = np.unique(places, return_index=True)[1]
+        return rows[firsts], np.array(places, np.int64)
     found = rows.unique(maintain_order=True)
     place = rows.join(
         found.with_row_index("place"),
@@ -181,7 +186,7 @@ def distinct(rows: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
 
 def no_row(frame: pl.DataFrame) -> pl.DataFrame:
     """One row of NULLs, with the columns of a frame."""
-    return frame.clear(1)
+    return pl.DataFrame([same(name, None, kind, 1) for name, kind in frame.schema.items()])
 
 
 def distinct_rows(rows: pl.DataFrame) -> Iterable[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from xlahouse.ingest.tables.transfer_pairs import BARRIER
 
 _CATEGORY = pl.col("category")
 COMMUNICATING = pl.col("communicates") & _CATEGORY.is_in(["compute", "host_transfer"])
+ON_CORE = ~pl.col("on_async_line")
 # Ops in each category of intervals.
 RULES = {
     "compute": _CATEGORY == "compute",
@@ -44,12 +45,13 @@ def busy_intervals(ops: PlacedOps, transfers: pl.DataFrame) -> pl.DataFrame:
     steps = _Steps(ops)
     devices, device = ops.devices()
     packing = Packing((len(devices), steps.distinct.height))
-    on_core = ops.of_kinds(~pl.col("on_async_line")) & (ops.duration_ps > 0)
+    masks = ops.of_each({"on_core": ON_CORE} | RULES)
+    on_core = next(masks) & (ops.duration_ps > 0)
     key = packing.pack(device, steps.of_launch.take(ops.launch))
     every = KeyedSpans(key, ops.start_ps, ops.duration_ps)
     merged = []
-    for category, rule in RULES.items():
-        spans = every.take(np.flatnonzero(on_core & ops.of_kinds(rule)))
+    for category, mask in zip(RULES, masks, strict=True):
+        spans = every.take(np.flatnonzero(on_core & mask))
         if category == "collective" and not transfers.is_empty():
             spans = joined(spans, _flights(transfers, devices, steps, packing))
         merged.append(merge_spans(*spans))

@@ -9,7 +9,7 @@ import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.spans import KeyedSpans, filled, merge_spans, shares, starts_of_runs
-from xlahouse.ingest.tables.busy import RULES
+from xlahouse.ingest.tables.busy import ON_CORE, RULES
 from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.stretches import DEVICE_STEP, inside_windows
 
@@ -181,11 +181,12 @@ def attributed_times(ops: PlacedOps, transfers: pl.DataFrame, split: SplitSteps)
     """
     line = _Line.of(ops, split.windows)
     took = np.where(line.window < split.windows.height, 0, OUTSIDE)
-    on_core = ops.of_kinds(~pl.col("on_async_line"))
+    masks = ops.of_each({"on_core": ON_CORE} | {name: RULES[name] for name in CLASSES})
+    on_core = next(masks)
     duration = _claimed(ops, transfers)
     before: KeyedSpans | None = None
-    for name in CLASSES:
-        rows = np.flatnonzero(on_core & ops.of_kinds(RULES[name]) & (duration > 0))
+    for name, mask in zip(CLASSES, masks, strict=True):
+        rows = np.flatnonzero(on_core & mask & (duration > 0))
         start = ops.start_ps.take(rows)
         begin, end = line.between(rows, start, start + duration.take(rows))
         if before is not None:

@@ -10,13 +10,14 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.arrays import Mask
 from xlahouse.ingest.events.codes_of_files import BAD_NUMBER, DAMAGED_PLANE
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
 from xlahouse.ingest.nesting.host_gaps import Wanted
-from xlahouse.ingest.tables.busy import COMMUNICATING, busy_intervals
+from xlahouse.ingest.tables.busy import COMMUNICATING, ON_CORE, busy_intervals
 from xlahouse.ingest.tables.device_steps import (
     SplitSteps,
     attributed_times,
@@ -33,9 +34,18 @@ from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.stretches import busy_stretches
 from xlahouse.ingest.tables.transfer_pairs import BARRIER, find_transfers
 from xlahouse.ingest.tables.transfers import Transfers
+from xlahouse.ingest.tables.worlds import move_devices
 from xlahouse.ingest.xplane.decode import DecodeError
 
 _SCOPE = ["layer", "component", "tick"]
+_IS_TRANSFER = pl.col("category") == "collective"
+_IS_WORK = ~pl.col("category").is_in(["wait", "control"])
+_FOUND = {
+    "inferred": pl.col("inferred_category"),
+    "working": _IS_WORK,
+    "waiting": pl.col("category") == "wait",
+    "communicating": COMMUNICATING,  # beside the op's category
+}
 BATCH_BYTES = 8 << 20  # small planes share a pass and a file
 
 
@@ -118,22 +128,21 @@ def finish_planes(
     issues: list[Issue] = []
     whole = [piece for plane in planes for piece in _read_whole(plane, shared.source, issues)]
     written = write_host_events(whole, of_files.wanted, writer, part)
-    counters = frames.stack([plane.counters for plane in whole], frames.COUNTERS)
-    odd = counters.filter(impossible("value")).height
-    counters = counters.filter(~impossible("value"))
-    moved = counters.with_columns(pl.col("device_id") + shared.device_offset)
-    writer.write("counters", moved, part)
+    odd = _write_counters(whole, shared, writer, part)
     coverage = frames.stack([plane.coverage for plane in whole], frames.COVERAGE)
     events = join_kinds([ops for plane in whole for ops in _ops_of(plane)])
     del whole
     odd += impossible_estimates(events.kinds)
     issues += issues_found(shared.source, (BAD_NUMBER, odd))
+    if events.events.is_empty():
+        nothing = Transfers.of_rows(events.events, 0)
+        shown = nothing.kinds[["program_id", "op"]]
+        return FinishedBatch(nothing, shown, coverage, written.in_gaps, issues, written.span)
     launches = of_devices(of_files.launches, events.events["device_id"].to_numpy())
     ops = finish_ops(events, launches, shared.facts, shared.schedule)
     del events
-    is_transfer = pl.col("category") == "collective"
-    mask = ops.of_kinds(is_transfer & ~pl.col("on_async_line"))
-    candidates = ops.rows(mask).with_columns(row=pl.Series(np.flatnonzero(mask)))
+    mask = ops.of_kinds(_IS_TRANSFER & ON_CORE)
+    candidates = ops.rows(mask).hstack([pl.Series("row", np.flatnonzero(mask))])
     transfers, unpaired = find_transfers(candidates, *_working_and_barriers(ops))
     del candidates
     busy = busy_intervals(ops, transfers)
@@ -141,25 +150,37 @@ def finish_planes(
     attributed = attributed_times(ops, transfers, split)
     pieces = op_pieces(ops, attributed, writer.run_id, shared.device_offset)
     writer.write_pieces("ops", pieces, part)
+    inferred, working, waiting, communicating = ops.of_each(_FOUND)
     finished = FinishedBatch(
         Transfers.of_rows(transfers, unpaired),
-        ops.kinds.filter(is_transfer).select("program_id", "op").unique(),
+        ops.kinds.filter(_IS_TRANSFER)[["program_id", "op"]].unique(),
         coverage,
         written.in_gaps,
         issues,
         joined_span([written.span, _span_of_ops(ops)]),
-        int(ops.of_kinds(pl.col("inferred_category")).sum()),
+        int(inferred.sum()),
         ops.outside,
-        _communicating(ops),
-        _devices_with(ops, ~pl.col("category").is_in(["wait", "control"])),
-        _devices_with(ops, pl.col("category") == "wait"),
+        _names(ops, communicating),
+        _devices_with(ops, working),
+        _devices_with(ops, waiting),
         ops.kinds.select(pl.any_horizontal(pl.col(_SCOPE).is_not_null()).any()).item(),
     )
     del ops, transfers, pieces, attributed
     for name, table in _busy_tables(busy, split, launches):
-        moved = table.with_columns(pl.col("device_id") + shared.device_offset)
-        writer.write(name, moved, part, in_order=True)
+        writer.write(name, move_devices(table, shared.device_offset), part, in_order=True)
     return finished
+
+
+def _write_counters(
+    planes: Sequence[PlaneEvents], shared: WorldContext, writer: TableWriter, part: int
+) -> int:
+    """Write the counters of some planes; how many have an impossible value and are left out."""
+    counters = frames.stack([plane.counters for plane in planes], frames.COUNTERS)
+    if counters.is_empty():
+        return 0
+    kept = counters.filter(~impossible("value"))
+    writer.write("counters", move_devices(kept, shared.device_offset), part)
+    return counters.height - kept.height
 
 
 def _busy_tables(
@@ -203,24 +224,24 @@ def _working_and_barriers(ops: PlacedOps) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Of ops that do not last collectives alone are work: any other ends no barrier's turn.
     """
-    barriers = ops.of_kinds(pl.col("op") == BARRIER)
-    idle = pl.col("category").is_in(["wait", "control"])
-    working = ops.of_kinds(~pl.col("on_async_line") & ~idle)
-    working &= (ops.duration_ps > 0) | ops.of_kinds(pl.col("category") == "collective")
+    wanted = {"barriers": pl.col("op") == BARRIER, "transfers": _IS_TRANSFER}
+    barriers, transfers, working = ops.of_each(wanted | {"working": ON_CORE & _IS_WORK})
+    working &= (ops.duration_ps > 0) | transfers
     if not barriers.any():
         working &= False
     return ops.places(working), ops.places(barriers)
 
 
-def _devices_with(ops: PlacedOps, chosen: pl.Expr) -> frozenset[int]:
-    """Devices that ran an op of a kind for which an expression over kinds is true."""
-    return frozenset(np.unique(ops.device_id[ops.of_kinds(chosen)]).tolist())
+def _devices_with(ops: PlacedOps, mask: Mask) -> frozenset[int]:
+    """Devices that ran one of the chosen ops."""
+    return frozenset(np.unique(ops.device_id[mask]).tolist())
 
 
-def _communicating(ops: PlacedOps) -> Counter[str]:
-    """How often each op ran that communicates beside its category, by its name without numbers."""
-    kind = ops.kind.take(np.flatnonzero(ops.of_kinds(COMMUNICATING)))
-    counts = np.bincount(kind, minlength=ops.kinds.height)
+def _names(ops: PlacedOps, mask: Mask) -> Counter[str]:
+    """How often each of the chosen ops ran, by its name without numbers."""
+    if not mask.any():
+        return Counter()
+    counts = np.bincount(ops.kind.take(np.flatnonzero(mask)), minlength=ops.kinds.height)
     names = ops.kinds["op"].str.replace(r"(?:\.\d+)+$", "")
     ran: Counter[str] = Counter()
     for place in np.flatnonzero(counts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,10 +41,12 @@ class PlacedOps:
 
     def of_kinds(self, chosen: pl.Expr) -> Mask:
         """Whether an expression over kinds is true for the kind of each event."""
-        mask: Mask = (
-            self.kinds.select(chosen.fill_null(False)).to_series().to_numpy().take(self.kind)
-        )
-        return mask
+        return next(self.of_each({"chosen": chosen}))
+
+    def of_each(self, chosen: Mapping[str, pl.Expr]) -> Iterator[Mask]:
+        """The same of several expressions, one after the other, by one query."""
+        truths = self.kinds.select(**{name: each.fill_null(False) for name, each in chosen.items()})
+        return (truth.to_numpy().take(self.kind) for truth in truths)
 
     def rows(self, mask: Mask) -> pl.DataFrame:
         """The chosen events, each with all columns."""

@@ -30,12 +30,16 @@ def find_transfers(
     Returns:
         one row a transfer, with `done_row` of a pair; and how many ops are without a partner.
     """
+    if candidates.is_empty():
+        return candidates, 0
     paired, unpaired = _paired(candidates)
     return _with_arrival(paired, working, barriers), unpaired
 
 
 def _paired(candidates: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """(one row a transfer, how many ops are without a partner)."""
+    if {*candidates["role"].unique()} <= {None, "sync"}:
+        return candidates.with_columns(is_async=pl.lit(False)), 0
     role = pl.col("role").fill_null("sync")
     # One done in a loop ends the start before the loop, then the start inside it.
     named = pl.when(role == "start").then(pl.coalesce("start_op", "op")).otherwise("start_op")

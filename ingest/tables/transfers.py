@@ -54,11 +54,19 @@ class Transfers:
     @classmethod
     def of_rows(cls, rows: pl.DataFrame, unpaired: int) -> Transfers:
         """From one row a transfer with all columns; missing columns are NULL."""
+        if rows.is_empty():
+            return cls(
+                frames.empty(TRANSFER_KINDS),
+                frames.empty(TRANSFER_STEPS),
+                frames.empty(TRANSFER_EVENTS),
+                unpaired,
+            )
         columns = {**TRANSFER_EVENTS, **TRANSFER_KINDS, **TRANSFER_STEPS}
         events = frames.conform(rows, columns).sort("device_id", "start_ps")
         kinds, of_kind = _shared(events, TRANSFER_KINDS)
         steps, of_step = _shared(events, TRANSFER_STEPS)
-        placed = events.with_columns(of_kind=of_kind, of_step=of_step).select(list(TRANSFER_EVENTS))
+        places = [of_kind.alias("of_kind"), of_step.alias("of_step")]
+        placed = events.drop("of_kind", "of_step").hstack(places)[list(TRANSFER_EVENTS)]
         return cls(kinds, steps, placed, unpaired)
 
 
@@ -90,17 +98,8 @@ def whole_rows(
 def _shared(rows: pl.DataFrame, columns: frames.ColumnTypes) -> tuple[pl.DataFrame, pl.Series]:
     """(the distinct values of some columns; of each row, its place among them)."""
     names = list(columns)
-    if rows.is_empty():
-        return frames.empty(columns), pl.Series("place", [], pl.UInt32)
-    distinct = rows.select(names).unique(maintain_order=True)
-    places = rows.select(names).join(
-        distinct.with_row_index("place"),
-        on=names,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )
-    return distinct, places["place"].cast(pl.UInt32)
+    distinct, places = frames.distinct(rows[names])
+    return distinct, pl.Series("place", places.astype(np.uint32))
 
 
 def _in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:

@@ -63,7 +63,7 @@ class HostPieces:
             DecodeError: a line is damaged.
         """
         plane = _by_thread(self.plane)
-        lines = plane.lines
+        lines = plane.lines.sort("line")
         reading = _Reading(
             threads=_Texts.of(self.prefix + lines["name"]),
             lines=lines["line"].to_numpy(),
