@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -244,11 +245,9 @@ def check_coverage(coverage: pl.DataFrame) -> None:
     Raises:
         WarehouseError: a reader lost events; that is a fault of xlahouse, never of the trace.
     """
-    lost = coverage.filter(
-        pl.col("events_read") != pl.col("rows_written") + pl.col("events_rejected")
-    )
-    if not lost.is_empty():
-        line = lost.row(0, named=True)
+    lost = coverage["events_read"] != coverage["rows_written"] + coverage["events_rejected"]
+    if lost.any():
+        line = coverage.filter(lost).row(0, named=True)
         raise WarehouseError(
             f"{line['source']} {line['plane']} {line['line']}: read {line['events_read']} events but "
             f"wrote {line['rows_written']} and rejected {line['events_rejected']}; please report this"
@@ -285,4 +284,4 @@ def _apply_settings(root: str, run_id: str, options: Options) -> None:
 
 
 def _severities(issues: pl.DataFrame) -> dict[str, int]:
-    return dict(issues.group_by("severity").len().sort("severity").rows())
+    return dict(sorted(Counter(issues["severity"].to_list()).items()))

@@ -20,6 +20,7 @@ from xlahouse.ingest.events.frames import ColumnTypes, empty
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.messages import HloInstruction
 from xlahouse.ingest.hlo.program import Program
+from xlahouse.ingest.hlo.program_facts import first_of_ops
 
 _TARGET = re.compile(rb"\{(\d+(?:,\d+)*)\}x\{")  # `{1,2}x{0:7}`: slices 1 and 2
 _COLLECTIVE = tuple(name for name in vars(NOTHING) if name.startswith("collective_"))
@@ -97,10 +98,9 @@ def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> De
         memory += [] if program.loose else [program_row(program, own)]
     told, ran = empty(INSTRUCTION_COLUMNS), empty(EXECUTED)
     if rows:
-        table = pl.DataFrame(rows, schema=INSTRUCTION_COLUMNS)
-        told = _with_wrapped(table.unique(["program_id", "op"], keep="first"), ops)
+        told = _with_wrapped(pl.DataFrame(first_of_ops(rows), schema=INSTRUCTION_COLUMNS), ops)
     if executed:
-        ran = pl.DataFrame(executed, schema=EXECUTED).unique(["program_id", "op"], keep="first")
+        ran = pl.DataFrame(first_of_ops(executed), schema=EXECUTED)
     return Decisions(told, ran, buffers, memory, issues)
 
 
@@ -161,6 +161,8 @@ def _between_slices(instruction: HloInstruction) -> dict[str, object]:
 
 def _with_wrapped(table: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """An op that wraps a transfer has what the compiler says of it, unless it says it of the op itself."""
+    if all(table[name].null_count() == table.height for name in _COLLECTIVE):
+        return table
     keys = ["program_id", "op"]
     wrapping = ops.filter(pl.col("transfer_op") != pl.col("op")).select(*keys, "transfer_op")
     inner = table.filter(pl.col("collective_emitter").is_not_null()).select(

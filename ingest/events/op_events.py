@@ -47,6 +47,8 @@ class OpEvents:
 
 def join_kinds(parts: Sequence[OpEvents]) -> OpEvents:
     """The ops of many planes as one."""
+    if len(parts) == 1:
+        return parts[0]
     events, offset = [], 0
     for part in parts:
         moved = (pl.col("kind") + offset).cast(pl.UInt32)

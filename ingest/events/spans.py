@@ -102,9 +102,9 @@ def span_of(table: pl.DataFrame) -> tuple[int, int] | None:
     """From the first event's start to the last one's end, ps."""
     if table.is_empty():
         return None
-    end = (pl.col("start_ps") + pl.col("duration_ps")).max()
-    first, last = table.select(pl.col("start_ps").min(), last=end).row(0)
-    return int(first), int(last)
+    start = table["start_ps"]
+    first, last = start.min(), (start + table["duration_ps"]).max()
+    return int(first), int(last)  # type: ignore[arg-type]
 
 
 def joined_span(spans: list[tuple[int, int] | None]) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ import polars as pl
 from xlahouse.capture.limits import exceeded, most
 from xlahouse.ingest.events.codes_of_files import LIMIT_EXCEEDED
 from xlahouse.ingest.events.codes_of_programs import BAD_REPLICA_GROUPS
-from xlahouse.ingest.events.frames import ColumnTypes
+from xlahouse.ingest.events.frames import ColumnTypes, same
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.hlo.group_notations import GroupError, Groups
 from xlahouse.ingest.hlo.groups import (
@@ -140,8 +140,11 @@ def _add(rows: GroupRows, each: Grouped) -> None:
 def _frame(
     program_id: int, op: str, columns: dict[str, np.ndarray], schema: ColumnTypes
 ) -> pl.DataFrame:
-    key = (pl.lit(program_id, pl.UInt64).alias("program_id"), pl.lit(op).alias("op"))
-    return pl.DataFrame(columns).select(*key, *columns).cast(schema)  # type: ignore[arg-type]
+    count = len(next(iter(columns.values())))
+    key = [same("program_id", program_id, pl.UInt64, count), same("op", op, pl.String, count)]
+    return pl.DataFrame(
+        [*key, *(pl.Series(name, values, schema[name]) for name, values in columns.items())]
+    )
 
 
 def _participants(

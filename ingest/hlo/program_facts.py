@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import polars as pl
 
@@ -101,7 +102,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
     groups = grouped.group_frame
     logical_ids.update(groups["logical_id"].unique())
     return ProgramFacts(
-        ops=pl.DataFrame(rows.ops, schema=FACT_COLUMNS).unique(["program_id", "op"], keep="first"),
+        ops=pl.DataFrame(first_of_ops(rows.ops), schema=FACT_COLUMNS),
         groups=groups,
         pairs=grouped.pair_frame,
         instructions=rows.instructions,
@@ -109,6 +110,14 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         issues=rows.issues,
         slices=slices,
     )
+
+
+def first_of_ops(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first row of each program_id and op."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault((row["program_id"], row["op"]), row)
+    return list(found.values())
 
 
 def _of_program(program: Program, source: str) -> _Rows:

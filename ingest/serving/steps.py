@@ -43,13 +43,13 @@ def serve(launches: pl.DataFrame, markers: pl.DataFrame, processes: pl.Series) -
         markers: frames.MARKERS, as launches number them.
         processes: of each marker; a thread has its own sequence of steps.
     """
+    if not (markers["phase"] == SERVER_STEP).any():
+        return Served(launches, _NO_PHASES, _NO_REQUESTS, _NO_TOTALS)
     numbered = markers.with_columns(process=processes).with_row_index("marker")
     own = own_markers(numbered)
     marks = numbered.with_columns(pl.col("marker").cast(pl.Int64)).filter(
         pl.col("phase") == SERVER_STEP
     )
-    if marks.is_empty():
-        return Served(launches, _NO_PHASES, _NO_REQUESTS, _NO_TOTALS)
     marks = _numbered(marks, launches)
     steps = (
         marks.sort("start_ps", "marker")
@@ -162,4 +162,6 @@ def _spans(named: pl.DataFrame, placed: pl.DataFrame, launches: pl.DataFrame) ->
 
 def moved_totals(found: pl.DataFrame, first_step: int) -> pl.DataFrame:
     """Totals of a world whose steps are numbered from `first_step` on."""
+    if found.is_empty():
+        return found
     return found.with_columns(pl.col(name) + first_step for name in _STEPS_OF_REQUEST)

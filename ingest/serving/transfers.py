@@ -16,6 +16,8 @@ def transfer_rows(found: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFrame:
         found: frames.KV_TRANSFERS.
         requests: step_requests, which number the requests of the run's steps.
     """
+    if found.is_empty():
+        return found
     numbers = requests.select("request_id", "request").unique("request_id", maintain_order=True)
     return (
         found.with_columns(kind=pl.col("name").replace_strict(_KINDS, return_dtype=pl.String))

@@ -19,7 +19,7 @@ from xlahouse.ingest.hlo import program_facts
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.hlo.shared_programs import join_programs
-from xlahouse.ingest.nesting.launch_gaps import launch_gaps
+from xlahouse.ingest.nesting.launch_gaps import GAPS, launch_gaps
 from xlahouse.ingest.serving.steps import Served, moved_totals, serve
 from xlahouse.ingest.serving.transfers import transfer_rows
 from xlahouse.ingest.spread.parts import Here, Spread
@@ -219,7 +219,8 @@ def _component_of(world: World, clocks: Sequence[Clock]) -> dict[int, int]:
 
 def _count(launches: pl.DataFrame) -> int:
     """Launch instances, which are numbered from 0."""
-    return int(launches.select((pl.col("launch_instance").max() + 1).fill_null(0)).item())
+    last = launches["launch_instance"].max()
+    return last + 1 if isinstance(last, int) else 0
 
 
 def _epoch(files: list[FileEvents]) -> int | None:
@@ -270,12 +271,16 @@ def _gaps(
     component_of: dict[int, int],
 ) -> pl.DataFrame:
     """Gaps between launches, with the file of their device. marked: from markers_by_process."""
+    if launches.is_empty():
+        return pl.DataFrame(schema=GAPS | {"file": pl.Int64})
     owners = [(plane.file, device) for plane in planes for device in plane.devices]
     file_of = {device.device_id: file for file, device in owners if device.core != "sparsecore"}
     requests = served.phases.filter(phase="request") if len(served.phases) else served.phases
     markers, hosts = frames.stack([marked[0], requests], frames.MARKERS), marked[1]
     clock = pl.col("device_id").replace_strict(component_of, default=None, return_dtype=pl.Int64)
-    clock_of_host = dict(hosts.select("host", clock).drop_nulls().iter_rows())
+    clock_of_host = {
+        host: component_of[device] for device, host in hosts.iter_rows() if device in component_of
+    }
     of_cores = launches.filter(pl.col("device_id").is_in(list(file_of)))
     gaps = launch_gaps(of_cores.with_columns(clock=clock), markers, clock_of_host)
     file = pl.col("device_id").replace_strict(file_of, default=None, return_dtype=pl.Int64)
@@ -305,7 +310,9 @@ def _small_tables(
     phases = [phase_rows(markers, launches), move_steps(served.phases, first_step)]
     return {
         "phases": pl.concat(phases, how="diagonal"),
-        "step_requests": served.requests.with_columns(pl.col("step") + first_step),
+        "step_requests": served.requests.with_columns(pl.col("step") + first_step)
+        if served.requests.height
+        else served.requests,
         "served_requests": moved_totals(served.totals, first_step),
         "kv_transfers": transfer_rows(transfers, served.requests),
         "launches": launches.drop("marker", "undecided"),

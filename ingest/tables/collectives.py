@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.arrays import Integers, Mask
 from xlahouse.ingest.events.codes_of_files import BAD_NUMBER
 from xlahouse.ingest.events.codes_of_programs import (
     ASYNC_KIND_UNKNOWN,
@@ -21,6 +21,7 @@ from xlahouse.ingest.events.codes_of_programs import (
 )
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.packing import Packing
+from xlahouse.ingest.events.spans import filled
 from xlahouse.ingest.tables.instances import number_transfers
 from xlahouse.ingest.tables.payloads import summable
 from xlahouse.ingest.tables.transfers import (
@@ -62,7 +63,8 @@ class Collectives:
     @property
     def instances(self) -> int:
         """How many instances there are; they are numbered from 0."""
-        return int(self.events.select((pl.col("instance").max() + 1).fill_null(0)).item())
+        last = self.events["instance"].max()
+        return last + 1 if isinstance(last, int) else 0
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -106,12 +108,10 @@ def find_collectives(
     ]
     of_event = numbers.to_numpy().astype(np.int64)[_array(events, "of_kind")]
     at = _At(of_event, _array(events, "device_id"))
-    known = pairs.select(_PROGRAM_OP).unique().join(ops, on=_PROGRAM_OP)["number"].to_numpy()
-    paired = pl.Series(np.isin(at.op, known))
+    paired, sends = _in_pairs(at, ops, pairs)
     events = events.hstack(_groups_of(at, ops, groups))
-    events = events.with_columns(
-        silent=paired & ~_sends(at, ops, pairs), instance=_instances(at, events, kinds, launches)
-    )
+    silent = pl.Series("silent", paired & ~sends)
+    events = events.hstack([silent, _instances(at, events, kinds, launches)])
     issues = _issues(events, kinds, paired, transfers.unpaired, source)
     kinds, odd = _summable(events, kinds)
     issues += issues_found(source, (BAD_NUMBER, odd))
@@ -122,6 +122,8 @@ def _summable(events: pl.DataFrame, kinds: pl.DataFrame) -> tuple[pl.DataFrame, 
     """(kinds whose payloads can be summed, how many collectives lost their payload by it)."""
     counts = np.bincount(_array(events, "of_kind"), minlength=kinds.height)
     payload = summable(kinds["payload_bytes"], pl.Series(counts))
+    if payload.null_count() == kinds["payload_bytes"].null_count():
+        return kinds, 0
     lost = payload.is_null() & kinds["payload_bytes"].is_not_null()
     return kinds.with_columns(payload), int(counts[lost.to_numpy()].sum())
 
@@ -140,15 +142,20 @@ def _groups_of(at: _At, ops: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame
     ).select(pl.when(pl.Series(places >= 0)).then(pl.all()))
 
 
-def _sends(at: _At, ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:
-    """Whether a device sends to another in a permute or send: else its payload, the operand, is 0."""
+def _in_pairs(at: _At, ops: pl.DataFrame, pairs: pl.DataFrame) -> tuple[Mask, Mask]:
+    """(whether each event is a permute or send; whether its device sends to another in it: else its payload,
+    the operand, is 0)."""
+    if pairs.is_empty():
+        nowhere = np.zeros(len(at.op), np.bool_)
+        return nowhere, nowhere
+    known = pairs.select(_PROGRAM_OP).unique().join(ops, on=_PROGRAM_OP)["number"].to_numpy()
     senders = (
         pairs.filter(pl.col("source_device_id") != pl.col("target_device_id"))
         .join(ops, on=_PROGRAM_OP)
         .select("number", device_id="source_device_id")
         .unique()
     )
-    return pl.Series(_places_in(senders, at) >= 0)
+    return np.isin(at.op, known), _places_in(senders, at) >= 0
 
 
 def _places_in(rows: pl.DataFrame, at: _At) -> Integers:
@@ -198,9 +205,10 @@ def _instances(
             "end": events["start_ps"] + events["duration_ps"],
         }
     ).filter(pl.Series(inside))
-    numbers = np.full(events.height, -1)
+    numbers = np.zeros(events.height, np.int64)
     numbers[inside] = number_transfers(rows)
-    return pl.Series(numbers).replace(-1, None)
+    unknown = frames.same("", None, pl.Int64, events.height)
+    return pl.Series("instance", numbers).zip_with(pl.Series(inside), unknown)
 
 
 def _array(rows: pl.DataFrame, name: str) -> Integers:
@@ -208,12 +216,17 @@ def _array(rows: pl.DataFrame, name: str) -> Integers:
 
 
 def _issues(
-    events: pl.DataFrame, kinds: pl.DataFrame, paired: pl.Series, unpaired: int, source: str
+    events: pl.DataFrame, kinds: pl.DataFrame, paired: Mask, unpaired: int, source: str
 ) -> list[Issue]:
-    outside = events["group_index"].is_null() & ~paired
-    unsized = kinds["payload_bytes"].is_null().gather(events["of_kind"]) & ~events["silent"]
-    nameless = (kinds["kind"].is_null() & kinds["is_async"]).gather(events["of_kind"])
-    bound = kinds["payload_is_bound"].fill_null(False).gather(events["of_kind"])
+    of_kind, silent = _array(events, "of_kind"), events["silent"].to_numpy()
+    masks = kinds.select(
+        pl.col("payload_bytes").is_null(),
+        (pl.col("kind").is_null() & pl.col("is_async")).fill_null(False),
+        pl.col("payload_is_bound").fill_null(False),
+    )
+    unsized, nameless, bound = (mask.to_numpy()[of_kind] for mask in masks)
+    unsized &= ~silent
+    outside = events["group_index"].is_null().to_numpy() & ~paired
     return issues_found(
         source,
         (SIZE_BOUND, int(bound.sum())),
@@ -226,13 +239,13 @@ def _issues(
 
 def uneven_ends(found: Collectives) -> int:
     """Synchronous instances whose ends lie more than SAME_END_PS apart: their clocks disagree."""
-    end = pl.col("start_ps") + pl.col("duration_ps")
-    is_async = found.kinds["is_async"].gather(found.events["of_kind"])
-    spread = (
-        found.events.select("instance", end=end)
-        .filter(~is_async)
-        .drop_nulls("instance")
-        .group_by("instance")
-        .agg(spread=pl.col("end").max() - pl.col("end").min())
-    )
-    return spread.filter(pl.col("spread") > SAME_END_PS).height
+    events, kinds = found.events, found.kinds
+    instance = filled(events["instance"], -1)
+    chosen = instance >= 0
+    chosen &= ~filled(kinds["is_async"], True)[_array(events, "of_kind")]
+    instance = instance[chosen]
+    end = (_array(events, "start_ps") + _array(events, "duration_ps"))[chosen]
+    first, last = np.full(found.instances, np.iinfo(np.int64).max), np.zeros(found.instances, int)
+    np.minimum.at(first, instance, end)
+    np.maximum.at(last, instance, end)
+    return int((last - first > SAME_END_PS).sum())

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers, Mask
+from xlahouse.ingest.events.frames import distinct
 from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.events.turns import Turns, find_turns
 
@@ -29,13 +30,11 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     Returns:
         One number a row, in the order of `rows`.
     """
-    distinct = rows.select(key).unique()
-    ranked = distinct.with_columns(code=pl.struct(key).rank("dense").cast(pl.Int64))
-    code = rows.join(ranked, on=key, how="left", nulls_equal=True, maintain_order="left")["code"]
+    _, codes = distinct(rows[key])
     device, start, duration = (
         rows[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
-    codes, end = code.to_numpy(), start + duration
+    end = start + duration
     turns = find_turns(codes, device, start, end)
     numbers = _numbered(turns, turns.lag_little(start), device, start, end)
     return pl.Series("instance", numbers)

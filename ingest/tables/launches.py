@@ -42,14 +42,17 @@ def finish_launches(
         The launches table without run_id, and `launch_key`, `marker` (place of the marker that decides) and
         `undecided` (several are open, and none does).
     """
-    ordered = by_start(launches).with_columns(launch=pl.int_range(pl.len()).over("device_id"))
+    ordered = by_start(launches)
+    first = starts_of_runs(ordered["device_id"].to_numpy())
+    begins = np.repeat(first, np.diff(first, append=ordered.height))
+    ordered = ordered.hstack([pl.Series("launch", np.arange(ordered.height) - begins)])
     known = pl.struct("instance_key", "program_id").rank("dense").cast(pl.Int64) - 1
     if _is_known(ordered["instance_key"]):
         instance = ordered.select(known.alias("instance"))["instance"]
     else:
         ordered, key = _with_component(ordered, component_of)
         instance = number_instances(ordered, key)
-        ordered = ordered.select(pl.exclude(_COMPONENT))
+        ordered = ordered[[name for name in ordered.columns if name != _COMPONENT]]
     numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
     placed = _with_step(numbered, markers, hosts)
     if component_of is None or len(set(component_of.values())) <= 1:
@@ -99,8 +102,9 @@ def _joined_by_name(launches: pl.DataFrame, component_of: Mapping[int, int]) -> 
 
 def _is_known(instance_keys: pl.Series) -> bool:
     """Whether readers know the instances; they never do for several files."""
-    one_file = (instance_keys // KEYS_OF_A_FILE).n_unique() <= 1
-    return one_file and instance_keys.null_count() == 0
+    if instance_keys.null_count():
+        return False
+    return (instance_keys // KEYS_OF_A_FILE).n_unique() <= 1
 
 
 def of_devices(launches: pl.DataFrame, device_ids: Integers) -> pl.DataFrame:
@@ -122,9 +126,10 @@ def of_devices(launches: pl.DataFrame, device_ids: Integers) -> pl.DataFrame:
 
 
 def _with_step(launches: pl.DataFrame, markers: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
-    steps = markers.with_columns(host=pl.col("host").fill_null("")).with_row_index("marker")
-    steps = steps.with_columns(pl.col("marker").cast(pl.Int64))
-    for chosen in (_IS_STEP, _IS_ANNOTATED):
+    steps = markers.with_columns(
+        host=pl.col("host").fill_null(""), marker=pl.int_range(pl.len(), dtype=pl.Int64)
+    )
+    for chosen in (_IS_STEP, _IS_ANNOTATED) if markers.height else ():
         placing = steps.filter(chosen)
         if placing.is_empty():
             continue

@@ -41,15 +41,16 @@ def markers_by_process(
     ]
     markers, hosts = [], []
     for plane, name in zip(planes, of_plane, strict=True):
-        markers.append(plane.markers.with_columns(host=pl.lit(name)))
+        if not plane.markers.is_empty():
+            markers.append(plane.markers.with_columns(host=pl.lit(name)))
         hosts += [(device.device_id, name) for device in plane.devices]
     schema = {"device_id": pl.Int64, "host": pl.String}
     return frames.stack(markers, frames.MARKERS), pl.DataFrame(hosts, schema, orient="row")
 
 
 def _marks(file: FileEvents) -> bool:
-    steps = [*STEP_MARKERS, SERVER_STEP]
-    return any(plane.markers["phase"].is_in(steps).any() for plane in file.planes)
+    steps = {*STEP_MARKERS, SERVER_STEP}
+    return any(not steps.isdisjoint(plane.markers["phase"].to_list()) for plane in file.planes)
 
 
 def marker_issues(
@@ -78,6 +79,8 @@ def marker_issues(
 def _beyond(markers: pl.DataFrame, key: list[str], wrong: pl.Expr) -> int:
     """How many markers are wrong; earlier markers of the same key last until `until`."""
     end = pl.col("start_ps") + pl.col("duration_ps")
+    if markers.is_empty():
+        return 0
     ordered = markers.sort("start_ps", "duration_ps", descending=[False, True])
     ordered = ordered.with_columns(until=end.cum_max().shift(1).over(key))
     return ordered.filter(wrong).height

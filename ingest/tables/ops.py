@@ -143,7 +143,7 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         ),
         **{name: _unknown_on_custom_call(name) for name in _ESTIMATES},
     )
-    inferred = _infer_category(decided)
+    inferred = _infer_category(decided) if decided["inferred_category"].any() else decided
     in_pair = pl.col("role").is_in(["start", "update", "done"]).fill_null(False)
     return inferred.with_columns(is_async=pl.col("on_async_line") | in_pair)
 

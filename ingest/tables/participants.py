@@ -42,6 +42,8 @@ def partly_seen(
         traced: devices of which the trace has events.
         source: the run.
     """
+    if groups.is_empty() or found.events.is_empty():
+        return []
     members = groups.filter(pl.col("device_id").is_in(list(traced)))
     expected = members.group_by(_GROUP).agg(traced=pl.len())
     seen = found.events.select("instance").with_columns(_of_events(found, expected)["traced"])

@@ -65,7 +65,8 @@ def write_tables(run: AssembledRun, writer: TableWriter, spread: Spread) -> RunT
         instances += transfers.instances
         gaps = host_gaps(world.gaps, joined(batch.in_gaps for batch in finished))
         for name, table in {**world.tables, "host_gaps": gaps}.items():
-            small.setdefault(name, []).append(move_devices(table, world.device_offset))
+            if not table.is_empty():
+                small.setdefault(name, []).append(move_devices(table, world.device_offset))
         issues += [issue for batch in finished for issue in batch.issues] + found
         coverage += [batch.coverage for batch in finished]
         spans += [span_of(world.launches), *(batch.span for batch in finished)]
