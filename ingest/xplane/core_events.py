@@ -14,9 +14,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.xplane.decode import decode, numbers
-from xlahouse.ingest.xplane.stats import Stats
+from xlahouse.ingest.xplane.stats import STATS, Stats
 from xlahouse.ingest.xplane.wire import ABSOLUTE_NS
 from xlahouse.ingest.xplane.xspace import Plane, small_together
 
@@ -123,8 +124,10 @@ def decode_by_line(plane: Plane, names: Collection[str]) -> SlimEvents:
         owners.append(places + before)
         before += len(core.line)
         parts.append((core.line, core.metadata_id, core.start_ps, core.duration_ps))
-    rows = pl.DataFrame(pl.from_arrow(decode("XStat", stats)))
-    kept = rows.hstack([pl.Series("owner", np.concatenate(owners), pl.Int64)])
+    kept = frames.empty(STATS)
+    if stats:
+        rows = pl.DataFrame(pl.from_arrow(decode("XStat", stats)))
+        kept = rows.hstack([pl.Series("owner", np.concatenate(owners), pl.Int64)])
     line, metadata_id, start, duration = (np.concatenate(each) for each in zip(*parts, strict=True))
     return SlimEvents(line, metadata_id, start, duration, Stats(kept, plane.stat_names))
 

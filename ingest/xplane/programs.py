@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import polars as pl
@@ -11,7 +12,7 @@ from xlahouse.ingest.hlo.program import FINGERPRINT, Program, parse_program
 from xlahouse.ingest.xplane.stats import of_owners
 from xlahouse.ingest.xplane.xspace import Plane
 
-_INSTRUCTION = r"^%\S+ = "
+_INSTRUCTION = re.compile(r"%\S+ = ")
 
 
 def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
@@ -41,9 +42,11 @@ def programs_of_plane(plane: Plane) -> Iterator[Program | ValueError]:
 
 def instruction_texts(plane: Plane) -> InstructionTexts:
     """The names in a plane's event metadata that are instructions, with their framework ops."""
-    named = plane.metadata.filter(pl.col("name").str.contains(_INSTRUCTION))
-    if named.is_empty():
+    names = plane.metadata["name"].to_list()
+    found = [at for at, name in enumerate(names) if name and _INSTRUCTION.match(name)]
+    if not found:
         return []
+    named = plane.metadata[found]
     owners, stats = named["metadata_id"].to_numpy(), plane.metadata_stats
     ids = of_owners(stats.numbers("program_id", pl.UInt64), owners)
     paths, sources = (of_owners(stats.texts(name), owners) for name in ("tf_op", "source"))

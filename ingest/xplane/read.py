@@ -157,9 +157,12 @@ def _profile_start(space: SpaceBytes, names: list[str], path: str) -> int | None
 def _link(read: FileEvents) -> None:
     """Give launches the time of their enqueue. Ids are a process's own, so they link within its file."""
     producers = frames.stack([plane.producers for plane in read.planes], frames.PRODUCERS)
+    launches = frames.stack([plane.launches for plane in read.planes], frames.LAUNCHES)
+    found, before = linked(launches, producers), 0
     for number, plane in enumerate(read.planes):
-        if not plane.launches.is_empty():
-            read.planes[number] = replace(plane, launches=linked(plane.launches, producers))
+        own = found.slice(before, plane.launches.height)
+        read.planes[number] = replace(plane, launches=own)
+        before += own.height
 
 
 def _opened(space: SpaceBytes, path: str, read: FileEvents, first_number: int) -> Iterator[Opened]:

@@ -18,7 +18,8 @@ from xlahouse.ingest.events.spans import starts_of_runs
 
 StatValue: TypeAlias = float | int | str | bytes | None
 VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "bytes_value", "ref_value")
-_ROWS: ColumnTypes = {
+# Columns of stats in long form.
+STATS: ColumnTypes = {
     "metadata_id": pl.Int64,
     **dict(
         zip(VALUES, (pl.Float64, pl.UInt64, pl.Int64, pl.Binary, pl.Binary, pl.UInt64), strict=True)
@@ -131,6 +132,8 @@ class Stats:
 
     def as_json(self, owners: pl.Series) -> pl.DataFrame:
         """(owner, args): all stats of each of these owners as a JSON object."""
+        if owners.is_empty():
+            return empty({"owner": pl.Int64, "args": pl.String})
         mine = np.isin(self.rows["owner"].to_numpy(), owners.to_numpy())
         rows = self.rows if mine.all() else self.rows[np.flatnonzero(mine)]
         keys = self.names.select(
@@ -176,7 +179,7 @@ def stats_of(owners: NDArray[np.int64], stats: pa.ListArray, names: pl.DataFrame
         names: stat_id, name.
     """
     if not len(stats.values):
-        return Stats(empty(_ROWS), names)
+        return Stats(empty(STATS), names)
     rows = pl.DataFrame(pl.from_arrow(pa.RecordBatch.from_struct_array(stats.values)))
     owner = np.repeat(owners, np.diff(stats.offsets.to_numpy()))
     return Stats(rows.hstack([pl.Series("owner", owner)]), names)

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 import polars as pl
 from google.protobuf.message import DecodeError
 
 from xlahouse.ingest.events import frames
+from xlahouse.ingest.events.arrays import Mask
 from xlahouse.ingest.events.codes_of_devices import DEVICE_NUMBER_ASSUMED
 from xlahouse.ingest.events.frames import DEVICE_NUMBER, Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.proto import message_class
+from xlahouse.ingest.events.spans import filled
 from xlahouse.ingest.events.tpu_lines import (
     ASYNC_OPS_LINE,
     COUNTERS_LINE,
@@ -81,23 +84,24 @@ def _read_rest(
         plane.only((OPS_LINE, ASYNC_OPS_LINE, TRACE_ME_LINE, STEPS_LINE)), source, device_id
     )
     others = plane.only((MODULES_LINE, OPS_LINE, ASYNC_OPS_LINE, STEPS_LINE), invert=True)
-    if others.events.is_empty():
+    named = others.named_events
+    own = np.flatnonzero(~_is_wait(named))
+    if not len(own):
         return PlaneEvents(op_events=ops.op_events, coverage=ops.coverage, issues=ops.issues)
-    is_wait = (pl.col("thread") == TRACE_ME_LINE) & pl.col("name").is_in(WAITS)
-    events, refused = frames.split_bad_times(others.named_events.filter(~is_wait.fill_null(False)))
+    events, refused = frames.split_bad_times(named[own])
     sampled = pl.col("thread") == COUNTERS_LINE
     table = pl.when(sampled).then(pl.lit("counters")).otherwise(pl.lit("host_events"))
-    counters = frames.empty(frames.COUNTERS)
-    if COUNTERS_LINE in others.lines["name"]:
+    counters, kept = frames.empty(frames.COUNTERS), events
+    if COUNTERS_LINE in others.lines["name"].to_list():
         counters = _counters(others, events.filter(sampled))
-    kept = events.filter(~sampled.fill_null(False))
+        kept = events.filter(~sampled)
     coverage = frames.coverage_rows(
         source, plane.name, events.with_columns(table_name=table), refused
     )
     return PlaneEvents(
         op_events=ops.op_events,
         counters=counters.with_columns(device_id=pl.lit(device_id, pl.Int64)),
-        host_events=_others(others, events.filter(~sampled), host),
+        host_events=_others(others, kept, host),
         coverage=pl.concat([ops.coverage, coverage]),
         issues=[
             *ops.issues,
@@ -105,6 +109,14 @@ def _read_rest(
             *unknown_names(plane.name, kept, source),
         ],
     )
+
+
+def _is_wait(events: pl.DataFrame) -> Mask:
+    """Whether each event is a wait, which is an op."""
+    waiting = np.zeros(events.height, np.bool_)
+    for name in WAITS:
+        waiting |= filled(events["name"] == name, False)
+    return waiting & filled(events["thread"] == TRACE_ME_LINE, False)
 
 
 def _device(

@@ -19,6 +19,21 @@ from xlahouse.ingest.xplane.stats import Stats, of_owners
 from xlahouse.ingest.xplane.xspace import Plane
 
 _FLOATS = ("flops", "model_flops", "bytes_accessed")
+_ON_ASYNC_LINE = pl.col("line") == ASYNC_OPS_LINE
+_STEM = pl.col("name").str.extract(r"^%?([^\s=]+)")
+_SHOWN = pl.when(pl.col("display_name").str.len_bytes() > 0).then("display_name")
+# Facts in the line and names of a kind.
+_NAMED = {
+    # An async line's display_name is `async-copy`; its instruction text names the op.
+    "op": pl.when(_ON_ASYNC_LINE).then(_STEM).otherwise(pl.coalesce(_SHOWN, _STEM)),
+    "opcode_text": pl.col("name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\("),
+    "operand_text": pl.col("name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)"),
+    "on_async_line": _ON_ASYNC_LINE,
+    "traced_category": pl.when(pl.col("line") == TRACE_ME_LINE)
+    .then(pl.lit("wait"))
+    .when(pl.col("line") == STEPS_LINE)
+    .then(pl.lit("control")),
+}
 
 
 @dataclass(frozen=True)
@@ -108,21 +123,7 @@ def _facts(plane: Plane, kinds: pl.DataFrame) -> pl.DataFrame:
         *(plane.metadata_stats.numbers(name, pl.Float64) for name in _FLOATS),
         hbm_bytes(plane.metadata_stats.blobs("memory_access_breakdown")),
     ]
-    facts = kinds.hstack([of_owners(stat, owners) for stat in stats])
-    on_async_line = pl.col("line") == ASYNC_OPS_LINE
-    # An async line's display_name is `async-copy`; its instruction text names the op.
-    stem = pl.col("name").str.extract(r"^%?([^\s=]+)")
-    shown = pl.when(pl.col("display_name").str.len_bytes() > 0).then("display_name")
-    return facts.with_columns(
-        op=pl.when(on_async_line).then(stem).otherwise(pl.coalesce(shown, stem)),
-        opcode_text=pl.col("name").str.extract(r"=\s.*?\s?([a-z][a-z0-9-]*)\("),
-        operand_text=pl.col("name").str.extract(r"-(?:done|update)\([^%]*%([^\s,)]+)"),
-        on_async_line=on_async_line,
-        traced_category=pl.when(pl.col("line") == TRACE_ME_LINE)
-        .then(pl.lit("wait"))
-        .when(pl.col("line") == STEPS_LINE)
-        .then(pl.lit("control")),
-    )
+    return kinds.hstack([of_owners(stat, owners) for stat in stats]).with_columns(**_NAMED)
 
 
 def _with_own_estimates(stats: Stats, ops: OpEvents, places: NDArray[np.int64]) -> OpEvents:
@@ -160,7 +161,7 @@ def _coverage(
         for chosen in (written, refused)
     ]
     rows = []
-    for line, name in plane.lines.select("line", "name").rows():
+    for line, name in plane.lines[["line", "name"]].rows():
         for table, count in zip(("ops", None), counts, strict=True):
             if count[line]:
                 rows.append((name, table, int(count[line])))

@@ -75,9 +75,12 @@ def _of_line(line: bytes, deep: bool) -> int:
 def _lost_within(line: bytes) -> bool:
     """Whether events hold bytes that a decoder drops: an event of damaged length swallows later ones."""
     whole = _SHELLS.message("XLineWhole").FromString(line)
-    size = whole.ByteSize()
     whole.DiscardUnknownFields()
-    return bool(whole.ByteSize() < size)
+    kept = whole.ByteSize()
+    if kept == len(line):
+        return False
+    # Numbers may also be written longer than they need be.
+    return bool(kept < _SHELLS.message("XLineWhole").FromString(line).ByteSize())
 
 
 def _odd(message: Message, once: tuple[str, ...]) -> int:
