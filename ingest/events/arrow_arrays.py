@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+_SHORT = 64  # rows of a column that is quicker to make from a list than to narrow
 
 
 def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
@@ -20,8 +21,11 @@ def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
         values: the column, of the type or one that can be cast to it.
         kind: a column type of the schema.
     """
-    if not isinstance(values.dtype, pl.Categorical | pl.Enum):
-        values = values.cast(_polars_type(kind))
+    found, wanted = values.dtype, _polars_type(kind)
+    if found == wanted and len(values) <= _SHORT:
+        return pa.array(values.to_list(), kind)
+    if found != wanted and not isinstance(found, pl.Categorical | pl.Enum):
+        values = values.cast(wanted)
     return _narrow(values.to_arrow(compat_level=pl.CompatLevel.oldest()), kind)
 
 

@@ -56,10 +56,11 @@ class Here:
         self, do: Callable[..., T], shared: object, parts: Sequence[Part], in_turn: bool = False
     ) -> Iterator[T]:
         """As Spread says."""
-        if in_turn:
+        threads = threads_for((part.bytes for part in parts), self.threads)
+        if in_turn or threads == 1:
             yield from (do(shared, *part.given) for part in parts)
             return
-        with ThreadPoolExecutor(threads_for((part.bytes for part in parts), self.threads)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             futures = [pool.submit(do, shared, *part.given) for part in parts]
             try:
                 for future in futures:

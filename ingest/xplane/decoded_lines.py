@@ -40,7 +40,9 @@ def decoded_lines(
         DecodeError: a line is damaged.
     """
     decoded = partial(_decoded, {} if known is None else known, keep)
-    return made_ahead(decoded, _parts(plane), at_once=1)  # the decoder runs one call at a time
+    return made_ahead(
+        decoded, list(_parts(plane)), at_once=1
+    )  # the decoder runs one call at a time
 
 
 def _parts(plane: Plane) -> Iterator[Plane]:

@@ -113,10 +113,11 @@ def _read_rest(
 
 def _is_wait(events: pl.DataFrame) -> Mask:
     """Whether each event is a wait, which is an op."""
-    waiting = np.zeros(events.height, np.bool_)
+    waiting: Mask = np.zeros(events.height, np.bool_)
     for name in WAITS:
         waiting |= filled(events["name"] == name, False)
-    return waiting & filled(events["thread"] == TRACE_ME_LINE, False)
+    waiting &= filled(events["thread"] == TRACE_ME_LINE, False)
+    return waiting
 
 
 def _device(

@@ -43,6 +43,7 @@ class Plane:
     name: str
     lines: pl.DataFrame  # line (position), name, timestamp_ns
     metadata: pl.DataFrame  # metadata_id, name, display_name
+    kinds: pl.DataFrame  # the same by metadata_id
     metadata_stats: Stats  # of kinds of events, by metadata_id
     plane_stats: Stats
     stat_names: pl.DataFrame  # stat_id, name
@@ -114,12 +115,6 @@ class Plane:
         words = [of_owners(kinds[["metadata_id", name]], wanted) for name in kinds.columns[1:]]
         return self.events.hstack([thread, *words])
 
-    @cached_property
-    def kinds(self) -> pl.DataFrame:
-        """The metadata by metadata_id."""
-        ids = self.metadata["metadata_id"]
-        return self.metadata if ids.is_sorted() else self.metadata.sort("metadata_id")
-
     def text(self, name: str) -> str | None:
         """A stat of the plane itself, as text; None where it is absent."""
         value = self.stat(name)
@@ -175,16 +170,13 @@ def decode_plane(
     stat_ids, of_stats = _entries(row.column("stat_metadata"))
     names = pl.DataFrame({"stat_id": stat_ids, "name": _texts(of_stats["name"])})
     ids, of_events = _entries(row.column("event_metadata"))
+    texts = {name: _texts(of_events[name]) for name in ("name", "display_name")}
+    metadata = pl.DataFrame({"metadata_id": ids, **texts})
     return Plane(
         name=row.column("name")[0].as_py().decode("utf-8", "replace"),
         lines=_lines(lines) if known_lines is None else known_lines,
-        metadata=pl.DataFrame(
-            {
-                "metadata_id": ids,
-                "name": _texts(of_events["name"]),
-                "display_name": _texts(of_events["display_name"]),
-            }
-        ),
+        metadata=metadata,
+        kinds=metadata if (np.diff(ids) > 0).all() else metadata.sort("metadata_id"),
         metadata_stats=stats_of(ids, of_events["stats"], names),
         plane_stats=stats_of(np.zeros(1, np.int64), row.column("stats"), names),
         stat_names=names,
@@ -207,7 +199,7 @@ def _entries(column: pa.ListArray) -> tuple[NDArray[np.int64], dict[str, pa.Arra
 
 
 def _texts(raw: pa.Array) -> pl.Series:
-    return as_text(pl.Series(pl.from_arrow(raw)))
+    return as_text(pl.Series(raw))
 
 
 def _lines(payloads: list[TraceBytes]) -> pl.DataFrame:
