@@ -30,7 +30,9 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     Returns:
         One number a row, in the order of `rows`.
     """
-    _, codes = distinct(rows[key])
+    found, place = distinct(rows[key])
+    rank = pl.struct(key).rank("dense").cast(pl.Int64)
+    codes = found.select(rank).to_series().to_numpy()[place]
     device, start, duration = (
         rows[name].to_numpy() for name in ("device_id", "start_ps", "duration_ps")
     )
