@@ -11,10 +11,10 @@ import pytest
 from tests.same import tables_of
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
-from xlahouse.ingest.events import frames, trace_bytes
+from xlahouse.ingest.events import arrow_arrays, frames, trace_bytes
 from xlahouse.ingest.run import ingest_paths
 from xlahouse.ingest.xplane import opened, read, xspace
-from xlahouse.ingest.xplane.stats import of_owners
+from xlahouse.ingest.xplane.stats import of_owners, with_sign
 from xlahouse.ingest.xplane.xspace import small_together
 
 
@@ -24,6 +24,7 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "SMALL_PLANE", 0)
     monkeypatch.setattr(frames, "FEW", 0)
     monkeypatch.setattr(xspace, "_TOGETHER", 0)
+    monkeypatch.setattr(arrow_arrays, "_SHORT", 0)
 
 
 def test_a_small_run_has_the_tables_of_a_large_one(
@@ -44,6 +45,9 @@ def test_frames_of_any_size(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "FEW", few)
     lines = pl.DataFrame({"name": ["a", "b", "a", None]})
     assert frames.lanes(lines, ["name"]).to_list() == [0, None, 2, None]
+    found, place = frames.distinct(lines)
+    assert (found["name"].to_list(), place.tolist()) == (["a", "b", None], [0, 1, 0, 2])
+    assert list(frames.distinct_rows(lines)) == [("a",), ("b",), (None,)]
     rows = frames.conform(pl.DataFrame({"name": ["x", "y"], "value": [1, 2]}), frames.COUNTERS)
     assert rows.schema == frames.COUNTERS
     assert rows.rows() == [(None, "x", None, 1.0), (None, "y", None, 2.0)]
@@ -54,6 +58,14 @@ def test_frames_of_any_size(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
         ("s", "p", "t", None, 1, 0, 1),
         ("s", "p", "u", "launches", 1, 1, 0),
     ]
+
+
+def test_numbers_keep_their_bits() -> None:
+    few, wide = pl.Series([5, None], dtype=pl.UInt64), pl.Series([1 << 63, None], dtype=pl.UInt64)
+    assert with_sign(few, True).to_list() == [5, None]
+    assert with_sign(wide, True).to_list() == [-(1 << 63), None]
+    assert with_sign(pl.Series([-1, 7]), False).to_list() == [(1 << 64) - 1, 7]
+    assert with_sign(pl.Series([0, 7]), False).dtype == pl.UInt64
 
 
 def test_times_that_cannot_be_are_refused_among_few() -> None:
