@@ -286,11 +286,7 @@ class PlaneEvents:
 
 
 def coverage_rows(
-    source: str,
-    plane: str,
-    events: pl.DataFrame,
-    rejected: pl.DataFrame,
-    table: str | None = None,
+    source: str, plane: str, events: pl.DataFrame, rejected: pl.DataFrame
 ) -> pl.DataFrame:
     """Coverage of a plane, a row a line and table.
 
@@ -299,12 +295,8 @@ def coverage_rows(
         plane: plane.
         events: (thread, table_name), one row for each event that became a row or part of one.
         rejected: (thread), one row for each event that was refused.
-        table: the table_name of all events, where they have no such column.
     """
-    if table is None:
-        kept = _counts(events, ["thread", "table_name"])
-    else:
-        kept = [(thread, table, count) for thread, count in _counts(events, ["thread"])]
+    kept = _counts(events, ["thread", "table_name"])
     lost = _counts(rejected, ["thread"])
     return counted_coverage(source, plane, [*kept, *((thread, None, n) for thread, n in lost)])
 

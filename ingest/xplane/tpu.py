@@ -66,10 +66,11 @@ def read_tpu_plane(
     device, issues = _device(plane, source, host, first_number)
     modules = plane.only((MODULES_LINE,))
     events, refused = frames.split_bad_times(modules.named_events)
+    table = frames.same("table_name", "launches", pl.String, events.height)
     return PlaneEvents(
         devices=[device],
         launches=_launches(modules, events, device.device_id),
-        coverage=frames.coverage_rows(source, plane.name, events, refused, "launches"),
+        coverage=frames.coverage_rows(source, plane.name, events.hstack([table]), refused),
         issues=[*issues, *frames.time_issues(refused, source)],
         rest=partial(_read_rest, again, device.device_id, source, host),
     )
