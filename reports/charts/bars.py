@@ -9,7 +9,7 @@ import polars as pl
 
 from xlahouse.reports.charts.palette import present_colours
 from xlahouse.reports.charts.panel import inline
-from xlahouse.reports.charts.theme import BAR_STEP, INK, colour, finish, rows_height
+from xlahouse.reports.charts.theme import BAR_STEP, CHART_LIMIT, INK, colour, finish, rows_height
 
 NAMED_STEP = 38
 
@@ -96,7 +96,9 @@ def named_bars(
     y = alt.Y(f"{name}:N", sort=None, title=None, axis=None, scale=alt.Scale(paddingInner=0))
     bars = alt.Chart(inline(rows)).mark_bar(cornerRadius=1, size=14, yOffset=8)
     names = rows.unique(name, keep="first", maintain_order=True).select(name)
-    texts = alt.Chart(inline(names)).mark_text(align="left", baseline="middle", dy=-8, color=INK)
+    texts = alt.Chart(inline(names)).mark_text(
+        align="left", baseline="middle", dy=-8, color=INK, limit=CHART_LIMIT
+    )
     encoded = bars.encode(y=y, x=x, color=hue, tooltip=list(tooltip))
     if end:
         encoded = encoded.encode(x2=end)

@@ -133,13 +133,13 @@ def curves(
 def styles(
     series: str, looks: Mapping[str, Look], column_width: int
 ) -> tuple[alt.Color, alt.StrokeDash]:
-    """Colour and dash of each line, with one legend for both; `column_width` px fit an entry."""
+    """Colour and dash of each line, with one legend for both; an entry has `column_width` px or more."""
     legend = alt.Legend(
         title=None,
         symbolType="stroke",
         symbolStrokeWidth=2.5,
         symbolSize=300,
-        columns=legend_columns(column_width),
+        columns=legend_columns(column_width, looks),
     )
     names = list(looks)
     hues, dashes = (list(part) for part in zip(*looks.values(), strict=True))

@@ -9,10 +9,15 @@ NAME_BESIDE = 30  # characters beside a bar
 
 
 def clipped(name: pl.Expr, most: int, end: int = 0) -> pl.Expr:
-    """The name, or its start, an ellipsis and its last `end` characters: `most` in all."""
-    parts = [name.str.head(most - 1 - end), pl.lit("…")]
-    if end:
-        parts.append(name.str.tail(end))
+    """The name, or its start, an ellipsis and its last `end` characters: at most `most` in all."""
+    start = name.str.head(most - 1 - end)
+    parts = [start, pl.lit("…")]
+    if end:  # no dots beside the ellipsis
+        parts = [
+            start.str.strip_chars_end("."),
+            pl.lit("…"),
+            name.str.tail(end).str.strip_chars_start("."),
+        ]
     return pl.when(name.str.len_chars() > most).then(pl.concat_str(parts)).otherwise(name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import altair as alt
 
@@ -10,9 +10,16 @@ import altair as alt
 INK = "currentColor"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 CONTAINER_WIDTH = "containerSize()[0]"  # px of a chart's place on a page, in an expression
+# Of a text from the left edge of a chart: longer names of kernels end in an ellipsis.
+CHART_LIMIT = alt.ExprRef(
+    f"isValid({CONTAINER_WIDTH}) ? {CONTAINER_WIDTH} - 16 + 0 * width : width"
+)
 # No chart may hold more marks: a page must open on a phone.
 MAX_MARKS = 20_000
 BAR_STEP = 30
+
+# Of an entry of a legend: its symbol and gap, a letter, and the longest name, which fits a phone.
+_ENTRY_PX, _LETTER_PX, _LEGEND_LABEL_PX = 40, 7, 270
 
 _AXIS_LOOK = {
     "labelColor": INK,
@@ -28,6 +35,7 @@ _AXIS_LOOK = {
     "titleFontWeight": "normal",
     "titlePadding": 8,
     "labelLimit": 0,
+    "labelSeparation": 6,  # px: ticks whose numbers would touch have none
 }
 _LEGEND_LOOK = {
     "labelColor": INK,
@@ -35,7 +43,7 @@ _LEGEND_LOOK = {
     "labelFontSize": 12,
     "titleFontSize": 12,
     "titleFontWeight": "normal",
-    "labelLimit": 0,
+    "labelLimit": _LEGEND_LABEL_PX,
     "orient": "top",
     "symbolType": "square",
     "symbolOpacity": 1,
@@ -65,13 +73,13 @@ def colour(
         field: the nominal field.
         colours: category -> colour, in the order of the legend.
         title: of the legend.
-        column_width: px that the widest entry needs.
+        column_width: least px of an entry.
     """
     return alt.Color(
         field,
         type="nominal",
         scale=alt.Scale(domain=list(colours), range=list(colours.values())),
-        legend=alt.Legend(title=title, columns=legend_columns(column_width)),
+        legend=alt.Legend(title=title, columns=legend_columns(column_width, colours)),
     )
 
 
@@ -81,17 +89,23 @@ def shape(field: str, shapes: Mapping[str, str], title: str, column_width: int) 
         field,
         type="nominal",
         scale=alt.Scale(domain=list(shapes), range=list(shapes.values())),
-        legend=alt.Legend(title=title, columns=legend_columns(column_width)),
+        legend=alt.Legend(title=title, columns=legend_columns(column_width, shapes)),
     )
 
 
-def legend_columns(column_width: int) -> alt.ExprRef:
+def legend_columns(column_width: int, entries: Iterable[str] = ()) -> alt.ExprRef:
     """As many columns as fit the chart's place; without a place, four.
 
     The container's size, not `width`, decides: fitting changes `width` after the legend was laid out,
     and a legend that then wraps is cut off. `width` is in the expression so that a resize evaluates it again.
+
+    Args:
+        column_width: least px of an entry.
+        entries: names, of which the longest may need more.
     """
-    fit = f"max(1, floor(({CONTAINER_WIDTH} + 0 * width - 40) / {column_width}))"
+    longest = max(map(len, entries), default=0)
+    need = max(column_width, min(_ENTRY_PX + _LETTER_PX * longest, _ENTRY_PX + _LEGEND_LABEL_PX))
+    fit = f"max(1, floor(({CONTAINER_WIDTH} + 0 * width - 40) / {need}))"
     return alt.ExprRef(f"isValid({CONTAINER_WIDTH}) ? {fit} : 4")
 
 

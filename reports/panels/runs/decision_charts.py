@@ -77,7 +77,15 @@ def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.C
             layers.append(marks.encode(**look))
     named = data if len(data) <= MAX_NAMES else best.with_columns(scaled, _batch())
     texts = alt.Chart(inline(named.with_columns(_name())))
-    texts = texts.mark_text(align="left", dx=9, dy=-7, color=INK, fontSize=11)
+    # A name stands on the side of its mark that has more room: on a phone, the right one may have none.
+    right = "scale('x', datum.latency) > width / 2"
+    texts = texts.mark_text(
+        align=alt.ExprRef(f"{right} ? 'right' : 'left'"),
+        dx=alt.ExprRef(f"{right} ? -9 : 9"),
+        dy=-7,
+        color=INK,
+        fontSize=11,
+    )
     layers.append(texts.encode(x=x, y=y, text="name:N"))
     title = f"Output tokens/s per {data['per'][0]} against {LATENCIES[latency]}"
     return finish(alt.layer(*layers), title, 380)

@@ -77,6 +77,7 @@ COLUMNS = (
 )
 # More cells would be too small to read; the table's CSV has all.
 MAX_SETUPS, MAX_WORKLOADS = 12, 16
+MAX_UPRIGHT = 2  # on a phone, more names would lie on each other
 _NUMBER = re.compile(r"(\d+)")
 _HATCH = "M-1,.33L-.33,1M-1,-.33L.33,1M-1,-1L1,1M-.33,-1L1,.33M.33,-1L1,-.33"
 
@@ -134,7 +135,7 @@ def matrix_chart(rows: pl.DataFrame, title: str, sign: int) -> alt.Chart:
         alt.Chart(inline(data))
         .transform_filter("datum.baseline == baseline")
         .encode(
-            x=alt.X("workload:N", title=None, sort=names, axis=alt.Axis(labelAngle=-35)),
+            x=alt.X("workload:N", title=None, sort=names, axis=_workload_axis(len(names))),
             y=alt.Y("shown:N", title=None, sort=shown),
             tooltip=[
                 alt.Tooltip("label:N", title="setup"),
@@ -158,6 +159,14 @@ def matrix_chart(rows: pl.DataFrame, title: str, sign: int) -> alt.Chart:
     texts = base.mark_text(fontSize=11).encode(text="text:N", color=ink)
     layers = alt.layer(cells, hatch, texts).add_params(chosen)
     return finish(layers, f"{title} by setup and workload", 34 * len(setups) + 20)
+
+
+def _workload_axis(count: int) -> alt.Axis:
+    """Names of workloads, a line for each of their parts: upright where they have room, else up the page."""
+    lines = alt.Axis(labelExpr="split(datum.label, ', ')", labelAngle=0)
+    if count > MAX_UPRIGHT:
+        lines["labelAngle"] = -90
+    return lines
 
 
 def most(rows: pl.DataFrame, column: str, count: int) -> list[str]:
