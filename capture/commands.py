@@ -14,6 +14,19 @@ RUN, TRACES = "RUN", "TRACES"
 STATE_MESH = "`xlahouse set mesh RUN MESH` states the mesh"
 
 
+def with_mesh(text: str, devices: int | None) -> str:
+    """A text whose STATE_MESH has the simplest mesh of so many devices, which has one axis.
+
+    Args:
+        text: with STATE_MESH in it, or not.
+        devices: of the run; None or 1 leaves the mesh to the reader.
+    """
+    if not devices or devices < 2:
+        return text
+    simplest = f"`xlahouse set mesh RUN tp={devices}` states a mesh of one axis"
+    return text.replace(STATE_MESH, simplest)
+
+
 def filled(text: str, words: Mapping[str, str], warehouse: str = DEFAULT_WAREHOUSE) -> str:
     """A text with the words of its commands filled in.
 

@@ -236,8 +236,10 @@ def _advice(error: OSError) -> str:
 
 
 def _counted(issues: dict[str, int]) -> str:
-    names = [name for name in ("error", "warning", "info") if issues.get(name)]
-    return ", ".join(f"{issues[name]} {name}" for name in names) or "no findings"
+    counts = [(name, issues[name]) for name in ("error", "warning", "info") if issues.get(name)]
+    several = {"error": "errors", "warning": "warnings"}
+    found = (f"{n} {name if n == 1 else several.get(name, name)}" for name, n in counts)
+    return ", ".join(found) or "no findings"
 
 
 def _describe(result: IngestResult) -> str:

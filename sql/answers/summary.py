@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xlahouse.capture.commands import STATE_MESH, shown
+from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
@@ -30,8 +30,8 @@ PHASES = ("decode", "step", "mixed", "prefill", None)  # the first that the run 
 
 _RUN = """
 select s.run_id, s.name, s.model, s.parallelism, s.dtype, s.batch_size, s.device_kind, s.device_count,
-    s.expected_device_count, s.status, s.inferred, s.mesh_problem, s.requests, s.excluded_requests,
-    s.output_tokens, s.ttft_s, s.tpot_s, r.source
+    s.expected_device_count, s.status, s.inferred, s.mesh_problem, s.collectives, s.requests,
+    s.excluded_requests, s.output_tokens, s.ttft_s, s.tpot_s, r.source
 from run_summary_v2 as s inner join runs as r on r.run_id = s.run_id where s.run_id = $run
 """
 _REASONS = "select distinct reason from latency_v3 where run_id = $run and reason is not null"
@@ -274,7 +274,8 @@ def _notes(
         found.append(split.why)
     if prefill and prefill.why and not (split and split.why == prefill.why):
         found.append(f"of a prefill: {prefill.why}")
-    if row["mesh_problem"]:
-        state = shown(STATE_MESH, row["name"] or row["run_id"], root)
+    if row["mesh_problem"] and row["collectives"] != 0:
+        devices = row["expected_device_count"] or row["device_count"]
+        state = shown(with_mesh(STATE_MESH, devices), row["name"] or row["run_id"], root)
         found.append(f"axes of collectives are not known: {row['mesh_problem']}; {state}")
     return tuple(found)

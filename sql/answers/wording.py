@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xlahouse.capture.commands import located
-from xlahouse.sql.answers.split import Split
+from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.summary import Latency, Summary
+from xlahouse.sql.answers.words import PART_NAMES, duration, unit_of
 from xlahouse.sql.drawing import visible
 
 MOST_DATA = 10  # findings about the data; `xlahouse check` has all
@@ -60,16 +61,27 @@ def title_of(split: Split) -> str:
 
 
 def _split_lines(split: Split) -> Iterator[str]:
-    yield f"{title_of(split)}: {split.mean_ps / 1e9:.6g} ms"
-    names = [f"{part.name} {part.axis}" if part.axis else part.name for part in split.parts]
+    unit, factor = unit_of(split.mean_ps)
+    yield f"{title_of(split)}: {split.mean_ps / factor:.6g} {unit}"
+    names = [_part_name(part) for part in split.parts]
     width = max(map(len, names))
     for name, part in zip(names, split.parts, strict=True):
         bar = "#" * round(BAR * part.share)
-        line = f"  {name.ljust(width)}  {part.mean_ps / 1e9:12.6f} ms  {part.share:7.2%}  {bar}"
+        line = (
+            f"  {name.ljust(width)}  {part.mean_ps / factor:12.6f} {unit}  {part.share:7.2%}  {bar}"
+        )
         yield visible(line.rstrip())
+
+
+def _part_name(part: Part) -> str:
+    name = PART_NAMES.get(part.name, part.name.replace("_", " "))
+    if not part.axis:
+        return name
+    return f"{name} {'(axis not known)' if part.axis == 'unclassified' else part.axis}"
 
 
 def _latency_line(label: str, found: Latency) -> str:
     if found.value_s is None:
         return f"{label}: not known, because: {found.why}"
-    return f"{label}: {found.value_s:.6g} s, median of {found.n:,} request{'' if found.n == 1 else 's'}"
+    requests = f"{found.n:,} request{'' if found.n == 1 else 's'}"
+    return f"{label}: {duration(found.value_s * 1e12)}, median of {requests}"

@@ -7,6 +7,7 @@ from typing import IO
 
 from xlahouse.sql.answers.compare import LoadChange, MetricChange, RunComparison
 from xlahouse.sql.answers.differences import MOST_OPS, OpChange, StepDifference
+from xlahouse.sql.answers.words import PART_NAMES
 from xlahouse.sql.drawing import draw, elision, terminal_width, visible
 from xlahouse.sql.types import Value
 
@@ -35,7 +36,8 @@ def print_loads(loads: Sequence[LoadChange], file: IO[str]) -> None:
 
 
 def _row(op: OpChange) -> list[Value]:
-    name = op.kernel or op.opcode or "unnamed" if op.part == "op" else op.part
+    name = op.kernel or op.opcode or "unnamed"
+    name = name if op.part == "op" else PART_NAMES.get(op.part, op.part)
     sure = "yes" if op.rank is not None else "one step" if op.margin_ps is None else "no"
     return [
         _ms(op.total_ps), _short(name), _short(op.scope or ""), _short(op.shape or ""),

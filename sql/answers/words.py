@@ -5,6 +5,13 @@ from __future__ import annotations
 from xlahouse.sql.answers.losses import COMPUTE, LOSSES
 from xlahouse.sql.answers.split import Part, Split
 
+# Part of a step that is no op, where its own name does not say so.
+PART_NAMES = {
+    "idle": "idle in the step",
+    "between": "between steps",
+    "outside": "ops of no step",
+}
+
 
 def percent(share: float) -> str:
     """0.413 -> `41 %`; what would round to nothing or to all is not said to be that."""
@@ -15,12 +22,18 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def duration(time_ps: float) -> str:
-    """Picoseconds -> `12.3 ms`."""
+def unit_of(time_ps: float) -> tuple[str, float]:
+    """The unit of time that suits picoseconds, and the picoseconds in it."""
     for unit, factor in (("s", 1e12), ("ms", 1e9), ("µs", 1e6)):
         if time_ps >= 0.9995 * factor:  # rounds to 1 of it
-            return f"{time_ps / factor:.3g} {unit}"
-    return f"{time_ps / 1e3:.3g} ns"
+            return unit, factor
+    return "ns", 1e3
+
+
+def duration(time_ps: float) -> str:
+    """Picoseconds -> `12.3 ms`."""
+    unit, factor = unit_of(time_ps)
+    return f"{time_ps / factor:.3g} {unit}"
 
 
 def mean_step(split: Split) -> str:

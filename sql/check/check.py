@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.commands import STATE_MESH, shown
+from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
 from xlahouse.sql.check.audits import run_audits, shared_views
 from xlahouse.sql.check.findings import view_findings
 from xlahouse.sql.damage import changed_files
@@ -56,7 +56,8 @@ def _check(warehouse: Warehouse) -> CheckReport:
     ).dicts()
     meshes = warehouse.query(
         """
-        select coalesce(name, run_id) as name, mesh_source, mesh_problem
+        select coalesce(name, run_id) as name, mesh_source, mesh_problem,
+            coalesce(expected_device_count, device_count) as devices
         from run_summary_v2
         where mesh_problem is not null and (mesh_source is not null or collectives > 0)
         order by name
@@ -72,7 +73,10 @@ def _check(warehouse: Warehouse) -> CheckReport:
             f"({row['source']}, {row['count']:,})"
             for row in issues
         ),
-        *(_about_mesh(row["name"], row["mesh_problem"], warehouse.root) for row in meshes),
+        *(
+            _about_mesh(row["name"], row["mesh_problem"], row["devices"], warehouse.root)
+            for row in meshes
+        ),
         *(f"warning  {line}" for line in found),
     ]
     counted = [row["severity"] for row in issues]
@@ -84,5 +88,6 @@ def _check(warehouse: Warehouse) -> CheckReport:
     )
 
 
-def _about_mesh(name: str, problem: str, root: str) -> str:
-    return f"warning  {name}: mesh: {problem}; {shown(STATE_MESH, name, root)}"
+def _about_mesh(name: str, problem: str, devices: int | None, root: str) -> str:
+    state = shown(with_mesh(STATE_MESH, devices), name, root)
+    return f"warning  {name}: mesh: {problem}; {state}"

@@ -111,7 +111,7 @@ def ingest(
             all_in_one_group=group == "all",
             strict=strict,
             on_event=say,
-            on_progress=lambda done, total: say(f"{done} of {total} runs", passing=True),
+            on_progress=lambda done, total: say(_of_runs(done, total), passing=True),
             each=each or partial(each_in_workers, on_event=say),
         )
     for result in results:
@@ -134,3 +134,7 @@ def _offsets(given: list[str]) -> dict[str, int]:
 def _anywhere(path: str) -> str:
     """A path that means the same on executors, which work in folders of their own."""
     return path if "://" in path else abspath(path)
+
+
+def _of_runs(done: int, total: int) -> str:
+    return f"{done} of {total} run{'' if total == 1 else 's'}"

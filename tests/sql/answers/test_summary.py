@@ -302,7 +302,7 @@ def test_the_verb(root, monkeypatch, capsys):
     assert run_command(monkeypatch, "summary", "ab12", "-w", root) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("base\\x1b[2J: 50 % of ")
-    assert any(line.startswith("  exposed_copy ") and "50.00%" in line for line in lines)
+    assert any(line.startswith("  exposed copy ") and "50.00%" in line for line in lines)
     assert run_command(monkeypatch, "summary", "ab12", "-w", root, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert sum(part["time_ps"] for part in found["split"]["parts"]) == 600

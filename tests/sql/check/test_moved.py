@@ -76,11 +76,11 @@ def test_every_door_names_the_place_where_the_warehouse_is(places):
 
 
 def test_what_proves_a_finding_works_when_pasted(places, monkeypatch, capsys):
-    """No mesh is known here, and all of the step is one all-reduce."""
+    """No mesh is known here, of two devices, and all of the step is one all-reduce."""
     assert run_command(monkeypatch, "summary", "one", "-w", str(places[1])) == 0
     lines = capsys.readouterr().out.splitlines()
     (note,) = [line for line in lines if "axes of collectives" in line]
-    assert f"`xlahouse set mesh one MESH -w '{places[1]}'`" in note
+    assert f"`xlahouse set mesh one tp=2 -w '{places[1]}'`" in note
     for label in ("proof", "chart"):
         (line,) = [line for line in lines if f"   {label}: " in line]
         assert shlex.split(line)[-2:] == ["-w", str(places[1])]
@@ -94,7 +94,7 @@ def test_notes_of_panels_name_the_place(places):
         _, _, [facts] = read_runs(warehouse, ["one"], headlines=False)
         found = warehouse.query(volume.PANEL.sql, {"run": facts.run_id}).pl()
     section = _with_commands(fill(volume.PANEL, found, facts), facts)
-    command = f"`xlahouse set mesh one MESH -w '{places[1]}'`"
+    command = f"`xlahouse set mesh one tp=2 -w '{places[1]}'`"
     assert any(command in note for note in section.notes)
 
 
