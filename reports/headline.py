@@ -162,7 +162,7 @@ HEADLINE_METRICS = (
     _Metric("output_tokens_per_s", "Output tokens/s", show_factor, why_no_ttft, "request"),
     _Metric("wire_bytes", "Total wire bytes", show_bytes, _why_no_traffic, "device"),
     _Metric("comm_compute_ratio", "Comm/compute", show_factor, _why_no_ratio, "device step"),
-    _Metric("exposed_ratio", "Exposed comm.", show_ratio, _why_no_exposure, "device step"),
+    _Metric("exposed_ratio", "Exposed, of comm.", show_ratio, _why_no_exposure, "device step"),
     _Metric("idle_ratio", "Idle", show_ratio, _why_no_idle, "device step"),
 )
 

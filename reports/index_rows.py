@@ -102,7 +102,7 @@ _METRICS: Mapping[str, tuple[str, tuple[Unit, ...]]] = {
     "output_tokens_per_s": ("Output (tokens/s)", ()),
     "output_tokens_per_s_per_chip": ("Output per chip (tokens/s)", ()),
     "wire_bytes": ("Wire", BYTES),
-    "exposed_ratio": ("Exposed (%)", ()),
+    "exposed_ratio": ("Exposed, of comm. (%)", ()),
     "idle_ratio": ("Idle (%)", ()),
 }
 _PER_CENT = ("exposed_ratio", "idle_ratio")
@@ -184,7 +184,9 @@ def _first(pages: list[IndexLink]) -> str:
 
 def _fact_cell(fact: _Fact, row: Row) -> IndexCell:
     value = fact.value(row) if fact.value else None
-    return IndexCell(fact.text(row) or NOT_KNOWN, value, numeric=fact.value is not None)
+    text = fact.text(row)
+    why = "" if text else "no manifest of the trace states it"
+    return IndexCell(text or "", value, why, numeric=fact.value is not None)
 
 
 def _known(name: str, setup: list[PageFacts]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xlahouse.capture.commands import located, shown
+from xlahouse.capture.commands import located, shown, with_mesh
 from xlahouse.reports.answers import Verdict, shown_findings
 from xlahouse.reports.charts.facts import (
     COMPILED_BANNER,
@@ -13,10 +13,16 @@ from xlahouse.reports.charts.facts import (
     PageFacts,
 )
 from xlahouse.reports.charts.panel import Section
-from xlahouse.reports.charts.units import NOT_KNOWN
+from xlahouse.reports.charts.units import NOT_KNOWN, plural, show_exact, show_s
 from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
 from xlahouse.reports.page import render_page
-from xlahouse.reports.setup_facts import devices_text, setup_commands, setup_rows, size_text
+from xlahouse.reports.setup_facts import (
+    absent_setup,
+    devices_text,
+    known_setup,
+    setup_commands,
+    size_text,
+)
 from xlahouse.reports.site_page import TRACE_END, Banner, Frame, common
 
 _WHY_VIRTUAL = (
@@ -64,8 +70,9 @@ def run_html(
             "command": "" if facts.compiled or _has_trace(frame) else _export(facts),
             "verdict": verdict,
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
-            "cards": cards,
-            "setup": setup_rows(facts),
+            "cards": [_of_server(card, verdict) for card in cards],
+            "setup": known_setup(facts),
+            "absent": absent_setup(facts),
             "commands": setup_commands(facts),
             "sections": [_with_commands(each, facts) for each in sections],
             "headline_sql": HEADLINE_SQL,
@@ -78,9 +85,23 @@ def _with_commands(section: Section, facts: PageFacts) -> Section:
     """A panel whose commands name the run and its warehouse."""
 
     def fill(text: str) -> str:
-        return shown(text, facts.name, facts.warehouse)
+        guessed = with_mesh(text, facts.row["named_devices"])
+        return shown(guessed, facts.name, facts.warehouse)
 
     return replace(section, empty=fill(section.empty), notes=[fill(each) for each in section.notes])
+
+
+def _of_server(card: HeadlineCard, verdict: Verdict | None) -> HeadlineCard:
+    """A latency's card; of a run of a server, that of its requests, which the summary knows."""
+    if not card.why or verdict is None:
+        return card
+    latencies = {"ttft_s": verdict.summary.ttft, "tpot_s": verdict.summary.tpot}
+    found = latencies.get(card.metric)
+    if found is None or found.value_s is None:
+        return card
+    text, exact = show_s(found.value_s), show_exact(found.value_s)
+    count = f"n = {plural(found.n, 'request')} of the server"
+    return replace(card, text=text, exact=exact, spread="median", coverage=count, why="")
 
 
 def _banners(facts: PageFacts) -> list[Banner]:

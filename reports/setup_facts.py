@@ -8,6 +8,8 @@ from xlahouse.capture.commands import located
 from xlahouse.reports.charts.facts import PageFacts, Row
 from xlahouse.reports.charts.units import NOT_KNOWN, plural, show_ps
 
+IN_MANIFEST = ("Model", "Size", "Element type", "Parallelism", "Batch", "Tokens", "Framework")
+
 
 def evidence(row: Row) -> str:
     """`measured`, `compiled` or `predicted`: what the run's numbers come from."""
@@ -32,6 +34,17 @@ def setup_rows(facts: PageFacts) -> list[tuple[str, str]]:
         ("Run id", facts.run_id),
         *_prediction(row),
     ]
+
+
+def known_setup(facts: PageFacts) -> list[tuple[str, str]]:
+    """The setup without the facts of a manifest that are not known."""
+    return [row for row in setup_rows(facts) if row[0] not in IN_MANIFEST or row[1] != NOT_KNOWN]
+
+
+def absent_setup(facts: PageFacts) -> str:
+    """The facts of a manifest that are not known: `model, size`."""
+    absent = (label for label, text in setup_rows(facts) if text == NOT_KNOWN)
+    return ", ".join(label.lower() for label in absent if label in IN_MANIFEST)
 
 
 def _prediction(row: Row) -> list[tuple[str, str]]:

@@ -21,3 +21,8 @@ def by_phase(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """Each phase with its rows, in the order of the rows."""
     for phase in rows["phase"].unique(maintain_order=True):
         yield phase, rows.filter(pl.col("phase") == phase)
+
+
+def step_of(phase: object) -> str:
+    """`decode step`; a step of no known phase is a `step`."""
+    return "step" if phase in (None, "step") else f"{phase} step"

@@ -60,9 +60,9 @@ def test_the_first_run_of_a_workload_is_the_base(store: Store, facts_over_runs: 
     assert figure.title == "From name a1 to name b1: a decode step"
     bars = sorted((r["shown"], r["change"], r["amount"]) for r in data(figure.spec))
     assert bars == [
-        ("fusion m/mlp", "runs more or less often", 20),
-        ("fusion m/mlp", "takes longer or shorter", 30),
-        ("idle", "takes longer or shorter", -10),
+        ("1. fusion m/mlp", "runs more or less often", 20),
+        ("1. fusion m/mlp", "takes longer or shorter", 30),
+        ("2. idle in the step", "takes longer or shorter", -10),
     ]
 
 

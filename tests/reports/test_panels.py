@@ -207,6 +207,28 @@ def test_the_index_compares_runs(two_runs):
     ]
 
 
+def test_the_index_has_the_time_between_steps_that_its_idle_share_counts():
+    """40 compute, 10 exposed and 50 between steps of 100; of the second run the last is not known."""
+    row = {"steps": 1, "compute_ps": 40, "exposed_ps": 10, "exposed_copy_ps": 0, "sync_wait_ps": 0}
+    row |= {"idle_ps": 0, "between_steps_ps": 50, "outside_ps": 0}
+    rows = pl.DataFrame(
+        [
+            {"run_id": "a", "run": "a", **row},
+            {"run_id": "b", "run": "b", **row, "between_steps_ps": None, "outside_ps": None},
+        ]
+    )
+    parts = overview.time_parts(rows).sort("run", "place").select("run", "share", "ratio").rows()
+    assert parts == [
+        ("a", "compute", 0.4),
+        ("a", "exposed communication", 0.1),
+        ("a", "between steps", 0.5),
+        ("b", "compute", 0.8),
+        ("b", "exposed communication", 0.2),
+    ]
+    [note] = overview.time_notes(rows, [])
+    assert note.endswith("so these bars are the steps alone: b.")
+
+
 def test_findings_come_worst_first():
     issues = [
         {"run_id": "r", "severity": severity, "code": severity, "message": "m", "count": 1}

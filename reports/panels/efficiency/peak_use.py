@@ -20,6 +20,7 @@ from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
 from xlahouse.reports.charts.units import plural, show_exact, show_ratio
 
+KNOWN = 0.95  # of the busy time must have known FLOPs
 SQL = f"""
 with uses as (
     select
@@ -31,7 +32,13 @@ with uses as (
     union all
     select
         {PHASE}, 2, 'HFU', hfu_ratio,
-        device_steps, compiled_flops, available_flops, flops_known_ratio, null
+        device_steps, compiled_flops, available_flops, flops_known_ratio,
+        case
+            when hfu_ratio is not null then null
+            when flops_known_ratio < {KNOWN}
+                then 'ops of unknown FLOPs, such as custom calls, take more than 5 % of the busy time'
+            else 'the peak FLOP/s of a device, the wall time, or the FLOPs of the ops are not known'
+        end
     from mfu_v2
     where run_id = $run and {MEASURED}
     union all
@@ -57,7 +64,6 @@ COLUMNS = (
     dashed_column("problem", "Not known because"),
 )
 
-KNOWN = 0.95  # of the busy time must have known FLOPs
 METRIC_COLOURS = {
     "MFU": KIND_COLOURS["all-reduce"],
     "HFU": KIND_COLOURS["all-gather"],
@@ -136,18 +142,11 @@ def _unknown(rows: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
     """(metric, why it is not known) -> its phases."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows.filter(pl.col("ratio").is_null()).iter_rows(named=True):
-        why = row["problem"] or _compiled(row["flops_known_ratio"])
+        why, known = row["problem"], row["flops_known_ratio"]
+        if known is not None and known < KNOWN:
+            why = f"{why} (FLOPs known for {show_ratio(known)})"
         found.setdefault((row["metric"], why), []).append(row["phase"])
     return found
-
-
-def _compiled(known: float | None) -> str:
-    if known is not None and known < KNOWN:
-        return (
-            "ops of unknown FLOPs, such as custom calls, take more than 5 % of the busy time "
-            f"(FLOPs known for {show_ratio(known)})"
-        )
-    return "the peak FLOP/s of a device, the wall time, or the FLOPs of the ops are not known"
 
 
 why_empty = why_no_rows(

@@ -152,7 +152,7 @@ why_empty = why_no_rows(
 def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("axis:N", title="axis"),
-        alt.Tooltip("size_bytes:Q", title="bytes from (up to twice that)", format=","),
+        alt.Tooltip("size_bytes:Q", title="from, bytes (up to twice that)", format=","),
         alt.Tooltip("bursts:Q", title="bursts", format=","),
         alt.Tooltip("p50_transfers:Q", title="transfers p50", format=","),
         alt.Tooltip("p50_ps:Q", title="length p50, ps", format=","),

@@ -140,7 +140,7 @@ def _tooltip() -> list[alt.Tooltip]:
         alt.Tooltip("since_ps:Q", title="since first transfer, ps", format=","),
         alt.Tooltip("duration_ps:Q", title="bin, ps", format=","),
         alt.Tooltip("bytes:Q", title="bytes sent", format=",.15~g"),
-        alt.Tooltip("rate_bytes_per_s:Q", title="B/s", format=",.9~g"),
+        alt.Tooltip("rate_bytes_per_s:Q", title="rate, B/s", format=",.9~g"),
     ]
 
 

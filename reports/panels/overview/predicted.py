@@ -9,7 +9,7 @@ from xlahouse.reports.charts.columns import PHASE_COLUMN, count_column, ps_colum
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import CAUSE_COLOURS, TIME_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
-from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order
+from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order, step_of
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour, finish, rows_height
 from xlahouse.reports.charts.units import PICOSECONDS, plural, show_ps, suit
@@ -57,7 +57,7 @@ def parts_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
             filled=filled, size=90 if filled else 200, opacity=1, strokeWidth=2
         )
         layers.append(points.encode(x=x, y=y, color=hue, tooltip=tooltip))
-    title = f"Parts of a {phase} step, measured and predicted"
+    title = f"Parts of a {step_of(phase)}, measured and predicted"
     return finish(alt.layer(*layers), title, rows_height(data["part"].n_unique()))
 
 
@@ -81,7 +81,7 @@ def verdict(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         if before and part.drop_nulls(["measured_ps", "predicted_ps"]).height == part.height:
             change = f"{100 * (after / before - 1):+.1f} %"
             said.append(
-                f"A {phase} step of a device takes {show_ps(before)} measured and {show_ps(after)} "
+                f"A {step_of(phase)} of a device takes {show_ps(before)} measured and {show_ps(after)} "
                 f"predicted ({change})."
             )
     return said

@@ -149,9 +149,8 @@ def split_chart(split: Split) -> alt.Chart:
         dict(zip(labels, _colours(shown), strict=True)),
         [
             alt.Tooltip("part:N", title="part"),
-            alt.Tooltip("amount:Q", title=unit.symbol, format=",.6~g"),
             alt.Tooltip("share:Q", title="share", format=".2%"),
-            alt.Tooltip("mean_ps:Q", title="ps", format=",.0f"),
+            alt.Tooltip("mean_ps:Q", title="mean, ps", format=",.0f"),
         ],
         title,
     )

@@ -20,7 +20,7 @@ from xlahouse.reports.charts.columns import (
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import TIME_COLOURS, axis_colours, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
-from xlahouse.reports.charts.phases import by_phase
+from xlahouse.reports.charts.phases import by_phase, step_of
 from xlahouse.reports.charts.theme import colour, finish, rows_height
 from xlahouse.reports.charts.units import (
     BYTES,
@@ -191,7 +191,7 @@ def _height(data: pl.DataFrame) -> int:
 def time_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per model and lengths a chart of each phase."""
     return [
-        Figure(f"Time of a {phase} step: {family}", time_chart(part))
+        Figure(f"Time of a {step_of(phase)}: {family}", time_chart(part))
         for family, phase, part in _by_family_and_phase(rows)
     ]
 
@@ -200,7 +200,7 @@ def wire_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per model and lengths a chart of each phase of which bytes are known."""
     known = rows.drop_nulls("step_bytes")
     return [
-        Figure(f"Wire bytes of a {phase} step: {family}", wire_chart(part))
+        Figure(f"Wire bytes of a {step_of(phase)}: {family}", wire_chart(part))
         for family, phase, part in _by_family_and_phase(known)
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.bars import amount
+from xlahouse.reports.charts.bars import amount, named_bars, place_in
 from xlahouse.reports.charts.columns import (
     PHASE_COLUMN,
     count_column,
@@ -17,10 +17,11 @@ from xlahouse.reports.charts.columns import (
     text_column,
 )
 from xlahouse.reports.charts.facts import PageFacts
-from xlahouse.reports.charts.labels import NAME_BESIDE, clipped
+from xlahouse.reports.charts.labels import NAME_ABOVE, clipped
 from xlahouse.reports.charts.palette import CHANGE_COLOURS, present_colours
-from xlahouse.reports.charts.panel import Figure, Panel, inline
-from xlahouse.reports.charts.theme import colour, finish, rows_height
+from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.phases import step_of
+from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import PICOSECONDS, plural, suit
 from xlahouse.reports.panels.runs.setups import MEMBERS_SQL, virtual_note
 
@@ -81,6 +82,8 @@ COLUMNS = (
 
 # Part of a change -> its name.
 _CHANGES = dict(zip(("rate_ps", "count_ps", "new_ps", "gone_ps"), CHANGE_COLOURS, strict=True))
+# Part of a step that is no op -> its name.
+BETWEEN_OPS = {"idle": "idle in the step", "between": "between steps"}
 MAX_PAIRS = 6  # with charts; the table and its CSV have all
 MAX_ROWS = 15
 
@@ -91,9 +94,11 @@ def changes_chart(rows: pl.DataFrame) -> alt.Chart:
     Args:
         rows: rows of SQL, by rank.
     """
-    where = pl.concat_str(pl.col("what"), pl.lit(" "), pl.col("scope").fill_null(""))
+    what = pl.col("what").replace(BETWEEN_OPS)
+    where = pl.concat_str(what, pl.lit(" "), pl.col("scope").fill_null("")).str.strip_chars()
+    # Numbered, since two long names may look alike once they are clipped.
     named = rows.head(MAX_ROWS).with_columns(
-        clipped(where.str.strip_chars(), NAME_BESIDE, end=14).alias("shown")
+        pl.format("{}. {}", "rank", clipped(where, NAME_ABOVE - 4, end=24)).alias("shown")
     )
     unit = suit(named["total_ps"].abs(), PICOSECONDS)
     data = named.unpivot(
@@ -107,21 +112,22 @@ def changes_chart(rows: pl.DataFrame) -> alt.Chart:
         amount=pl.col("part_ps") / unit.factor,
     ).drop("part")
     colours = present_colours(CHANGE_COLOURS, data["change"])
-    bars = alt.Chart(inline(data)).mark_bar(cornerRadius=1)
-    chart = bars.encode(
-        y=alt.Y("shown:N", sort=alt.SortField("rank"), title=None),
-        x=amount("amount", f"Change of a step ({unit.symbol})"),
-        color=colour("change", colours, column_width=170),
-        tooltip=[
+    data = data.with_columns(place_in(colours, "change"))
+    return named_bars(
+        data.sort("rank", "place"),
+        "shown",
+        amount("amount", f"Change of a step ({unit.symbol})"),
+        colour("change", colours, column_width=170),
+        [
             alt.Tooltip("what:N", title="kernel"),
             alt.Tooltip("scope:N", title="where"),
             alt.Tooltip("shape:N", title="shape"),
             alt.Tooltip("change:N", title="change"),
-            alt.Tooltip("part_ps:Q", title="ps a step", format=",.0f"),
+            alt.Tooltip("part_ps:Q", title="a step, ps", format=",.0f"),
             alt.Tooltip("total_ps:Q", title="in all, ps", format=",.0f"),
         ],
+        "Change of a step's time by op",
     )
-    return finish(chart, "Change of a step's time by op", rows_height(len(named), 24))
 
 
 def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
@@ -133,7 +139,7 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
             break
         for (phase,), part in whole.group_by("phase", maintain_order=True):
             note = "The greatest change first; what is within the spread over steps is left out."
-            title = f"From {base} to {other}: a {phase} step"
+            title = f"From {base} to {other}: a {step_of(phase)}"
             found.append(Figure(title, changes_chart(part), note, shape="wide"))
     return found
 
@@ -158,7 +164,8 @@ PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="op-changes",
     title="Why: which ops make the difference",
     lede="Mean time of a step that belongs to each op, in the first run of a workload and in another. Ops "
-    "are matched by scope, opcode, shape and kernel; idle and between are the time without any.",
+    "are matched by scope, opcode, shape and kernel; idle in the step and between steps are times without "
+    "an op.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

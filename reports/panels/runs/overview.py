@@ -19,7 +19,13 @@ from xlahouse.reports.charts.columns import (
 )
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.labels import NAME_ABOVE, clipped
-from xlahouse.reports.charts.palette import TIME_COLOURS, axis_colours, present_colours
+from xlahouse.reports.charts.palette import (
+    CAUSE_COLOURS,
+    RESERVE_COLOURS,
+    TIME_COLOURS,
+    axis_colours,
+    present_colours,
+)
 from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.phases import MEASURED, PHASE
 from xlahouse.reports.charts.theme import INK, colour, finish, rows_height
@@ -29,7 +35,7 @@ from xlahouse.reports.charts.units import (
     show_bytes,
     suit,
 )
-from xlahouse.reports.panels.time.time_split import long_shares
+from xlahouse.reports.panels.time.time_split import SHARES
 
 # More bars are unreadable; the table has every run.
 MAX_RUNS = 30
@@ -68,7 +74,9 @@ select
     exposed_ps,
     exposed_copy_ps,
     sync_wait_ps,
-    idle_ps
+    idle_ps,
+    between_steps_ps,
+    outside_ps
 from comm_compute_v2
 inner join runs on runs.run_id = comm_compute_v2.run_id
 where list_contains($runs, runs.run_id) and {MEASURED}
@@ -81,7 +89,16 @@ RUN_TIME_COLUMNS = (
     count_column("steps", "Device steps"),
     ps_column("window_ps", "Window"),
     *SHARE_COLUMNS,
+    ps_column("between_steps_ps", "Between steps"),
+    ps_column("outside_ps", "Ops of no step"),
 )
+# Column -> part of a device's wall time; the last two are not known where clocks cannot be compared.
+_OUTSIDE = {"between_steps_ps": "between steps", "outside_ps": "ops of no step"}
+_PARTS = SHARES | _OUTSIDE
+_PART_COLOURS = TIME_COLOURS | {
+    "between steps": CAUSE_COLOURS["between steps"],
+    "ops of no step": RESERVE_COLOURS[4],
+}
 
 
 def traffic_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -114,26 +131,52 @@ def traffic_chart(rows: pl.DataFrame) -> alt.Chart:
 
 
 def time_chart(rows: pl.DataFrame) -> alt.Chart:
-    """Shares of the devices' windows in each run, all phases together.
+    """Shares of the devices' wall time in each run, all phases together.
 
     Args:
         rows: rows of RUN_TIME_SQL.
     """
-    data = long_shares(rows, ["run_id", "run"])
+    data = time_parts(rows)
     bars = _bars(data).encode(
-        x=percent("ratio", "Share of the devices' windows (%)", 1),
-        color=colour("share", present_colours(TIME_COLOURS, data["share"]), column_width=170),
+        x=percent("ratio", "Share of the devices' wall time (%)", 1),
+        color=colour("share", present_colours(_PART_COLOURS, data["share"]), column_width=170),
         order=alt.Order("place:Q"),
         tooltip=[
             alt.Tooltip("run:N", title="run"),
             alt.Tooltip("share:N", title="share"),
-            alt.Tooltip("ratio:Q", title="of the windows", format=".2%"),
+            alt.Tooltip("ratio:Q", title="of the wall time", format=".2%"),
             alt.Tooltip("time_ps:Q", title="time, ps", format=","),
             alt.Tooltip("steps:Q", title="device steps", format=","),
         ],
     )
     height = rows_height(data["run_id"].n_unique(), _STEP)
     return finish(alt.layer(bars, _names(data)), "Time split by run", height)
+
+
+def time_parts(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per run and part that took time: run_id, run, steps, share, place, time_ps, ratio.
+
+    The whole is the periods of a run's steps; of a run whose time between steps is not known in every
+    phase, their windows.
+
+    Args:
+        rows: rows of RUN_TIME_SQL.
+    """
+    known = pl.all_horizontal(pl.col(*_OUTSIDE).is_not_null().all())
+    sums = rows.group_by("run_id", "run", maintain_order=True).agg(
+        pl.col("steps", *SHARES).sum(),
+        *(pl.when(known).then(pl.col(name).sum()).otherwise(0).alias(name) for name in _OUTSIDE),
+    )
+    sums = sums.with_columns(pl.sum_horizontal(*_PARTS).alias("whole_ps"))
+    long = sums.unpivot(
+        list(_PARTS),
+        index=["run_id", "run", "steps", "whole_ps"],
+        variable_name="share",
+        value_name="time_ps",
+    ).with_columns(pl.col("share").replace_strict(_PARTS, return_dtype=pl.String))
+    return long.filter(pl.col("time_ps") > 0).with_columns(
+        place_in(_PARTS.values(), "share"), (pl.col("time_ps") / pl.col("whole_ps")).alias("ratio")
+    )
 
 
 _STEP = 46
@@ -197,6 +240,15 @@ def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     return f"{seen}; {traced:,} of {plural(named, 'device')} traced; warm-up left out."
 
 
+def time_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
+    """Runs whose bars have their steps alone."""
+    part = rows.filter(pl.any_horizontal(pl.col(*_OUTSIDE).is_null()))
+    names = ", ".join(part["run"].unique(maintain_order=True))
+    if not names:
+        return []
+    return [f"The time between steps is not known, so these bars are the steps alone: {names}."]
+
+
 def traffic_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """What is missing."""
     lost = rows.filter(pl.col("wire_bytes").is_null())
@@ -219,11 +271,12 @@ TRAFFIC: Panel[Sequence[PageFacts]] = Panel(
 TIME: Panel[Sequence[PageFacts]] = Panel(
     key="time",
     title="Time by run",
-    lede="Shares of the windows of all device steps. Exposed communication: not hidden by a "
-    "compute op.",
+    lede="Shares of the devices' time in steps and between them. Exposed communication: not hidden by a "
+    "compute op. Idle: within a step.",
     sql=RUN_TIME_SQL,
     columns=RUN_TIME_COLUMNS,
     figures=time_figures,
     coverage=coverage,
     why_empty=lambda runs: "No run has device events in its trace.",
+    notes=time_notes,
 )

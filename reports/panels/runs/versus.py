@@ -15,14 +15,14 @@ from xlahouse.reports.charts.palette import DIRECTION_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import PICOSECONDS, plural, show_ps, suit
+from xlahouse.reports.panels.runs.op_changes import BETWEEN_OPS
 
 if TYPE_CHECKING:
     from xlahouse.sql.answers.differences import GroupChange, OpChange, StepDifference
 
 LONGER, LESS, IN_ALL = DIRECTION_COLOURS
 MOST_BARS = 10  # beside the bars of the rest and of the sum
-_PARTS = {"idle": "idle in the step", "between": "between steps"}
-_NO_GROUP = {"no layer", "no collective", *_PARTS}
+_NO_GROUP = {"no layer", "no collective", *BETWEEN_OPS}
 SCHEMA = {
     **dict.fromkeys(("what", "scope", "shape", "category", "op", "other_op"), pl.String),
     **dict.fromkeys(
@@ -49,8 +49,8 @@ def versus_panel(sql: str, step: StepDifference, base: str, other: str) -> Panel
         key=f"versus-{step.phase}",
         title=f"What changes in a {_kind(step)}",
         lede=f"Mean time of a {_kind(step)} that belongs to each op, in {base} and in {other}. Ops are "
-        "matched by scope, opcode, shape and kernel; idle and between are the time without any. The bars "
-        "of a chart add up to its last one.",
+        "matched by scope, opcode, shape and kernel; idle in the step and between steps are times without "
+        "an op. The bars of a chart add up to its last one.",
         sql=sql,
         columns=_columns(base, other),
         figures=figures,
@@ -92,7 +92,7 @@ def _row(op: OpChange) -> dict[str, object]:
     row: dict[str, object] = {name: getattr(op, name, None) for name in SCHEMA}
     name = op.kernel or op.opcode or "unnamed"
     sure = "yes" if op.rank is not None else "one step" if op.margin_ps is None else "no"
-    return row | {"what": _PARTS.get(op.part, name), "sure": sure}
+    return row | {"what": BETWEEN_OPS.get(op.part, name), "sure": sure}
 
 
 def figures(rows: pl.DataFrame, step: StepDifference) -> list[Figure]:
@@ -155,7 +155,8 @@ def bars(groups: Sequence[GroupChange]) -> pl.DataFrame:
     changed = [group for group in groups if group.total_ps]
     first, rest = changed[:MOST_BARS], changed[MOST_BARS:]
     found = [
-        (_PARTS.get(group.name, group.name), group.step_ps, group.other_step_ps) for group in first
+        (BETWEEN_OPS.get(group.name, group.name), group.step_ps, group.other_step_ps)
+        for group in first
     ]
     if rest:
         found.append((f"{len(rest)} more", *_sums(rest)))

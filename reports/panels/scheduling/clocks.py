@@ -91,7 +91,7 @@ def spread_chart(rows: pl.DataFrame) -> alt.Chart:
         tooltip=[
             alt.Tooltip("clock:N", title="clock"),
             alt.Tooltip("measure:N", title="measure"),
-            alt.Tooltip("ps:Q", title="ps", format=","),
+            alt.Tooltip("ps:Q", title="time, ps", format=","),
         ],
     )
     height = bars_height(data["clock"].n_unique())

@@ -18,7 +18,7 @@ from xlahouse.reports.charts.phases import phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import finish
 from xlahouse.reports.charts.units import SECONDS, plural, show_factor, show_s, suit
-from xlahouse.reports.panels.serving.steps import phase_colour, why_empty
+from xlahouse.reports.panels.serving.steps import counts, phase_colour, why_empty
 
 SQL = f"""
 select
@@ -60,9 +60,7 @@ def batch_chart(rows: pl.DataFrame) -> alt.Chart:
         alt.Tooltip("p99_period_s:Q", title="p99, s", format=".6~g"),
     ]
     base = alt.Chart(inline(data)).encode(
-        x=alt.X(
-            "requests:Q", title="Requests in the batch", axis=alt.Axis(tickMinStep=1, format="d")
-        ),
+        x=alt.X("requests:Q", title="Requests in the batch", axis=counts(rows["requests"])),
         y=alt.Y("period:Q", title=f"Period, median ({unit.symbol})", scale=alt.Scale(zero=True)),
         color=phase_colour(data),
         tooltip=tooltip,
@@ -96,10 +94,11 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         return ["No decode step serves as many requests as a mixed one: nothing to compare with."]
     most = both.sort("steps", "requests", descending=True).row(0, named=True)
     alone, beside = (plural(most[name], "step") for name in ("decode_steps", "steps"))
+    added = f"{show_s(abs(most['added_s']))} {'longer' if most['added_s'] >= 0 else 'shorter'}"
     return [
         f"With a prefill in a batch of {most['requests']}, a step takes "
         f"{show_factor(most['slowdown_ratio'])} times the period of decodes alone: "
-        f"{show_s(most['added_s'])} longer for each request in it (medians of {beside} and {alone})."
+        f"{added} for each request in it (medians of {beside} and {alone})."
     ]
 
 

@@ -47,6 +47,8 @@ group by stretch, phase
 order by start_s, phase
 """
 
+FEW = 10  # whole numbers that have a tick each
+
 COLUMNS = (
     s_column("start_s", "From"),
     PHASE_COLUMN,
@@ -66,7 +68,17 @@ def phase_colour(rows: pl.DataFrame) -> alt.Color:
     return colour("phase", present_colours(PHASE_COLOURS, rows["phase"]))
 
 
-def step_chart(rows: pl.DataFrame, name: str, unit: str, subject: str) -> alt.Chart:
+def counts(values: pl.Series) -> alt.Axis:
+    """An axis of whole numbers: few have a tick each, since half a request has none."""
+    most = int(values.max() or 0)  # type: ignore[arg-type]
+    if most <= FEW:
+        return alt.Axis(values=list(range(most + 1)), format="d")
+    return alt.Axis(tickMinStep=1, format="d")
+
+
+def step_chart(
+    rows: pl.DataFrame, name: str, unit: str, subject: str, axis: alt.Axis | None = None
+) -> alt.Chart:
     """A column of the steps against time, by phase.
 
     Args:
@@ -74,14 +86,22 @@ def step_chart(rows: pl.DataFrame, name: str, unit: str, subject: str) -> alt.Ch
         name: what the y axis shows.
         unit: of it; may be empty.
         subject: of the chart, for screen readers.
+        axis: the y axis; None for the usual one.
     """
     title = f"{name} ({unit})" if unit else name
+    since = suit(rows["start_s"], SECONDS)
+    rows = rows.with_columns(since=pl.col("start_s") / since.factor)
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
     chart = (
         alt.Chart(inline(rows))
         .mark_point(filled=True, size=36, opacity=0.85)
         .encode(
-            x=alt.X("start_s:Q", title="Time of the run (s)", scale=alt.Scale(nice=False)),
-            y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=True)),
+            x=alt.X(
+                "since:Q",
+                title=f"Time of the run ({since.symbol})",
+                scale=alt.Scale(nice=False),
+            ),
+            y=y if axis is None else y.axis(axis),
             color=phase_colour(rows),
             tooltip=[
                 alt.Tooltip("phase:N", title="phase"),
@@ -108,7 +128,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
         drawn.append(Figure("Period of steps over time", chart, note, shape="wide"))
     batch = rows.drop_nulls("requests").with_columns(value="requests")
     if not batch.is_empty():
-        chart = step_chart(batch, "Requests in the batch", "", "Requests in the batch over time")
+        name = "Requests in the batch"
+        chart = step_chart(batch, name, "", f"{name} over time", counts(batch["value"]))
         drawn.append(Figure("Requests in the batch over time", chart, shape="wide"))
     return drawn
 

@@ -18,7 +18,7 @@ from xlahouse.reports.charts.devices import chosen_devices, device_axis, device_
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import CAUSE_COLOURS
 from xlahouse.reports.charts.panel import Figure, Panel
-from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order, step_of
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
@@ -99,7 +99,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         "cause",
         CAUSE_COLOURS,
         [alt.Tooltip("device_id:O", title="device"), *_tips("idle of all steps, ps")],
-        f"Mean idle time of a {phase} step by device and cause",
+        f"Mean idle time of a {step_of(phase)} by device and cause",
     )
 
 

@@ -18,7 +18,7 @@ from xlahouse.reports.charts.devices import chosen_devices, device_axis, device_
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import PIPELINE_COLOURS
 from xlahouse.reports.charts.panel import Figure, Panel, inline
-from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order, step_of
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import INK, finish
 from xlahouse.reports.charts.units import (
@@ -100,7 +100,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         x=alt.X("ideal_ratio:Q", title=title),
         tooltip=[alt.Tooltip("ideal_ratio:Q", title="ideal bubble", format=".3%")],
     )
-    subject = f"What the pipeline costs in a {phase} step"
+    subject = f"What the pipeline costs in a {step_of(phase)}"
     return finish(alt.layer(bars, ideal), subject, bars_height(len(rows)))
 
 

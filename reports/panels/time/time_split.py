@@ -18,7 +18,7 @@ from xlahouse.reports.charts.devices import chosen_devices, device_axis, device_
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import TIME_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
-from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order
+from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order, step_of
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour, finish, rows_height
 from xlahouse.reports.charts.units import (
@@ -135,7 +135,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
         y=device_axis(rows),
         x=alt.X("amount:Q", title=title, axis=alt.Axis(tickCount=5)),
     )
-    return finish(chart, f"Mean time of a {phase} step by device", bars_height(totals.height))
+    return finish(chart, f"Mean time of a {step_of(phase)} by device", bars_height(totals.height))
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:

@@ -18,7 +18,7 @@ from xlahouse.reports.charts.devices import chosen_devices, device_axis
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
 from xlahouse.reports.charts.panel import Figure, Panel
-from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order
+from xlahouse.reports.charts.phases import MEASURED, PHASE, by_phase, phase_order, step_of
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
@@ -95,7 +95,7 @@ def device_chart(rows: pl.DataFrame, phase: str) -> alt.Chart:
             alt.Tooltip("waits:Q", title="waits", format=","),
             alt.Tooltip("steps:Q", title="steps", format=","),
         ],
-        f"Mean wait of a {phase} step by device and axis",
+        f"Mean wait of a {step_of(phase)} by device and axis",
     )
 
 
