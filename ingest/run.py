@@ -247,8 +247,9 @@ def _describe(result: IngestResult) -> str:
         return f"{result.run_id}  {result.name}: already ingested, unchanged"
     rows = result.rows
     if rows["program_collectives"]:
+        programs = f"{rows['programs']:,} program{'' if rows['programs'] == 1 else 's'}"
         return (
-            f"{result.run_id}  {result.name}: compiled, {rows['programs']:,} programs, "
+            f"{result.run_id}  {result.name}: compiled, {programs}, "
             f"{rows['program_collectives']:,} collectives, {result.status}; {_counted(result.issues)}"
         )
     return (
