@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from xlahouse.capture.commands import located
 from xlahouse.capture.errors import DamagedFileError, QueryError, WarehouseError
 from xlahouse.sql.blame import blame, bound, place
 from xlahouse.sql.database import Database
@@ -297,7 +298,8 @@ class Warehouse:
         if not names:
             raise WarehouseError(f"no run {text!r}: {self.root} has no runs; ingest one")
         hint = suggest(text, [*names, *(name for name in names.values() if name)])
-        raise WarehouseError(f"no run {text!r} in {self.root}{hint or '; see `xlahouse runs`'}")
+        listing = f"; see `{located('xlahouse runs', self.root)}`"
+        raise WarehouseError(f"no run {text!r} in {self.root}{hint or listing}")
 
     def metrics(self, run: str) -> NamedRow:
         """Headline metrics of a run, by the column names of run_summary; None where unknown.

@@ -141,7 +141,7 @@ LimitsOption = Annotated[
     typer.Option(
         "--limits",
         metavar="NAME=NUMBER,...",
-        help="Limits of what an input may cost; README.md lists them.",
+        help="Limits of what an input may cost, such as planes=8192; an unknown NAME lists them all.",
         envvar="XLAHOUSE_LIMITS",
         callback=_use_limits,
     ),

@@ -24,8 +24,8 @@ def test_runs_are_named_by_id_prefix_or_name(root: Path, text: str, run: str) ->
     [
         ("ab", r"ab could be any of ab12 \(base\), ab34 \(other\)"),
         ("bas", "did you mean base"),
-        ("zzz", "see `xlahouse runs`"),
-        ("", "see `xlahouse runs`"),
+        ("zzz", "see `xlahouse runs -w .*w`"),
+        ("", "see `xlahouse runs -w .*w`"),
     ],
 )
 def test_a_run_that_is_not_clear(root: Path, text: str, message: str) -> None:
