@@ -22,7 +22,7 @@ CLOCKS_UNCONNECTED = Code(
     "clocks_unconnected",
     "info",
     "clocks of different files whose devices share no synchronous collective",
-    "latencies rest on the times at which the profiles state to have started; skews are NULL",
+    "a request counts on each clock from its own first marker, and the largest counts; skews are NULL",
     "state the offset: `xlahouse ingest TRACES --run RUN --clock NAME=PS`",
 )
 DEVICE_AMBIGUOUS = Code(

@@ -22,12 +22,15 @@ select axis, sum(exposed_ps) as exposed_ps from exposed_collective_v1
 where run_id = $run and phase is not distinct from $phase
 group by axis order by exposed_ps desc, axis
 """
-# A device's prefill lasts from the marker on the host to the end of its own last op; requests are those
-# that TTFT is measured over.
+# A device's prefill lasts from the marker on the host, by a clock that its own can be compared with, to the
+# end of its own last op; requests are those that TTFT is measured over.
 PREFILL_SQL = """
 with markers as (
-    select request, start_ps as marker_ps from step_latency_v1
-    where run_id = $run and step = 0 and latency_s is not null
+    select s.request, s.clock_group, s.marker_start_ps as marker_ps
+    from _step_clock_v1 as s
+    inner join step_latency_v1 as l
+        on l.run_id = s.run_id and l.request = s.request and l.step = s.step
+    where s.run_id = $run and s.step = 0 and l.latency_s is not null
 )
 select
     cast(count(*) as bigint) as device_steps,
@@ -40,7 +43,9 @@ select
     cast(sum(t.sync_wait_ps) as bigint) as sync_wait_ps,
     cast(sum(t.idle_ps) as bigint) as idle_ps
 from device_time_v1 as t
-inner join markers as m on m.request = t.request
+left join _apart_clock_v1 as c on c.run_id = t.run_id and c.device_id = t.device_id
+inner join markers as m
+    on m.request = t.request and m.clock_group = coalesce(c.clock_group, '')
 where t.run_id = $run and t.step = 0 and t.core is distinct from 'sparsecore'
     and t.phase in ('prefill', 'mixed')
 """

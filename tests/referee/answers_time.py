@@ -247,26 +247,33 @@ class TimeAnswers(Answers):
         return rows
 
     def latency(self) -> Rows:
-        """latency of each marked request, in picoseconds."""
+        """latency of each marked request. Clocks that cannot be compared count apart, from their own first
+        marker: the largest TTFT and e2e of them."""
         rows: Rows = {}
         steps = self.by_step()
+        every = set(range(self.truth.hosts))
         for request in range(self.truth.requests):
-            begins = [
-                m.start
-                for m in self.truth.markers
-                if m.request == request and not m.step and m.host in self.truth.marked
-            ]
-            own = {s[1]: max(b for _, b in steps[s].values()) for s in steps if s[0] == request}
-            if not begins or not own:
+            ends: dict[int, int] = {}  # step -> since the request's first marker
+            for hosts in [every] if self.known else [{host} for host in every]:
+                begins = [
+                    m.start
+                    for m in self.truth.markers
+                    if m.request == request and not m.step and m.host in self.truth.marked & hosts
+                ]
+                for name, spans in steps.items():
+                    own = [b for d, (_, b) in spans.items() if self.truth.host(d) in hosts]
+                    if begins and own and name[0] == request:
+                        ends[name[1]] = max(max(own) - min(begins), ends.get(name[1], 0))
+            if not ends:
                 continue
             row: dict[str, float | None] = {"ttft_s": None, "tpot_s": None, "e2e_s": None}
-            if 0 in own:
-                row["ttft_s"] = (own[0] - min(begins)) / 1e12
+            if 0 in ends:
+                row["ttft_s"] = ends[0] / 1e12
             decodes = self.truth.steps - 1  # its marker is there where its ops were lost
-            if decodes in own:
-                row["e2e_s"] = (own[decodes] - min(begins)) / 1e12
-            if 0 in own and decodes in own and decodes:
-                row["tpot_s"] = (own[decodes] - own[0]) / decodes / 1e12
+            if decodes in ends:
+                row["e2e_s"] = ends[decodes] / 1e12
+            if 0 in ends and decodes in ends and decodes:
+                row["tpot_s"] = (ends[decodes] - ends[0]) / decodes / 1e12
             rows[request,] = row
         return rows
 

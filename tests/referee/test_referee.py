@@ -10,6 +10,7 @@ from tests.layers import seeds
 from tests.referee.compare import differences, lines, unknown
 from tests.referee.draw import draw
 from tests.referee.spans import pieces
+from xlahouse.sql import Warehouse
 
 FEW, MANY = 2, 24
 
@@ -19,6 +20,18 @@ def test_a_run_is_what_happened(seed: int, tmp_path: Path):
     truth = draw(seed)
     found = unknown(differences(truth, tmp_path))
     assert not found, "\n".join(lines(seed, truth, found))
+
+
+def test_hosts_that_no_collective_connects_count_apart(tmp_path: Path):
+    truth = draw(7)  # four replicas on two hosts, markers on both, clocks 0.2 ms and 50 ppm apart
+    assert (truth.mesh, truth.hosts, len(truth.marked)) == ((("dp", 4),), 2, 2)
+    assert differences(truth, tmp_path) == []
+    with Warehouse(str(tmp_path / "w")) as house:
+        rows = house.query("select ttft_s, tpot_s, e2e_s, reason from latency").rows
+        codes = house.query("select code from issues where code like 'clocks%'").rows
+    assert codes == [("clocks_unconnected",)]
+    assert len(rows) == truth.requests
+    assert all(None not in row[:3] and row[3] is None for row in rows)
 
 
 def test_seeds_draw_what_the_measure_asks_for():

@@ -1,7 +1,7 @@
 -- one row per run whose clocks cannot be compared
 -- How far some are apart is ambiguous; or no collective connects them, and their files do not even
--- state when the profiles started. Stated times, which are good to about a millisecond, do for the
--- latency of a step, and for nothing shorter.
+-- state when the profiles started. Stated times, which are good to about a millisecond, do to tell when a
+-- request is open, and for nothing shorter.
 select
     -- run
     c.run_id,

@@ -7,8 +7,10 @@
 -- value of row ceil(p n). The host clock's values are means over the run's requests. A run without
 -- markers (source = module) has no requests, so neither TTFT nor TPOT: its row has the period of the
 -- program with the most launch instances (of two with equally many, the one that took longer, then
--- the lower program_id). Such a period need not be a token's. All is NULL where clocks cannot be
--- compared (table clocks).
+-- the lower program_id). Such a period need not be a token's. All is NULL where it is ambiguous how far
+-- clocks are apart (table clocks). Where no collective connects them, a request counts on each group of
+-- clocks from its own first marker there, and TTFT and e2e are the largest over groups (_request_clock_v1);
+-- launches count within one group, the one with the most.
 with steps as (
     select
         *,
@@ -66,21 +68,40 @@ forward as (
     from directed
 ),
 
--- A request's own marker holds its prefill's start. By time too, since a warm-up's may have the
--- number of a request that counts.
 opened as (
-    select r.run_id, r.request, min(p.start_ps) as request_start_ps
-    from requests as r
-    inner join phases as p
-        on p.run_id = r.run_id and p.request = r.request and p.start_ps <= r.prefill_start_ps
-        and p.start_ps + p.duration_ps >= r.prefill_start_ps
-    where p.source = 'marker' and p.phase = 'request'
-    group by r.run_id, r.request
+    select s.run_id, s.request, min(s.request_start_ps + c.later_ps) as request_start_ps
+    from _step_clock_v1 as s
+    inner join _request_clock_v1 as c
+        on c.run_id = s.run_id and c.request = s.request and c.clock_group = s.clock_group
+    group by s.run_id, s.request
+),
+
+leads as (
+    select run_id, request, min(lead_group) as lead_group
+    from _request_clock_v1
+    group by run_id, request
+),
+
+-- Ops of a request on clocks that lack its first marker, with which they cannot be compared.
+elsewhere as (
+    select s.run_id, s.request
+    from _step_clock_v1 as s
+    left join _request_clock_v1 as c
+        on c.run_id = s.run_id and c.request = s.request and c.clock_group = s.clock_group
+    where s.end_ps is not null and c.run_id is null
+    group by s.run_id, s.request
+),
+
+ambiguous as (
+    select run_id
+    from clocks
+    where state = 'ambiguous'
+    group by run_id
 ),
 
 marked as (
     select
-        r.run_id, r.request, 'marker' as source, r.decode_steps,
+        r.run_id, r.request, 'marker' as source, r.decode_steps, l.lead_group as clock_group,
         coalesce(o.request_start_ps, r.prefill_start_ps) as start_ps,
         r.last_end_ps as end_ps,
         cast(r.prefill_start_ps - o.request_start_ps as double) / 1e12 as queue_s,
@@ -94,6 +115,8 @@ marked as (
         cast(null as bigint) as launch_period_count,
         case
             when a.run_id is not null then 'the clocks of devices and hosts cannot be compared'
+            when e.run_id is not null and (r.prefill_end_ps is null or r.last_end_ps is null)
+                then 'the clocks of devices and hosts cannot be compared'
             when r.is_backward then 'the times of the steps run backwards in the trace'
             when r.prefill_start_ps is null then 'the trace lacks the start of the request'
             when r.prefill_end_ps is null then 'the trace lacks the ops of the prefill'
@@ -103,7 +126,9 @@ marked as (
     from forward as r
     left join percentiles as p on p.run_id = r.run_id and p.request = r.request
     left join opened as o on o.run_id = r.run_id and o.request = r.request
-    left join _clocks_apart_v1 as a on a.run_id = r.run_id
+    left join leads as l on l.run_id = r.run_id and l.request = r.request
+    left join elsewhere as e on e.run_id = r.run_id and e.request = r.request
+    left join ambiguous as a on a.run_id = r.run_id
 ),
 
 runs_with_markers as (
@@ -115,31 +140,32 @@ runs_with_markers as (
 
 instances as (
     select
-        l.run_id, l.program_id, l.launch_instance,
+        l.run_id, l.program_id, l.launch_instance, d.clock_group,
         min(l.start_ps) as start_ps,
         max(l.start_ps + l.duration_ps) as end_ps
     from launches as l
     left join runs_with_markers as m on m.run_id = l.run_id
+    left join _apart_clock_v1 as d on d.run_id = l.run_id and d.device_id = l.device_id
     where m.run_id is null
-    group by l.run_id, l.program_id, l.launch_instance
+    group by l.run_id, l.program_id, l.launch_instance, d.clock_group
 ),
 
 programs as (
     select
-        run_id, program_id,
+        run_id, program_id, clock_group,
         count(*) as executions,
         min(end_ps) as first_end_ps,
         max(end_ps) as last_end_ps,
         sum(end_ps - start_ps) as total_ps
     from instances
-    group by run_id, program_id
+    group by run_id, program_id, clock_group
 ),
 
 most_launched as (
     select
         *,
         row_number() over (
-            partition by run_id order by executions desc, total_ps desc, program_id
+            partition by run_id order by executions desc, total_ps desc, program_id, clock_group
         ) as place
     from programs
 ),
@@ -150,6 +176,7 @@ unmarked as (
         cast(null as bigint) as request,
         'module' as source,
         cast(null as bigint) as decode_steps,
+        cast(null as varchar) as clock_group,
         cast(null as bigint) as start_ps,
         cast(null as bigint) as end_ps,
         cast(null as double) as queue_s,
@@ -169,7 +196,7 @@ unmarked as (
         o.executions - 1 as launch_period_count,
         'no markers of requests in the trace' as reason
     from most_launched as o
-    left join _clocks_apart_v1 as a on a.run_id = o.run_id
+    left join ambiguous as a on a.run_id = o.run_id
     where o.place = 1
 ),
 
@@ -186,6 +213,8 @@ select
     t.request,
     -- marker or module
     t.source,
+    -- group of clocks that start and end are times of (_request_clock_v1); NULL without markers
+    t.clock_group,
     -- start of the request's own marker on the host, else of its prefill's
     t.start_ps,
     -- end of its last step over all devices

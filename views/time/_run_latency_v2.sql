@@ -2,7 +2,8 @@
 -- Headlines over the requests of _marked_latency_v1. A median is the mean of the two middle values where
 -- their number is even; other percentiles are the value of row ceil(p n). System rate: the output
 -- tokens of all requests over the time from the first one's start to the last one's end; NULL where
--- an end is not known, or where a warm-up or a compile, whose requests do not count, falls in it.
+-- an end is not known, where the requests have no clock in common (_request_clock_v1), or where a warm-up or
+-- a compile, whose requests do not count, falls in it.
 with ranked as (
     select
         *,
@@ -28,7 +29,11 @@ headlines as (
         run_id,
         max(source) as latency_source,
         count(request) as requests,
-        case when count(start_ps) = count(*) then min(start_ps) end as start_ps,
+        min(clock_group) as clock_group,
+        case
+            when count(start_ps) = count(*) and min(clock_group) = max(clock_group)
+                then min(start_ps)
+        end as start_ps,
         case when count(end_ps) = count(*) then max(end_ps) end as end_ps,
         avg(case when ttft_place in ((ttfts + 1) // 2, (ttfts + 2) // 2) then ttft_s end)
             as ttft_s,
@@ -61,8 +66,6 @@ headlines as (
         min(tpot_s) as min_tpot_s,
         max(tpot_s) as max_tpot_s,
         max(tpots) as tpot_count,
-        avg(case when tpot_place in ((tpots + 1) // 2, (tpots + 2) // 2) then decode_steps end)
-            as decode_steps,
         avg(
             case when rate_place in ((rates + 1) // 2, (rates + 2) // 2) then output_tokens_per_s end
         ) as output_tokens_per_s,
@@ -73,19 +76,26 @@ headlines as (
 ),
 
 left_out as (
-    select run_id, start_ps, start_ps + duration_ps as end_ps
+    select run_id, host, start_ps, start_ps + duration_ps as end_ps
     from phases
     where phase = 'warmup'
     union all
-    select run_id, start_ps, end_ps
+    select run_id, host, start_ps, end_ps
     from _compile_v1
+),
+
+unmeasured as (
+    select l.run_id, l.start_ps, l.end_ps, h.clock_group
+    from left_out as l
+    left join _apart_clock_v1 as h on h.run_id = l.run_id and h.host = l.host
 ),
 
 interrupted as (
     select h.run_id
     from headlines as h
-    inner join left_out as l
-        on l.run_id = h.run_id and l.start_ps < h.end_ps and l.end_ps > h.start_ps
+    inner join unmeasured as u
+        on u.run_id = h.run_id and u.start_ps < h.end_ps and u.end_ps > h.start_ps
+        and coalesce(u.clock_group = h.clock_group, true)
     group by h.run_id
 ),
 
@@ -137,8 +147,6 @@ select
     h.max_tpot_s,
     -- requests that have a TPOT
     cast(h.tpot_count as bigint) as tpot_count,
-    -- decode steps of the request of the median, or the mean of two
-    h.decode_steps,
     -- batch size x output tokens / e2e, median
     h.output_tokens_per_s,
     -- output tokens of all requests over the time from the first start to the last end

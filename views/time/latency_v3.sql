@@ -6,7 +6,9 @@
 -- output tokens in it, not by steps. Of a request that began before the trace, TPOT counts from the end
 -- of its first step that is seen. e2e needs a request that is seen to begin and to end. What rests on
 -- tokens that the trace does not state by request is NULL, and `reason` says so. Percentiles of step
--- times of servers are in serving_batch, as requests share steps.
+-- times of servers are in serving_batch, as requests share steps. Where no collective connects the clocks of
+-- a run, a marked request counts on each group of clocks from its own first marker there, and TTFT and e2e are the
+-- largest over groups; a server's request whose steps are of several groups has no times.
 with servers as (
     select run_id from phases where source = 'server' group by run_id
 ),
@@ -79,7 +81,8 @@ select
     l.request,
     -- marker, server or module
     l.source,
-    -- start of the request's own marker on the host, else of its first step's
+    -- start of the request's own marker on the host, else of its first step's; of several clocks that cannot be
+    -- compared, by the one whose name is the last
     l.start_ps,
     -- end of its last step over all devices; of a server's request of the last that is seen
     l.end_ps,

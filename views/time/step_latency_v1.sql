@@ -2,68 +2,82 @@
 -- Latency of each step: from the end of the step before to its own end. A step ends with its last
 -- op over all devices (control ops aside); the first step's (prefill) latency runs from its
 -- marker's start on the host. A step whose ops are missing from the trace has no end, and neither
--- it nor the next has a latency; nor has a step of devices and hosts whose clocks cannot be compared
--- (table clocks). Warm-up requests and requests during which a host compiled are left out:
--- run_summary counts them.
-with markers as (
+-- it nor the next has a latency; nor has a step where it is ambiguous how far clocks are apart (table clocks).
+-- Where no collective connects the clocks, each group of clocks counts from its own first marker of
+-- the request (_request_clock_v1): a step ends with the last op of the groups that have that marker. Warm-up
+-- requests and requests during which a host compiled are left out: run_summary counts them.
+with requests as (
     select
-        run_id, request, step,
-        min(phase) as phase,
-        min(start_ps) as marker_start_ps,
-        max(start_ps + duration_ps) as marker_end_ps
-    from phases
-    where source = 'marker' and phase in ('prefill', 'decode', 'mixed')
-        and request is not null and step is not null
-    group by run_id, request, step
-),
-
-requests as (
-    select
-        run_id, request,
+        run_id, request, clock_group,
         min(marker_start_ps) as start_ps,
         max(marker_end_ps) as end_ps
-    from markers
-    group by run_id, request
+    from _step_clock_v1
+    group by run_id, request, clock_group
 ),
 
-unmeasured as (
-    select run_id, start_ps, start_ps + duration_ps as end_ps
+left_out as (
+    select run_id, host, start_ps, start_ps + duration_ps as end_ps
     from phases
     where phase = 'warmup'
     union all
-    select run_id, start_ps, end_ps
+    select run_id, host, start_ps, end_ps
     from _compile_v1
 ),
 
+unmeasured as (
+    select l.run_id, l.start_ps, l.end_ps, h.clock_group
+    from left_out as l
+    left join _apart_clock_v1 as h on h.run_id = l.run_id and h.host = l.host
+),
+
 -- By overlap, not by number: a warm-up may have the number of a request that counts. There are few
--- warm-ups and compiles, so the join stays small.
+-- warm-ups and compiles, so the join stays small. Where clocks are of several groups, within one.
 excluded as (
     select r.run_id, r.request
     from requests as r
     inner join unmeasured as u
         on u.run_id = r.run_id and u.start_ps < r.end_ps and u.end_ps > r.start_ps
+        and coalesce(u.clock_group = r.clock_group, true)
     group by r.run_id, r.request
 ),
 
-ends as (
+ambiguous as (
+    select run_id
+    from clocks
+    where state = 'ambiguous'
+    group by run_id
+),
+
+moved as (
     select
-        s.run_id, s.request, s.step,
-        min(s.pass_start_ps) as first_op_ps,
-        max(s.pass_end_ps) as end_ps
-    from device_steps as s
-    left join _clocks_apart_v1 as a on a.run_id = s.run_id
-    where s.pass_end_ps is not null and s.request is not null and s.step is not null
-        and a.run_id is null
-    group by s.run_id, s.request, s.step
+        s.run_id, s.request, s.step, s.phase,
+        s.marker_start_ps + c.later_ps as marker_start_ps,
+        case when a.run_id is null then s.first_op_ps + c.later_ps end as first_op_ps,
+        case when a.run_id is null then s.end_ps + c.later_ps end as end_ps
+    from _step_clock_v1 as s
+    left join _request_clock_v1 as c
+        on c.run_id = s.run_id and c.request = s.request and c.clock_group = s.clock_group
+    left join ambiguous as a on a.run_id = s.run_id
+),
+
+steps as (
+    select
+        run_id, request, step,
+        min(phase) as phase,
+        min(marker_start_ps) as marker_start_ps,
+        min(first_op_ps) as first_op_ps,
+        max(end_ps) as end_ps
+    from moved
+    group by run_id, request, step
+    having count(phase) > 0
 ),
 
 placed as (
     select
-        m.run_id, m.request, m.step, m.phase, m.marker_start_ps, e.first_op_ps, e.end_ps,
-        lag(e.end_ps) over (partition by m.run_id, m.request order by m.step) as previous_end_ps
-    from markers as m
-    left join ends as e on e.run_id = m.run_id and e.request = m.request and e.step = m.step
-    left join excluded as x on x.run_id = m.run_id and x.request = m.request
+        s.run_id, s.request, s.step, s.phase, s.marker_start_ps, s.first_op_ps, s.end_ps,
+        lag(s.end_ps) over (partition by s.run_id, s.request order by s.step) as previous_end_ps
+    from steps as s
+    left join excluded as x on x.run_id = s.run_id and x.request = s.request
     where x.run_id is null
 ),
 
