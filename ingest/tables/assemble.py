@@ -33,7 +33,7 @@ from xlahouse.ingest.tables.clock_rows import (
 from xlahouse.ingest.tables.first_look import clocks_of
 from xlahouse.ingest.tables.launches import finish_launches, phase_rows
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
-from xlahouse.ingest.tables.participants import members_of, with_all_ranks
+from xlahouse.ingest.tables.participants import circles_of, members_of, with_all_ranks
 from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
 from xlahouse.ingest.tables.rows import compiled_tables, device_rows, typed
 from xlahouse.ingest.tables.worlds import (
@@ -239,7 +239,9 @@ def _shared(
 ) -> WorldParts:
     """Launches in their steps, and facts of the programs. marked: from markers_by_process."""
     devices = [device for plane in planes for device in plane.devices]
-    finished = finish_launches(_taken_launches(world, planes), *marked, component_of)
+    finished = finish_launches(
+        _taken_launches(world, planes), *marked, component_of, circles_of(facts)
+    )
     markers = _stacked(planes, "markers", frames.MARKERS)
     served = serve(frames.by_start(finished).rechunk(), markers, marked[0]["host"])
     launches = served.launches

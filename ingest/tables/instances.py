@@ -14,6 +14,8 @@ from xlahouse.ingest.events.packing import Packing
 from xlahouse.ingest.events.turns import Turns, find_turns
 
 EXECUTIONS_AT_ONCE = 1 << 20
+CIRCLE = "circle"  # devices that meet in collectives of a program: the least of them
+_MET = "met"
 
 
 def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
@@ -22,14 +24,28 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     Per key, all devices' executions are ordered by start; a new instance begins where a device would
     repeat, or at a start at or after the earliest end so far. But where all devices execute it equally
     often, each k-th time within half a period, the k-th executions are one instance (turns.py).
+    Devices of one circle, which meet in the key's collectives, are put together first, and then the
+    circles as if each were a device: replicas that run apart do not tear those that meet asunder.
 
     Args:
-        rows: device_id, start_ps, duration_ps and the key's columns.
+        rows: device_id, start_ps, duration_ps, the key's columns, and where circles are known `circle`.
         key: columns that identify the program or op.
 
     Returns:
         One number a row, in the order of `rows`.
     """
+    if CIRCLE not in rows.columns:
+        return _one_level(rows, key)
+    met = rows.with_columns(_one_level(rows, [*key, CIRCLE]).alias(_MET))
+    start = pl.col("start_ps").min()
+    circles = met.group_by(_MET, *key, pl.col(CIRCLE).alias("device_id"), maintain_order=True).agg(
+        start, duration_ps=(pl.col("start_ps") + pl.col("duration_ps")).min() - start
+    )
+    numbered = circles.select(_MET, _one_level(circles, key))
+    return met.select(_MET).join(numbered, on=_MET, how="left", maintain_order="left")["instance"]
+
+
+def _one_level(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     found, place = distinct(rows[key])
     rank = pl.struct(key).rank("dense").cast(pl.Int64)
     codes = found.select(rank).to_series().to_numpy()[place]

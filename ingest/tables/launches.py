@@ -11,7 +11,7 @@ from xlahouse.ingest.events.arrays import Integers
 from xlahouse.ingest.events.frames import SERVER_STEP, STEP_MARKERS, by_start
 from xlahouse.ingest.events.spans import starts_of_runs
 from xlahouse.ingest.nesting.open_markers import STEP_KEY, open_markers
-from xlahouse.ingest.tables.instances import by_first_start, number_instances
+from xlahouse.ingest.tables.instances import CIRCLE, by_first_start, number_instances
 
 KEYS_OF_A_FILE = 1 << 40  # keys are event numbers, always below this
 _PLACE = (*STEP_KEY, "marker")
@@ -29,6 +29,7 @@ def finish_launches(
     markers: pl.DataFrame,
     hosts: pl.DataFrame,
     component_of: Mapping[int, int] | None = None,
+    circles: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Number launches, find their instances, and place them in steps.
 
@@ -37,6 +38,7 @@ def finish_launches(
         markers: frames.MARKERS of all hosts.
         hosts: device_id, host.
         component_of: of each device the set of clocks that can be compared with its own; None: one.
+        circles: from participants.circles_of; None: not known.
 
     Returns:
         The launches table without run_id, and `launch_key`, `marker` (place of the marker that decides) and
@@ -51,7 +53,7 @@ def finish_launches(
         instance = ordered.select(known.alias("instance"))["instance"]
     else:
         ordered, key = _with_component(ordered, component_of)
-        instance = number_instances(ordered, key)
+        instance = number_instances(_with_circle(ordered, circles), key)
         ordered = ordered[[name for name in ordered.columns if name != _COMPONENT]]
     numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
     placed = _with_step(numbered, markers, hosts)
@@ -69,6 +71,16 @@ def _with_component(
         return launches, key
     component = pl.col("device_id").replace_strict(component_of, return_dtype=pl.Int64)
     return launches.with_columns(component.alias(_COMPONENT)), [*key, _COMPONENT]
+
+
+def _with_circle(launches: pl.DataFrame, circles: pl.DataFrame | None) -> pl.DataFrame:
+    """Launches with the circle of their device; a device that meets no other one is its own."""
+    if circles is None or circles.is_empty():
+        return launches
+    placed = launches.join(
+        circles, on=["program_id", "device_id"], how="left", maintain_order="left"
+    )
+    return placed.with_columns(pl.col(CIRCLE).fill_null(pl.col("device_id")))
 
 
 def _joined_by_name(launches: pl.DataFrame, component_of: Mapping[int, int]) -> pl.DataFrame:

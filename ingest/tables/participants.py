@@ -7,11 +7,13 @@ from collections.abc import Set as AbstractSet
 
 import polars as pl
 
+from xlahouse.ingest.clocks.clocks import MEETING
 from xlahouse.ingest.events.codes_of_devices import PARTICIPANTS_MISSING
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.group_rows import GROUP_COLUMNS
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.tables.collectives import Collectives
+from xlahouse.ingest.tables.instances import CIRCLE
 from xlahouse.ingest.tables.worlds import World
 
 _GROUP = ["program_id", "op", "group_index"]
@@ -61,6 +63,32 @@ def _of_events(found: Collectives, of_group: pl.DataFrame) -> pl.DataFrame:
     ops = found.kinds.select("program_id", "op")[found.events["of_kind"]]
     rows = ops.with_columns(found.events["group_index"])
     return rows.join(of_group, on=_GROUP, how="left", maintain_order="left")
+
+
+def circles_of(facts: ProgramFacts) -> pl.DataFrame:
+    """program_id, device_id, circle: the least of the devices that meet it in collectives of the program.
+
+    Programs whose devices all meet have no rows: there is one circle.
+    """
+    meeting = facts.ops.filter(pl.col("kind").is_in(MEETING)).select(_PROGRAM_OP).unique()
+    groups = facts.groups.join(meeting, on=_PROGRAM_OP, how="semi")
+    members = groups.group_by(_GROUP).agg(pl.col("logical_id").unique().sort())
+    rows = []
+    for program, lists in members.group_by("program_id").agg(pl.col("logical_id").unique()).rows():
+        least = _connected(lists)
+        if len(set(least.values())) > 1:
+            rows += [(program, device, first) for device, first in least.items()]
+    schema = {"program_id": pl.UInt64, "device_id": pl.Int64, CIRCLE: pl.Int64}
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def _connected(lists: Iterable[list[int]]) -> dict[int, int]:
+    """Member -> the least one that lists with common members connect it with."""
+    circle_of: dict[int, set[int]] = {}
+    for members in lists:
+        joined = set(members).union(*(circle_of.get(each, ()) for each in members))
+        circle_of |= dict.fromkeys(joined, joined)
+    return {member: min(circle) for member, circle in circle_of.items()}
 
 
 def members_of(world: World, facts: ProgramFacts) -> tuple[int, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xlahouse.ingest.tables.instances import by_first_start, number_instances
+from xlahouse.ingest.tables.participants import circles_of
 
 
 def numbers(rows, key=("op",)):
@@ -67,6 +69,30 @@ def test_a_lag_is_not_followed_where_counts_disagree():
         ("a", 1, 300 * k + 120, 100) for k in (0, 1)
     ]
     assert numbers(rows) == [0, 2, 4, 1, 3]
+
+
+def test_devices_that_meet_are_not_torn_apart_by_replicas_that_run_ahead():
+    # Devices 0 and 2 meet, and so do 1 and 3, whose second execution is 300 to 410. By time 0's second one,
+    # from 400, belongs to it, but 2's, from 425, does not, though it waits for 0's in a collective.
+    spans = {
+        0: ((0, 100), (400, 110), (800, 110)),
+        2: ((25, 100), (425, 110), (825, 110)),
+        1: ((0, 100), (300, 110), (600, 210)),
+        3: ((0, 100), (300, 110), (600, 210)),
+    }
+    rows = [("a", device, *span) for device, each in spans.items() for span in each]
+    columns = ["op", "device_id", "start_ps", "duration_ps"]
+    frame = pl.DataFrame(rows, columns, orient="row")
+    assert number_instances(frame, ["op"]).to_list() != [0, 1, 2] * 4
+    circles = frame.with_columns(circle=pl.col("device_id") % 2)
+    assert number_instances(circles, ["op"]).to_list() == [0, 1, 2] * 4
+
+
+def test_circles_that_each_hold_one_device_change_nothing():
+    rows = [("a", device, 300 * k + 150 * device, 100) for k in range(3) for device in (0, 1)]
+    frame = pl.DataFrame(rows, ["op", "device_id", "start_ps", "duration_ps"], orient="row")
+    alone = frame.with_columns(circle=pl.col("device_id"))
+    assert number_instances(alone, ["op"]).to_list() == [0, 1, 2, 3, 4, 5]
 
 
 def test_keys_are_apart():
@@ -154,3 +180,21 @@ def alike(names):
 def test_all_at_once_is_as_one_by_one(rows, scale):
     rows = [(op, device, start * scale, duration * scale) for op, device, start, duration in rows]
     assert alike(numbers(rows)) == one_by_one(rows)
+
+
+def test_devices_that_a_programs_collectives_connect_are_a_circle():
+    # Program 1: 0 meets 1 and 1 meets 2 in all-reduces, 3 stands alone; a permute from 2 to 3 is no meeting.
+    # In program 2 all meet, so that there is nothing to tell apart.
+    ops = [(1, "ar.1", "all-reduce"), (1, "cp.2", "collective-permute"), (2, "ar.1", "all-gather")]
+    groups = [(1, "ar.1", 0, 0), (1, "ar.1", 0, 1), (1, "ar.1", 1, 1), (1, "ar.1", 1, 2)]
+    groups += [(1, "ar.1", 2, 3), (1, "cp.2", 0, 2), (1, "cp.2", 0, 3)]
+    groups += [(2, "ar.1", 0, device) for device in range(4)]
+    schema = {"program_id": pl.UInt64, "op": pl.String}
+    facts = SimpleNamespace(
+        ops=pl.DataFrame(ops, schema | {"kind": pl.String}, orient="row"),
+        groups=pl.DataFrame(
+            groups, schema | {"group_index": pl.Int64, "logical_id": pl.Int64}, orient="row"
+        ),
+    )
+    found = circles_of(facts).sort("device_id").rows()
+    assert found == [(1, 0, 0), (1, 1, 0), (1, 2, 0), (1, 3, 3)]
