@@ -51,14 +51,15 @@ def _ends(answers: Answers, host: int) -> dict[tuple, int]:
     return found
 
 
-def _fit(points: list[tuple[int, int]]) -> tuple[float, float]:
-    """(offset at zero, spread) of (time, difference), by thirds."""
+def _fit(points: list[tuple[int, int]], launches: int) -> tuple[float, float]:
+    """(offset at zero, spread) of (time, difference), by thirds. Ends of one launch are of one time, so that
+    it takes three launches to tell a drift from what differs between launches."""
     points = sorted(points)
     third = max(1, len(points) // 3)
     early, late = points[:third], points[-third:]
     between = median([t for t, _ in late]) - median([t for t, _ in early])
     slope = 0.0
-    if len(points) >= 3 and between:
+    if launches >= 3 and between:
         slope = (median([d for _, d in late]) - median([d for _, d in early])) / between
     rest = [d - slope * t for t, d in points]
     offset = median(rest)
@@ -85,7 +86,7 @@ def _shifts(answers: Answers, devices: tuple[int, ...]) -> tuple[list[Fit], int,
                     when = here[a, op, group]
                     points.append((when, there[number, op, group] - when))
         if points:
-            offset, spread = _fit(points)
+            offset, spread = _fit(points, len(pairs))
             fits.append(Fit(shift, len(pairs), offset, spread))
     return fits, len(ours), len(theirs)
 
