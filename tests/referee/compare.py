@@ -23,6 +23,8 @@ Product = list[dict[str, Any]]
 DEPARTURES = {
     "few launches": "clocks are compared through one device of each host: where each device lost "
     "launches, those that are left may fit several shifts though all devices together fit one",
+    "late replicas": "replicas that no collective connects and that start a launch over half a period apart "
+    "are two launch instances by time, though markers of one host name their step; the step is the same",
     "cut pipeline": "where a device of a pipeline lost launches, the rule pairs a late device's launch "
     "with its peer's next one; uneven_ends or participants_missing says so",
 }
@@ -136,7 +138,9 @@ class Referee:
             said = {"uneven_ends", "participants_missing"} & self.issues
             if self.truth.staged and self.truth.lost and said:
                 self.everywhere = "cut pipeline"
-            self.differ(f"{what}: split {_few(split)}, mixed {_few(mixed)}")
+            alone = not mixed and self.truth.marked and not self.answers.transfers
+            why = "late replicas" if alone else ""
+            self.differ(f"{what}: split {_few(split)}, mixed {_few(mixed)}", why)
 
     def collectives(self) -> None:
         """Match collectives to the truth by device, launch and op; compare instances."""
