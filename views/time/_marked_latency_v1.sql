@@ -68,28 +68,28 @@ forward as (
     from directed
 ),
 
-opened as (
-    select s.run_id, s.request, min(s.request_start_ps + c.later_ps) as request_start_ps
+clocked as (
+    select s.*, c.lead_group, c.later_ps
     from _step_clock_v1 as s
-    inner join _request_clock_v1 as c
+    left join _request_clock_v1 as c
         on c.run_id = s.run_id and c.request = s.request and c.clock_group = s.clock_group
-    group by s.run_id, s.request
 ),
 
-leads as (
-    select run_id, request, min(lead_group) as lead_group
-    from _request_clock_v1
+opened as (
+    select
+        run_id, request,
+        min(request_start_ps + later_ps) as request_start_ps,
+        max(lead_group) as lead_group
+    from clocked
     group by run_id, request
 ),
 
 -- Ops of a request on clocks that lack its first marker, with which they cannot be compared.
 elsewhere as (
-    select s.run_id, s.request
-    from _step_clock_v1 as s
-    left join _request_clock_v1 as c
-        on c.run_id = s.run_id and c.request = s.request and c.clock_group = s.clock_group
-    where s.end_ps is not null and c.run_id is null
-    group by s.run_id, s.request
+    select run_id, request
+    from clocked
+    where end_ps is not null and later_ps is null
+    group by run_id, request
 ),
 
 ambiguous as (
@@ -101,7 +101,7 @@ ambiguous as (
 
 marked as (
     select
-        r.run_id, r.request, 'marker' as source, r.decode_steps, l.lead_group as clock_group,
+        r.run_id, r.request, 'marker' as source, r.decode_steps, o.lead_group as clock_group,
         coalesce(o.request_start_ps, r.prefill_start_ps) as start_ps,
         r.last_end_ps as end_ps,
         cast(r.prefill_start_ps - o.request_start_ps as double) / 1e12 as queue_s,
@@ -126,7 +126,6 @@ marked as (
     from forward as r
     left join percentiles as p on p.run_id = r.run_id and p.request = r.request
     left join opened as o on o.run_id = r.run_id and o.request = r.request
-    left join leads as l on l.run_id = r.run_id and l.request = r.request
     left join elsewhere as e on e.run_id = r.run_id and e.request = r.request
     left join ambiguous as a on a.run_id = r.run_id
 ),

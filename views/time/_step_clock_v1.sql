@@ -5,12 +5,13 @@
 -- group is not known is of the group ''.
 with ran as (
     select
-        s.run_id, s.request, s.step, s.pass_start_ps, s.pass_end_ps, d.host,
-        coalesce(a.clock_group, '') as clock_group
+        s.run_id, s.request, s.step, d.host, coalesce(a.clock_group, '') as clock_group,
+        min(s.pass_start_ps) as pass_start_ps, max(s.pass_end_ps) as pass_end_ps
     from device_steps as s
     left join devices as d on d.run_id = s.run_id and d.device_id = s.device_id
     left join _apart_clock_v1 as a on a.run_id = s.run_id and a.device_id = s.device_id
     where s.pass_end_ps is not null and s.request is not null and s.step is not null
+    group by s.run_id, s.request, s.step, d.host, coalesce(a.clock_group, '')
 ),
 
 ran_by as (

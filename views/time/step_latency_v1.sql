@@ -6,12 +6,16 @@
 -- Where no collective connects the clocks, each group of clocks counts from its own first marker of
 -- the request (_request_clock_v1): a step ends with the last op of the groups that have that marker. Warm-up
 -- requests and requests during which a host compiled are left out: run_summary counts them.
-with requests as (
+with timed as (
+    select * from _step_clock_v1
+),
+
+requests as (
     select
         run_id, request, clock_group,
         min(marker_start_ps) as start_ps,
         max(marker_end_ps) as end_ps
-    from _step_clock_v1
+    from timed
     group by run_id, request, clock_group
 ),
 
@@ -54,7 +58,7 @@ moved as (
         s.marker_start_ps + c.later_ps as marker_start_ps,
         case when a.run_id is null then s.first_op_ps + c.later_ps end as first_op_ps,
         case when a.run_id is null then s.end_ps + c.later_ps end as end_ps
-    from _step_clock_v1 as s
+    from timed as s
     left join _request_clock_v1 as c
         on c.run_id = s.run_id and c.request = s.request and c.clock_group = s.clock_group
     left join ambiguous as a on a.run_id = s.run_id
