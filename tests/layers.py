@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 SEED, ALL = "XLAHOUSE_SEED", "ALL"
-TURNS = 3  # one in so many long tests runs for a commit
+TURNS = 4  # one in so many long tests runs for a commit
 T = TypeVar("T")
 
 
