@@ -144,8 +144,10 @@ def _shape(latency: str) -> str:
 
 
 def verdict(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
-    """Per model and lengths: the setup with the most output per chip, and the one with the least latency."""
-    return [text for name, part in families(rows) for text in _verdict(name, part)]
+    """Per model and lengths: the setup with the most output per chip, how certain that is, and the setup with
+    the least latency; first of all that times of virtual devices decide nothing."""
+    found = (text for name, part in families(rows) for text in _verdict(name, part))
+    return [*virtual_note(runs), *found]
 
 
 def _verdict(name: str, part: pl.DataFrame) -> list[str]:
@@ -159,7 +161,7 @@ def _verdict(name: str, part: pl.DataFrame) -> list[str]:
     best = ranked.row(0, named=True)
     text = (
         f"{name}: {_setup(best)} gives the most output tokens/s per {best['per']}, "
-        f"{show_factor(best[RATE])}{_latency(best)}."
+        f"{show_factor(best[RATE])}{_latency(best)}. {_certainty(*ranked.head(2).to_dicts())}"
     )
     latency = "tpot_s" if ranked["tpot_s"].is_not_null().any() else "ttft_s"
     line = pareto(ranked, latency)
@@ -185,7 +187,7 @@ def _latency(row: Mapping[str, Any]) -> str:
 
 def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """Which setup is ahead in each workload, how certain that is, and what has no chart."""
-    found = virtual_note(runs)
+    found = []
     for subject, part in subjects(rows):
         ranked = part.filter(pl.col("evidence") == "measured").drop_nulls(RATE)
         if len(ranked) > 1:
@@ -205,11 +207,16 @@ def _leader(subject: str, first: dict[str, float], second: dict[str, float]) -> 
         f"{show_factor(rate)}; next is "
         f"{second['label']} with {show_factor(next_rate)}"
     )
+    return f"{lead}. {_certainty(first, second)}"
+
+
+def _certainty(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """How certain it is that the first of two setups is ahead of the next."""
     if min(first["runs"], second["runs"]) == 1:
-        return f"{lead}. Inconclusive: a setup has one run, so its spread over runs is not known."
+        return "Inconclusive: a setup has one run, so its spread over runs is not known."
     if first["min_chip_tokens_per_s"] <= second["max_chip_tokens_per_s"]:
-        return f"{lead}. Inconclusive: the ranges over their requests overlap."
-    return f"{lead}; the ranges over their requests do not overlap."
+        return "Inconclusive: the ranges over their requests overlap."
+    return "The ranges over their requests do not overlap."
 
 
 PANEL: Panel[Sequence[PageFacts]] = Panel(
