@@ -23,7 +23,7 @@ from urllib.parse import unquote_to_bytes
 import polars as pl
 
 # When and by which attempt a row was written, and the words of findings.
-LEFT_OUT = {"runs": ("ingested_at", "files"), "issues": ("message",)}
+LEFT_OUT = {"runs": ("ingested_at", "files", "file_crcs"), "issues": ("message",)}
 
 
 def write_traces(folder: Path) -> None:

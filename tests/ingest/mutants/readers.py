@@ -18,7 +18,7 @@ from xlahouse.sql.narrowing import ACROSS_RUNS
 from xlahouse.sql.warehouse import Warehouse
 
 # Columns of the moment, of the place, or of the neighbours.
-FREE = {"ingested_at", "files", "source_files", "source", "message", "name", "run"}
+FREE = {"ingested_at", "files", "file_crcs", "source_files", "source", "message", "name", "run"}
 
 _alone = TemporaryDirectory(prefix="mutants-")
 

@@ -27,7 +27,7 @@ from xlahouse.ingest.run import IngestError, ingest_one, ingest_paths
 
 # A message with the name of an exception shows that some code was not ready for the input.
 _UNFORESEEN = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Panic\w*): |Traceback|INTERNAL")
-FREE = ("ingested_at", "files")  # columns that say when and by which attempt a row was written
+FREE = ("ingested_at", "files", "file_crcs")  # when and by which attempt a row was written
 
 
 @dataclass(frozen=True)
