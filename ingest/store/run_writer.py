@@ -143,6 +143,27 @@ class RunWriter:
         strays = self.store.files_of_attempt(self.run_id, self.token) if self.copied else set()
         self.store.remove(strays - self.files.keys())  # of copies whose process died
         self.store.remove({f"{FOLDER}/{self.token}.json"})
+        self._lease_unlisted({file["path"] for file in files})
+
+    def _lease_unlisted(self, listed: set[str]) -> None:
+        """Lease the files that no row lists after commits of one run at the same time, so that they go.
+
+        Of two commits, the one that writes its row first may find its own row replaced here; if it does
+        not, its lease is gone when the other one looks, after its row, for files that nothing names.
+        """
+        row = self.store.run_row(self.run_id)
+        if row is not None and {file["path"] for file in row["files"]} != listed:
+            self.store.lease(uuid.uuid4().hex, self.run_id, sorted(self.files))
+        folders = sorted({path.rpartition("/")[0] for path in listed})
+        # Commits of one run have the same tables: one folder, which is quick to list, shows another.
+        if not folders or set(self.store.files_in(folders[0])) <= listed:
+            return
+        leases = self.store.leases()
+        named = {path for lease in leases.values() for path in lease.paths}
+        unlisted = self.store.files_of_run(self.run_id) - listed - named
+        orphans = sorted(path for path in unlisted if _token_of(path) not in leases)
+        if orphans:
+            self.store.lease(uuid.uuid4().hex, self.run_id, orphans)
 
     def abandon(self) -> None:
         """Remove the written files; a file that cannot be removed now goes with its lease."""
@@ -180,6 +201,10 @@ def _copied(
 
     name = f"-{uuid.uuid4().hex[:8]}"
     return RunWriter(Store(root), run_id, token, files, lease_time=lease_time, copy=name)
+
+
+def _token_of(path: str) -> str:
+    return path.rpartition("/")[2].partition("-")[0]
 
 
 def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:

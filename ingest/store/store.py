@@ -210,12 +210,13 @@ class Store:
 
     def files_of_attempt(self, run_id: str, token: str) -> set[str]:
         """Paths of an attempt's files, relative to the warehouse."""
-        return {
-            path
-            for table in BY_NAME
-            for path in self.files_in(f"tables/{table}/run_id={run_id}")
-            if path.rpartition("/")[2].startswith(token)
-        }
+        found = self.files_of_run(run_id)
+        return {path for path in found if path.rpartition("/")[2].startswith(token)}
+
+    def files_of_run(self, run_id: str) -> set[str]:
+        """Paths of the files of all attempts at a run, relative to the warehouse."""
+        folders = (f"tables/{table}/run_id={run_id}" for table in BY_NAME)
+        return {path for folder in folders for path in self.files_in(folder)}
 
     def missing(self, files: Collection[FileEntry], run_id: str) -> list[str]:
         """Those of a run's files that are not there."""

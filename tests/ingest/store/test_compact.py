@@ -174,6 +174,27 @@ def test_files_that_stay_keep_their_sums(tmp_path):
     assert store.is_whole(row)
 
 
+def test_files_of_two_commits_at_once_are_those_of_one(tmp_path, monkeypatch):
+    """Each replaces the row that it found, which names no file of the other."""
+    store = Store(str(tmp_path))
+    store.create("1.2.3")
+    early, late = store.begin("r"), Store(str(tmp_path)).begin("r")
+    for writer in (early, late):
+        writer.write("ops", ops([0], [1]))
+        writer.write("issues", issues("a"))
+    facts = {"run_id": "r", "name": "r", "ingest_version": INGEST_VERSION}
+    found = [None, None]  # the row, as both find it before either writes its own
+    read = Store.run_row
+    monkeypatch.setattr(Store, "run_row", lambda s, r: found.pop() if found else read(s, r))
+    late.store.missing = lambda files, run: early.commit(facts) or []
+    late.commit(facts)
+    assert listed(store) == late.files.keys()
+    assert files_there(tmp_path) == {*early.files, *late.files}
+    run_out(tmp_path)
+    store.clear_leftovers()
+    assert files_there(tmp_path) == late.files.keys()
+
+
 def test_no_such_run(tmp_path):
     store = write_run(tmp_path, {"ops": [ops([0], [1])]})
     with pytest.raises(WarehouseError, match="q: no such run"):
