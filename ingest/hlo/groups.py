@@ -211,7 +211,7 @@ def _pairs_in_attributes(instruction: HloInstruction) -> list[tuple[int, int]]:
 
 
 def connected(pairs: list[tuple[int, int]]) -> list[list[int]]:
-    """Connected components of a permute's pairs, each ascending, by their smallest member."""
+    """Connected components of pairs, each ascending, by their smallest member."""
     parent: dict[int, int] = {}
 
     def root(member: int) -> int:

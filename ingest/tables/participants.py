@@ -11,6 +11,7 @@ from xlahouse.ingest.clocks.clocks import MEETING
 from xlahouse.ingest.events.codes_of_devices import PARTICIPANTS_MISSING
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.group_rows import GROUP_COLUMNS
+from xlahouse.ingest.hlo.groups import connected
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
 from xlahouse.ingest.tables.collectives import Collectives
 from xlahouse.ingest.tables.instances import CIRCLE
@@ -75,20 +76,11 @@ def circles_of(facts: ProgramFacts) -> pl.DataFrame:
     members = groups.group_by(_GROUP).agg(pl.col("logical_id").unique().sort())
     rows = []
     for program, lists in members.group_by("program_id").agg(pl.col("logical_id").unique()).rows():
-        least = _connected(lists)
-        if len(set(least.values())) > 1:
-            rows += [(program, device, first) for device, first in least.items()]
+        circles = connected([(members[0], member) for members in lists for member in members])
+        if len(circles) > 1:
+            rows += [(program, device, circle[0]) for circle in circles for device in circle]
     schema = {"program_id": pl.UInt64, "device_id": pl.Int64, CIRCLE: pl.Int64}
     return pl.DataFrame(rows, schema, orient="row")
-
-
-def _connected(lists: Iterable[list[int]]) -> dict[int, int]:
-    """Member -> the least one that lists with common members connect it with."""
-    circle_of: dict[int, set[int]] = {}
-    for members in lists:
-        joined = set(members).union(*(circle_of.get(each, ()) for each in members))
-        circle_of |= dict.fromkeys(joined, joined)
-    return {member: min(circle) for member, circle in circle_of.items()}
 
 
 def members_of(world: World, facts: ProgramFacts) -> tuple[int, ...]:
