@@ -146,21 +146,22 @@ class RunWriter:
         self._lease_unlisted({file["path"] for file in files})
 
     def _lease_unlisted(self, listed: set[str]) -> None:
-        """Lease the files that no row lists after commits of one run at the same time, so that they go.
+        """Lease the files that nothing names after two commits of the run at the same time, so that they go.
 
-        Of two commits, the one that writes its row first may find its own row replaced here; if it does
-        not, its lease is gone when the other one looks, after its row, for files that nothing names.
+        The lease of this commit is gone by now. Whichever of the two looks after both rows are written sees
+        the files of the one whose row was replaced: its own, or those of the other. listed: by this commit.
         """
-        row = self.store.run_row(self.run_id)
-        if row is not None and {file["path"] for file in row["files"]} != listed:
-            self.store.lease(uuid.uuid4().hex, self.run_id, sorted(self.files))
-        folders = sorted({path.rpartition("/")[0] for path in listed})
         # Commits of one run have the same tables: one folder, which is quick to list, shows another.
-        if not folders or set(self.store.files_in(folders[0])) <= listed:
+        folder = min(listed, default="").rpartition("/")[0]
+        if not folder or set(self.store.files_in(folder)) <= listed:
+            return
+        row = self.store.run_row(self.run_id)
+        if row is None:  # dropped: its files have a lease
             return
         leases = self.store.leases()
         named = {path for lease in leases.values() for path in lease.paths}
-        unlisted = self.store.files_of_run(self.run_id) - listed - named
+        named |= {file["path"] for file in row["files"]}
+        unlisted = self.store.files_of_run(self.run_id) - named
         orphans = sorted(path for path in unlisted if _token_of(path) not in leases)
         if orphans:
             self.store.lease(uuid.uuid4().hex, self.run_id, orphans)
