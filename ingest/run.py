@@ -9,6 +9,7 @@ from functools import partial
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
+from xlahouse.capture.words import plural
 from xlahouse.ingest.archives import Given, unpacked
 from xlahouse.ingest.card import read_given
 from xlahouse.ingest.discover import find_runs
@@ -247,9 +248,8 @@ def _describe(result: IngestResult) -> str:
         return f"{result.run_id}  {result.name}: already ingested, unchanged"
     rows = result.rows
     if rows["program_collectives"]:
-        programs = f"{rows['programs']:,} program{'' if rows['programs'] == 1 else 's'}"
         return (
-            f"{result.run_id}  {result.name}: compiled, {programs}, "
+            f"{result.run_id}  {result.name}: compiled, {plural(rows['programs'], 'program')}, "
             f"{rows['program_collectives']:,} collectives, {result.status}; {_counted(result.issues)}"
         )
     return (

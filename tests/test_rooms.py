@@ -26,6 +26,7 @@ BASES = {
         "limits",
         "opening",
         "decoding",
+        "words",
     ),
     "ingest": (
         "table",

@@ -15,6 +15,7 @@ from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.devices import compiler_notes
 from xlahouse.capture.serving import Serving, arrivals_of, buckets_of
 from xlahouse.capture.slices import parse_slice
+from xlahouse.capture.words import plural
 
 if TYPE_CHECKING:
     from xlahouse.capture.compiled_facts import CompiledRun
@@ -152,20 +153,16 @@ def _load(experiment: Experiment, serving: Serving) -> str:
         for name in ("prompt_tokens", "output_tokens")
     )
     return (
-        f"serves {_count(len(arrivals), 'request')} in {_count(experiment.batch_size, 'slot')} "
+        f"serves {plural(len(arrivals), 'request')} in {plural(experiment.batch_size, 'slot')} "
         f"({serving.policy}), the last after {arrivals[-1].at_s:.3g} s: prompts of {prompts}, outputs of "
         f"{outputs} tokens; prompts padded to {', '.join(f'{each:,}' for each in buckets)}; at most "
-        f"{_count(serving.profiled_steps, 'step')}"
+        f"{plural(serving.profiled_steps, 'step')}"
     )
 
 
 def _range(lengths: Sequence[int]) -> str:
     least, most = min(lengths), max(lengths)
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _verdict(experiment: Experiment, share: Forecast) -> str:

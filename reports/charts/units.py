@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from xlahouse.capture.words import plural as plural  # for pages, beside the other words of units
+
 NOT_KNOWN = "not known"
 SPACE = "\u00a0"  # keeps a unit on the line of its number
 
@@ -115,11 +117,6 @@ def show_any(value: object) -> str:
     """A value of a column without a description."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return show_exact(value) if number else show_text(value)  # type: ignore[arg-type]
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _three_digits(value: float) -> str:

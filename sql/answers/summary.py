@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
+from xlahouse.capture.words import plural
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
@@ -250,14 +251,10 @@ def _coverage(row: dict[str, Any], split: Split | None) -> str:
     known = row["expected_device_count"]
     of = f" of {known:,}" if known else ""
     if row["source"] == "compiled":
-        return f"compiled for {_count(known or 0, 'device')}, status {row['status'] or 'unknown'}"
-    steps = f"; {_count(split.device_steps, 'device step')}" if split else ""
+        return f"compiled for {plural(known or 0, 'device')}, status {row['status'] or 'unknown'}"
+    steps = f"; {plural(split.device_steps, 'device step')}" if split else ""
     traced = f"{row['device_count'] or 0:,}{of} device{'' if (known or row['device_count']) == 1 else 's'}"
     return f"{traced} traced, status {row['status'] or 'unknown'}{steps}"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _notes(

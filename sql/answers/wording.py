@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xlahouse.capture.commands import located
+from xlahouse.capture.words import plural
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.summary import Latency, Summary
 from xlahouse.sql.answers.words import PART_NAMES, duration, unit_of
@@ -83,5 +84,4 @@ def _part_name(part: Part) -> str:
 def _latency_line(label: str, found: Latency) -> str:
     if found.value_s is None:
         return f"{label}: not known, because: {found.why}"
-    requests = f"{found.n:,} request{'' if found.n == 1 else 's'}"
-    return f"{label}: {duration(found.value_s * 1e12)}, median of {requests}"
+    return f"{label}: {duration(found.value_s * 1e12)}, median of {plural(found.n, 'request')}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from xlahouse.capture.words import plural
 from xlahouse.sql.cli.options import QUERY_FORMATS, of_one_run, open_warehouse
 from xlahouse.sql.limits import Limits, memory_wall
 from xlahouse.sql.outputs import writing_file
@@ -58,7 +59,7 @@ def answer(
             for line in opened.run_hints(sql, params):
                 print(f"xlahouse: {line}", file=sys.stderr)
     if output is not None:
-        print(f"{output}: {rows:,} row{'' if rows == 1 else 's'}", file=sys.stderr)
+        print(f"{output}: {plural(rows, 'row')}", file=sys.stderr)
 
 
 @contextmanager
