@@ -102,15 +102,17 @@ class Store:
         return tuple(f"{name} {self._digests[name]}" for name in sorted(below & set(self._digests)))
 
     def _install(self, sql: str) -> None:
-        """Create the tables and views that a query rests on, and no others: binding all takes seconds."""
-        library, given = shipped(), set(self.tables)
-        named = _named(sql) - self._known
-        tables, _ = library.closure(named - given, given)
+        """Create the tables that a query rests on, and the views, each computed once: deep ones take
+        longer to plan than to run."""
+        library = shipped()
+        tables, views = library.closure(set(_named(sql)) - self._known, self._known)
         for name in sorted(tables - self._known):
             self._create(name)
-        for name in sorted(named - self._known):
-            self.connection.execute(f"create view {name} as {library.statement(name, given)}")
-        self._known |= named
+        for view in views:
+            if view.name not in self._known:
+                statement = library.statement(view.name, self._known)
+                self.connection.execute(f"create table {view.name} as {statement}")
+                self._known.add(view.name)
 
     def _create(self, name: str) -> None:
         schema = TABLES[name].schema if name in TABLES else self._schema_of_view(name)
