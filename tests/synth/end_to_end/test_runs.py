@@ -29,12 +29,12 @@ def test_ccl_bench(ingested):
 
 
 @pytest.mark.parametrize("view", [setup_summary, run_comparison, scaling])
-def test_runs_side_by_side(everything, view):
-    warehouse = next(iter(everything.values())).warehouse
+def test_runs_side_by_side(synthetic_runs, view):
+    warehouse = next(iter(synthetic_runs.values())).warehouse
     setups = dict(warehouse.query("select run_id, setup from runs").rows)
-    runs = {one.run_id: (one.run, setups[one.run_id]) for one in everything.values()}
+    runs = {one.run_id: (one.run, setups[one.run_id]) for one in synthetic_runs.values()}
     some_repeat = len(set(setups.values())) < len(setups)
-    assert some_repeat or len(everything) < len(RUNS)
+    assert some_repeat or len(synthetic_runs) < len(RUNS)
     expected = list(view(runs))
     found = warehouse.query(f"select * from {view.__name__}_v2").dicts()
     columns = list(expected[0]) if expected else []  # one run alone has no pair

@@ -151,8 +151,8 @@ def test_hardware_peaks(ingested):
     assert_same(ingested.rows(sql), expected, list(expected[0]))
 
 
-def test_audits_find_nothing(everything):
-    warehouse = next(iter(everything.values())).warehouse
+def test_audits_find_nothing(synthetic_runs):
+    warehouse = next(iter(synthetic_runs.values())).warehouse
     assert [finding for finding in audited(warehouse) if finding.rows] == []
 
 
