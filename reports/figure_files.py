@@ -89,7 +89,7 @@ def _all_drawn(
         yield from _drawn_own(source, page.name, page, ids, runs)
     for facts in runs:
         stem, of_run = stems[facts.run_id], {"run": facts.run_id}
-        with source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
+        with source.of_run(facts.run_id, KEPT_VIEWS, threads=1) as one_run:
             for name in (name for name in RUN_PAGES if name in wanted):
                 file = page_file(stem, name).removesuffix(".html")
                 if name == OVERVIEW:

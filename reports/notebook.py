@@ -55,7 +55,7 @@ def shown(source: Queryable, page: str, run_id: str) -> Shown:
     check_pages([page])
     if page not in RUN_PAGES:
         raise ReportError(f"{page} is over all runs; pages of a run: {', '.join(RUN_PAGES)}")
-    with source.of_run(run_id, KEPT_VIEWS) as one_run:
+    with source.of_run(run_id, KEPT_VIEWS, threads=1) as one_run:
         _, cards, [facts] = read_runs(one_run, [run_id])
         sections = [
             fill(

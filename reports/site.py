@@ -129,7 +129,7 @@ def _chosen_pages(
 
 
 def _write_run(site: _Site, facts: PageFacts) -> None:
-    with site.source.of_run(facts.run_id, KEPT_VIEWS) as one_run:
+    with site.source.of_run(facts.run_id, KEPT_VIEWS, threads=1) as one_run:
         for name in site.run_pages:
             _write_run_page(site, one_run, facts, name)
 

@@ -102,12 +102,13 @@ class Warehouse:
         """Release the database; results that were not read yet are lost."""
         self._database.close()
 
-    def of_run(self, run: str, kept: Collection[str] = ()) -> Warehouse:
+    def of_run(self, run: str, kept: Collection[str] = (), threads: int | None = None) -> Warehouse:
         """The warehouse as if it held one run only, for many queries about that run.
 
         Args:
             run: id, unique prefix of one, or name.
             kept: views that are computed once, when first needed; queries then read them as tables.
+            threads: of each query; on one, sums of floats are the same to the last digit each time.
 
         Raises:
             WarehouseError: `run` is no run's id, prefix or name.
@@ -115,8 +116,8 @@ class Warehouse:
         from xlahouse.sql.kept_database import of_run
 
         run_id, listing = self.resolve_run(run), self._listing
-        # On one thread sums of floats are the same to the last digit each time.
-        return self._with_kept(of_run(listing, run_id), kept, {**self._limits, "threads": "1"})
+        limits = self._limits if threads is None else {**self._limits, "threads": str(threads)}
+        return self._with_kept(of_run(listing, run_id), kept, limits)
 
     def keeping(self, kept: Collection[str]) -> Warehouse:
         """The warehouse for many queries, with some views computed once, when first needed."""

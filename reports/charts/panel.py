@@ -44,7 +44,9 @@ class Queryable(Protocol):
         """Run one SELECT with `$name` parameters."""
         ...
 
-    def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Queryable]:
+    def of_run(
+        self, run: str, kept: Collection[str] = (), threads: int | None = None
+    ) -> AbstractContextManager[Queryable]:
         """The warehouse for queries about one run, where views in `kept` are computed once."""
         ...
 

@@ -27,6 +27,29 @@ if TYPE_CHECKING:
 
 MOST_FINDINGS = 3
 LEAST_SHARE = 0.05  # of a step's time: less is not worth a finding
+# Views that several of the queries, or views below them, read, and that have few rows: computed once.
+SUMMARY_VIEWS = (
+    "_apart_clock_v1",
+    "_between_steps_v2",
+    "_clocks_apart_v1",
+    "_compile_v1",
+    "_marked_latency_v1",
+    "_mesh_axis_v1",
+    "_mesh_state_v1",
+    "_no_request_v1",
+    "_request_clock_v1",
+    "_run_key_v1",
+    "_run_latency_v2",
+    "_step_clock_v1",
+    "_step_period_v1",
+    "_step_window_v1",
+    "comm_compute_v2",
+    "device_time_v1",
+    "exposed_collective_v1",
+    "latency_v3",
+    "run_mesh_v1",
+    "step_latency_v1",
+)
 PHASES = ("decode", "step", "mixed", "prefill", None)  # the first that the run has is taken apart
 
 _RUN = """
@@ -106,7 +129,9 @@ def summarize(warehouse: Warehouse, run: str) -> Summary:
     Raises:
         WarehouseError: there is no such run.
     """
-    return summarize_run(warehouse, warehouse.resolve_run(run))
+    run_id = warehouse.resolve_run(run)
+    with warehouse.of_run(run_id, SUMMARY_VIEWS) as one_run:
+        return summarize_run(one_run, run_id)
 
 
 def summarize_run(source: Source, run_id: str) -> Summary:

@@ -140,7 +140,9 @@ class Store:
             ANSWERS[key] = frame
         return Answer(ANSWERS[key])
 
-    def of_run(self, run: str, kept: Collection[str] = ()) -> AbstractContextManager[Store]:
+    def of_run(
+        self, run: str, kept: Collection[str] = (), threads: int | None = None
+    ) -> AbstractContextManager[Store]:
         return nullcontext(self)
 
     def facts(self) -> list[PageFacts]:
