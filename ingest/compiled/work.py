@@ -24,7 +24,11 @@ _MOVES_BETWEEN_DEVICES = (
     *(b"collective-permute", b"collective-broadcast", b"send", b"recv", b"infeed", b"outfeed"),
 )
 _TAKES_PARTS = (b"dynamic-slice", b"slice", b"gather")
-_KNOWN_CALLS = (b"X64", b"Sharding", b"AllocateBuffer", b"AssumeGatherIndicesInBound")
+_JOINED = b"ConcatBitcast"  # names slices that were fetched into neighbouring places as one value
+_KNOWN_CALLS = (
+    *(b"X64", b"Sharding", b"AllocateBuffer", b"AssumeGatherIndicesInBound"),
+    _JOINED,
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class Work:
         plain = opcode.removesuffix(b"-start")
         if opcode in _IDLE or opcode.endswith((b"-done", b"-update")):
             return 0
-        if plain in _MOVES_BETWEEN_DEVICES:
+        if plain in _MOVES_BETWEEN_DEVICES or instruction.custom_call_target == _JOINED:
             return 0
         operands = self.program.operands(instruction)
         inner = self.program.called(instruction)

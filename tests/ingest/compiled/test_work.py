@@ -107,6 +107,7 @@ def test_a_kernel_does_what_hlo_does_not_say():
     big = shape("f32", 100)
     assert made("custom-call", big, big, custom_call_target=b"tpu_custom_call") == (None, 800)
     assert made("custom-call", big, big, custom_call_target=b"X64SplitLow") == (0, 800)
+    assert made("custom-call", big, big, custom_call_target=b"ConcatBitcast") == (0, 0)
 
 
 def test_a_fusion_of_a_fusion_reads_the_slice_that_the_inner_one_takes():
