@@ -50,19 +50,10 @@ def levers(facts: Facts) -> list[Lever]:
         Lever("twice the ICI bandwidth", Change(ici=Rate(times=2.0))),
         Lever("HBM at its peak", Change(hbm_at_peak=True)),
     ]
-    generation = _generation(facts)
-    following = NEXT_CHIP.get(generation or "")
+    following = NEXT_CHIP.get(facts.chip_name or "")
     if following:
         found.append(Lever(f"next chip ({following})", Change(chip=following)))
     return found
-
-
-def _generation(facts: Facts) -> str | None:
-    kind = (facts.parent.row["device_kind"] or "").lower().replace(" ", "")
-    rows = facts.parent.warehouse.query(
-        "select generation from _chip_peaks_v1 where kind_name = $kind", {"kind": kind}
-    ).rows
-    return rows[0][0] if rows else None
 
 
 @dataclass(frozen=True)

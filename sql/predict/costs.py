@@ -15,6 +15,7 @@ from xlahouse.ingest.replay.circuits import Circuits
 from xlahouse.ingest.replay.moved import masked_ops
 from xlahouse.ingest.replay.schedule import Costs
 from xlahouse.sql.predict.changes import Change, Rate, Reconfigure
+from xlahouse.sql.predict.chips import chips_of
 from xlahouse.sql.predict.fits import TRANSFERS, Fits, fit_transfers
 from xlahouse.sql.predict.loading import Parent
 from xlahouse.sql.predict.savings import savings_of
@@ -68,8 +69,13 @@ class Facts:
 
     @cached_property
     def fits(self) -> Fits:
-        """Lines of the transfers of the run's kind of device."""
-        return fit_transfers(self.parent.warehouse, self.parent.row["device_kind"])
+        """Lines of the transfers of the run's kind of chip."""
+        return fit_transfers(self.parent.warehouse, self.chip_name)
+
+    @cached_property
+    def chip_name(self) -> str | None:
+        """What chips the run's devices are, as chips_of has it."""
+        return chips_of(self.parent.warehouse).get(self.parent.row["run_id"])
 
     @cached_property
     def rooflines(self) -> pl.DataFrame:

@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from xlahouse.sql.predict.chips import chips_of
+
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
 
@@ -21,7 +23,7 @@ KEY = ("axis", "kind", "collective_strategy", "group_size")
 TRANSFERS = """
     select
         b.run_id, b.instance, b.axis, b.kind, b.collective_strategy, b.group_size, b.wire_bytes,
-        b.transfer_ps, b.ici_ps, b.is_bound, b.participants_seen, r.device_kind, r.source,
+        b.transfer_ps, b.ici_ps, b.is_bound, b.participants_seen, r.source,
         exists (
             select 1 from collectives c
             where c.run_id = b.run_id and c.instance = b.instance and c.over_dcn
@@ -87,16 +89,17 @@ class Fits:
         return "fitted_to_other_groups", self.lines.get((*key[:3], None))
 
 
-def fit_transfers(warehouse: Warehouse, device_kind: str | None) -> Fits:
-    """Fit the measured transfers of all runs of one kind of device.
+def fit_transfers(warehouse: Warehouse, chip: str | None) -> Fits:
+    """Fit the measured transfers of all runs on one kind of chip, as chips_of has it.
 
     Transfers that end before a device waits for them, or of which a member was not traced, are left out:
     their times are no transfer times. So are predicted ones.
     """
     rows = warehouse.query(TRANSFERS).pl()
+    alike = [run for run, each in chips_of(warehouse).items() if each == chip]
     rows = rows.filter(
         pl.col("source").is_in(["xplane", "chrome"])
-        & (pl.col("device_kind") == device_kind)
+        & pl.col("run_id").is_in(alike)
         & ~pl.col("is_bound").fill_null(False)
         & (pl.col("participants_seen") == pl.col("group_size"))
         & (pl.col("wire_bytes") > 0)

@@ -11,6 +11,7 @@ import polars as pl
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.programs import Parts
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.sql.predict.chips import chips_of
 from xlahouse.sql.predict.clocks import Clock, clock_of
 from xlahouse.sql.predict.costs import Chip, peaks_of
 from xlahouse.sql.predict.fits import PS, fit_transfers
@@ -56,15 +57,9 @@ def forecast_run(warehouse: Warehouse, row: RunRow, clock: str | None) -> Foreca
             f"{row['name']}: the peaks of its devices are not known; set them with `xlahouse set peaks` "
             "or `xlahouse set device-kind`"
         )
-    generation = warehouse.query(
-        "select min(c.generation) from hardware_peaks_v1 p "
-        "join _chip_peaks_v1 c on c.kind_name = lower(replace(p.device_kind, ' ', '')) "
-        "where p.run_id = $run",
-        given,
-    ).rows[0][0]
-    kind = row["device_kind"]
-    ticks = clock_of(generation, clock, row["name"], kind)
-    ground = Ground(row["name"], peaks, ticks, fit_transfers(warehouse, kind))
+    chip = chips_of(warehouse).get(row["run_id"])
+    ticks = clock_of(chip, clock, row["name"], row["device_kind"])
+    ground = Ground(row["name"], peaks, ticks, fit_transfers(warehouse, chip))
     programs = warehouse.query(
         "select phase, program_id from programs where run_id = $run and phase is not null order by phase",
         given,
