@@ -47,10 +47,26 @@ reason str why it cannot be replayed; NULL where it was
         columns_of("""
 run_id str predicted run
 phase str phase of the steps; NULL outside every marker
-part str compute, exposed communication, exposed copy, sync wait, idle, or before the step
+part str compute, exposed communication, exposed copy, sync wait, circuit wait, idle, or before the step
 steps int steps of devices that the means are over
 measured_ps int of the run that was replayed; NULL where the part is not known
 predicted_ps int of the replay; NULL where the part is not known
+"""),
+    ),
+    Table(
+        "circuit_waits",
+        "device, step and collective of a run predicted over optical circuits: its waits for them",
+        columns_of("""
+run_id str predicted run
+device_id int device
+request int number of the request; NULL without a marker
+step int forward pass within the request; in a run without markers the launch instance
+phase str phase of the step
+program_id uint program of the collective
+op str name of the collective
+group_index int which of its replica groups
+exposed_ps int predicted: of its exposed time, from its last member's arrival until its circuits were ready
+sync_wait_ps int predicted: the same of the sync wait in its barriers
 """),
     ),
     Table(

@@ -9,12 +9,12 @@ import polars as pl
 
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Queryable, Section, fill
-from xlahouse.reports.panels.overview.verdict import split_rows, verdict_panel
+from xlahouse.reports.panels.overview.verdict import CIRCUIT_WAIT, split_rows, verdict_panel
 from xlahouse.reports.panels.runs.versus import op_rows, versus_panel
 from xlahouse.reports.site_page import Link
 from xlahouse.sql.answers.differences import SQL as DIFFERENCES_SQL
 from xlahouse.sql.answers.differences import step_differences
-from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL
+from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL, WAITS_SQL
 from xlahouse.sql.answers.summary import Summary, summarize_run
 
 SQL = ";\n\n".join(text.strip() for text in (TIME_SQL, AXES_SQL, PREFILL_SQL)) + ";"
@@ -45,7 +45,8 @@ def read_verdict(source: Queryable, run_id: str, csv: str = "") -> Verdict:
     """A run's verdict; `csv` names the file that has its rows."""
     summary = summarize_run(source, run_id)
     rows = split_rows(summary)
-    return Verdict(summary, fill(verdict_panel(SQL), rows, summary, csv), rows)
+    waits = f"\n\n{WAITS_SQL.strip()};" if CIRCUIT_WAIT in rows["part"] else ""
+    return Verdict(summary, fill(verdict_panel(SQL + waits), rows, summary, csv), rows)
 
 
 def shown_findings(summary: Summary, links: Sequence[Link]) -> list[ShownFinding]:

@@ -13,6 +13,7 @@ from xlahouse.ingest.events.tpu_lines import ASYNC_OPS_LINE
 from xlahouse.ingest.nesting.self_time import self_times
 from xlahouse.ingest.replay.lines import NOWHERE
 from xlahouse.ingest.replay.schedule import Schedule, Times
+from xlahouse.ingest.replay.waits import TABLE, circuit_waits
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.busy import busy_intervals
 from xlahouse.ingest.tables.device_steps import (
@@ -30,7 +31,7 @@ from xlahouse.ingest.tables.stretches import busy_stretches
 LEFT_OUT = (
     *("runs", "host_events", "host_gaps", "kv_transfers"),
     *("advice", "transfer_costs", "predicted_split", "reconfiguration_plan"),
-    *("forecast", "forecast_costs"),
+    *("circuit_waits", "forecast", "forecast_costs"),
 )
 # Tables that are written with new times; all others are written as they are.
 MOVED = ("ops", "collectives", "launches", "phases", "counters")
@@ -67,6 +68,7 @@ def write_replayed(schedule: Schedule, times: Times, whole: Whole, writer: Table
     writer.write_pieces("ops", op_pieces(placed.ops, attributed, writer.run_id, 0))
     _write_made(writer, busy, split, launches)
     writer.write("collectives", collectives)
+    writer.write(TABLE, circuit_waits(times.waits, collectives, busy, split.table))
     writer.write("launches", launches)
     writer.write("phases", _phases(times, whole))
     writer.write("counters", _counters(schedule, times, whole))

@@ -21,6 +21,7 @@ from xlahouse.ingest.replay.meetings import Meetings, find_meetings
 from xlahouse.ingest.replay.owners import owners_of
 from xlahouse.ingest.replay.points import Points, find_points
 from xlahouse.ingest.replay.switched import Network, Switched, switch
+from xlahouse.ingest.replay.waits import Waits
 from xlahouse.ingest.replay.warp import Warp
 
 _NO_SAVINGS = pl.DataFrame(schema={"instance": pl.Int64, "saved_ps": pl.Int64})
@@ -45,6 +46,7 @@ class Times:
 
     warps: list[Warp]  # by line
     enqueue_ps: Integers  # of each launch; NOWHERE where it is not known
+    waits: Waits  # of transfers for circuits
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,19 @@ class Schedule:
         known = of_launch != NOWHERE
         queue = np.full(len(of_launch), NOWHERE)
         queue[known] = enqueued.take(of_launch[known])
-        return Times(warps, queue)
+        return Times(warps, queue, self._waits(reached))
+
+    def _waits(self, reached: Integers) -> Waits:
+        """The members of transfers that begin after their last arrival: these wait for circuits."""
+        met = self.meetings
+        first = self.points.count + len(self.host.at_ps)
+        begin = reached[first : first + int(met.meeting.max(initial=-1)) + 1]
+        arrived = np.full(len(begin), FREE)
+        arrivals = self._graph.source[: len(met.waits)]
+        np.maximum.at(arrived, met.waits, reached.take(arrivals))
+        late = np.flatnonzero((begin > arrived).take(met.meeting))
+        meeting = met.meeting.take(late)
+        return Waits(met.row.take(late), arrived.take(meeting), begin.take(meeting))
 
     def _with_begins(
         self, line: int, times: Integers, replayed: Integers, transfer: Integers
@@ -278,9 +292,11 @@ class Schedule:
         until = replayed.take(ends)
         begins = np.maximum(until - transfer.take(mine), replayed.take(ends - 1))
         started = np.minimum(begins + (starts - begin), until)
-        inner = (begin > arrival) & (begin < end)
+        # The last member's wait begins and ends at one measured time: it ends just after.
+        just = (begin == arrival).astype(np.int64)
+        inner = ((begin > arrival) | (starts > begin)) & (begin + just < end)
         after = (starts > begin) & (starts < end)
-        at = np.concatenate((times, begin[inner], starts[after]))
-        to = np.concatenate((replayed, begins[inner], started[after]))
+        at = np.concatenate((times, (begin + just)[inner], starts[after]))
+        to = np.concatenate((replayed, (begins + just)[inner], started[after]))
         order = np.argsort(at, kind="stable")
         return Warp(at.take(order), to.take(order))

@@ -51,6 +51,7 @@ TIME_COLOURS = {
     "sync wait": "#14a38b",
     "idle": "#a3a8b1",
 }
+CIRCUIT_COLOUR = "#98b020"  # waits for optical circuits, beside TIME_COLOURS
 # What a step of a server does.
 PHASE_COLOURS = {
     "prefill": KIND_COLOURS["all-gather"],

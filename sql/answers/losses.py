@@ -17,6 +17,7 @@ class Loss:
 
 
 COMPUTE = "compute"
+CIRCUITS = "circuits"  # of a run predicted over optical circuits
 HOST = "host"  # of a prefill: from its marker to a device's first op
 LOSSES = {
     "exposed": Loss(
@@ -40,6 +41,14 @@ LOSSES = {
         "straggler",
         "time",
         "stragglers",
+    ),
+    CIRCUITS: Loss(
+        "waits for optical circuits",
+        "change them earlier, where the window is long enough, or never: the policies of predict, "
+        "beside each other in the parent's reconfiguration_plan",
+        "circuit_waits",
+        "overview",
+        "predicted",
     ),
     "idle": Loss(
         "idle time within steps",

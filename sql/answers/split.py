@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlahouse.sql.answers.losses import COMPUTE, HOST
+from xlahouse.sql.answers.losses import CIRCUITS, COMPUTE, HOST
 
-SPLIT = ("exposed_copy", "sync_wait", "idle", "between_steps", "outside")
+IN_WINDOW = ("exposed_copy", "sync_wait", CIRCUITS, "idle")
+SPLIT = (*IN_WINDOW, "between_steps", "outside")
 NO_PERIODS = (
     "periods are not known: the clocks of hosts and devices cannot be compared, so time between steps is "
     "left out"
@@ -49,13 +50,33 @@ inner join markers as m
 where t.run_id = $run and t.step = 0 and t.core is distinct from 'sparsecore'
     and t.phase in ('prefill', 'mixed')
 """
+# Of a run predicted over circuits; a prefill's are those of requests that TTFT is measured over.
+_WAITS_SQL = """
+select a.axis, cast(sum(w.exposed_ps) as double) as exposed_ps,
+    cast(sum(w.sync_wait_ps) as bigint) as sync_wait_ps
+from circuit_waits as w
+inner join devices as d on d.run_id = w.run_id and d.device_id = w.device_id
+left join collective_axis_v1 as a
+    on a.run_id = w.run_id and a.world = d.world and a.program_id = w.program_id and a.op = w.op
+    and a.group_index is not distinct from w.group_index
+where w.run_id = $run and w.phase is not distinct from $phase and {chosen}
+group by a.axis
+"""
+WAITS_SQL = _WAITS_SQL.format(chosen="true")
+PREFILL_WAITS_SQL = _WAITS_SQL.format(
+    chosen="""w.step = 0 and exists (
+        select 1 from step_latency_v1 as l
+        where l.run_id = w.run_id and l.request = w.request and l.step = 0 and l.latency_s is not null
+    )"""
+)
 
 
 @dataclass(frozen=True)
 class Part:
     """A part of the time of a phase's steps, summed over devices and steps."""
 
-    name: str  # compute, exposed, exposed_copy, sync_wait, idle, between_steps, outside, unsplit or host
+    # compute, exposed, exposed_copy, sync_wait, circuits, idle, between_steps, outside, unsplit or host
+    name: str
     axis: str | None  # of exposed communication
     time_ps: int
     mean_ps: float  # per step of a device
@@ -83,7 +104,7 @@ class Split:
     why: str | None
 
 
-def split_time(row: Mapping[str, Any], axes: Sequence[tuple[str | None, float]]) -> Split:
+def split_time(row: Mapping[str, Any], axes: Axes) -> Split:
     """The parts of a phase's time.
 
     Args:
@@ -91,16 +112,14 @@ def split_time(row: Mapping[str, Any], axes: Sequence[tuple[str | None, float]])
         axes: (axis, exposed_ps) of the phase, from exposed_collective.
     """
     whole = "period" if row["period_ps"] is not None else "window"
-    known = {name: row[f"{name}_ps"] for name in SPLIT if row[f"{name}_ps"] is not None}
-    if whole == "window":
-        known = {name: known[name] for name in SPLIT[:3]}
+    known = _known(row, SPLIT if whole == "period" else IN_WINDOW)
     busy, why = _busy(row, axes, row[f"{whole}_ps"] - sum(known.values()))
     if whole == "window":
         why = [NO_PERIODS, *why]
     return _split(row, row["phase"], whole, [*busy, *_named(known)], why)
 
 
-def split_prefill(row: Mapping[str, Any], axes: Sequence[tuple[str | None, float]]) -> Split | None:
+def split_prefill(row: Mapping[str, Any], axes: Axes) -> Split | None:
     """The parts of a prefill from its marker: the host until the first op, then the device's window.
 
     Args:
@@ -109,7 +128,7 @@ def split_prefill(row: Mapping[str, Any], axes: Sequence[tuple[str | None, float
     """
     if not row["device_steps"]:
         return None
-    known = {name: row[f"{name}_ps"] for name in SPLIT[:3]}
+    known = _known(row, IN_WINDOW)
     rest = row["period_ps"] - row["host_ps"] - sum(known.values())
     total, shared = row["exposed_ps"], sum(amount for _, amount in axes)
     counted, why_axes = axes, []
@@ -123,6 +142,32 @@ def split_prefill(row: Mapping[str, Any], axes: Sequence[tuple[str | None, float
         [(HOST, None, row["host_ps"]), *busy, *_named(known)],
         why + why_axes,
     )
+
+
+Axes = Sequence[tuple[str | None, float]]
+
+
+def without_waits(
+    row: Mapping[str, Any], axes: Axes, waits: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], Axes]:
+    """A phase's time and axes without its waits for circuits, which become a part of their own.
+
+    Args:
+        row: of comm_compute, or of PREFILL_SQL.
+        axes: (axis, exposed_ps) of the phase, from exposed_collective.
+        waits: rows of WAITS_SQL or PREFILL_WAITS_SQL.
+    """
+    if not waits or row["compute_ps"] is None:
+        return dict(row), axes
+    of_axis = {each["axis"]: each["exposed_ps"] for each in waits}
+    exposed = round(sum(of_axis.values()))
+    barriers = sum(each["sync_wait_ps"] for each in waits)
+    apart = {
+        "exposed_ps": row["exposed_ps"] - exposed,
+        "sync_wait_ps": row["sync_wait_ps"] - barriers,
+        "circuits_ps": exposed + barriers,
+    }
+    return {**row, **apart}, [(axis, amount - of_axis.get(axis, 0)) for axis, amount in axes]
 
 
 Amount = tuple[str, str | None, int]
@@ -141,9 +186,7 @@ def _split(
     )
 
 
-def _busy(
-    row: Mapping[str, Any], axes: Sequence[tuple[str | None, float]], rest: int
-) -> tuple[list[Amount], list[str]]:
+def _busy(row: Mapping[str, Any], axes: Axes, rest: int) -> tuple[list[Amount], list[str]]:
     """Compute, and exposed communication by axis; `rest` in one part where the trace does not divide it."""
     if row["compute_ps"] is None:
         return [("unsplit", None, rest)], [NOT_DIVIDED]
@@ -154,13 +197,15 @@ def _busy(
     ], []
 
 
+def _known(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+    return {name: row[f"{name}_ps"] for name in names if row.get(f"{name}_ps") is not None}
+
+
 def _named(known: Mapping[str, int]) -> list[Amount]:
     return [(name, None, amount) for name, amount in known.items()]
 
 
-def _whole_numbers(
-    axes: Sequence[tuple[str | None, float]], total: int
-) -> list[tuple[str | None, int]]:
+def _whole_numbers(axes: Axes, total: int) -> list[tuple[str | None, int]]:
     """Exposed time by axis in whole ps, which add up; the largest takes what rounding leaves."""
     found = [(axis, round(amount)) for axis, amount in axes]
     left = total - sum(amount for _, amount in found)

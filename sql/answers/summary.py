@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,15 @@ from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LO
 from xlahouse.sql.answers.split import (
     AXES_SQL,
     PREFILL_SQL,
+    PREFILL_WAITS_SQL,
     TIME_SQL,
+    WAITS_SQL,
+    Axes,
     Part,
     Split,
     split_prefill,
     split_time,
+    without_waits,
 )
 from xlahouse.sql.answers.words import called, duration, mean_step, percent
 
@@ -55,7 +59,7 @@ PHASES = ("decode", "step", "mixed", "prefill", None)  # the first that the run 
 _RUN = """
 select s.run_id, s.name, s.model, s.parallelism, s.dtype, s.batch_size, s.device_kind, s.device_count,
     s.expected_device_count, s.status, s.inferred, s.mesh_problem, s.collectives, s.requests,
-    s.excluded_requests, s.output_tokens, s.ttft_s, s.tpot_s, r.source
+    s.excluded_requests, s.output_tokens, s.ttft_s, s.tpot_s, r.source, r.parent_run_id, r.change
 from run_summary_v2 as s inner join runs as r on r.run_id = s.run_id where s.run_id = $run
 """
 _REASONS = "select distinct reason from latency_v3 where run_id = $run and reason is not null"
@@ -140,9 +144,15 @@ def summarize_run(source: Source, run_id: str) -> Summary:
     row = source.query(_RUN, given).dicts()[0]
     times = {found["phase"]: found for found in source.query(TIME_SQL, given).dicts()}
     phase = next((name for name in PHASES if name in times), None)
-    split = split_time(times[phase], _axes(source, run_id, phase)) if phase in times else None
+    predicted = row["source"] == "predicted"
+    split = (
+        split_time(*_apart(source, run_id, phase, times[phase], WAITS_SQL if predicted else None))
+        if phase in times
+        else None
+    )
     [prefills] = source.query(PREFILL_SQL, given).dicts()
-    prefill = split_prefill(prefills, _axes(source, run_id, "prefill"))
+    waits = PREFILL_WAITS_SQL if predicted else None
+    prefill = split_prefill(*_apart(source, run_id, "prefill", prefills, waits))
     reasons = "; ".join(sorted(found["reason"] for found in source.query(_REASONS, given).dicts()))
     is_server = source.query(_IS_SERVER, given).dicts()
     served = source.query(_SERVED, given).dicts()[0] if is_server else {}
@@ -177,6 +187,15 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         data,
         _notes(row, phase, split, prefill, source.root),
     )
+
+
+def _apart(
+    source: Source, run_id: str, phase: str | None, times: Mapping[str, Any], waits: str | None
+) -> tuple[dict[str, Any], Axes]:
+    """(times, axes) of a phase, the waits for circuits apart."""
+    axes = _axes(source, run_id, phase)
+    given = {"run": run_id, "phase": phase}
+    return without_waits(times, axes, source.query(waits, given).dicts() if waits else ())
 
 
 def _axes(source: Source, run_id: str, phase: str | None) -> list[tuple[str | None, float]]:
@@ -286,6 +305,9 @@ def _notes(
     row: dict[str, Any], phase: str | None, split: Split | None, prefill: Split | None, root: str
 ) -> tuple[str, ...]:
     found = []
+    if row["source"] == "predicted":
+        replayed = f"run {row['parent_run_id']} replayed with {row['change']}"
+        found.append(f"predicted: {replayed}; no time of it was measured")
     if row["inferred"]:
         found.append(
             "virtual or deduced devices: the structure is real, times are not an accelerator's"

@@ -7,6 +7,7 @@ from xlahouse.sql.answers.split import Part, Split
 
 # Part of a step that is no op, where its own name does not say so.
 PART_NAMES = {
+    "circuits": "waits for circuits",
     "idle": "idle in the step",
     "between": "between steps",
     "outside": "ops of no step",

@@ -15,7 +15,6 @@ from xlahouse.capture.commands import RUN, filled
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.codes_of_files import PREDICTED
 from xlahouse.ingest.replay.moved import LEFT_OUT, MADE, MOVED, write_replayed
-from xlahouse.ingest.replay.schedule import Costs
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.store.settings import Peaks, RunSettings, read_settings, write_settings
 from xlahouse.ingest.store.store import Store
@@ -26,7 +25,7 @@ from xlahouse.sql.predict.keeping import keep_rows
 from xlahouse.sql.predict.loading import Parent, table_of
 from xlahouse.sql.predict.split import TABLE, split_of
 
-ENGINE_VERSION = 1  # of ingest/replay: another one may give other times
+ENGINE_VERSION = 2  # of ingest/replay: another one may give other times
 
 
 class Prediction(NamedTuple):
@@ -35,7 +34,6 @@ class Prediction(NamedTuple):
     run_id: str
     name: str
     change: str
-    costs: Costs  # of the replay
     rests_on: pl.DataFrame  # rows of transfer_costs
     unchanged: bool  # the warehouse had it already
 
@@ -67,7 +65,7 @@ def predict_run(parent: Parent, change: Change, name: str | None) -> Prediction:
     if known is not None and known["ingest_version"] == INGEST_VERSION and store.is_whole(known):
         if known["name"] != name:
             store.rename_run(known, name)
-        return Prediction(run_id, name, said, costs, rests_on, unchanged=True)
+        return Prediction(run_id, name, said, rests_on, unchanged=True)
     store.create(version("xlahouse"))
     writer = store.begin(run_id)
     try:
@@ -83,12 +81,12 @@ def predict_run(parent: Parent, change: Change, name: str | None) -> Prediction:
     except BaseException:
         writer.abandon()
         raise
-    split = split_of(root, parent.row["run_id"], run_id)
+    split = split_of(root, parent.row["run_id"], run_id, change.reconfigure is not None)
     keep_rows(parent.warehouse, {"run_id": run_id, "name": name}, {TABLE: split})
     settings = _settings(read_settings(root, parent.row["run_id"]), facts, change)
     if settings != RunSettings():
         write_settings(root, run_id, settings)
-    return Prediction(run_id, name, said, costs, rests_on, unchanged=False)
+    return Prediction(run_id, name, said, rests_on, unchanged=False)
 
 
 def _settings(settings: RunSettings, facts: Facts, change: Change) -> RunSettings:

@@ -7,14 +7,22 @@ import polars as pl
 
 from xlahouse.reports.charts.columns import PHASE_COLUMN, count_column, ps_column, text_column
 from xlahouse.reports.charts.facts import PageFacts
-from xlahouse.reports.charts.palette import CAUSE_COLOURS, TIME_COLOURS, present_colours
+from xlahouse.reports.charts.palette import (
+    CAUSE_COLOURS,
+    CIRCUIT_COLOUR,
+    TIME_COLOURS,
+    present_colours,
+)
 from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.phases import PHASE, by_phase, phase_order, step_of
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour, finish, rows_height
 from xlahouse.reports.charts.units import PICOSECONDS, plural, show_ps, suit
 
-PARTS = TIME_COLOURS | {"before the step": CAUSE_COLOURS["between steps"]}
+PARTS = TIME_COLOURS | {
+    "circuit wait": CIRCUIT_COLOUR,
+    "before the step": CAUSE_COLOURS["between steps"],
+}
 _PLACES = " ".join(f"when '{part}' then {place}" for place, part in enumerate(PARTS))
 
 SQL = f"""
@@ -81,8 +89,8 @@ def verdict(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         if before and part.drop_nulls(["measured_ps", "predicted_ps"]).height == part.height:
             change = f"{100 * (after / before - 1):+.1f} %"
             said.append(
-                f"A {step_of(phase)} of a device takes {show_ps(before)} measured and {show_ps(after)} "
-                f"predicted ({change})."
+                f"A {step_of(phase)}'s mean period of a device is {show_ps(before)} measured and "
+                f"{show_ps(after)} predicted ({change})."
             )
     return said
 
@@ -101,8 +109,10 @@ def why_empty(facts: PageFacts) -> str:
 PANEL: Panel[PageFacts] = Panel(
     key="predicted",
     title="Measured and predicted",
-    lede="A device's mean step in parts: as measured in the run that was replayed, and as predicted. Each "
-    "instant counts once, in this order; what lies before the step is the time since the step before.",
+    lede="The mean period of a device's step in parts: as measured in the run that was replayed, and as "
+    "predicted. Each instant counts once, in this order; what lies before the step is the time since the "
+    "device's step before, so a device's first step has none. Over optical circuits, what was exposed or "
+    "waited for a device until circuits were ready is circuit wait instead.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -15,7 +15,12 @@ from xlahouse.reports.charts.columns import (
     ratio_column,
     text_column,
 )
-from xlahouse.reports.charts.palette import CAUSE_COLOURS, RESERVE_COLOURS, TIME_COLOURS
+from xlahouse.reports.charts.palette import (
+    CAUSE_COLOURS,
+    CIRCUIT_COLOUR,
+    RESERVE_COLOURS,
+    TIME_COLOURS,
+)
 from xlahouse.reports.charts.panel import Figure, Panel
 from xlahouse.reports.charts.units import PICOSECONDS, plural, show_ps, show_ratio, suit
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 # Exposed communication has one hue, and a shade an axis, the largest first.
 EXPOSED_SHADES = (TIME_COLOURS["exposed communication"], "#a8480c", "#ec9c55", "#843a0c", "#c98a5e")
+CIRCUIT_WAIT = "circuit wait"
 PART_NAMES = {
     "host": "host, until the first op",
     "compute": "compute",
@@ -32,6 +38,7 @@ PART_NAMES = {
     "unsplit": "compute and communication, not divided",
     "exposed_copy": "exposed copy",
     "sync_wait": "sync wait",
+    "circuits": CIRCUIT_WAIT,
     "idle": "idle in the step",
     "between_steps": "between steps",
     "outside": "ops of no step",
@@ -42,6 +49,7 @@ _COLOURS = {
     "unsplit": "#3fa9dd",
     "exposed_copy": TIME_COLOURS["exposed copy"],
     "sync_wait": TIME_COLOURS["sync wait"],
+    "circuits": CIRCUIT_COLOUR,
     "idle": TIME_COLOURS["idle"],
     "between_steps": CAUSE_COLOURS["between steps"],
     "outside": RESERVE_COLOURS[4],

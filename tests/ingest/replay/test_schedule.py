@@ -90,6 +90,20 @@ def test_a_barrier_moves_with_the_wait_that_it_is_part_of():
     assert (0, "all-reduce.1", 114, 145) in found
 
 
+def test_the_barrier_of_a_device_that_is_no_longer_last_ends_as_long_before_its_transfer():
+    ops = [
+        op(0, 0, 100),
+        op(1, 0, 130),
+        op(1, 130, 137, "barrier-cores", "wait", "XLA TraceMe"),
+    ]
+    transfers = [transfer(0, 100, 170, 7), transfer(1, 140, 170, 7, arrival_ps=130)]
+    schedule = Schedule.of(measured(ops, transfers))
+    # Device 0 arrives at 160: from there the barrier lasts 7 and its gap 3, as from 130 on before.
+    found = replayed(schedule, op_scale=scale(schedule, d0=1.6))
+    assert (1, "barrier-cores", 130, 167) in found
+    assert (1, "all-reduce.1", 170, 200) in found
+
+
 def flight(done):
     """An async all-reduce from 0 (device 0) and 10 (device 1) to 80; dones begin at `done`."""
     ops, transfers = [], []

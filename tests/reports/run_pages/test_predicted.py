@@ -65,7 +65,7 @@ def test_parts_of_a_step_stand_beside_the_measured_ones():
     section = fill(predicted.PANEL, rows, facts("fast", "predicted"))
     # 4 us become 5.
     assert section.verdict == [
-        "A decode step of a device takes 4.00\xa0µs measured and 5.00\xa0µs predicted (+25.0 %).",
+        "A decode step's mean period of a device is 4.00\xa0µs measured and 5.00\xa0µs predicted (+25.0 %).",
     ]
     (figure,) = section.figures
     drawn = [layer["mark"]["filled"] for layer in figure.spec["layer"]]

@@ -11,7 +11,7 @@ from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql import Warehouse
 from xlahouse.sql.answers.evidence import evidence
-from xlahouse.sql.answers.split import split_prefill, split_time
+from xlahouse.sql.answers.split import split_prefill, split_time, without_waits
 from xlahouse.sql.answers.summary import LEAST_SHARE, find_losses, summarize, verdict
 from xlahouse.sql.answers.wording import summary_lines
 from xlahouse.sql.answers.words import duration, percent
@@ -50,6 +50,36 @@ def test_the_parts_add_up():
     assert sum(part.time_ps for part in split.parts) == split.time_ps == 1000
     assert (split.mean_ps, split.parts[1].mean_ps, split.parts[1].share) == (500, 100, 0.2)
     assert (split.whole, split.why) == ("period", None)
+
+
+def test_waits_for_circuits_are_a_part_of_their_own():
+    waits = [{"axis": "tp", "exposed_ps": 100.4, "sync_wait_ps": 30}]
+    split = split_time(*without_waits(TIMES, AXES, waits))
+    # 100 of tp's exposed time and 30 of the barriers'.
+    changed = {
+        (part.name, part.axis): part.time_ps
+        for part in split.parts
+        if part not in split_time(TIMES, AXES).parts
+    }
+    assert changed == {
+        ("exposed", "tp"): 100,
+        ("sync_wait", None): 10,
+        ("circuits", None): 130,
+    }
+    assert split.time_ps == 1000
+    (found, *_) = [each for each in find_losses(split) if "circuits" in each.text]
+    assert (
+        found.text
+        == "13 % of the mean decode step's 0.5 ns is waits for optical circuits: 0.065 ns"
+    )
+    assert "reconfiguration_plan" in found.lever
+
+
+def test_without_waits_or_where_kernels_communicate_nothing_is_apart():
+    assert without_waits(TIMES, AXES, []) == (TIMES, AXES)
+    unknown = TIMES | {"compute_ps": None, "exposed_ps": None}
+    waits = [{"axis": "tp", "exposed_ps": 1.0, "sync_wait_ps": 2}]
+    assert without_waits(unknown, AXES, waits) == (unknown, AXES)
 
 
 def test_rounding_goes_to_the_largest_axis():

@@ -170,6 +170,18 @@ def test_one_policy_is_a_run_with_the_plans_steps(switched, monkeypatch, capsys)
     # Means are rounded to a picosecond; nothing but steps lies before the last end.
     assert abs(ends["paid"] - ends["stages"] - added) <= 4
     assert query(switched, "select source from runs where name = 'paid'").rows() == [("predicted",)]
+    # Devices are alike: each waits for circuits as long as its steps take longer, and all else is as it was.
+    sql = """
+        select phase, part, sum(predicted_ps) - sum(measured_ps) from predicted_split
+        join runs using (run_id) where name = 'paid' group by all
+    """
+    for phase, part, more in query(switched, sql).rows():
+        expected = planned[phase]["added_ps"] if part == "circuit wait" else 0
+        assert abs(more - expected) <= 2, (phase, part)
+    assert run_command(monkeypatch, "summary", "paid", "-w", switched) == 0
+    said = capsys.readouterr().out
+    assert "waits for circuits" in said
+    assert "replayed with reconfigure=10us, circuits=1, policy=every; no time of it was" in said
 
 
 @pytest.mark.parametrize(
