@@ -11,6 +11,8 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql.cli.options import WarehouseOption, complete_run, keep_index, open_warehouse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import polars as pl
 
     from xlahouse.ingest.table import RunRow
@@ -86,8 +88,9 @@ def predict(
     """Replay a measured run with a change, or forecast a compiled one.
 
     The replay is a run of its own, whose `source` is predicted: ops keep the measured run's order, and
-    every wait its cause. A forecast is an interval, in the table forecast. No hardware has confirmed such
-    times: compare them with a measured run before you spend money on them.
+    every wait its cause. A forecast is an interval, in the table forecast. Compare such times with a
+    measured run before you spend money on them. Over optical circuits, transfers of two axes whose times
+    in flight overlap on one port share it, as they share links, so a change of no time changes nothing.
 
     \b
     Examples:
@@ -201,17 +204,19 @@ def _change(
 
 def _predict(parent: Parent, change: Change, name: str | None) -> None:
     from xlahouse.sql.drawing import draw
-    from xlahouse.sql.predict.comparing import phase_times, rests_on_lines
+    from xlahouse.sql.predict.comparing import error_lines, predicted_times, rests_on_lines
     from xlahouse.sql.predict.writing import predict_run
 
     found = predict_run(parent, change, name)
-    rows = phase_times(parent, found.costs)
+    root = parent.warehouse.root
+    rows = predicted_times(root, parent.row["run_id"], found.run_id)
     draw(rows.columns, [list(row) for row in rows.rows()], sys.stdout)
     for line in rests_on_lines(found.rests_on):
         print(line, file=sys.stderr)
     already = ", which the warehouse has already" if found.unchanged else ""
     print(f"{found.run_id}  {found.name}: predicted with {found.change}{already}", file=sys.stderr)
-    print("no hardware has validated these times", file=sys.stderr)
+    for line in error_lines(root, found.run_id):
+        print(line, file=sys.stderr)
 
 
 def _print_advice(parent: Parent, format: str) -> None:
@@ -235,18 +240,23 @@ def _print_plan(parent: Parent, change: Change, switched: list[Reconfigure], for
 
 
 def _print_forecast(warehouse: Warehouse, row: RunRow, clock: str | None, format: str) -> None:
+    from xlahouse.sql.predict.comparing import error_lines
     from xlahouse.sql.predict.forecast import cost_lines, forecast_run, shown_forecast
     from xlahouse.sql.predict.keeping import keep_rows
 
     found = forecast_run(warehouse, row, clock)
     keep_rows(warehouse, row, {"forecast": found.steps, "forecast_costs": found.costs})
-    _print_rows(found.steps, shown_forecast(found.steps), format)
+    confirmed = error_lines(warehouse.root, row["run_id"])
+    _print_rows(found.steps, shown_forecast(found.steps), format, confirmed)
     for line in cost_lines(found):
         print(line, file=sys.stderr)
 
 
-def _print_rows(rows: pl.DataFrame, shown: pl.DataFrame, format: str) -> None:
+def _print_rows(
+    rows: pl.DataFrame, shown: pl.DataFrame, format: str, confirmed: Iterable[str] | None = None
+) -> None:
     from xlahouse.sql.drawing import draw
+    from xlahouse.sql.predict.comparing import UNCONFIRMED
 
     if format == "json":
         import msgspec
@@ -254,4 +264,5 @@ def _print_rows(rows: pl.DataFrame, shown: pl.DataFrame, format: str) -> None:
         print(msgspec.json.format(msgspec.json.encode(rows.to_dicts())).decode())
         return
     draw(shown.columns, [list(row) for row in shown.rows()], sys.stdout)
-    print("no hardware has validated these times", file=sys.stderr)
+    for line in confirmed or [UNCONFIRMED]:
+        print(line, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A prediction in a few lines: the steps of each phase, measured and predicted, and what it rests on."""
+"""A prediction in a few lines: latencies and periods, measured and predicted, and what they rest on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from xlahouse.ingest.replay.schedule import Costs
-from xlahouse.ingest.replay.step_times import step_times
-from xlahouse.sql.predict.loading import Parent
+from xlahouse.capture.words import plural
+from xlahouse.sql.warehouse import Warehouse
 
 _STEP = ["request", "step"]
 
@@ -39,18 +38,54 @@ def whole_ps(means: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def phase_times(parent: Parent, costs: Costs) -> pl.DataFrame:
-    """One row a phase: its steps' mean period, measured and predicted, in ms."""
-    schedule = parent.schedule
-    means = phase_means(step_times(schedule), step_times(schedule, schedule.replay(costs)))
-    times = means.select(
-        "phase",
-        "steps",
-        measured_step_ms=pl.col("step_ps") / 1e9,
-        predicted_step_ms=pl.col("replayed_step_ps") / 1e9,
+_LATENCIES = """
+    select run_id, ttft_s * 1e3 as "TTFT", tpot_s * 1e3 as "TPOT" from run_summary_v2
+    where run_id in ($parent, $run)
+"""
+_PERIODS = """
+    select
+        run_id, case when phase = 'step' or phase is null then 'step' else phase || ' step' end as step,
+        case when count(period_ps) = count(*) then avg(period_ps) end / 1e9 as period_ms
+    from device_time_v1
+    where run_id in ($parent, $run) and step is not null and core is distinct from 'sparsecore'
+    group by run_id, phase
+"""
+_ERRORS = """
+    select phase, error_ratio, runs from predicted_step_v1
+    where run_id = $run and error_ratio is not null order by phase
+"""
+UNCONFIRMED = "no hardware has validated these times"
+
+
+def predicted_times(root: str, parent: str, run: str) -> pl.DataFrame:
+    """time, measured_ms, predicted_ms, change_percent: TTFT, TPOT, and a row of each phase's steps.
+
+    As pages have them: latencies are those of run_summary, periods those of device_time, over all devices
+    and steps. A time that is not known of the measured run has no row.
+
+    Args:
+        root: of the warehouse, which holds both runs.
+        parent: id of the measured run.
+        run: id of the predicted one.
+    """
+    given = {"parent": parent, "run": run}
+    with Warehouse(root) as warehouse:
+        latencies = (
+            warehouse.query(_LATENCIES, given).pl().unpivot(index="run_id", variable_name="time")
+        )
+        periods = warehouse.query(_PERIODS, given).pl().sort("step")
+    named = periods.select(
+        "run_id",
+        pl.format("mean period of a device's {}", "step").alias("time"),
+        value="period_ms",
     )
-    share = pl.col("predicted_step_ms") / pl.col("measured_step_ms") - 1
-    return times.with_columns(change_percent=share * 100)
+    whole = pl.concat([latencies, named]).drop_nulls("value")
+    before, after = (whole.filter(pl.col("run_id") == each) for each in (parent, run))
+    both = before.select("time", measured_ms="value").join(
+        after.select("time", predicted_ms="value"), on="time", how="left", maintain_order="left"
+    )
+    share = pl.col("predicted_ms") / pl.col("measured_ms") - 1
+    return both.with_columns(change_percent=share * 100)
 
 
 def rests_on_lines(costs: pl.DataFrame) -> Iterator[str]:
@@ -69,3 +104,19 @@ def rests_on_lines(costs: pl.DataFrame) -> Iterator[str]:
             yield f"{what}: bandwidth from the peaks of its links; fewer than three sizes are measured"
         else:
             yield f"{what}: as measured; neither fitted nor bounded by known peaks"
+
+
+def error_lines(root: str, run: str) -> Iterator[str]:
+    """How far a prediction is from the measured runs of what it predicts, a line a phase.
+
+    Args:
+        root: of the warehouse, which holds the prediction.
+        run: id of the predicted run, or of the compiled run that was forecast.
+    """
+    with Warehouse(root) as warehouse:
+        rows = warehouse.query(_ERRORS, {"run": run}).dicts()
+    for row in rows:
+        beside = plural(row["runs"], "measured run")
+        yield f"{row['phase']}: error {100 * row['error_ratio']:+.1f} %, beside {beside}"
+    if not rows:
+        yield UNCONFIRMED

@@ -14,6 +14,7 @@ from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.sql.check.check import check_warehouse
 from xlahouse.sql.predict.advice import advise
 from xlahouse.sql.predict.changes import Change, Latency, Rate, describe, parse_latency, parse_rate
+from xlahouse.sql.predict.comparing import predicted_times
 from xlahouse.sql.predict.costs import costs_of
 from xlahouse.sql.predict.fits import Fits, fit_line
 from xlahouse.sql.predict.keeping import keep_rows
@@ -141,6 +142,26 @@ def test_the_parts_of_a_predicted_step_stand_beside_the_measured_ones(predicting
 
 
 @pytest.mark.verify
+def test_the_verb_prints_what_the_page_has(predicting):
+    found = predicted(predicting, "tp4", Change(ici=Rate(times=4.0)))
+    with Warehouse(predicting) as warehouse:
+        (parent,) = warehouse.runs(name="tp4")
+        latencies = [warehouse.metrics(run) for run in (parent["run_id"], found.run_id)]
+    times = predicted_times(predicting, parent["run_id"], found.run_id)
+    printed = {row[0]: row[1:3] for row in times.iter_rows()}
+    for name, column in (("TTFT", "ttft_s"), ("TPOT", "tpot_s")):
+        assert printed[name] == pytest.approx([each[column] * 1e3 for each in latencies])
+    sql = """
+        select phase, sum(measured_ps) / 1e9, sum(predicted_ps) / 1e9 from predicted_split
+        where run_id = $run group by phase
+    """
+    for phase, *expected in rows(predicting, sql, run=found.run_id).rows():
+        # Parts are rounded to a picosecond, six of them.
+        shown = printed[f"mean period of a device's {phase} step"]
+        assert shown == pytest.approx(expected, abs=6e-9)
+
+
+@pytest.mark.verify
 def test_predicted_runs_pass_every_audit(predicting):
     predicted(predicting, "tp4", Change(host=0.0, no_skew=True), "all")
     predicted(predicting, "pp_ticks", Change(no_masked=True), "unmasked")
@@ -254,8 +275,11 @@ def test_the_verb(predicting, monkeypatch, capsys):
     words = ("--ici", "2x", "--as", "quick", "-w", predicting)
     assert run_command(monkeypatch, "predict", "longer", *words) == 0
     done = capsys.readouterr()
-    columns = ["phase", "steps", "measured_step_ms", "predicted_step_ms", "change_percent"]
+    columns = ["time", "measured_ms", "predicted_ms", "change_percent"]
     assert done.out.splitlines()[0].split() == columns
+    printed = {line.rsplit(maxsplit=3)[0].strip() for line in done.out.splitlines()[2:]}
+    period = "mean period of a device's"
+    assert printed == {"TTFT", "TPOT", f"{period} decode step", f"{period} prefill step"}
     assert "tp all-reduce of 4 over ICI: latency 0.252 us a step" in done.err
     assert "no hardware has validated these times" in done.err
     words = ("--advice", "--format", "json", "-w", predicting)
