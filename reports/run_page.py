@@ -7,6 +7,7 @@ from dataclasses import replace
 from xlahouse.capture.commands import located, shown, with_mesh
 from xlahouse.reports.answers import Verdict, shown_findings
 from xlahouse.reports.charts.facts import (
+    COMPARED_BANNER,
     COMPILED_BANNER,
     PREDICTED_BANNER,
     VIRTUAL_BANNER,
@@ -39,6 +40,7 @@ _WHY_PREDICTED = (
     "Ops, bytes and counts are the measured run's, and no time of this run was measured. The tables "
     "transfer_costs and issues state what the times rest on."
 )
+_WHERE_COMPARED = "Its overview has the prediction's error beside measured runs."
 
 
 def run_html(
@@ -111,7 +113,10 @@ def _banners(facts: PageFacts) -> list[Banner]:
     if facts.predicted:
         parent, change = facts.row["parent_run_id"], facts.row["change"]
         why = f"A replay of run {parent} with {change}. {_WHY_PREDICTED}"
-        found.append(Banner(PREDICTED_BANNER, why))
+        if facts.compared:
+            found.append(Banner(COMPARED_BANNER, f"{why} {_WHERE_COMPARED}"))
+        else:
+            found.append(Banner(PREDICTED_BANNER, why))
     return found
 
 

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from xlahouse.reports.charts.facts import PREDICTED_BANNER, VIRTUAL_BANNER, PageFacts
+from xlahouse.reports.charts.facts import (
+    COMPARED_BANNER,
+    PREDICTED_BANNER,
+    VIRTUAL_BANNER,
+    PageFacts,
+)
 from xlahouse.reports.charts.panel import Section
 from xlahouse.reports.charts.units import plural
 from xlahouse.reports.page import render_page
@@ -91,9 +96,11 @@ RUNS_PARAMS = "With $runs = the ids of the runs on this page."
 
 def banners_of(runs: Sequence[PageFacts]) -> list[Banner]:
     """The banners of virtual devices and of predictions; each names its runs, unless it is about all."""
+    predicted = [facts for facts in runs if facts.predicted]
     named = (
         (VIRTUAL_BANNER, [facts.name for facts in runs if facts.inferred]),
-        (PREDICTED_BANNER, [facts.name for facts in runs if facts.predicted]),
+        (PREDICTED_BANNER, [each.name for each in predicted if not each.compared]),
+        (COMPARED_BANNER, [each.name for each in predicted if each.compared]),
     )
     return [
         Banner(head, "" if len(names) == len(runs) else f"Runs: {_some(names)}.")

@@ -15,6 +15,14 @@ Row = Mapping[str, Any]  # column -> value
 VIRTUAL_BANNER = "virtual devices: structure valid, times not"
 COMPILED_BANNER = "compiled: programs of one prefill and one decode step; nothing ran"
 PREDICTED_BANNER = "predicted: not validated on hardware"
+COMPARED_BANNER = "predicted: no time of the run was measured"  # but runs of what it predicts were
+
+# Measured runs of what each prediction is about; asked only where there are predictions.
+COMPARED_SQL = """
+select run_id, cast(max(runs) as bigint) as compared_runs
+from predicted_step_v1
+group by run_id
+"""
 
 FACTS_SQL = """
 with device_facts as (
@@ -127,6 +135,11 @@ class PageFacts:
         return bool(self.row.get("source") == "predicted")
 
     @property
+    def compared(self) -> bool:
+        """Whether a measured run of what was predicted says how far the prediction is off."""
+        return bool(self.row.get("compared_runs"))
+
+    @property
     def traced(self) -> bool:
         """Whether the trace has events of any device."""
         return bool(self.row["traced_devices"])
@@ -173,9 +186,21 @@ def _host_name(host: str | None) -> str:
     return name if name.startswith("host") else f"host {name}"
 
 
-def read_facts(rows: pl.DataFrame, summary: pl.DataFrame, warehouse: str) -> list[PageFacts]:
-    """Rows of FACTS_SQL, each with its row of SUMMARY_SQL, -> facts, in the order of `rows`."""
+def read_facts(
+    rows: pl.DataFrame, summary: pl.DataFrame, warehouse: str, compared: pl.DataFrame | None = None
+) -> list[PageFacts]:
+    """Rows of FACTS_SQL, each with its row of SUMMARY_SQL, -> facts, in the order of `rows`.
+
+    Args:
+        rows: of FACTS_SQL.
+        summary: of SUMMARY_SQL.
+        warehouse: that they are read from.
+        compared: of COMPARED_SQL; None where no run is predicted or compiled.
+    """
     headlines = {row["run_id"]: row for row in summary.to_dicts()}
+    if compared is not None:
+        for row in compared.to_dicts():
+            headlines[row["run_id"]] |= row
     return [
         PageFacts(
             row["run_id"],

@@ -66,13 +66,13 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 
 def verdict(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """The intervals, and that no hardware has confirmed them."""
+    """The intervals, and whether any hardware has confirmed them."""
     said = [
         f"{row['metric'].upper()} would lie between {show_ps(row['optimistic_ps'])} and "
         f"{show_ps(row['pessimistic_ps'])} on the devices."
         for row in _steps(rows).iter_rows(named=True)
     ]
-    return [*said, "Not validated on hardware."]
+    return said if facts.compared else [*said, "Not validated on hardware."]
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
