@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.answers import KEY, Verdict, read_verdict, read_versus
-from xlahouse.reports.charts.facts import COMPARED_SQL, FACTS_SQL, PageFacts, read_facts
+from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, compared_runs, read_facts
 from xlahouse.reports.charts.panel import F, Panel, Queryable, Section, fill
 from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, HeadlineCard, cards_by_run
 from xlahouse.reports.index_page import index_html
@@ -195,9 +195,7 @@ def read_runs(
         ReportError: a name fits no run, or several.
     """
     facts, summaries = (warehouse.query(sql).pl() for sql in (FACTS_SQL, SUMMARY_SQL))
-    predicts = facts["source"].is_in(["predicted", "compiled"]).any()
-    compared = warehouse.query(COMPARED_SQL).pl() if predicts else None
-    known = read_facts(facts, summaries, warehouse.root, compared)
+    known = read_facts(facts, summaries, warehouse.root, compared_runs(warehouse, facts))
     chosen = known if wanted is None else choose_runs(known, wanted)
     spread = warehouse.query(SPREAD_SQL).pl() if headlines else None
     return known, cards_by_run(chosen, spread), chosen

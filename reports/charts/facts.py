@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xlahouse.reports.charts.units import plural
+
+if TYPE_CHECKING:
+    from xlahouse.reports.charts.panel import Queryable
 
 Row = Mapping[str, Any]  # column -> value
 
@@ -17,8 +20,8 @@ COMPILED_BANNER = "compiled: programs of one prefill and one decode step; nothin
 PREDICTED_BANNER = "predicted: not validated on hardware"
 COMPARED_BANNER = "predicted: no time of the run was measured"  # but runs of what it predicts were
 
-# Measured runs of what each prediction is about; asked only where there are predictions.
-COMPARED_SQL = """
+# Measured runs of what each prediction is about.
+_COMPARED_SQL = """
 select run_id, cast(max(runs) as bigint) as compared_runs
 from predicted_step_v1
 group by run_id
@@ -186,6 +189,17 @@ def _host_name(host: str | None) -> str:
     return name if name.startswith("host") else f"host {name}"
 
 
+def compared_runs(source: Queryable, rows: pl.DataFrame) -> pl.DataFrame | None:
+    """run_id, compared_runs: measured runs of what each prediction is about; None without predictions.
+
+    Args:
+        source: the warehouse.
+        rows: of FACTS_SQL.
+    """
+    predicts = rows["source"].is_in(["predicted", "compiled"]).any()
+    return source.query(_COMPARED_SQL).pl() if predicts else None
+
+
 def read_facts(
     rows: pl.DataFrame, summary: pl.DataFrame, warehouse: str, compared: pl.DataFrame | None = None
 ) -> list[PageFacts]:
@@ -195,7 +209,7 @@ def read_facts(
         rows: of FACTS_SQL.
         summary: of SUMMARY_SQL.
         warehouse: that they are read from.
-        compared: of COMPARED_SQL; None where no run is predicted or compiled.
+        compared: of compared_runs.
     """
     headlines = {row["run_id"]: row for row in summary.to_dicts()}
     if compared is not None:

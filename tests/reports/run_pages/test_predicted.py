@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from xlahouse.reports.charts.facts import PREDICTED_BANNER, VIRTUAL_BANNER, PageFacts
+from xlahouse.reports.charts.facts import (
+    COMPARED_BANNER,
+    PREDICTED_BANNER,
+    VIRTUAL_BANNER,
+    PageFacts,
+)
 from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.panels.overview import forecast, predicted
 from xlahouse.reports.run_page import _banners
@@ -12,8 +17,13 @@ from xlahouse.reports.setup_facts import _prediction
 from xlahouse.reports.site_page import banners_of
 
 
-def facts(name, source, inferred=False):
-    row = {"source": source, "inferred": inferred, "parent_run_id": "ab12", "change": "ici=2x"}
+def facts(name, source, inferred=False, compared=0):
+    row = {"compared_runs": compared} | {
+        "source": source,
+        "inferred": inferred,
+        "parent_run_id": "ab12",
+        "change": "ici=2x",
+    }
     return PageFacts(name, name, row, "w")
 
 
@@ -40,6 +50,17 @@ def test_pages_over_runs_name_the_predicted_ones():
     some = banners_of([facts("base", "xplane"), facts("fast", "predicted")])
     assert [(each.head, each.body) for each in some] == [(PREDICTED_BANNER, "Runs: fast.")]
     assert banners_of([facts("fast", "predicted")])[0].body == ""
+
+
+def test_a_prediction_with_a_measured_run_beside_it_does_not_claim_to_lack_one():
+    (banner,) = _banners(facts("fast", "predicted", compared=1))
+    assert banner.head == COMPARED_BANNER
+    assert banner.body.endswith("Its overview has the prediction's error beside measured runs.")
+    some = [facts("fast", "predicted", compared=2), facts("slow", "predicted")]
+    assert [(each.head, each.body) for each in banners_of(some)] == [
+        (PREDICTED_BANNER, "Runs: slow."),
+        (COMPARED_BANNER, "Runs: fast."),
+    ]
 
 
 def test_only_predicted_and_compiled_runs_have_their_panels():
@@ -108,6 +129,13 @@ def test_a_forecast_is_an_interval():
     (data,) = figure.spec["datasets"].values()
     assert [(each["best"], each["worst"]) for each in data] == [(5, 9)]
     assert figure.spec["mark"]["fillOpacity"] == 0
+
+
+def test_a_forecast_with_a_measured_run_beside_it_has_its_error_instead():
+    row = {"phase": "decode", "metric": "tpot", "optimistic_ps": 5_000_000}
+    rows = pl.DataFrame([row | {"pessimistic_ps": 9_000_000}])
+    said = forecast.verdict(rows, facts("small", "compiled", compared=1))
+    assert said == ["TPOT would lie between 5.00\xa0µs and 9.00\xa0µs on the devices."]
 
 
 def test_a_compiled_run_without_a_forecast_says_how_to_make_one():

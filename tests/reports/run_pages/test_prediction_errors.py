@@ -8,7 +8,7 @@ import pytest
 from tests.reports.html import Page
 from tests.reports.run_pages.test_predicted import facts
 from tests.warehouse import write_warehouse
-from xlahouse.reports.charts.facts import PREDICTED_BANNER
+from xlahouse.reports.charts.facts import COMPARED_BANNER, PREDICTED_BANNER
 from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.panels.overview import errors
 from xlahouse.reports.site import render_site
@@ -68,6 +68,8 @@ def test_the_page_waits_for_a_measured_run_and_then_has_its_error(tmp_path):
     )
     assert said in Page(text).text
     assert WAITING not in text
+    assert "not validated on hardware" not in text.lower()
+    assert COMPARED_BANNER in text
 
 
 ROW = {"run_id": "a", "name": "a", "phase": "decode", "least_predicted_ps": 40}
