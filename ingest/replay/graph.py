@@ -37,6 +37,7 @@ class Graph(NamedTuple):
 class Replay:
     """A graph that is prepared to be replayed with many costs."""
 
+    graph: Graph
     joint: Integers  # place of each joint among the points, ascending
     behind: Integers  # of each point, the last joint at it or before it on its line, by its place in `joint`
     alone: Mask  # of each joint, whether no point of its line decides it
@@ -69,6 +70,7 @@ class Replay:
         visit[order] = np.arange(len(order))
         by_turn = np.argsort(visit.take(target), kind="stable")
         return cls(
+            graph,
             joint,
             behind,
             alone,
@@ -100,6 +102,24 @@ class Replay:
         at_joint = reached.take(self.visit)
         times: Integers = (at_joint - total.take(self.joint)).take(self.behind) + total
         return times
+
+    def keeps(self, lag_ps: Integers, edge_ps: Integers) -> bool:
+        """Whether the graph's measured times are the earliest that its waits allow.
+
+        No points wait in a circle, so these times are the only ones of which each is what its waits allow:
+        none need be visited after another.
+
+        Args:
+            lag_ps: in place of the graph's.
+            edge_ps: in place of the graph's.
+        """
+        graph = self.graph
+        at = graph.at_ps
+        earliest = np.where(graph.head, lag_ps, FREE)
+        follows = np.flatnonzero(~graph.head & (lag_ps != FREE))
+        earliest[follows] = at.take(follows - 1) + lag_ps.take(follows)
+        np.maximum.at(earliest, graph.target, at.take(graph.source) + edge_ps)
+        return bool((earliest == at).all())
 
 
 def _longest(floor: Integers, first: Integers, source: Integers, weight: Integers) -> Integers:

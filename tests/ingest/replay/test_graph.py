@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,20 @@ def test_random_graphs_replay_as_they_are_simulated(first):
         assert [found[place] for place in known] == [expected[place] for place in known], seed
         compared += len(known)
     assert compared > 500
+
+
+def test_only_the_replayed_times_keep_all_waits():
+    for seed in range(50):
+        graph = draw(seed)
+        expected = np.array(simulate(graph), np.int64)
+        if (expected < FREE // 2).any():
+            continue  # a point that nothing reaches has no time of its own
+        kept = Replay.of(graph._replace(at_ps=expected))
+        assert kept.keeps(graph.lag_ps, graph.edge_ps), seed
+        for place in range(len(expected)):
+            moved = expected + (np.arange(len(expected)) == place)
+            wrong = replace(kept, graph=graph._replace(at_ps=moved))
+            assert not wrong.keeps(graph.lag_ps, graph.edge_ps), seed
 
 
 def test_points_of_one_time_wait_for_each_other_in_any_order():
