@@ -297,6 +297,21 @@ def test_audits_find_nothing_in_the_samples(tmp_path: Path) -> None:
         assert audited(warehouse) == []
 
 
+@pytest.mark.verify
+def test_audits_find_nothing_in_the_cases(tmp_path: Path) -> None:
+    cases = Path(__file__).parents[1] / "cases"
+    folders = [
+        path
+        for kind in ("transfers", "foreign", "clocks")
+        for path in sorted((cases / kind).iterdir())
+        if not path.name.endswith("_hlo")
+    ]
+    ingest_paths([str(path) for path in folders], str(tmp_path))
+    with Warehouse(tmp_path) as warehouse:
+        assert len(warehouse.runs()) >= len(folders) - 1  # an archive is the same run twice
+        assert audited(warehouse) == []
+
+
 def test_matrix_cases_add_up(tmp_path: Path) -> None:
     """The cases are runs of one warehouse; a row found names its case's run."""
     (matrix,) = (audit for audit in AUDITS if audit.name == "matrix_adds_up")

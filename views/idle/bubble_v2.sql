@@ -4,11 +4,12 @@
 -- between_steps is the idle time before the step within its period, ops outside every step aside.
 -- All six add up to the idle time of the period, and over a device's steps to its idle wall time,
 -- the time between requests aside. Each step has all six rows; a device whose identity was deduced
--- has idle_ps NULL for imbalance, pipeline and unattributed, since these need peers. The cost of a
--- pipeline is in the row pipeline: idle_ps; masked_ps, the time spent on empty microbatches in a
--- stage-stacked pipeline; and, where stages are separate, fill_drain_ps, the idle time next to the
--- window in which the step is under way on peers. Waits in barriers are not idle time: sync_wait has
--- them by axis. SparseCores are left out.
+-- has idle_ps NULL for imbalance and pipeline, which need peers, and for unattributed if it has
+-- launches: without these, its long gaps are unattributed. The cost of a pipeline is in the row
+-- pipeline: idle_ps; masked_ps, the time spent on empty microbatches in a stage-stacked pipeline;
+-- and, where stages are separate, fill_drain_ps, the idle time next to the window in which the step
+-- is under way on peers. Waits in barriers are not idle time: sync_wait has them by axis.
+-- SparseCores are left out.
 with told_runs as (
     -- A run that an older xlahouse ingested has no known idle times, and no rows.
     select run_id from busy_stretches group by run_id
@@ -134,7 +135,7 @@ told as (
             when c.cause = 'device' then s.device_ps
             when c.cause = 'host' then s.host_ps
             when c.cause = 'between_steps' then s.between_steps_ps
-            when s.inferred then null
+            when s.inferred and (c.cause <> 'unattributed' or s.has_launches = 1) then null
             when c.cause = 'imbalance' then s.imbalance_ps
             when c.cause = 'pipeline' then s.pipeline_ps
             else s.within_ps - s.device_ps - s.host_ps - s.imbalance_ps - s.pipeline_ps

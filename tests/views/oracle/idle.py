@@ -109,12 +109,16 @@ class Idle:
         """Whether it is known who is a peer."""
         return bool(self.run.devices[device]["inferred"] or self.run.places)
 
+    def has_launches(self, device: int) -> bool:
+        """Whether the trace holds launches of the device."""
+        return any(row["device_id"] == device for row in self.run.rows("launches"))
+
     def causes(self, window: Window, start: int, end: int) -> dict[str, int]:
         """The time of a gap by cause."""
         found = dict.fromkeys(CAUSES, 0)
         others = self.others(window)
         opened = union(span(row) for row in window.launches)
-        launched = any(r["device_id"] == window.device for r in self.run.rows("launches"))
+        launched = self.has_launches(window.device)
         marks = {start, end} | {m for w in others for piece in w.busy for m in piece}
         marks |= {m for piece in opened for m in piece}
         for a, b in pairwise(sorted(m for m in marks if start <= m <= end)):
@@ -174,8 +178,11 @@ def bubble(run: Run) -> Iterator[Row]:
         sums["between_steps"] = length(free[window.device, *window.step])
         period, outside = of_window[window.device, window.start, window.end]
         inferred = run.devices[window.device]["inferred"]
+        launched = found.has_launches(window.device)
         for cause in CAUSES:
-            hidden = inferred and cause in ("imbalance", "pipeline", "unattributed")
+            hidden = inferred and cause in (
+                ("imbalance", "pipeline", "unattributed") if launched else ("imbalance", "pipeline")
+            )
             idle = None if hidden else sums[cause]
             yield {
                 **window.key,
