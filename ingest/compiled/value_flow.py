@@ -18,7 +18,7 @@ Values = dict[Index, frozenset[int]]  # ids of the values in each part of a resu
 
 _SAME = (
     b"bitcast",
-    b"optimization-barrier",
+    b"opt-barrier",
     b"domain",
     b"add-dependency",
     b"async-update",

@@ -103,6 +103,14 @@ HLO_DUMP_UNUSED = Code(
     "name the folder that the compiler dumped this run's programs into: "
     "`xlahouse ingest TRACES --run RUN --hlo-dump FOLDER`",
 )
+HLO_FIELDS_UNKNOWN = Code(
+    "hlo_fields_unknown",
+    "warning",
+    "instructions with fields that this version does not know: a later compiler wrote them",
+    "what it states in a new field in place of one that is known is taken for absent: sizes, groups and "
+    "pairs may be wrong",
+    "install a newer xlahouse",
+)
 KERNEL_COMMUNICATES = Code(
     "kernel_communicates",
     "warning",
@@ -129,6 +137,14 @@ NO_HLO = Code(
     "programs whose HLO neither the trace nor a dump holds",
     "kinds, sizes and groups are those in the names of their ops, and fusions are opaque",
     _WITH_DUMP,
+)
+OPCODE_UNKNOWN = Code(
+    "opcode_unknown",
+    "warning",
+    "instructions of an opcode that this version does not know",
+    "those that state groups or pairs of devices are collectives of unknown kind and size, all others count "
+    "as compute, although one may copy or communicate",
+    "install a newer xlahouse",
 )
 SIZE_BOUND = Code(
     "size_bound",

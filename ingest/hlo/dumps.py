@@ -95,7 +95,7 @@ def fingerprint_of(dumps: list[Dump]) -> str:
     for dump in dumps:
         fs, path = open_fs(dump.path)
         digest.update(
-            f"{path.rpartition('/')[2]} {fs.size(path)}\n".encode(errors="surrogateescape")
+            f"{path.rpartition('/')[2]} {fs.checksum(path)}\n".encode(errors="surrogateescape")
         )
     return digest.hexdigest()[:12]
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events.protobuf import MessageList
@@ -19,6 +20,7 @@ from xlahouse.ingest.hlo.messages import (
     ReplicaGroup,
 )
 
+LAST_OF_INSTRUCTION = 98  # the last field of HloInstructionProto, as of this version
 MOST_DEVICES = 1 << 20  # beyond any machine; guards against damaged numbers
 Groups = list[list[int]]
 
@@ -31,12 +33,30 @@ def raw_groups(instruction: HloInstruction) -> Groups:
     """Groups as the instruction writes them, in whichever notation; [] means all devices.
 
     Raises:
-        GroupError: the notation contradicts itself.
+        GroupError: the notation contradicts itself, or may be one that a later compiler has.
     """
     grid = _grid(instruction)
     if grid is not None:
         return [[int(number) for number in row] for row in grid]
-    return _from_lists(_listed(instruction))
+    groups = _from_lists(_listed(instruction))
+    if not groups and any(
+        field.field_number > LAST_OF_INSTRUCTION for field in UnknownFieldSet(instruction)
+    ):
+        raise GroupError("no groups in a notation that is known, and fields of a later compiler")
+    return groups
+
+
+def names_participants(instruction: HloInstruction) -> bool:
+    """Whether it states groups or pairs, in whichever notation: then it is a collective."""
+    listed = instruction.collective_device_list
+    return bool(
+        instruction.replica_groups
+        or instruction.source_target_pairs
+        or listed.replica_groups
+        or listed.iota_replica_group_list.num_replica_groups
+        or instruction.iota_collective_device_list.num_replica_groups
+        or instruction.mesh_axes_replica_group_list.HasField("mesh")
+    )
 
 
 def raw_sizes(instruction: HloInstruction) -> list[int]:

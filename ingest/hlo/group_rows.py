@@ -158,7 +158,7 @@ def _participants(
         target = program.dcn_parts[collective.id].target
         slices = (slices_of(target, devices) for devices in devices_of(program))
         return [list(peers) for of_place in slices for peers in zip(*of_place, strict=True)], []
-    if kind in _EXCHANGES:
+    if kind in _EXCHANGES or (kind is None and collective.source_target_pairs):
         found = [device_pairs(collective, place) for place in program.assignments]
         exchanged = list(dict.fromkeys(pair for pairs in found for pair in pairs))
         return connected(exchanged), exchanged

@@ -74,6 +74,7 @@ class InstructionLine:
     problems: tuple[str, ...] = ()  # a line for each part that could not be read
     knows_groups: bool = True  # whether its groups and pairs could be read
     ends: bool = True  # whether the text does not break off
+    keys: frozenset[str] = frozenset()  # of its attributes
 
 
 def read_instruction(text: str, into: HloInstruction) -> InstructionLine:
@@ -160,6 +161,7 @@ def _attributes(text: str, into: HloInstruction, line: InstructionLine) -> Instr
         problems=tuple(problems),
         knows_groups=knows_groups,
         ends=ends,
+        keys=frozenset(key for key, _ in pairs),
     )
 
 

@@ -22,7 +22,7 @@ from xlahouse.ingest.hlo.program import Program
 from xlahouse.ingest.hlo.scan import HloTextError, shown, split_commas
 from xlahouse.ingest.hlo.shape_text import read_shape
 from xlahouse.ingest.hlo.stack_frames import FRAME_TABLES, read_table_line
-from xlahouse.ingest.hlo.transfer import WRAPPERS, split_role
+from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS, WRAPPERS, split_role
 
 _COMPUTATION = re.compile(r"(ENTRY\s+)?%?([^\s({]+)\s*(?:\(.*)?\{$")
 _BEGINS = re.compile(r"\s*(?:ROOT\s+)?%?[^\s=\"{}]+ = ")
@@ -123,7 +123,11 @@ class _Module:
         loose: bool = False,
     ) -> Program:
         """The finished program. opaque, assignment_assumed, loose: see Program."""
-        unread = (message.id for _, message, line in self.lines if not line.knows_groups)
+        unread = (
+            message.id
+            for _, message, line in self.lines
+            if not line.knows_groups or (not loose and _lacks_participants(message, line))
+        )
         return Program(
             program_id,
             name,
@@ -134,6 +138,13 @@ class _Module:
             assignment_assumed=assignment_assumed,
             loose=loose,
         )
+
+
+def _lacks_participants(message: HloInstruction, line: InstructionLine) -> bool:
+    """Whether a collective states neither groups nor pairs. XLA writes `{}` for all devices."""
+    base, role = split_role(message.opcode.decode())
+    begins = base in COLLECTIVE_KINDS and role in ("sync", "start")
+    return begins and not line.keys & {"replica_groups", "source_target_pairs"}
 
 
 def is_module_text(raw: bytes) -> bool:

@@ -76,15 +76,17 @@ def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:
 
 
 def _payload(
-    program: Program, transfer: HloTransfer, kind: str
+    program: Program, transfer: HloTransfer, kind: str | None
 ) -> tuple[str | None, int | None, bool | None]:
     """(element type, bytes, whether these are a bound) of a transfer's instructions; None where unknown."""
-    if not transfer.instructions:
+    if not transfer.instructions or kind is None:
         return None, None, None
     leaves = [
         leaf for each in transfer.instructions for leaf in payload_leaves(program, each, kind)
     ]
     sizes = [shapes.logical_bytes(leaf) for leaf in leaves]
+    if not sizes and any(each.opcode != b"recv" for each in transfer.instructions):
+        return None, None, None  # operands that are not known
     known = None if None in sizes else sum(size for size in sizes if size is not None)
     is_bound = None if known is None else any(shapes.is_bound(leaf) for leaf in leaves)
     return shapes.dtype(leaves[0]) if leaves else None, known, is_bound

@@ -11,15 +11,19 @@ import polars as pl
 from xlahouse.ingest.events.codes_of_programs import (
     DAMAGED_HLO,
     DEVICE_ASSIGNMENT_UNKNOWN,
+    HLO_FIELDS_UNKNOWN,
     KIND_INFERRED,
+    OPCODE_UNKNOWN,
     SIZE_UNKNOWN,
 )
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.group_rows import Grouped, devices_of, group_rows
 from xlahouse.ingest.hlo.kernels import communicating
+from xlahouse.ingest.hlo.later_fields import later_fields
 from xlahouse.ingest.hlo.megascale import slices_of
 from xlahouse.ingest.hlo.messages import HloInstruction
+from xlahouse.ingest.hlo.opcodes import is_opcode
 from xlahouse.ingest.hlo.ops import OpFacts, op_facts
 from xlahouse.ingest.hlo.program import Program, instruction_rows
 from xlahouse.ingest.hlo.transfer import begun_before_loops
@@ -47,6 +51,7 @@ FACT_COLUMNS: ColumnTypes = {
     "tick": pl.Int64,
 }
 _SCOPE_COLUMNS = ("layer", "component", "tick")
+_SHOWN = 5  # opcodes in a finding
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         rows.extend(found)
         rows.issues += _wrapper_issues(program, found, source)
         rows.issues += _size_issues(program, found, source)
+        rows.issues += _later_issues(program, found, source)
         slices |= _slices(program)
         logical_ids.update(device for devices in devices_of(program) for device in devices)
         whole.append(program)
@@ -175,6 +181,17 @@ def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     if program.names_ranks:  # a rank's trace may state its own sizes
         return []
     return issues_found(source, (SIZE_UNKNOWN, count, f"{program.module}: {SIZE_UNKNOWN.meaning}"))
+
+
+def _later_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
+    """Opcodes and fields that this version does not know."""
+    unknown = [str(row["opcode"]) for row in rows.instructions if not is_opcode(str(row["opcode"]))]
+    names = ", ".join(list(dict.fromkeys(unknown))[:_SHOWN])
+    return issues_found(
+        source,
+        (OPCODE_UNKNOWN, len(unknown), f"{program.module}: {OPCODE_UNKNOWN.meaning}: {names}"),
+        (HLO_FIELDS_UNKNOWN, later_fields(program)),
+    )
 
 
 def _fact_row(facts: OpFacts, instruction: dict[str, object], goes_on: bool) -> dict[str, object]:

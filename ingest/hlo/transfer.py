@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from xlahouse.ingest.hlo import shapes
-from xlahouse.ingest.hlo.group_notations import GroupError
+from xlahouse.ingest.hlo.group_notations import GroupError, names_participants
 from xlahouse.ingest.hlo.groups import group_sizes
 from xlahouse.ingest.hlo.messages import HloInstruction, Shape
 from xlahouse.ingest.hlo.program import Program
@@ -24,7 +24,7 @@ COLLECTIVE_KINDS = (
 WRAPPERS = ("fusion", "async", "call")
 _ROLES = {"-start": "start", "-update": "update", "-done": "done"}
 # Opcodes that a pair's value may pass through between its start and its done.
-_CARRIERS = ("bitcast", "copy", "optimization-barrier", "async-update")
+_CARRIERS = ("bitcast", "copy", "opt-barrier", "async-update")
 _VIEWS = (b"bitcast", b"copy", b"reshape", b"get-tuple-element")
 _DEEPEST_WRAPPER = 16  # wrappers within wrappers; damaged HLO may call itself
 
@@ -34,7 +34,7 @@ class HloTransfer:
     """A transfer."""
 
     role: str  # sync; or start, update, done of an async pair
-    kind: str
+    kind: str | None  # None: of an opcode that this version does not know
     # the collectives that transfer, several where a fusion combines them; empty on a done or an update
     instructions: tuple[HloInstruction, ...]
     fused: bool = False  # whether a fusion holds them
@@ -72,7 +72,7 @@ def _find(
     starts = base == "async" or (base in ("fusion", "call") and role != "sync")
     # A call is control, and its instructions have events of their own, unless it is inside a wrapper.
     if base != "fusion" and not starts and not (base == "call" and depth):
-        return None
+        return HloTransfer(role, None, (instruction,)) if names_participants(instruction) else None
     part = program.async_parts.get(instruction.id)
     inner = [
         found
@@ -185,7 +185,7 @@ def begun_before_loops(program: Program) -> dict[int, str]:
     return found
 
 
-def kind_of(program: Program, transfer: HloTransfer) -> str:
+def kind_of(program: Program, transfer: HloTransfer) -> str | None:
     """METRICS, Kind: a fused all-reduce that is only sliced per device is a reduce-scatter."""
     if transfer.kind != "all-reduce" or not transfer.fused or not transfer.instructions:
         return transfer.kind

@@ -166,6 +166,14 @@ def test_a_dump_found_later_replaces_the_run(tmp_path):
     assert set(json.loads(run["options"])) == {"hlo_dump"}
 
 
+def test_a_dump_that_is_written_anew_with_as_many_bytes_replaces_the_run(tmp_path):
+    dump = tmp_path / "dump" / "module_0001.jit_f.after_optimizations.txt"
+    write(dump, TEXT.encode())
+    ingest(tmp_path, hlo_dump=str(dump))
+    write(dump, TEXT.replace("[1,2]<=[2]", "[2,1]<=[2]").encode())
+    assert not ingest(tmp_path, hlo_dump=str(dump)).unchanged
+
+
 def runs(tmp_path):
     (file,) = (tmp_path / "wh" / "tables" / "runs").glob("*.parquet")
     return pl.read_parquet(file).to_dicts()
