@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,10 @@ from typing import Any
 
 from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
 from tests.ingest.chrome_build import document, event, named
+from tests.samples import sample
+from tests.sweep.hlo_mutants import of_programs, of_text
+from tests.sweep.hlo_text import dump, dumped_trace
+from tests.sweep.mutants import Mutant, of_chrome, of_xplane
 from tests.synth.cases import CASES as SYNTHETIC
 from tests.synth.chrome import chrome_text
 from tests.synth.protos import XSpace
@@ -19,18 +23,38 @@ from tests.synth.write import write_run
 from xlahouse.ingest.events.proto import message_class
 
 CASES = Path(__file__).parents[1] / "cases"
-XPLANE, CHROME = ".xplane.pb", ".trace.json"
+XPLANE, CHROME, DUMP = ".xplane.pb", ".trace.json", ".after_optimizations.txt"
+TORCH_XLA = "cpu/torch_xla_mlp_4dev.xplane.pb"
 US = 1_000_000  # ps
 
 
 @dataclass(frozen=True)
 class Input:
-    """A trace that is mutated."""
+    """A trace, or a dump beside one, that is mutated."""
 
     reader: str  # the reader that it is for
     name: str
     ending: str  # of its file
     make: Callable[[], bytes]
+    mutate: Callable[[bytes], Iterator[Mutant]]
+    trace: Callable[[], bytes] | None = (
+        None  # a Chrome trace, where the input is its program's dump
+    )
+
+
+def xplane(reader: str, name: str, make: Callable[[], bytes]) -> Input:
+    """An xplane whose names are mutated."""
+    return Input(reader, name, XPLANE, make, of_xplane)
+
+
+def programs(name: str, make: Callable[[], bytes]) -> Input:
+    """An xplane whose programs are mutated."""
+    return Input("HLO proto", name, XPLANE, make, of_programs)
+
+
+def chrome(reader: str, name: str, make: Callable[[], bytes]) -> Input:
+    """A Chrome trace whose names are mutated."""
+    return Input(reader, name, CHROME, make, of_chrome)
 
 
 def synthetic(name: str) -> bytes:
@@ -182,29 +206,35 @@ def kineto() -> bytes:
 
 
 INPUTS = (
-    Input("TPU xplane", "tp4", XPLANE, lambda: synthetic("tp4")),
-    Input("TPU xplane", "tp4 without HLO", XPLANE, lambda: without_hlo(synthetic("tp4"))),
-    Input("TPU xplane", "fsdp_exposed", XPLANE, lambda: synthetic("fsdp_exposed")),
-    Input("TPU xplane", "moe", XPLANE, lambda: case("transfers/moe_exposed_by_kind")),
-    Input("TPU xplane", "async", XPLANE, lambda: case("transfers/async_collective_without_hlo")),
-    Input("TPU xplane", "dynamic", XPLANE, lambda: case("transfers/bounded_dynamic_shape")),
-    Input("TPU xplane", "Pallas", XPLANE, lambda: case("transfers/pallas_kernel_with_ici")),
-    Input("TPU xplane", "tf_op", XPLANE, lambda: case("foreign/tf_op_without_hlo")),
-    Input(
-        "SparseCore", "offload", XPLANE, lambda: case("transfers/sparsecore_offload_without_hlo")
-    ),
-    Input("Megascale", "DCN", XPLANE, lambda: case("transfers/megascale_dcn")),
-    Input("host", "compile", XPLANE, lambda: case("foreign/compile_within_a_step")),
-    Input("host", "allocators", XPLANE, lambda: case("foreign/hbm_allocator_events")),
-    Input("host", "memory of a TPU", XPLANE, tpu_memory),
-    Input("host", "no device", XPLANE, lambda: case("foreign/tpu_run_without_device_events")),
-    Input("GPU xplane", "two GPUs", XPLANE, gpu_xplane),
-    Input("GPU xplane", "two GPUs without HLO", XPLANE, lambda: gpu_xplane(with_program=False)),
-    Input("Chrome, TPU", "tp4", CHROME, lambda: exported(synthetic("tp4"))),
-    Input("Chrome, TPU", "tf_op", CHROME, lambda: case("foreign/tf_op_without_hlo_chrome")),
-    Input("Chrome, GPU", "two GPUs", CHROME, lambda: exported(gpu_xplane())),
-    Input("Kineto", "one of two ranks", CHROME, kineto),
-    Input("Kineto", "Seq", CHROME, lambda: case("clocks/kineto_ranks_seq", "*rank0*")),
-    Input("Kineto", "replayed graphs", CHROME, lambda: case("foreign/kineto_graph_replay_steps")),
-    Input("Kineto", "merged ranks", CHROME, lambda: case("foreign/kineto_merged_two_ranks")),
+    xplane("TPU xplane", "tp4", lambda: synthetic("tp4")),
+    xplane("TPU xplane", "tp4 without HLO", lambda: without_hlo(synthetic("tp4"))),
+    xplane("TPU xplane", "fsdp_exposed", lambda: synthetic("fsdp_exposed")),
+    xplane("TPU xplane", "moe", lambda: case("transfers/moe_exposed_by_kind")),
+    xplane("TPU xplane", "async", lambda: case("transfers/async_collective_without_hlo")),
+    xplane("TPU xplane", "dynamic", lambda: case("transfers/bounded_dynamic_shape")),
+    xplane("TPU xplane", "Pallas", lambda: case("transfers/pallas_kernel_with_ici")),
+    xplane("TPU xplane", "tf_op", lambda: case("foreign/tf_op_without_hlo")),
+    xplane("SparseCore", "offload", lambda: case("transfers/sparsecore_offload_without_hlo")),
+    xplane("Megascale", "DCN", lambda: case("transfers/megascale_dcn")),
+    xplane("host", "compile", lambda: case("foreign/compile_within_a_step")),
+    xplane("host", "allocators", lambda: case("foreign/hbm_allocator_events")),
+    xplane("host", "memory of a TPU", tpu_memory),
+    xplane("host", "no device", lambda: case("foreign/tpu_run_without_device_events")),
+    xplane("GPU xplane", "two GPUs", gpu_xplane),
+    xplane("GPU xplane", "two GPUs without HLO", lambda: gpu_xplane(with_program=False)),
+    xplane("CPU xplane", "JAX 0.10", lambda: case("foreign/jax_0_10_cpu_8_devices", "*.pb")),
+    xplane("CPU xplane", "torch_xla", lambda: sample(TORCH_XLA).read_bytes()),
+    chrome("Chrome, TPU", "tp4", lambda: exported(synthetic("tp4"))),
+    chrome("Chrome, TPU", "tf_op", lambda: case("foreign/tf_op_without_hlo_chrome")),
+    chrome("Chrome, GPU", "two GPUs", lambda: exported(gpu_xplane())),
+    chrome("Chrome, CPU", "JAX 0.10", lambda: case("foreign/jax_0_10_cpu_chrome")),
+    chrome("Kineto", "one of two ranks", kineto),
+    chrome("Kineto", "Seq", lambda: case("clocks/kineto_ranks_seq", "*rank0*")),
+    chrome("Kineto", "replayed graphs", lambda: case("foreign/kineto_graph_replay_steps")),
+    chrome("Kineto", "merged ranks", lambda: case("foreign/kineto_merged_two_ranks")),
+    programs("all-reduces", lambda: synthetic("tp4")),
+    programs("asynchronous all-gathers", lambda: synthetic("fsdp_exposed")),
+    programs("permutes", lambda: synthetic("pp_stages")),
+    programs("of GPUs", gpu_xplane),
+    Input("HLO text", "five kinds", DUMP, dump, of_text, dumped_trace),
 )

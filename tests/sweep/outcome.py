@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.sweep.inputs import XPLANE, Input
-from tests.sweep.mutants import Mutant, of_chrome, of_xplane
+from tests.sweep.inputs import CHROME, Input
+from tests.sweep.mutants import Mutant
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
@@ -54,30 +54,33 @@ class Result:
 
 
 def mutants_of(chosen: Input) -> Iterator[Mutant]:
-    """All mutants of an input."""
-    return (of_xplane if chosen.ending == XPLANE else of_chrome)(chosen.make())
+    """All mutants of an input, those that are alike once."""
+    return iter({each.raw: each for each in chosen.mutate(chosen.make())}.values())
 
 
 def outcomes(
-    raw: bytes, mutants: list[Mutant], ending: str, folder: Path, views: Sequence[str] = VIEWS
+    chosen: Input, mutants: list[Mutant], folder: Path, views: Sequence[str] = VIEWS
 ) -> Iterator[Result]:
-    """The outcome of each mutant of a trace.
+    """The outcome of each mutant of an input.
 
     Args:
-        raw: the trace.
+        chosen: the input.
         mutants: of it.
-        ending: of its file's name.
         folder: where the warehouse is written.
         views: that are compared, beside tables.
     """
-    traces = {"original": raw} | {f"m{n}": mutant.raw for n, mutant in enumerate(mutants)}
+    traces = {"original": chosen.make()} | {f"m{n}": each.raw for n, each in enumerate(mutants)}
     refused = {}
-    for name, content in traces.items():
-        path = folder / "in" / name / f"h{ending}"
+    for number, (name, content) in enumerate(traces.items()):
+        path = folder / "in" / name / f"h{chosen.ending}"
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
+        trace, dump = path, None
+        if chosen.trace is not None:
+            trace, dump = path.with_name(f"h{CHROME}"), str(path)
+            trace.write_bytes(chosen.trace() + b"\n" * number)  # one run each
         try:
-            ingest_paths([str(path)], str(folder / "w"), name=name)
+            ingest_paths([str(trace)], str(folder / "w"), name=name, hlo_dump=dump)
         except IngestError as error:
             refused[name] = str(error)
     told = all_facts(folder / "w", views)

@@ -56,7 +56,7 @@ def input_named(name: str) -> Input:
 def run(
     chosen: Input, mutants: list[Mutant], folder: Path, views: Sequence[str] = VIEWS
 ) -> list[Result]:
-    return list(outcomes(chosen.make(), mutants, chosen.ending, folder, views))
+    return list(outcomes(chosen, mutants, folder, views))
 
 
 def is_silent(result: Result) -> bool:
