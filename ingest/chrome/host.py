@@ -24,6 +24,7 @@ from xlahouse.ingest.events.codes_of_devices import DEVICE_INFERRED, DEVICE_UNKN
 from xlahouse.ingest.events.codes_of_files import UNKNOWN_PLANE
 from xlahouse.ingest.events.frames import ColumnTypes, Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
+from xlahouse.ingest.events.tpu_lines import MEGASCALE_PLANE
 
 HOST_PROCESS = "/host:CPU"
 _EXECUTE = r"^\w*(?:PjRt|Tfrt)\w*::Execute$"
@@ -63,7 +64,7 @@ def read_host_process(
     rows = rows.with_columns(table_name=table)
     others = rows.filter(pl.col("table_name") == "host_events")
     known = name == HOST_PROCESS
-    if not known and not others.is_empty():
+    if not known and name != MEGASCALE_PLANE and not others.is_empty():
         detail = f"process {name} has no reader of its own"
         issues.append(UNKNOWN_PLANE.found(source, others.height, detail))
     return PlaneEvents(

@@ -59,7 +59,8 @@ DEVICE_NUMBER_ASSUMED = Code(
     "device_number_assumed",
     "warning",
     "a plane does not state the number that replica groups give its device",
-    "the number within the host is taken, which is wrong on every host but the first",
+    "the number within the host is taken (with one file a rank, from its rank), which is wrong on every host "
+    "but the first",
 )
 DEVICE_UNKNOWN = Code(
     "device_unknown",

@@ -7,6 +7,7 @@ import polars as pl
 from xlahouse.ingest.events.codes_of_names import UNKNOWN_LINE, WAIT_UNKNOWN
 from xlahouse.ingest.events.issues import Issue, issues_found
 
+MEGASCALE_PLANE = "/device:CUSTOM:Megascale Trace"  # what a host sends between slices: no device
 MODULES_LINE = "XLA Modules"
 OPS_LINE = "XLA Ops"
 ASYNC_OPS_LINE = "Async XLA Ops"

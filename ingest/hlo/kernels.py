@@ -1,4 +1,4 @@
-"""Finds custom calls that communicate by themselves: Pallas kernels that send to other cores."""
+"""Finds what communicates in unknown ways: kernels that send to other cores, and sends to other slices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ COLLECTIVE_NAME = (
 )
 _NAMED = re.compile(COLLECTIVE_NAME.encode())
 _WRAPPERS = (b"fusion", b"async-start", b"custom-call")
+_BETWEEN = (b"send", b"recv")
 _DEEPEST = 16  # wrappers within wrappers; damaged HLO may call itself
 
 
 def communicating(program: Program) -> set[int]:
-    """Ids of the instructions that run such a kernel: custom calls, and what wraps them."""
-    found = {each.id for _, each in program.instructions() if _communicates(each)}
+    """Ids of the instructions that run such a kernel (custom calls, and what wraps them), and of such sends."""
+    found = {
+        each.id
+        for _, each in program.instructions()
+        if _communicates(each) or (_names_megascale(each) and each.id not in program.dcn_parts)
+    }
     for _ in range(_DEEPEST if found else 0):
         wrappers = {
             each.id
@@ -38,6 +43,12 @@ def communicating(program: Program) -> set[int]:
             break
         found |= wrappers
     return found
+
+
+def _names_megascale(instruction: HloInstruction) -> bool:
+    """Whether a send or recv goes between slices, as far as its attributes tell under whichever names."""
+    told = instruction.frontend_attributes.map if instruction.opcode in _BETWEEN else ()
+    return any(b"megascale" in each.key + each.value for each in told)
 
 
 def _communicates(instruction: HloInstruction) -> bool:

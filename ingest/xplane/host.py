@@ -12,6 +12,7 @@ from xlahouse.ingest.events.codes_of_devices import MARKER_INCOMPLETE
 from xlahouse.ingest.events.codes_of_files import UNKNOWN_PLANE
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import issues_found
+from xlahouse.ingest.events.tpu_lines import MEGASCALE_PLANE
 from xlahouse.ingest.serving import names
 from xlahouse.ingest.xplane.allocators import (
     ALLOCATION,
@@ -59,13 +60,13 @@ def read_host_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
 
 
 def read_unknown_plane(plane: Plane, source: str, host: str | None) -> PlaneEvents:
-    """A plane that has no reader: its events are kept in host_events, with a finding."""
+    """A plane that has no reader: its events are kept in host_events, with a finding if it is unknown."""
     counts = LineCounts.of(plane)
     for chunk in chunks(plane):
         chunk.check_stats()
         counts.add(chunk)
     kept, issues = int(counts.kept.sum()), counts.issues(source)
-    if kept:
+    if kept and plane.name != MEGASCALE_PLANE:
         detail = f"plane {plane.name} has no reader of its own"
         issues = [*issues, UNKNOWN_PLANE.found(source, kept, detail)]
     return PlaneEvents(

@@ -92,6 +92,20 @@ def test_another_host_transfer_is_none():
     assert {row[-1] for op, row in rows.items() if op[:4] in ("send", "recv")} == {"host_transfer"}
 
 
+def test_attributes_of_another_name_leave_open_what_a_send_does():
+    """After a release that renames them: a transfer to the host has no word of Megascale."""
+    renamed = TOLD.replace("_xla_host_transfer_handler_name", "_xla_handler").replace(
+        "_type", "_kind"
+    )
+    _, found = facts(told=renamed)
+    assert {row["op"] for row in found.ops.to_dicts() if row["communicates"]} == {
+        "send.1",
+        "recv.1",
+    }
+    for told in (TOLD, "is_host_transfer=true"):
+        assert not facts(told=told)[1].ops["communicates"].any()
+
+
 @pytest.mark.parametrize("dump", [None, str(CASES / "megascale_dcn_hlo")])
 def test_the_all_reduce_between_slices_is_seen(dump, tmp_path):
     path = str(CASES / "megascale_dcn")

@@ -50,13 +50,19 @@ def test_unknown_planes_and_lines_are_kept(tmp_path):
     tpu = PlaneBuilder("/device:TPU:0", core_details=b"")
     tpu.event(tpu.line("A Line Not Seen Yet"), "x", 0, 5)
     tpu.event(tpu.line("XLA TraceMe"), "my_kernel", 0, 5)
-    path = write(tmp_path / "a.xplane.pb", space(plane.plane, tpu.plane))
+    new = PlaneBuilder("/device:CUSTOM:New")
+    new.event(new.line("a"), "y", 0, 5)
+    path = write(tmp_path / "a.xplane.pb", space(plane.plane, tpu.plane, new.plane))
     ingest_paths([path], str(tmp_path / "wh"))
+    issues = rows(tmp_path / "wh", "issues")
+    (message,) = issues.filter(pl.col("code") == "unknown_plane")["message"]
+    assert message.startswith("plane /device:CUSTOM:New ")
     kept = (
         rows(tmp_path / "wh", "host_events").select("thread", "name", "args").sort("thread").rows()
     )
     assert kept == [
         ("/device:CUSTOM:Megascale Trace/dcn", "send", '{"size":3}'),
+        ("/device:CUSTOM:New/a", "y", None),
         ("/device:TPU:0/A Line Not Seen Yet", "x", None),
         ("/device:TPU:0/XLA TraceMe", "my_kernel", None),
     ]
