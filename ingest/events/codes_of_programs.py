@@ -114,7 +114,7 @@ HLO_FIELDS_UNKNOWN = Code(
 KERNEL_COMMUNICATES = Code(
     "kernel_communicates",
     "warning",
-    "kernels that communicate by themselves while they compute, or sends and recvs of which too little is known",
+    "kernels that communicate by themselves while they compute, or sends and recvs of unknown purpose",
     "times of compute and communication, and their ratio, are NULL in the run; their bytes are in no traffic",
 )
 KERNEL_WITHOUT_OP = Code(

@@ -21,7 +21,7 @@ _DEEPEST = 16  # wrappers within wrappers; damaged HLO may call itself
 
 
 def communicating(program: Program) -> set[int]:
-    """Ids of the instructions that run such a kernel (custom calls, and what wraps them), and of such sends."""
+    """Ids of the instructions that run such a kernel (custom calls, what wraps them), and of such sends."""
     found = {
         each.id
         for _, each in program.instructions()
