@@ -191,7 +191,7 @@ def _infer_category(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.with_columns(
         kind=pl.when(unknown).then(kind).otherwise("kind"),
         payload_bytes=pl.when(unknown).then(wrapped).otherwise("payload_bytes"),
-        role=pl.when(unknown).then(role).otherwise("role"),
+        role=pl.when(unknown & pl.col("kernel").is_null()).then(role).otherwise("role"),
         start_op=pl.when(unknown).then(start_op).otherwise("start_op"),
         category=pl.coalesce(
             "category",

@@ -167,6 +167,18 @@ def test_without_hlo_the_kernels_name_tells_the_kind_alone(tmp_path, kernel, kin
     assert tables["ops"]["category"].to_list() == ["collective"]
 
 
+def test_without_hlo_the_kernel_of_a_start_is_the_whole_transfer(tmp_path):
+    """GPUs have no event for the done: the start's kernel moves the data."""
+    plane = PlaneBuilder("/device:GPU:0", **GPU)
+    kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    stream = plane.line("Stream #7(Compute)")
+    plane.event(stream, kernel, 1000, 100, **OP | {"hlo_op": "all-reduce-start.1"})
+    tables = ingest(tmp_path, plane)
+    found = tables["collectives"].select("op", "kind", "start_ps", "duration_ps", "is_async")
+    assert found.rows() == [("all-reduce-start.1", "all-reduce", 1000, 100, False)]
+    assert "async_unpaired" not in set(tables["issues"]["code"])
+
+
 @pytest.mark.parametrize(("gpus", "is_found"), [(2, False), (1, True)])
 def test_a_program_on_more_gpus_than_the_host_has_leaves_their_numbers_in_doubt(
     tmp_path, gpus, is_found
