@@ -41,6 +41,12 @@ LAUNCH_UNLINKED = Code(
     "launches that no event of the host is linked to",
     "when they were enqueued is NULL, and so are their queue and dispatch times",
 )
+OP_END_UNKNOWN = Code(
+    "op_end_unknown",
+    "info",
+    "ops of virtual CPU devices that announce an event at their end, which has no name that is known here",
+    "an op that completes on another thread lasts longer than its duration here",
+)
 OPS_MISSING = Code(
     "ops_missing",
     "warning",

@@ -16,7 +16,7 @@ from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.xplane.chosen_events import ChosenEvents, Found
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines
 from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask, chunks, kinds_where
-from xlahouse.ingest.xplane.host import MARKER, marker_rows
+from xlahouse.ingest.xplane.host import MARKER, marker_rows, unnumbered_steps
 from xlahouse.ingest.xplane.line_counts import LineCounts
 from xlahouse.ingest.xplane.xspace import Plane
 
@@ -110,6 +110,7 @@ class CpuEvents:
     # meeting (name of a rendezvous)
     acts: pl.DataFrame
     markers: pl.DataFrame  # of steps
+    unnumbered: int  # roots of a trace that may be steps
     counts: LineCounts
 
 
@@ -130,13 +131,14 @@ def read_cpu_events(
         return None
     counts, acts = LineCounts.of(plane), ChosenEvents(plane, _ACT_STATS)
     look = partial(_look_through, _kinds(plane), kinds_where(plane, MARKER), host)
-    records, edges, markers = [], [], []
+    records, edges, markers, unnumbered = [], [], [], 0
     for found in made_ahead(look, chunks(plane, keep)):
         counts.add(found.chunk)
         acts.add(found.chunk, found.chosen, found.stats)
         records.append(found.records)
         edges.append(found.edges)
         markers.append(found.markers)
+        unnumbered += found.unnumbered
     if "op" not in acts.values:
         return None
     return CpuEvents(
@@ -144,6 +146,7 @@ def read_cpu_events(
         edges=Marks.joined(edges),
         acts=acts.frame().sort("start_ps", "event"),
         markers=frames.stack(markers, frames.MARKERS),
+        unnumbered=unnumbered,
         counts=counts,
     )
 
@@ -158,6 +161,7 @@ class _FoundInChunk:
     chosen: Mask  # events that are acts
     stats: dict[str, Found]  # of all events, as ChosenEvents takes them
     markers: pl.DataFrame
+    unnumbered: int
 
 
 def _look_through(
@@ -178,6 +182,7 @@ def _look_through(
         chosen=chosen & chunk.in_time,
         stats=stats,
         markers=marker_rows(chunk, is_marker, host),
+        unnumbered=unnumbered_steps(chunk, is_marker),
     )
 
 

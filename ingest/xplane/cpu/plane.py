@@ -21,7 +21,9 @@ from xlahouse.ingest.events.codes_of_devices import (
     DEVICE_UNKNOWN,
     DEVICE_VIRTUAL,
     LAUNCH_UNKNOWN,
+    MARKER_INCOMPLETE,
 )
+from xlahouse.ingest.events.codes_of_names import OP_END_UNKNOWN
 from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.hlo.program import Program
@@ -41,6 +43,7 @@ from xlahouse.ingest.xplane.cpu.events import (
     rendezvous_members,
 )
 from xlahouse.ingest.xplane.decoded_lines import DecodedLines
+from xlahouse.ingest.xplane.host import UNNUMBERED
 from xlahouse.ingest.xplane.host_pieces import HostPieces
 from xlahouse.ingest.xplane.xspace import Plane
 
@@ -90,6 +93,7 @@ def read_cpu_plane(
         issues=[
             *events.counts.issues(source),
             *_findings(source, traced.height - ops.height, ambiguous, numbered, ops),
+            *issues_found(source, (MARKER_INCOMPLETE, events.unnumbered, UNNUMBERED)),
         ],
     )
 
@@ -211,7 +215,15 @@ def _findings(
         (DEVICE_CONFLICT, conflicts),
         (DEVICE_CONFLICT, numbered.split, several),
         (DEVICE_NUMBER_ASSUMED, numbered.assumed, assumed),
+        (OP_END_UNKNOWN, _endless(ops)),
     )
+
+
+def _endless(ops: pl.DataFrame) -> int:
+    """Ops that announce their end, of names of which none has one; a profile that ends cuts off a few."""
+    announced = ops.drop_nulls("_p")
+    lacks = announced.group_by("op").agg(pl.len(), pl.col("end_ps").is_null().all().alias("all"))
+    return int(lacks.filter("all")["len"].sum())
 
 
 def _rendezvous_conflicts(acts: pl.DataFrame) -> int:
