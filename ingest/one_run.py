@@ -186,7 +186,8 @@ def ingest_run(
 
 def _shown(issue: Issue, run: RunFiles) -> Issue:
     """A finding in the user's words: it and its commands name the files as the user did."""
-    traces = all_of(sorted({run.shown(path) for path in run.paths}))
+    archives = {run.shown(own.rstrip("/")) for _, own in run.unpacked}
+    traces = all_of(sorted(archives or {run.shown(path) for path in run.paths}))
     message = filled(run.shown(issue.message), {TRACES: traces})
     return dataclasses.replace(issue, source=run.shown(issue.source), message=message)
 

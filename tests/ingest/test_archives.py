@@ -45,6 +45,14 @@ def test_an_archive_is_the_run_of_its_folder(name, session, tmp_path):
     assert source.endswith(f"{SESSION}/h.xplane.pb")
 
 
+def test_commands_of_findings_name_the_archive(tmp_path):
+    """A path within it cannot be ingested."""
+    archive = CASE / f"{SESSION}.zip"
+    ingest_paths([str(archive)], str(tmp_path))
+    ((message,),) = rows(tmp_path, "select message from issues where code = 'no_hlo'")
+    assert f"`xlahouse ingest {archive} --run RUN " in message
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar", "gztar"])
 def test_every_kind_is_read(kind, session, tmp_path):
     archive = packed(session, kind, tmp_path / "packed")
