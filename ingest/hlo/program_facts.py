@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from xlahouse.ingest.events.codes_of_programs import (
     DAMAGED_HLO,
@@ -18,16 +20,18 @@ from xlahouse.ingest.events.codes_of_programs import (
 )
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.issues import Issue, issues_found
+from xlahouse.ingest.hlo.group_notations import LAST_OF_INSTRUCTION
 from xlahouse.ingest.hlo.group_rows import Grouped, devices_of, group_rows
 from xlahouse.ingest.hlo.kernels import communicating
-from xlahouse.ingest.hlo.later_fields import later_fields
 from xlahouse.ingest.hlo.megascale import slices_of
 from xlahouse.ingest.hlo.messages import HloInstruction
-from xlahouse.ingest.hlo.opcodes import is_opcode
-from xlahouse.ingest.hlo.ops import OpFacts, op_facts
+from xlahouse.ingest.hlo.ops import OpFacts, is_opcode, op_facts
 from xlahouse.ingest.hlo.program import Program, instruction_rows
-from xlahouse.ingest.hlo.transfer import begun_before_loops
+from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS, begun_before_loops, split_role
 from xlahouse.ingest.hlo.wrapped_text import wrapped
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 FACT_COLUMNS: ColumnTypes = {
     "program_id": pl.UInt64,
@@ -52,6 +56,18 @@ FACT_COLUMNS: ColumnTypes = {
 }
 _SCOPE_COLUMNS = ("layer", "component", "tick")
 _SHOWN = 5  # opcodes in a finding
+# The last field of each message, as of this version: hlo.proto and xla_data.proto of openxla/xla.
+_LAST_FIELDS = {
+    "HloInstruction": LAST_OF_INSTRUCTION,
+    "ShapeProto": 6,
+    "LayoutProto": 17,
+    "TileProto": 1,
+    "ReplicaGroup": 1,
+    "SourceTarget": 2,
+    "CollectiveDeviceList": 3,
+    "IotaReplicaGroupList": 4,
+}
+_FEW = 16  # instructions of each sort that are looked at: a compiler writes all alike
 
 
 @dataclass(frozen=True)
@@ -190,8 +206,37 @@ def _later_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     return issues_found(
         source,
         (OPCODE_UNKNOWN, len(unknown), f"{program.module}: {OPCODE_UNKNOWN.meaning}: {names}"),
-        (HLO_FIELDS_UNKNOWN, later_fields(program)),
+        (HLO_FIELDS_UNKNOWN, _later_fields(program)),
     )
+
+
+def _later_fields(program: Program) -> int:
+    """Instructions with fields of a later compiler: of a few collectives, and at both ends of the entry."""
+    return sum(_has_later(cast("Message", each)) for each in _looked_at(program))
+
+
+def _looked_at(program: Program) -> list[HloInstruction]:
+    entry = program.computations.get(program.proto.entry_computation_id)
+    outer = (
+        [] if entry is None else [*entry.instructions[:_FEW], *entry.instructions[_FEW:][-_FEW:]]
+    )
+    collectives = (
+        each
+        for _, each in program.instructions()
+        if split_role(each.opcode.decode("utf-8", "replace"))[0] in COLLECTIVE_KINDS
+    )
+    return [*outer, *islice(collectives, _FEW)]
+
+
+def _has_later(message: Message) -> bool:
+    last = _LAST_FIELDS.get(message.DESCRIPTOR.name)
+    if last is None:
+        return False
+    if any(field.field_number > last for field in UnknownFieldSet(message)):
+        return True
+    parts = (value for field, value in message.ListFields() if field.message_type is not None)
+    each = (one for part in parts for one in ([part] if hasattr(part, "DESCRIPTOR") else part))
+    return any(_has_later(one) for one in each)
 
 
 def _fact_row(facts: OpFacts, instruction: dict[str, object], goes_on: bool) -> dict[str, object]:

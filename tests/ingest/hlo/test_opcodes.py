@@ -8,7 +8,7 @@ from tests.ingest.build import ModuleBuilder, shape
 from xlahouse.ingest.hlo.group_notations import GroupError, raw_groups
 from xlahouse.ingest.hlo.messages import new_instruction
 from xlahouse.ingest.hlo.module_text import read_module_text
-from xlahouse.ingest.hlo.opcodes import is_opcode
+from xlahouse.ingest.hlo.ops import is_opcode
 from xlahouse.ingest.hlo.program import parse_program
 from xlahouse.ingest.hlo.program_facts import gather
 

@@ -144,26 +144,6 @@ def test_ops_follow_the_closures_of_their_device():
     ]
 
 
-@pytest.mark.parametrize(("ends", "count"), [((None, None), 2), ((None, 178), 0), ((176, 178), 0)])
-def test_ends_of_another_name_are_a_finding(ends, count):
-    """A profile that ends cuts some off; where a name has none at all, they have another name."""
-    host = Host()
-    run_on_two(host)
-    host.record("pool-c", 156, 6)
-    host.region("pool-b", 170, 180, 6)
-    for number, end in enumerate(ends):
-        host.op("pool-b", "add", 171 + number, 1, 40 + number, end=end)
-    found = {issue.code: issue.count for issue in host.read().issues}
-    assert found["op_end_unknown"] == 2 + count  # the two of run_on_two have none
-
-
-def test_a_step_that_states_no_number_is_a_finding():
-    host = Host()
-    run_on_two(host)
-    host.event("python", "train", 90, 200, _r=1)
-    assert "marker_incomplete" in {issue.code for issue in host.read().issues}
-
-
 def test_the_ordinal_that_newer_traces_tell_wins_over_the_chain():
     """The closures run on the threads of devices 0 and 1; the ops say 6 and 4."""
     host = Host()
