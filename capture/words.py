@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+# Part of a step that is no op -> its name.
+NO_OPS = {
+    "circuits": "waits for circuits",
+    "idle": "idle in the step",
+    "between": "between steps",
+    "outside": "ops of no step",
+}
+
 
 def plural(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""

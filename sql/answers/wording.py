@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xlahouse.capture.commands import located
-from xlahouse.capture.words import plural
+from xlahouse.capture.words import NO_OPS, plural
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.summary import Latency, Summary
-from xlahouse.sql.answers.words import PART_NAMES, duration, unit_of
+from xlahouse.sql.answers.words import duration, unit_of
 from xlahouse.sql.drawing import visible
 
 MOST_DATA = 10  # findings about the data; `xlahouse check` has all
@@ -75,7 +75,7 @@ def _split_lines(split: Split) -> Iterator[str]:
 
 
 def _part_name(part: Part) -> str:
-    name = PART_NAMES.get(part.name, part.name.replace("_", " "))
+    name = NO_OPS.get(part.name, part.name.replace("_", " "))
     if not part.axis:
         return name
     return f"{name} {'(axis not known)' if part.axis == 'unclassified' else part.axis}"

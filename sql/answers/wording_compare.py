@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
+from xlahouse.capture.words import NO_OPS
 from xlahouse.sql.answers.compare import LoadChange, MetricChange, RunComparison
 from xlahouse.sql.answers.differences import MOST_OPS, OpChange, StepDifference
-from xlahouse.sql.answers.words import PART_NAMES
 from xlahouse.sql.drawing import draw, elision, terminal_width, visible
 from xlahouse.sql.types import Value
 
@@ -37,7 +37,7 @@ def print_loads(loads: Sequence[LoadChange], file: IO[str]) -> None:
 
 def _row(op: OpChange) -> list[Value]:
     name = op.kernel or op.opcode or "unnamed"
-    name = name if op.part == "op" else PART_NAMES.get(op.part, op.part)
+    name = name if op.part == "op" else NO_OPS.get(op.part, op.part)
     sure = "yes" if op.rank is not None else "one step" if op.margin_ps is None else "no"
     return [
         _ms(op.total_ps), _short(name), _short(op.scope or ""), _short(op.shape or ""),

@@ -5,14 +5,6 @@ from __future__ import annotations
 from xlahouse.sql.answers.losses import COMPUTE, LOSSES
 from xlahouse.sql.answers.split import Part, Split
 
-# Part of a step that is no op, where its own name does not say so.
-PART_NAMES = {
-    "circuits": "waits for circuits",
-    "idle": "idle in the step",
-    "between": "between steps",
-    "outside": "ops of no step",
-}
-
 
 def percent(share: float) -> str:
     """0.413 -> `41 %`; what would round to nothing or to all is not said to be that."""

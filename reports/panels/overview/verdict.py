@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import polars as pl
 
+from xlahouse.capture.words import NO_OPS
 from xlahouse.reports.charts.bars import amount, stacked_bars
 from xlahouse.reports.charts.columns import (
     count_column,
@@ -39,9 +40,9 @@ PART_NAMES = {
     "exposed_copy": "exposed copy",
     "sync_wait": "sync wait",
     "circuits": CIRCUIT_WAIT,
-    "idle": "idle in the step",
-    "between_steps": "between steps",
-    "outside": "ops of no step",
+    "idle": NO_OPS["idle"],
+    "between_steps": NO_OPS["between"],
+    "outside": NO_OPS["outside"],
 }
 _COLOURS = {
     "host": CAUSE_COLOURS["between steps"],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
+from xlahouse.capture.words import NO_OPS
 from xlahouse.reports.charts.bars import amount, named_bars, place_in
 from xlahouse.reports.charts.columns import (
     PHASE_COLUMN,
@@ -82,8 +83,6 @@ COLUMNS = (
 
 # Part of a change -> its name.
 _CHANGES = dict(zip(("rate_ps", "count_ps", "new_ps", "gone_ps"), CHANGE_COLOURS, strict=True))
-# Part of a step that is no op -> its name.
-BETWEEN_OPS = {"idle": "idle in the step", "between": "between steps"}
 MAX_PAIRS = 6  # with charts; the table and its CSV have all
 MAX_ROWS = 15
 
@@ -94,7 +93,7 @@ def changes_chart(rows: pl.DataFrame) -> alt.Chart:
     Args:
         rows: rows of SQL, by rank.
     """
-    what = pl.col("what").replace(BETWEEN_OPS)
+    what = pl.col("what").replace(NO_OPS)
     where = pl.concat_str(what, pl.lit(" "), pl.col("scope").fill_null("")).str.strip_chars()
     # Numbered, since two long names may look alike once they are clipped.
     named = rows.head(MAX_ROWS).with_columns(

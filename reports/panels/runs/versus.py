@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import polars as pl
 
+from xlahouse.capture.words import NO_OPS
 from xlahouse.reports.charts.bars import named_bars
 from xlahouse.reports.charts.columns import dashed_column, factor_column, ps_column, text_column
 from xlahouse.reports.charts.labels import NAME_ABOVE, clip
@@ -15,14 +16,13 @@ from xlahouse.reports.charts.palette import DIRECTION_COLOURS, present_colours
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import PICOSECONDS, plural, show_ps, suit
-from xlahouse.reports.panels.runs.op_changes import BETWEEN_OPS
 
 if TYPE_CHECKING:
     from xlahouse.sql.answers.differences import GroupChange, OpChange, StepDifference
 
 LONGER, LESS, IN_ALL = DIRECTION_COLOURS
 MOST_BARS = 10  # beside the bars of the rest and of the sum
-_NO_GROUP = {"no layer", "no collective", *BETWEEN_OPS}
+_NO_GROUP = {"no layer", "no collective", *NO_OPS}
 SCHEMA = {
     **dict.fromkeys(("what", "scope", "shape", "category", "op", "other_op"), pl.String),
     **dict.fromkeys(
@@ -92,7 +92,7 @@ def _row(op: OpChange) -> dict[str, object]:
     row: dict[str, object] = {name: getattr(op, name, None) for name in SCHEMA}
     name = op.kernel or op.opcode or "unnamed"
     sure = "yes" if op.rank is not None else "one step" if op.margin_ps is None else "no"
-    return row | {"what": BETWEEN_OPS.get(op.part, name), "sure": sure}
+    return row | {"what": NO_OPS.get(op.part, name), "sure": sure}
 
 
 def figures(rows: pl.DataFrame, step: StepDifference) -> list[Figure]:
@@ -155,8 +155,7 @@ def bars(groups: Sequence[GroupChange]) -> pl.DataFrame:
     changed = [group for group in groups if group.total_ps]
     first, rest = changed[:MOST_BARS], changed[MOST_BARS:]
     found = [
-        (BETWEEN_OPS.get(group.name, group.name), group.step_ps, group.other_step_ps)
-        for group in first
+        (NO_OPS.get(group.name, group.name), group.step_ps, group.other_step_ps) for group in first
     ]
     if rest:
         found.append((f"{len(rest)} more", *_sums(rest)))
