@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from xlahouse.reports.charts.cards import HeadlineCard
 from xlahouse.reports.charts.facts import PageFacts
+from xlahouse.reports.charts.panel import Queryable
 from xlahouse.reports.charts.phases import MEASURED
 from xlahouse.reports.charts.units import (
     SPACE,
@@ -18,27 +20,39 @@ from xlahouse.reports.charts.units import (
     show_ratio,
     show_s,
 )
-from xlahouse.reports.panels.efficiency.latency import why_no_tpot, why_no_ttft
+from xlahouse.reports.panels.efficiency.latency import why_no_rate, why_no_tpot, why_no_ttft
+from xlahouse.reports.panels.overview.compiled import SQL as COMPILED_SQL
+from xlahouse.reports.panels.overview.compiled import compiled_cards
 
-# The values that `Warehouse.metrics` also gives.
+# Of a run of a server, the latencies of its requests, and why any is not known.
 SUMMARY_SQL = """
+with reasons as (
+    select run_id, string_agg(distinct reason, '; ' order by reason) as latency_reason
+    from latency_v3
+    where source = 'server'
+    group by run_id
+)
 select
-    run_id,
+    s.run_id,
     mesh_problem,
-    requests,
+    s.requests,
     excluded_requests,
-    ttft_s,
-    tpot_s,
-    output_tokens_per_s,
+    coalesce(s.ttft_s, v.p50_ttft_s) as ttft_s,
+    coalesce(s.tpot_s, v.p50_tpot_s) as tpot_s,
+    s.output_tokens_per_s,
     output_tokens_per_s_per_chip,
     system_tokens_per_s,
     system_tokens_per_s_per_chip,
     wire_bytes,
     comm_compute_ratio,
     exposed_ratio,
-    idle_ratio
-from run_summary_v2
-order by run_id
+    idle_ratio,
+    v.run_id is not null as is_server,
+    latency_reason
+from run_summary_v2 as s
+left join serving_summary_v1 as v on v.run_id = s.run_id
+left join reasons on reasons.run_id = s.run_id
+order by s.run_id
 """
 
 # The values behind each headline: n values and their 5th and 95th percentile (least and most below n = 20).
@@ -109,20 +123,10 @@ order by run_id, metric
 """
 
 
-HEADLINE_SQL = f"{SUMMARY_SQL.strip()};\n\n{SPREAD_SQL.strip()};"
-
-
-@dataclass(frozen=True)
-class HeadlineCard:
-    """One headline number of a run, as text."""
-
-    metric: str  # column of run_summary
-    label: str
-    text: str  # the number with its unit; empty where it is not known
-    exact: str  # all its digits
-    spread: str
-    coverage: str  # n, and what it counts
-    why: str  # why the number is not known; empty where it is
+def headline_sql(facts: PageFacts) -> str:
+    """The queries behind a run's cards."""
+    asked = (COMPILED_SQL,) if facts.compiled else (SUMMARY_SQL, SPREAD_SQL)
+    return "\n\n".join(f"{sql.strip()};" for sql in asked)
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class _Metric:
 
 
 _NO_DEVICES = "no device events in the trace"
-_DID_NOT_RUN = "compiled: nothing ran"
+_DID_NOT_RUN = "compiled: nothing ran; `xlahouse predict RUN` forecasts a step"
 
 
 def _why_no_traffic(facts: PageFacts) -> str:
@@ -159,7 +163,7 @@ def _why_no_idle(facts: PageFacts) -> str:
 HEADLINE_METRICS = (
     _Metric("ttft_s", "TTFT", show_s, why_no_ttft, "request"),
     _Metric("tpot_s", "TPOT", show_s, why_no_tpot, "request"),
-    _Metric("output_tokens_per_s", "Output tokens/s", show_factor, why_no_ttft, "request"),
+    _Metric("output_tokens_per_s", "Output tokens/s", show_factor, why_no_rate, "request"),
     _Metric("wire_bytes", "Total wire bytes", show_bytes, _why_no_traffic, "device"),
     _Metric("comm_compute_ratio", "Comm/compute", show_factor, _why_no_ratio, "device step"),
     _Metric("exposed_ratio", "Exposed, of comm.", show_ratio, _why_no_exposure, "device step"),
@@ -167,16 +171,23 @@ HEADLINE_METRICS = (
 )
 
 
-def cards_by_run(
-    runs: Sequence[PageFacts], spread: pl.DataFrame | None
-) -> dict[str, list[HeadlineCard]]:
-    """The cards of runs by run_id. spread: rows of SPREAD_SQL; None: there are no cards."""
-    if spread is None:
+def read_cards(
+    source: Queryable, runs: Sequence[PageFacts], wanted: bool = True
+) -> Mapping[str, list[HeadlineCard]]:
+    """The cards of runs by run_id; none unless `wanted`."""
+    if not wanted:
         return {facts.run_id: [] for facts in runs}
+    spread = source.query(SPREAD_SQL).pl()
     of_run, none = spread.partition_by("run_id", as_dict=True), spread.clear()
-    return {
+    cards = {
         facts.run_id: headline_cards(facts, of_run.get((facts.run_id,), none)) for facts in runs
     }
+    if any(facts.compiled for facts in runs):
+        found = source.query(COMPILED_SQL).pl().partition_by("run_id", as_dict=True)
+        for (run_id,), rows in found.items():
+            if run_id in cards:
+                cards[run_id] = [*compiled_cards(rows), *cards[run_id]]
+    return cards
 
 
 def headline_cards(facts: PageFacts, spread: pl.DataFrame) -> list[HeadlineCard]:
@@ -220,7 +231,7 @@ def _spread(metric: _Metric, row: dict[str, float] | None) -> str:
 
 def _coverage(metric: _Metric, facts: PageFacts, row: dict[str, float] | None) -> str:
     n, total, steps = (int(row[key] or 0) for key in ("n", "total", "steps")) if row else (0, 0, 0)
-    if metric.over == "request" and not facts.marked:
+    if metric.over == "request" and not (facts.marked or facts.row["is_server"]):
         return "n = 0"
     if metric.over == "request":
         out = facts.row["excluded_requests"]

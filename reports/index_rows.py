@@ -18,6 +18,7 @@ from xlahouse.reports.charts.units import (
     suit,
 )
 from xlahouse.reports.headline import HEADLINE_METRICS
+from xlahouse.reports.panels.efficiency.latency import why_no_rate
 from xlahouse.reports.setup_facts import evidence
 
 
@@ -66,6 +67,7 @@ class IndexTable:
     columns: list[IndexColumn]
     rows: list[IndexRow]
     same: list[str]  # what is the same in all rows, so that no column shows it
+    unknown: list[str]  # what no row knows, so that no column shows it
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,11 @@ _METRICS: Mapping[str, tuple[str, tuple[Unit, ...]]] = {
 }
 _PER_CENT = ("exposed_ratio", "idle_ratio")
 _WHY = {metric.name: metric.why for metric in HEADLINE_METRICS} | {
-    "output_tokens_per_s_per_chip": lambda facts: "the rate, or the number of chips, is not known"
+    "output_tokens_per_s_per_chip": lambda facts: (
+        why_no_rate(facts)
+        if facts.row["output_tokens_per_s"] is None
+        else "the devices of a chip are not known"
+    )
 }
 
 
@@ -123,17 +129,19 @@ def index_table(
     setups = _setups(runs)
     shown = [fact for fact in _FACTS if _differs(fact, setups)]
     hidden = [fact for fact in _FACTS if fact not in shown]
-    units = {name: _unit(name, setups) for name in _METRICS}
+    known = [name for name in _METRICS if any(_known(name, setup) for setup in setups)]
+    units = {name: _unit(name, setups) for name in known}
     columns = [IndexColumn(fact.title, fact.value is not None, True) for fact in shown]
     columns.append(IndexColumn("Runs", True, False))
-    columns += [IndexColumn(_heading(name, units[name]), True, False) for name in _METRICS]
+    columns += [IndexColumn(_heading(name, units[name]), True, False) for name in known]
     columns.append(IndexColumn("Findings", True, False))
     rows = [
         _row(setup, pages, [_fact_cell(fact, setup[0].row) for fact in shown], units)
         for setup in setups
     ]
     same = [(fact.title.lower(), fact.text(setups[0][0].row)) for fact in hidden]
-    return IndexTable(columns, rows, [f"{title} {text}" for title, text in same if text])
+    unknown = [title for name, (title, _) in _METRICS.items() if name not in known]
+    return IndexTable(columns, rows, [f"{title} {text}" for title, text in same if text], unknown)
 
 
 def _setups(runs: Sequence[PageFacts]) -> list[list[PageFacts]]:
@@ -172,7 +180,7 @@ def _row(
         [
             *facts,
             IndexCell(f"{len(setup):,}", len(setup), numeric=True),
-            *(_metric_cell(name, setup, units[name]) for name in _METRICS),
+            *(_metric_cell(name, setup, units[name]) for name in units),
             IndexCell(f"{found:,}", found, hint if found else "", numeric=True),
         ],
     )
@@ -196,11 +204,11 @@ def _known(name: str, setup: list[PageFacts]) -> list[float]:
 
 
 def _unit(name: str, setups: list[list[PageFacts]]) -> Unit:
-    """The unit of a column: that of its middle value."""
+    """The unit of a column: that of the middle one of its values that are not 0."""
     units = _METRICS[name][1]
     if name in _PER_CENT:
         return Unit(0.01, "%")
-    values = [value for setup in setups for value in _known(name, setup)]
+    values = [value for setup in setups for value in _known(name, setup) if value]
     return suit([median(values)] if values else [], units) if units else Unit(1, "")
 
 

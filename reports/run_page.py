@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from xlahouse.capture.commands import located, shown, with_mesh
 from xlahouse.reports.answers import Verdict, shown_findings
+from xlahouse.reports.charts.cards import HeadlineCard, known_cards, unknown_by_reason
 from xlahouse.reports.charts.facts import (
     COMPARED_BANNER,
     COMPILED_BANNER,
@@ -14,9 +15,10 @@ from xlahouse.reports.charts.facts import (
     PageFacts,
 )
 from xlahouse.reports.charts.panel import Section
-from xlahouse.reports.charts.units import NOT_KNOWN, plural, show_exact, show_s
-from xlahouse.reports.headline import HEADLINE_SQL, HeadlineCard
+from xlahouse.reports.charts.units import NOT_KNOWN, plural
+from xlahouse.reports.headline import headline_sql
 from xlahouse.reports.page import render_page
+from xlahouse.reports.panels.quality import ISSUES
 from xlahouse.reports.setup_facts import (
     absent_setup,
     devices_text,
@@ -43,6 +45,9 @@ _WHY_PREDICTED = (
 _WHERE_COMPARED = "Its overview has the prediction's error beside measured runs."
 
 
+_WITH_FINDINGS = ("Quality", "Overview")  # titles of pages
+
+
 def run_html(
     facts: PageFacts,
     title: str,
@@ -61,49 +66,73 @@ def run_html(
         sections: the panels, with their rows.
         verdict: what the run's time goes to, on the overview.
     """
+    split = verdict.section if verdict else None
+    absent = [split] if split and split.empty else []
     heading = facts.name if cards else f"{title}: {facts.name}"
     return render_page(
         "run.html",
         {
             **common(heading, _banners(facts), frame),
             "subtitle": _subtitle(facts),
-            "covered": facts.covered(),
+            "found": found_in_data(facts),
+            "findings_href": _findings_href(facts, frame, sections),
+            "covered": _sentence(facts.covered()),
             # A site that has the trace links to it; a compiled run has none.
             "command": "" if facts.compiled or _has_trace(frame) else _export(facts),
             "verdict": verdict,
+            "answer": _sentence(verdict.summary.verdict) if verdict else "",
+            "split": split if split and not split.empty else None,
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
-            "cards": [_of_server(card, verdict) for card in cards],
+            "cards": known_cards(cards),
+            "unknown": [_filled(facts, text) for text in unknown_by_reason(cards)],
+            "overview": bool(cards),
             "setup": known_setup(facts),
             "absent": absent_setup(facts),
             "commands": setup_commands(facts),
-            "sections": [_with_commands(each, facts) for each in sections],
-            "headline_sql": HEADLINE_SQL,
+            "sections": [_with_commands(each, facts) for each in (*absent, *sections)],
+            "headline_sql": headline_sql(facts),
             "params": f"With $run = '{facts.run_id}'.",
         },
     )
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def found_in_data(facts: PageFacts) -> str:
+    """What the ingest found wrong or unknown in the run's data, by severity."""
+    row = facts.row
+    infos = f"{plural(row['infos'], 'finding')} for information"
+    if not (row["errors"] or row["warnings"]):
+        return f"No errors and no warnings{f', {infos}' if row['infos'] else ''}."
+    serious = [
+        plural(row[name], name.removesuffix("s")) for name in ("errors", "warnings") if row[name]
+    ]
+    return f"{' and '.join(serious)}{f', {infos}' if row['infos'] else ''}."
+
+
+def _findings_href(facts: PageFacts, frame: Frame, sections: list[Section]) -> str:
+    """Where the findings are: on this page, or on the first of the run's pages that has them."""
+    if not any(facts.row[name] for name in ("errors", "warnings", "infos")):
+        return ""
+    anchor = f"#{ISSUES.key}"
+    if any(section.key == ISSUES.key for section in sections):
+        return anchor
+    pages = {link.title: link.href for link in frame.links}
+    found = next((pages[name] for name in _WITH_FINDINGS if name in pages), "")
+    return f"{found}{anchor}" if found else ""
+
+
 def _with_commands(section: Section, facts: PageFacts) -> Section:
     """A panel whose commands name the run and its warehouse."""
-
-    def fill(text: str) -> str:
-        guessed = with_mesh(text, facts.row["named_devices"])
-        return shown(guessed, facts.name, facts.warehouse)
-
-    return replace(section, empty=fill(section.empty), notes=[fill(each) for each in section.notes])
+    notes = [_filled(facts, each) for each in section.notes]
+    return replace(section, empty=_filled(facts, section.empty), notes=notes)
 
 
-def _of_server(card: HeadlineCard, verdict: Verdict | None) -> HeadlineCard:
-    """A latency's card; of a run of a server, that of its requests, which the summary knows."""
-    if not card.why or verdict is None:
-        return card
-    latencies = {"ttft_s": verdict.summary.ttft, "tpot_s": verdict.summary.tpot}
-    found = latencies.get(card.metric)
-    if found is None or found.value_s is None:
-        return card
-    text, exact = show_s(found.value_s), show_exact(found.value_s)
-    count = f"n = {plural(found.n, 'request')} of the server"
-    return replace(card, text=text, exact=exact, spread="median", coverage=count, why="")
+def _filled(facts: PageFacts, text: str) -> str:
+    """A text whose commands name the run and its warehouse."""
+    return shown(with_mesh(text, facts.row["named_devices"]), facts.name, facts.warehouse)
 
 
 def _banners(facts: PageFacts) -> list[Banner]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.answers import KEY, Verdict, read_verdict, read_versus
+from xlahouse.reports.charts.cards import HeadlineCard
 from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, compared_runs, read_facts
 from xlahouse.reports.charts.panel import F, Panel, Queryable, Section, fill
-from xlahouse.reports.headline import SPREAD_SQL, SUMMARY_SQL, HeadlineCard, cards_by_run
+from xlahouse.reports.headline import SUMMARY_SQL, read_cards
 from xlahouse.reports.index_page import index_html
 from xlahouse.reports.index_rows import IndexLink
 from xlahouse.reports.kept_views import KEPT_VIEWS
@@ -51,7 +52,7 @@ class _Site:
     files: SiteFiles
     runs: list[PageFacts]  # the chosen runs
     pair: list[PageFacts]  # the two to put side by side, or none
-    cards: dict[str, list[HeadlineCard]]  # run_id -> its headline
+    cards: Mapping[str, list[HeadlineCard]]  # run_id -> its headline
     stems: dict[str, str]  # run_id -> how its files' names begin, of every run of the warehouse
     run_pages: dict[str, tuple[Panel[PageFacts], ...]]  # page -> its panels
     site_pages: dict[str, tuple[Panel[Sequence[PageFacts]], ...]]  # page -> its panels
@@ -188,7 +189,7 @@ def draw_run(source: Queryable, job: RunJob, own: Sequence[OwnPage]) -> RunDone:
 
 def read_runs(
     warehouse: Queryable, wanted: Sequence[str] | None, headlines: bool = True
-) -> tuple[list[PageFacts], dict[str, list[HeadlineCard]], list[PageFacts]]:
+) -> tuple[list[PageFacts], Mapping[str, list[HeadlineCard]], list[PageFacts]]:
     """All runs, the headline of each chosen one by run_id, empty unless `headlines`, and the chosen ones.
 
     Raises:
@@ -197,8 +198,7 @@ def read_runs(
     facts, summaries = (warehouse.query(sql).pl() for sql in (FACTS_SQL, SUMMARY_SQL))
     known = read_facts(facts, summaries, warehouse.root, compared_runs(warehouse, facts))
     chosen = known if wanted is None else choose_runs(known, wanted)
-    spread = warehouse.query(SPREAD_SQL).pl() if headlines else None
-    return known, cards_by_run(chosen, spread), chosen
+    return known, read_cards(warehouse, chosen, headlines), chosen
 
 
 def _write_site_page(site: _Site, name: str) -> None:

@@ -11,9 +11,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.reports.charts.cards import HeadlineCard
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Queryable
-from xlahouse.reports.headline import HeadlineCard
 from xlahouse.reports.own_page import read_own_page
 from xlahouse.reports.page import keep_script, page_script
 

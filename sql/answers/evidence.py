@@ -43,6 +43,13 @@ group by kernel
 order by sum(duration_ps) desc, kernel
 limit 1
 """
+LATEST_SQL = """
+select device_id, host, last_ratio, mean_lag_ps
+from straggler_v2
+where run_id = $run and last_ratio > 0
+order by last_ratio desc, mean_lag_ps desc nulls last, device_id
+limit 1
+"""
 
 
 class Answer(Protocol):
@@ -114,6 +121,13 @@ def _say_copy(row: dict[str, Any], split: Split, part: Part) -> str:
     return f"most copy time is in {row['kernel']}, {each:.3g} a step"
 
 
+def _say_latest(row: dict[str, Any], split: Split, part: Part) -> str:
+    of = f" of {row['host']}" if row["host"] else ""
+    lag = f", {duration(row['mean_lag_ps'])} after the first" if row["mean_lag_ps"] else ""
+    share = percent(row["last_ratio"])
+    return f"device {row['device_id']}{of} comes last to {share} of its collectives{lag}"
+
+
 # The causes of idle_gap in words.
 _CAUSES = {
     "device": "between ops of a program that runs",
@@ -126,4 +140,5 @@ _QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any], Split, Part], str]]] 
     "idle": (CAUSE_SQL, _say_cause),
     "exposed": (COLLECTIVE_SQL, _say_collective),
     "exposed_copy": (COPY_SQL, _say_copy),
+    "sync_wait": (LATEST_SQL, _say_latest),
 }

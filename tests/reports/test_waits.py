@@ -100,6 +100,14 @@ def test_stragglers_are_drawn_by_share_and_lag():
     assert section.coverage.startswith("2 of 2 devices, 20 arrivals.")
 
 
+def test_of_many_devices_those_that_are_never_late_have_no_bar():
+    on_time = [straggler(device, 0) | {"max_lag_ps": 0} for device in range(2, 17)]
+    store = store_of(straggler_v2=[straggler(0, 1), straggler(1, 9), *on_time])
+    last, _ = filled(store, stragglers.STRAGGLERS, "r").figures
+    assert [row["device_id"] for row in data(last.spec)] == [1, 0]
+    assert last.note == "The 2 of 17 devices that ever arrive late."
+
+
 def test_virtual_devices_have_no_lag():
     devices = [{**device, "inferred": True} for device in DEVICES]
     store = Store(

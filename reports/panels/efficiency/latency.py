@@ -152,6 +152,8 @@ def why_no_ttft(facts: PageFacts) -> str:
     """Why a request has no TTFT."""
     if not facts.traced:
         return "no device events in the trace"
+    if facts.row["is_server"]:
+        return str(facts.row["latency_reason"] or "the trace shows no request from its start")
     if not facts.marked:
         return "no markers of requests in the trace"
     if not facts.row["requests"]:
@@ -159,10 +161,19 @@ def why_no_ttft(facts: PageFacts) -> str:
     return "the trace lacks the ops of a prefill"
 
 
+def why_no_rate(facts: PageFacts) -> str:
+    """Why a request has no rate of output tokens."""
+    if facts.traced and facts.row["is_server"]:
+        return "requests share the steps of a server: the page on serving has the rate of all"
+    return why_no_ttft(facts)
+
+
 def why_no_tpot(facts: PageFacts) -> str:
     """Why a request has no TPOT."""
     if not facts.traced:
         return "no device events in the trace"
+    if facts.row["is_server"]:
+        return str(facts.row["latency_reason"] or "the trace shows no request to its end")
     if not facts.marked:
         return "no markers of requests in the trace"
     if facts.row["output_tokens"] == 1:

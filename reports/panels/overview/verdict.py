@@ -169,7 +169,8 @@ def _label(part: Part) -> str:
     if part.name != "exposed":
         return PART_NAMES[part.name]
     unknown = part.axis in (None, "unclassified")
-    return f"exposed comm., {'axis not known' if unknown else part.axis}"
+    # As short as fits a legend with its share and time.
+    return "exposed, axis not known" if unknown else f"exposed comm., {part.axis}"
 
 
 def _colours(parts: list[Part]) -> list[str]:

@@ -31,6 +31,7 @@ from xlahouse.reports.panels.runs.setups import (
     families,
     left_out,
     subjects,
+    unknown_models,
     virtual_note,
 )
 
@@ -197,7 +198,7 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
         "batch_size"
     ].max() in (None, 1):
         found.append("No workload was run at several batches, so the best batch is not known.")
-    return [*found, *left_out(rows)]
+    return [*found, *unknown_models(runs), *left_out(rows)]
 
 
 def _leader(subject: str, first: dict[str, float], second: dict[str, float]) -> str:

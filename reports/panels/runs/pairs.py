@@ -50,6 +50,9 @@ with compared as (
             'output_tokens_per_s', 'output_tokens_per_s_per_chip', 'ttft_s', 'tpot_s', 'wire_bytes'
         )
         and b.options is not distinct from o.options
+        -- of models that are not known, no pair is of one model
+        and b.model is not null
+        and o.model is not null
 ), ordered as (
     select
         *,

@@ -23,21 +23,32 @@ FAMILY = f"""concat_ws(
         )"""
 # What was compiled or predicted is a setup of its own beside what was measured.
 EVIDENCE = "case when source in ('compiled', 'predicted') then source else 'measured' end"
-# Runs with their setup, its label, and the subject (workload) whose setups are compared.
+# Runs with their setup, its label, and the subject (workload) whose setups are compared. A setup whose model
+# is not known, with what was predicted from it, is a workload of its own: it may be any model.
 MEMBERS_SQL = f"""
-with named as (
+with parents as (
+    select run_id as parent_run_id, setup as parent_setup, name as parent_name
+    from runs
+), named as (
     select
         *,
         {EVIDENCE} as evidence,
         coalesce(setup, run_id)
         || case when source in ('compiled', 'predicted') then ' ' || source else '' end as setup_key,
-        {WORKLOAD} as subject,
-        {FAMILY} as family,
+        case when model is null
+            then ' of ' || min(coalesce(parent_name, name, run_id)) over (
+                partition by coalesce(parent_setup, parent_run_id, setup, run_id)
+            )
+            else ''
+        end as alone,
+        {WORKLOAD} || alone as subject,
+        {FAMILY} || alone as family,
         coalesce(parallelism, 'unknown mesh')
         || case when microbatches > 1 then ' m' || microbatches else '' end
         || case when source in ('compiled', 'predicted') then ', ' || source else '' end
             as plain_label
     from runs
+    left join parents using (parent_run_id)
     where list_contains($runs, run_id)
 ), labelled as (
     select
@@ -125,6 +136,16 @@ def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     return (
         f"{plural(len(runs), 'run')}, {plural(setups, 'setup')} of {plural(workloads, 'workload')}."
     )
+
+
+def unknown_models(runs: Sequence[PageFacts]) -> list[str]:
+    """That setups of unknown models are not ranked against each other."""
+    if sum(facts.row["model"] is None for facts in runs) < 2:
+        return []
+    return [
+        "Runs whose model is not known are not ranked against each other; a workload card states it: "
+        "`xlahouse ingest TRACES --card FILE`."
+    ]
 
 
 def virtual_note(runs: Sequence[PageFacts]) -> list[str]:

@@ -112,9 +112,14 @@ def straggler_figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     if known.is_empty() or _all_together(known):
         return []
     note = ""
-    drawn = known.head(FEW_DEVICES)
+    drawn = known
     if len(known) > FEW_DEVICES:
-        note = f"The {FEW_DEVICES} of {plural(len(known), 'device')} that arrive last most often."
+        late = known.filter((pl.col("last_ratio") > 0) | (pl.col("max_lag_ps") > 0))
+        drawn = late.head(FEW_DEVICES)
+        whole = plural(len(known), "device")
+        note = f"The {len(drawn)} of {whole} that arrive last most often."
+        if len(late) <= FEW_DEVICES:
+            note = f"The {len(late)} of {whole} that ever arrive late."
         groups = {device: f"device {device}, {group}" for device, group in facts.groups().items()}
         name = pl.col("device_id").replace_strict(groups, default=None, return_dtype=pl.String)
         other = pl.format("device {}", "device_id")

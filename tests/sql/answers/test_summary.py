@@ -274,6 +274,14 @@ def test_what_is_behind_other_losses():
     assert evidence(copies, "ab12", split, parts["exposed_copy", None]) == (
         "most copy time is in copy-done, 6 a step"
     )
+    late = {"device_id": 13, "host": "host1", "last_ratio": 0.75, "mean_lag_ps": 40e6}
+    assert evidence(Rows(late), "ab12", split, parts["sync_wait", None]) == (
+        "device 13 of host1 comes last to 75 % of its collectives, 40 µs after the first"
+    )
+    nameless = Rows(late | {"host": None, "mean_lag_ps": None})
+    assert evidence(nameless, "ab12", split, parts["sync_wait", None]) == (
+        "device 13 comes last to 75 % of its collectives"
+    )
     assert evidence(Rows(), "ab12", split, parts["idle", None]) == ""
     assert evidence(Rows(), "ab12", split, parts["sync_wait", None]) == ""
 
