@@ -133,13 +133,38 @@ def test_charts_and_the_verdict_of_the_comparison(store: Store, facts_over_runs:
     [said] = [text.replace("\u00a0", " ") for text in section.verdict]
     assert said == (
         "qwen, 16 + 8 tokens, bf16, TPU v6 Lite: tp4 at batch 8 gives the most output tokens/s per chip, "
-        "37.5 (TTFT 16.0 ms). Inconclusive: a setup has one run, so its spread over runs is not known. The "
-        "least TTFT has tp4 at batch 4, 12.0 ms, with 60.0 % of that rate; 2 of 3 setups are on the dashed "
+        "37.5 (TTFT 16.0 ms). Inconclusive: a setup has one run, so its spread over runs is not known. tp4 "
+        "at batch 4 has the least TTFT, 12.0 ms, with 60.0 % of that rate; 2 of 3 setups are on the dashed "
         "line."
     )
     [verdict] = [note for note in section.notes if "most output tokens/s" in note]
     assert "tp4 gives the most output tokens/s per chip, 22.5; next is pp4 m2 with 12.5" in verdict
     assert "Inconclusive: a setup has one run" in verdict
+
+
+def test_setups_of_unknown_models_are_not_ranked_against_each_other() -> None:
+    runs = [
+        run("a1", "tp4", model=None, setup="one"),
+        run("a2", "tp4", model=None, setup="one"),
+        run("b1", "pp4", model=None, setup=None),
+        run("p1", "pp4", model=None, setup="other", source="predicted", parent_run_id="b1"),
+    ]
+    rates = [
+        {"run_id": row["run_id"], "output_tokens_per_s": 10.0 * place, "ttft_s": 0.01}
+        for place, row in enumerate(runs, 1)
+    ]
+    store = Store({"runs": runs, "run_summary_v2": rates})
+    rows = rows_of(store, comparison.PANEL, ("a1", "a2", "b1", "p1"))
+    rest = ", batch 4, 16 + 8 tokens, bf16, TPU v6 Lite of name"
+    # Repeats are one workload, and a prediction is of the workload of the run that it replays.
+    assert sorted(rows.select("subject", "label", "runs").rows()) == [
+        (f"unknown model{rest} a1", "tp4", 2),
+        (f"unknown model{rest} b1", "pp4", 1),
+        (f"unknown model{rest} b1", "pp4, predicted", 1),
+    ]
+    section = fill(comparison.PANEL, rows, store.facts())
+    assert section.verdict == []
+    assert any(note.startswith("Runs whose model is not known are not") for note in section.notes)
 
 
 def test_what_was_predicted_is_a_setup_of_its_own_and_a_hollow_mark(facts_over_runs: Any) -> None:

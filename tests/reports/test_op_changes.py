@@ -47,6 +47,12 @@ def store() -> Store:
     return Store({"runs": RUNS, "op_diff_v1": rows})
 
 
+def test_ops_of_too_many_runs_are_not_compared(store: Store) -> None:
+    ids = ["a1", "b1", *(f"absent {n}" for n in range(op_changes.MAX_COMPARED - 2))]
+    assert len(rows_of(store, op_changes.PANEL, tuple(ids))) == 2
+    assert len(rows_of(store, op_changes.PANEL, (*ids, "one more"))) == 0
+
+
 def test_the_first_run_of_a_workload_is_the_base(store: Store, facts_over_runs: Any) -> None:
     rows = rows_of(store, op_changes.PANEL)
     assert rows.select("base", "other", "what", "rank", "total_ps").rows() == [
@@ -68,4 +74,6 @@ def test_the_first_run_of_a_workload_is_the_base(store: Store, facts_over_runs: 
 
 def test_without_rows_the_page_says_why(facts_over_runs: Any) -> None:
     assert "no run to compare with" in op_changes.why_empty([])
+    many = facts_over_runs * op_changes.MAX_COMPARED
+    assert "`xlahouse compare RUN OTHER` does for two" in op_changes.why_empty(many)
     assert "no phase in common" in op_changes.why_empty(facts_over_runs)

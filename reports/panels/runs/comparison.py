@@ -169,7 +169,7 @@ def _verdict(name: str, part: pl.DataFrame) -> list[str]:
     if len(line) > 1:
         quick = line.row(0, named=True)
         text += (
-            f" The least {LATENCIES[latency]} has {_setup(quick)}, {show_s(quick[latency])}, with "
+            f" {_setup(quick)} has the least {LATENCIES[latency]}, {show_s(quick[latency])}, with "
             f"{show_ratio(quick[RATE] / best[RATE])} of that rate; "
             f"{len(line)} of {len(ranked)} setups are on the dashed line."
         )

@@ -26,6 +26,8 @@ from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import PICOSECONDS, plural, suit
 from xlahouse.reports.panels.runs.setups import MEMBERS_SQL, virtual_note
 
+# Ops of all pairs of so many runs can be compared within seconds; of 500 they took 8 GB and minutes.
+MAX_COMPARED = 64
 # The first run of a workload is the base of its other runs; pairs of all runs would be too many.
 SQL = f"""{MEMBERS_SQL.strip()}, bases as (
     select subject, min(list_position($runs, run_id)) as place
@@ -58,7 +60,10 @@ inner join bases
     on bases.subject = members.subject and bases.place = list_position($runs, d.run_id)
 inner join runs as b on b.run_id = d.run_id
 inner join runs as o on o.run_id = d.other_run_id
-where d.phase in ('prefill', 'decode', 'mixed', 'step') and d.rank is not null
+where
+    len($runs) <= {MAX_COMPARED}
+    and d.phase in ('prefill', 'decode', 'mixed', 'step')
+    and d.rank is not null
 order by members.subject, base, other, d.other_run_id, d.phase desc, d.rank
 """
 
@@ -153,6 +158,11 @@ def why_empty(runs: Sequence[PageFacts]) -> str:
     """Why there is no row."""
     if len(runs) < 2:
         return "There is one run, so there is no run to compare with."
+    if len(runs) > MAX_COMPARED:
+        return (
+            f"A page of more than {MAX_COMPARED} runs does not compare their ops: `xlahouse compare RUN "
+            "OTHER` does for two, and `xlahouse report comparison --run RUN --run OTHER` for a few."
+        )
     return (
         "No two runs of one workload differ in a step by more than the spread over their steps, or "
         "they have no phase in common."
