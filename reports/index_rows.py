@@ -67,7 +67,9 @@ class IndexTable:
     columns: list[IndexColumn]
     rows: list[IndexRow]
     same: list[str]  # what is the same in all rows, so that no column shows it
-    unknown: list[str]  # what no row knows, so that no column shows it
+    unknown: list[
+        str
+    ]  # what no row knows, so that no column shows it, and why the first run does not
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,14 @@ def index_table(
         for setup in setups
     ]
     same = [(fact.title.lower(), fact.text(setups[0][0].row)) for fact in hidden]
-    unknown = [title for name, (title, _) in _METRICS.items() if name not in known]
+    newest = next(
+        (setup[0] for setup in setups if setup[0].traced), setups[0][0] if setups else None
+    )
+    unknown = [
+        f"{title}: {_WHY[name](newest)}"
+        for name, (title, _) in _METRICS.items()
+        if newest and name not in known
+    ]
     return IndexTable(columns, rows, [f"{title} {text}" for title, text in same if text], unknown)
 
 

@@ -118,7 +118,7 @@ def test_a_servers_latency_is_in_the_index(tmp_path):
     page = Page(path.read_text("utf-8"))
     assert "TTFT (ms)" in page.text
     assert "TPOT (" not in page.text
-    assert "Not known of any run: TPOT, " in page.text
+    assert "Not known of any run: TPOT: the trace shows no request to its end; " in page.text
 
 
 def issue(severity, code="x"):
