@@ -60,9 +60,13 @@ def has_its_turn(test: str) -> bool:
 
 
 def first_few(values: Iterable[Any], few: int) -> list[Any]:
-    """Parameters: the first `few` in `make test`, the rest in `make verify`."""
+    """Parameters: the first `few` in `make test`, the rest in `make verify`.
+
+    A tuple has a value for each of several names.
+    """
     given = list(values)
-    return given[:few] + [pytest.param(each, marks=pytest.mark.verify) for each in given[few:]]
+    rest = [each if isinstance(each, tuple) else (each,) for each in given[few:]]
+    return given[:few] + [pytest.param(*each, marks=pytest.mark.verify) for each in rest]
 
 
 def seeds(few: int, many: int) -> list[Any]:

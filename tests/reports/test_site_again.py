@@ -117,6 +117,7 @@ def test_several_processes_draw_the_same_bytes(tmp_path, monkeypatch):
     assert again.unchanged == again.pages == two.pages
 
 
+@pytest.mark.verify
 def test_an_error_in_another_process_is_one_clear_line(tmp_path):
     runs = [example_run(f"{k}" * 12, f"run {k}", {"tp": 4}) for k in "abc"]
     root = write_warehouse(tmp_path / "wh", merge(*runs))

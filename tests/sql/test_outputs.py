@@ -83,7 +83,7 @@ def test_a_folder_of_the_users_stays(write, tmp_path, verb):
     assert len(os.listdir(out)) > 1
 
 
-@pytest.mark.parametrize("verb", first_few(FOLDERS, 2))
+@pytest.mark.parametrize("verb", first_few(FOLDERS, 1))
 def test_a_folder_of_ours_is_written_again(write, tmp_path, verb):
     out = tmp_path / "new"
     assert write(FOLDERS[verb], out)[0] == 0

@@ -140,7 +140,7 @@ def ops_of(root):
             "dp_tp_skewed_without_barriers",
             "tp_transposed",
         ],
-        2,
+        1,
     ),
 )
 def test_the_way_back_keeps_every_op(source, tmp_path):

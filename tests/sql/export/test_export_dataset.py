@@ -47,6 +47,7 @@ def export(root: Path, path: Path, runs: str = "ab", csv: bool = True) -> dict[s
     }
 
 
+@pytest.mark.verify
 def test_every_public_view_is_there(root: Path, tmp_path: Path) -> None:
     with Warehouse(root) as warehouse:
         write_dataset(warehouse, ["a", "b"], tmp_path / "d")

@@ -14,6 +14,7 @@ from xlahouse.sql.settings import set_peaks
 from xlahouse.sql.warehouse import Warehouse
 
 
+@pytest.mark.verify
 def test_links_twice_as_fast_were_predicted_without_error(tmp_path):
     root = ingest(tmp_path, RUNS[:2])
     with Warehouse(root) as warehouse:

@@ -145,6 +145,7 @@ def test_no_way_out_of_the_warehouse(workers: Workers, count: int) -> None:
     check_each("attempts", checks)
 
 
+@pytest.mark.verify
 def test_a_limit_is_an_answer(root: Path) -> None:
     few = Workers(str(root), Limits(1, 500_000_000, 3), 1)
     try:
