@@ -11,6 +11,7 @@ from xlahouse.capture.manifest import Count
 # Layout: <dir>/compiled_<timestamp>/ with these files, and <dir>/metadata_<timestamp>.json beside it.
 COMPILED_DIR = re.compile(r"^compiled_(?P<timestamp>.+)$")
 FACTS = "compiled.json"  # written last
+REFUSED = ".refused.json"  # beside them where the compiler refused the programs
 HLO = ".hlo.pb"  # `prefill.hlo.pb`, `decode.hlo.pb`: each an HloProto with its buffer assignment
 PROGRAMS = ("prefill", "decode")  # [step] -> phase
 
@@ -58,3 +59,12 @@ class CompiledRun(msgspec.Struct, frozen=True, kw_only=True):
     flags: str  # LIBTPU_INIT_ARGS
     compiler: dict[str, str]  # package -> version
     programs: dict[str, Compiled]  # by phase, as PROGRAMS names them
+
+
+class RefusedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The file .refused.json: programs that need more HBM than the chips have."""
+
+    key: str  # names plan, code, chips, flags and versions
+    compiler: dict[str, str]  # package -> version
+    programs: tuple[str, ...]  # that were asked for
+    reason: str  # the program that was refused, what it needs, and which batch or mesh compiles

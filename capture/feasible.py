@@ -69,6 +69,11 @@ def check_feasible(candidate: Candidate) -> None:
     raise ManifestError(problem + hint)
 
 
+def is_feasible(candidate: Candidate) -> bool:
+    """Whether an experiment with known axes can run."""
+    return next(_problems(candidate), None) is None
+
+
 def parts_of(candidate: Candidate) -> list[str]:
     """The sizes that each axis of a feasible experiment divides, and the parts: a line an axis."""
     parts: dict[str, list[str]] = {axis: [] for axis in candidate.mesh if candidate.size(axis) > 1}
@@ -151,7 +156,7 @@ def _with_microbatches(candidate: Candidate, mesh: dict[str, int]) -> Iterator[C
     """The candidate on `mesh`, with the plan's microbatches or one, where that can run."""
     for microbatches in dict.fromkeys((candidate.microbatches, 1)):
         other = replace(candidate, mesh=mesh, microbatches=microbatches)
-        if next(_problems(other), None) is None:
+        if is_feasible(other):
             yield other
             return
 

@@ -87,6 +87,12 @@ def parse_slice(text: str) -> Slice:
     return Slice(generation, chips)
 
 
+def smallest_slice(generation: Generation, devices: int) -> Slice | None:
+    """The smallest slice on offer with as many chips; None where none has."""
+    sizes = (size for size in generation.sizes if size >= devices)
+    return next((Slice(generation, size) for size in sizes), None)
+
+
 def _generation(prefix: str) -> Generation | None:
     found = (each for each in GENERATIONS if prefix in (each.prefix, each.name))
     return next(found, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,14 @@ from xlahouse.capture.compile.describe import describe
 from xlahouse.capture.compile.lower import Lowered, LowerJob
 from xlahouse.capture.compile.program import CACHE, Compiler, compile_program
 from xlahouse.capture.compile.target import Target, target_of
-from xlahouse.capture.compiled_facts import FACTS, PROGRAMS, CompiledRun
+from xlahouse.capture.compiled_facts import (
+    FACTS,
+    PROGRAMS,
+    REFUSED,
+    Compiled,
+    CompiledRun,
+    RefusedRun,
+)
 from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import metadata_path, write_manifest
@@ -53,16 +61,9 @@ def compile_cell(
     log = cell / f"compiled_{stamp}.log"
     growing.mkdir(parents=True)
     try:
-        say("tracing")
-        job = LowerJob(experiment=experiment, folder=str(growing.absolute()), programs=programs)
-        answer = run_child(CHILD, msgspec.json.encode(job), log, limits, {})
-        lowered = msgspec.json.decode(answer.splitlines()[-1], type=Lowered)
-        compiled = {}
-        for name in programs:
-            say(f"compiling the {name}")
-            program = growing / f"{name}.pb"
-            compiled[name] = compile_program(program, log, target, compiler, traces / CACHE, limits)
-            program.unlink()
+        lowered, compiled = compile_programs(
+            experiment, target, compiler, traces, limits, say, programs, growing, log
+        )
         run = CompiledRun(
             key=key,
             topology=target.topology,
@@ -79,6 +80,66 @@ def compile_cell(
     finally:
         shutil.rmtree(growing, ignore_errors=True)
     return folder
+
+
+def compile_programs(
+    experiment: Experiment,
+    target: Target,
+    compiler: Compiler,
+    traces: Path,
+    limits: Limits,
+    say: Callable[[str], None],
+    programs: tuple[str, ...],
+    folder: Path,
+    log: Path,
+) -> tuple[Lowered, dict[str, Compiled]]:
+    """Trace and compile `programs` into `folder`: the model's sizes, and the compiler's statements.
+
+    Raises:
+        DoesNotFitError: the compiler refused a program, since it needs more HBM than a chip has.
+        CaptureError: another reason, in one line.
+    """
+    say("tracing")
+    job = LowerJob(experiment=experiment, folder=str(folder.absolute()), programs=programs)
+    answer = run_child(CHILD, msgspec.json.encode(job), log, limits, {})
+    lowered = msgspec.json.decode(answer.splitlines()[-1], type=Lowered)
+    compiled = {}
+    for name in programs:
+        say(f"compiling the {name}")
+        program = folder / f"{name}.pb"
+        compiled[name] = compile_program(program, log, target, compiler, traces / CACHE, limits)
+        program.unlink()
+    return lowered, compiled
+
+
+def needed_bytes(
+    experiment: Experiment,
+    target: Target,
+    compiler: Compiler,
+    traces: Path,
+    limits: Limits,
+    programs: tuple[str, ...],
+) -> int:
+    """HBM of the largest of the programs, in bytes of one device; no folder is made of them.
+
+    Raises:
+        DoesNotFitError: the compiler refused one, since it needs more HBM than a chip has.
+        CaptureError: another reason, in one line.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        _, compiled = compile_programs(
+            experiment,
+            target,
+            compiler,
+            traces,
+            limits,
+            lambda message: None,
+            programs,
+            folder,
+            folder / "log",
+        )
+    return max(program.needed_bytes for program in compiled.values())
 
 
 def cell_key(
@@ -119,18 +180,32 @@ def find_compiled(cell: Path, key: str) -> Path | None:
     return next((folder for folder, run in _compiled(cell) if run.key == key), None)
 
 
-def compiled_before(experiment: Experiment, traces: Path) -> CompiledRun | None:
-    """The newest of an experiment's compiled runs, with any version of the compiler; None without one.
+def compiled_before(experiment: Experiment, traces: Path) -> CompiledRun | RefusedRun | None:
+    """The newest of an experiment's compiled runs, with any version of the compiler, else its refusal;
+    None without either.
 
     Runs that other code, another plan or other chips gave do not count.
     """
     if not experiment.slice:
         return None
     target = target_of(experiment)
-    for _, run in _compiled(traces / experiment.cell):
+    cell = traces / experiment.cell
+    for _, run in _compiled(cell):
         if run.key == cell_key(experiment, target, run.compiler, tuple(run.programs)):
             return run
-    return None
+    refused = read_refused(cell)
+    if refused is None:
+        return None
+    key = cell_key(experiment, target, refused.compiler, refused.programs)
+    return refused if refused.key == key else None
+
+
+def read_refused(cell: Path) -> RefusedRun | None:
+    """The refusal that was written last into an experiment's folder; None without one."""
+    try:
+        return msgspec.json.decode((cell / REFUSED).read_bytes(), type=RefusedRun)
+    except (OSError, *JSON_FAULTS):
+        return None
 
 
 def _compiled(cell: Path) -> Iterator[tuple[Path, CompiledRun]]:

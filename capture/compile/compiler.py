@@ -1,7 +1,8 @@
 """Compiles one program for TPUs that are not there: a script of its own, with nothing of xlahouse.
 
 `python compiler.py` runs under a Python that has jax, jaxlib and libtpu. It reads a request (JSON) from
-stdin, writes `<out>.hlo.pb` (an HloProto: module and buffer assignment), and prints an answer (JSON).
+stdin, writes `<out>.hlo.pb` (an HloProto: module and buffer assignment), and prints an answer (JSON);
+of a program that the compiler refuses it prints {"refused": the compiler's message}.
 Its environment has the compiler's flags (capture/compile/target.py). jax must not be imported beside
 torch_xla, whose scopes would use it. `python compiler.py versions` prints the packages' versions (JSON).
 """
@@ -57,13 +58,17 @@ def compile_program(
     the folder `dumps`.
     """
     from jax.experimental import topologies
+    from jaxlib import _jax
 
     options = {"chip_config_name": chip_config} if chip_config else {}
     found = topologies.get_topology_desc(topology, platform="tpu", **options).devices
     devices = sorted(found, key=lambda device: device.id)  # the list is not in the order of ids
     with open(program, "rb") as file:
         module, arguments = prepare(file.read(), donated)
-    executable = build(module, devices[:device_count])
+    try:
+        executable = build(module, devices[:device_count])
+    except _jax.XlaRuntimeError as error:
+        return {"refused": str(error)}
     stats = executable.get_compiled_memory_stats()
     (compiled,) = executable.hlo_modules()
     with open(f"{out}.hlo.pb", "wb") as file:

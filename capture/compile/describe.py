@@ -21,15 +21,15 @@ def describe(
     """The manifest beside a compiled run's folder: of its choices, as a capture on these chips has them."""
     fields = planned(experiment)
     versions = fields["framework_versions"] | {"libtpu": run.compiler["libtpu"]}
-    decode = run.programs["decode"]
+    program = next(iter(run.programs.values()))
     return Manifest(
         **fields | {"framework_versions": versions},
         captured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         model_config={**experiment.model.sizes},
         weights=experiment.model.weights or f"random:{experiment.seed}",
         mesh_device_ids=list(range(experiment.device_count)),
-        device_coords=[place.coords for place in decode.devices[: target.device_count]],
-        device_kind=decode.device_kind,
+        device_coords=[place.coords for place in program.devices[: target.device_count]],
+        device_kind=program.device_kind,
         host_count=target.slice.hosts,
         requests=[],
         tokens=[],

@@ -8,11 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlahouse.capture.compile.cell import cell_key, compile_cell
+import msgspec
+
+from xlahouse.capture.compile.cell import cell_key, compile_cell, needed_bytes, read_refused
 from xlahouse.capture.compile.child import Limits
 from xlahouse.capture.compile.program import Compiler
+from xlahouse.capture.compile.refusal import DoesNotFitError
+from xlahouse.capture.compile.search import advice_on
 from xlahouse.capture.compile.target import Target, target_of
-from xlahouse.capture.compiled_facts import PROGRAMS
+from xlahouse.capture.compiled_facts import PROGRAMS, REFUSED, RefusedRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
@@ -59,6 +63,7 @@ def compile_plan(
     limits: Limits = DEFAULT_LIMITS,
     on_event: Callable[[CompileEvent], None] = lambda event: None,
     programs: tuple[str, ...] = PROGRAMS,
+    search: bool = True,
 ) -> list[Path]:
     """Compile the experiments of a plan and return their folders, in the plan's order.
 
@@ -71,6 +76,8 @@ def compile_plan(
         limits: of every child process.
         on_event: called with the progress of each experiment.
         programs: of each experiment.
+        search: of an experiment that needs too much memory, find the largest batch that compiles, else
+            the smallest mesh.
 
     Raises:
         ManifestError: the plan is not valid, or has no such experiment.
@@ -97,8 +104,8 @@ def compile_plan(
             on_event(CompileEvent(name, f"{message} ({place} of {len(cells)})", ended, folder))
 
         try:
-            one = (alike.first, alike.target, compiler, traces, limits, say, programs)
-            folders.append(compile_cell(*one))
+            one = (alike.first, alike.target, compiler, traces, limits)
+            folders.append(_compiled(*one, say, programs, search))
             say(f"compiled{alike.shared_by}", folders[-1])
         except CaptureError as error:
             failures.append(f"experiment {name}: {error}")
@@ -106,6 +113,42 @@ def compile_plan(
     if failures:
         raise CaptureError("\n".join(failures))
     return folders
+
+
+def _compiled(
+    experiment: Experiment,
+    target: Target,
+    compiler: Compiler,
+    traces: Path,
+    limits: Limits,
+    say: Callable[[str], None],
+    programs: tuple[str, ...],
+    search: bool,
+) -> Path:
+    """The folder of one experiment's programs; what the compiler refuses is searched for once."""
+    key = cell_key(experiment, target, compiler.versions, programs)
+    cell = traces / experiment.cell
+    known = read_refused(cell)
+    if known is not None and known.key == key:
+        raise CaptureError(known.reason)
+    try:
+        return compile_cell(experiment, target, compiler, traces, limits, say, programs)
+    except DoesNotFitError as error:
+        if not search:
+            raise
+        say(f"{error}; searching for a batch or mesh that compiles")
+        refused = error.program  # first: the likeliest to be refused again
+        ordered = tuple(sorted(programs, key=lambda name: name != refused))
+
+        def compile_all(variant: Experiment) -> float:
+            say(f"trying batch_size {variant.batch_size} on {variant.parallelism}")
+            chips = target_of(variant)
+            return needed_bytes(variant, chips, compiler, traces, limits, ordered)
+
+        reason = f"{error}; {advice_on(experiment, target, error.refusal, compile_all)}"
+        found = RefusedRun(key=key, compiler=compiler.versions, programs=programs, reason=reason)
+        (cell / REFUSED).write_bytes(msgspec.json.encode(found))
+        raise CaptureError(reason) from error
 
 
 def group(

@@ -12,6 +12,7 @@ import msgspec
 
 from xlahouse.capture.compile.child import Limits, run_child
 from xlahouse.capture.compile.lower import CACHE as DONATED
+from xlahouse.capture.compile.refusal import DoesNotFitError, refusal_error
 from xlahouse.capture.compile.target import Target
 from xlahouse.capture.compiled_facts import HLO, Compiled
 from xlahouse.capture.errors import CaptureError
@@ -56,11 +57,15 @@ def compile_program(
     The compiler's messages go to `log`.
 
     Raises:
-        CaptureError: the compiler refused it, failed, or exceeded its limits.
+        DoesNotFitError: the compiler refused it, since it needs more HBM than a chip has.
+        CaptureError: the compiler refused it otherwise, failed, or exceeded its limits.
     """
     key = _key(program.read_bytes(), target, compiler)
     kept = cache / f"{key}.json"
     hlo = cache / f"{key}{HLO}"
+    refused = cache / f"{key}.refused.txt"
+    if refused.exists():
+        raise refusal_error(program.stem, refused.read_text("utf-8"))
     if not kept.exists():
         cache.mkdir(parents=True, exist_ok=True)
         draft = cache / f".{key}"
@@ -79,6 +84,13 @@ def compile_program(
             limits,
             {"LIBTPU_INIT_ARGS": target.flags},
         )
+        message = json.loads(answer).get("refused")
+        if message is not None:
+            error = refusal_error(program.stem, message)
+            if isinstance(error, DoesNotFitError):  # it will be refused again
+                draft.write_text(message, "utf-8")
+                draft.replace(refused)
+            raise error
         draft.with_name(f"{draft.name}{HLO}").replace(hlo)
         draft.write_bytes(answer)
         draft.replace(kept)  # last: a program without its answer is compiled again

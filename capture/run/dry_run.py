@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from xlahouse.capture.compiled_facts import RefusedRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.feasible import parts_of
 from xlahouse.capture.plan import Experiment
@@ -30,7 +31,7 @@ USABLE = 0.95
 def describe_plan(
     chosen: Sequence[Experiment],
     traces: Path,
-    compiled: Callable[[Experiment], CompiledRun | None] = lambda experiment: None,
+    compiled: Callable[[Experiment], CompiledRun | RefusedRun | None] = lambda experiment: None,
 ) -> Iterator[str]:
     """Lines to print: names of experiments that differ in seed and repeat only, then their forecast;
     at the end the hours of the plan.
@@ -76,8 +77,10 @@ def fits(experiment: Experiment, share: Forecast) -> bool | None:
     return share.total_bytes <= USABLE * parse_slice(experiment.slice).generation.hbm_gib * GIB
 
 
-def compiled_fits(experiment: Experiment, run: CompiledRun) -> bool:
+def compiled_fits(experiment: Experiment, run: CompiledRun | RefusedRun) -> bool:
     """Whether every compiled program fits a device of the plan's slice."""
+    if isinstance(run, RefusedRun):
+        return False
     most = max(program.needed_bytes for program in run.programs.values())
     return most <= parse_slice(experiment.slice).generation.hbm_gib * GIB
 
@@ -91,7 +94,9 @@ def _alike(chosen: Sequence[Experiment]) -> list[list[Experiment]]:
     return list(found.values())
 
 
-def _describe(experiment: Experiment, share: Forecast, run: CompiledRun | None) -> Iterator[str]:
+def _describe(
+    experiment: Experiment, share: Forecast, run: CompiledRun | RefusedRun | None
+) -> Iterator[str]:
     count = experiment.device_count
     where = f" on {experiment.slice}" if experiment.slice else ""
     yield (
@@ -104,7 +109,12 @@ def _describe(experiment: Experiment, share: Forecast, run: CompiledRun | None) 
     if experiment.slice:
         generation = parse_slice(experiment.slice).generation
         yield from (f"  {note}" for note in compiler_notes(experiment.mesh, generation.name))
-    yield from _estimated(experiment, share) if run is None else _compiled(experiment, run)
+    if run is None:
+        yield from _estimated(experiment, share)
+    elif isinstance(run, RefusedRun):
+        yield f"  libtpu {run.compiler['libtpu']} refused to compile it: {run.reason}"
+    else:
+        yield from _compiled(experiment, run)
     yield from _collectives(share)
 
 

@@ -33,6 +33,14 @@ def compile(
         str | None,
         typer.Option("--compiler", help="A Python with jax and libtpu; else this one."),
     ] = None,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search/--no-search",
+            help="Where the chips have too little memory: find the largest batch that compiles, "
+            "else the smallest mesh.",
+        ),
+    ] = True,
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, help="Seconds for one program.")
     ] = 3600.0,
@@ -77,6 +85,7 @@ def compile(
                 Limits(timeout, memory),
                 tell,
                 chosen,
+                search,
             )
         finally:  # what failed costs no other experiment
             if warehouse is not None and done:
