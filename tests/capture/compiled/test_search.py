@@ -196,8 +196,9 @@ def test_a_batch_that_is_too_large_is_refused_once(tmp_path):
 
     reason = compile_it()
     found = re.fullmatch(
-        r"experiment wide: the decode needs [\d.]+ GiB of HBM, and a program can have 15\.75 GiB: weights, cache "
-        r"and inputs [\d.]+, temporaries [\d.]+; the largest batch_size that compiles is 8; 12 does not",
+        r"experiment wide: the decode needs [\d.]+ GiB of HBM, and a program can have 15\.75 GiB: "
+        r"weights, cache and inputs [\d.]+, temporaries [\d.]+; "
+        r"the largest batch_size that compiles is 8; 12 does not",
         reason,
     )
     assert found, reason
