@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.ingest.traces import rows, tpu_trace, write
-from tests.layers import first_few
 from xlahouse.capture.errors import TraceChangedError
 from xlahouse.ingest import one_run, read_files
 from xlahouse.ingest.events import trace_bytes
@@ -156,7 +155,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("workers", first_few([2, 1], 1))
+@pytest.mark.verify
+@pytest.mark.parametrize("workers", [2, 1])
 def test_a_worker_that_dies_costs_its_run_alone_and_that_is_tried_again(tmp_path, workers):
     names = ["a", "dies", "cut", "dies_once", "b"]
     paths = [write(tmp_path / f"{name}.xplane.pb", tpu_trace(n)) for n, name in enumerate(names)]
