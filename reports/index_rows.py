@@ -67,9 +67,8 @@ class IndexTable:
     columns: list[IndexColumn]
     rows: list[IndexRow]
     same: list[str]  # what is the same in all rows, so that no column shows it
-    unknown: list[
-        str
-    ]  # what no row knows, so that no column shows it, and why the first run does not
+    # what no row knows, so that no column shows it, by the reason of the first run
+    unknown: list[str]
 
 
 @dataclass(frozen=True)
@@ -142,15 +141,20 @@ def index_table(
         for setup in setups
     ]
     same = [(fact.title.lower(), fact.text(setups[0][0].row)) for fact in hidden]
-    newest = next(
-        (setup[0] for setup in setups if setup[0].traced), setups[0][0] if setups else None
+    return IndexTable(
+        columns, rows, [f"{title} {text}" for title, text in same if text], _unknown(known, setups)
     )
-    unknown = [
-        f"{title}: {_WHY[name](newest)}"
-        for name, (title, _) in _METRICS.items()
-        if newest and name not in known
-    ]
-    return IndexTable(columns, rows, [f"{title} {text}" for title, text in same if text], unknown)
+
+
+def _unknown(known: Sequence[str], setups: list[list[PageFacts]]) -> list[str]:
+    """`TTFT, TPOT: no markers …`, a text a reason, as the first run whose devices are traced has it."""
+    first = [setup[0] for setup in setups]
+    asked = next((facts for facts in first if facts.traced), first[0] if first else None)
+    titles: dict[str, list[str]] = {}
+    for name, (title, _) in _METRICS.items():
+        if asked and name not in known:
+            titles.setdefault(_WHY[name](asked), []).append(title)
+    return [f"{', '.join(named)}: {why}" for why, named in titles.items()]
 
 
 def _setups(runs: Sequence[PageFacts]) -> list[list[PageFacts]]:

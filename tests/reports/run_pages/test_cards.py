@@ -121,6 +121,17 @@ def test_a_servers_latency_is_in_the_index(tmp_path):
     assert "Not known of any run: TPOT: the trace shows no request to its end; " in page.text
 
 
+def test_the_index_says_once_why_no_run_knows_several_metrics(tmp_path):
+    """A run without markers: four metrics lack for one reason."""
+    device = {"run_id": "s", "device_id": 0, "traced": True}
+    made = Store({"runs": [{"run_id": "s", "status": "complete"}], "devices": [device]})
+    (path,) = render_site(made, tmp_path, pages=["index"]).pages
+    text = Page(path.read_text("utf-8")).text
+    reason = "no markers of requests in the trace"
+    assert f"TTFT, TPOT, Output (tokens/s), Output per chip (tokens/s): {reason}" in text
+    assert text.count(reason) == 1
+
+
 def issue(severity, code="x"):
     return {"run_id": "s", "severity": severity, "code": code, "message": "m", "count": 1}
 
