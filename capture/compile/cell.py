@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -36,22 +37,27 @@ CHILD = (sys.executable, "-m", "xlahouse.capture.compile.lower")
 _SAME = {"name": "x", "seed": 0, "repeat": 0, "requests": 1, "warmup_requests": 0, "compare": False}
 
 
+@dataclass(frozen=True)
+class Compiling:
+    """What all experiments of a plan are compiled with."""
+
+    compiler: Compiler  # the Python that has it
+    traces: Path  # folder of captures, and of the cache
+    limits: Limits  # of every child process
+    programs: tuple[str, ...] = PROGRAMS  # of each experiment
+
+
 def compile_cell(
-    experiment: Experiment,
-    target: Target,
-    compiler: Compiler,
-    traces: Path,
-    limits: Limits,
-    say: Callable[[str], None],
-    programs: tuple[str, ...] = PROGRAMS,
+    experiment: Experiment, target: Target, compiling: Compiling, say: Callable[[str], None]
 ) -> Path:
-    """Compile an experiment's `programs` for `target` and return their folder, compiled_<timestamp>.
+    """Compile an experiment's programs for `target` and return their folder, compiled_<timestamp>.
 
     Raises:
         CaptureError: the reason, in one line; other cells are not affected.
     """
-    key = cell_key(experiment, target, compiler.versions, programs)
-    cell = traces / experiment.cell
+    versions = compiling.compiler.versions
+    key = cell_key(experiment, target, versions, compiling.programs)
+    cell = compiling.traces / experiment.cell
     done = find_compiled(cell, key)
     if done is not None:
         say("compiled before")
@@ -61,15 +67,13 @@ def compile_cell(
     log = cell / f"compiled_{stamp}.log"
     growing.mkdir(parents=True)
     try:
-        lowered, compiled = compile_programs(
-            experiment, target, compiler, traces, limits, say, programs, growing, log
-        )
+        lowered, compiled = _compile_programs(experiment, target, compiling, say, growing, log)
         run = CompiledRun(
             key=key,
             topology=target.topology,
             chip_config=target.chip_config,
             flags=target.flags,
-            compiler=compiler.versions,
+            compiler=versions,
             programs=compiled,
         )
         (growing / FACTS).write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
@@ -82,23 +86,22 @@ def compile_cell(
     return folder
 
 
-def compile_programs(
+def _compile_programs(
     experiment: Experiment,
     target: Target,
-    compiler: Compiler,
-    traces: Path,
-    limits: Limits,
+    compiling: Compiling,
     say: Callable[[str], None],
-    programs: tuple[str, ...],
     folder: Path,
     log: Path,
 ) -> tuple[Lowered, dict[str, Compiled]]:
-    """Trace and compile `programs` into `folder`: the model's sizes, and the compiler's statements.
+    """Trace and compile the programs into `folder`: the model's sizes, and the compiler's statements.
 
     Raises:
         DoesNotFitError: the compiler refused a program, since it needs more HBM than a chip has.
         CaptureError: another reason, in one line.
     """
+    programs, limits = compiling.programs, compiling.limits
+    cache = compiling.traces / CACHE
     say("tracing")
     job = LowerJob(experiment=experiment, folder=str(folder.absolute()), programs=programs)
     answer = run_child(CHILD, msgspec.json.encode(job), log, limits, {})
@@ -107,19 +110,12 @@ def compile_programs(
     for name in programs:
         say(f"compiling the {name}")
         program = folder / f"{name}.pb"
-        compiled[name] = compile_program(program, log, target, compiler, traces / CACHE, limits)
+        compiled[name] = compile_program(program, log, target, compiling.compiler, cache, limits)
         program.unlink()
     return lowered, compiled
 
 
-def needed_bytes(
-    experiment: Experiment,
-    target: Target,
-    compiler: Compiler,
-    traces: Path,
-    limits: Limits,
-    programs: tuple[str, ...],
-) -> int:
+def needed_bytes(experiment: Experiment, target: Target, compiling: Compiling) -> int:
     """HBM of the largest of the programs, in bytes of one device; no folder is made of them.
 
     Raises:
@@ -128,16 +124,8 @@ def needed_bytes(
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _, compiled = compile_programs(
-            experiment,
-            target,
-            compiler,
-            traces,
-            limits,
-            lambda message: None,
-            programs,
-            folder,
-            folder / "log",
+        _, compiled = _compile_programs(
+            experiment, target, compiling, lambda message: None, folder, folder / "log"
         )
     return max(program.needed_bytes for program in compiled.values())
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from xlahouse.capture.compile.cell import cell_key, compile_cell, needed_bytes, read_refused
+from xlahouse.capture.compile.cell import (
+    Compiling,
+    cell_key,
+    compile_cell,
+    needed_bytes,
+    read_refused,
+)
 from xlahouse.capture.compile.child import Limits
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.refusal import DoesNotFitError
@@ -92,6 +98,7 @@ def compile_plan(
     targets = [target_of(experiment, slice_name) for experiment in chosen]
     with tempfile.TemporaryDirectory() as scratch:
         compiler = Compiler.of(python, Path(scratch))
+    compiling = Compiling(compiler, traces, limits, programs)
     folders, failures = [], []
     cells = group(chosen, targets, compiler)
     for place, alike in enumerate(cells, 1):
@@ -104,8 +111,7 @@ def compile_plan(
             on_event(CompileEvent(name, f"{message} ({place} of {len(cells)})", ended, folder))
 
         try:
-            one = (alike.first, alike.target, compiler, traces, limits)
-            folders.append(_compiled(*one, say, programs, search))
+            folders.append(_compiled(alike.first, alike.target, compiling, say, search))
             say(f"compiled{alike.shared_by}", folders[-1])
         except CaptureError as error:
             failures.append(f"experiment {name}: {error}")
@@ -118,35 +124,33 @@ def compile_plan(
 def _compiled(
     experiment: Experiment,
     target: Target,
-    compiler: Compiler,
-    traces: Path,
-    limits: Limits,
+    compiling: Compiling,
     say: Callable[[str], None],
-    programs: tuple[str, ...],
     search: bool,
 ) -> Path:
     """The folder of one experiment's programs; what the compiler refuses is searched for once."""
-    key = cell_key(experiment, target, compiler.versions, programs)
-    cell = traces / experiment.cell
+    versions, programs = compiling.compiler.versions, compiling.programs
+    key = cell_key(experiment, target, versions, programs)
+    cell = compiling.traces / experiment.cell
     known = read_refused(cell)
     if known is not None and known.key == key:
         raise CaptureError(known.reason)
     try:
-        return compile_cell(experiment, target, compiler, traces, limits, say, programs)
+        return compile_cell(experiment, target, compiling, say)
     except DoesNotFitError as error:
         if not search:
             raise
         say(f"{error}; searching for a batch or mesh that compiles")
         refused = error.program  # first: the likeliest to be refused again
         ordered = tuple(sorted(programs, key=lambda name: name != refused))
+        in_order = replace(compiling, programs=ordered)
 
         def compile_all(variant: Experiment) -> float:
             say(f"trying batch_size {variant.batch_size} on {variant.parallelism}")
-            chips = target_of(variant)
-            return needed_bytes(variant, chips, compiler, traces, limits, ordered)
+            return needed_bytes(variant, target_of(variant), in_order)
 
         reason = f"{error}; {advice_on(experiment, target, error.refusal, compile_all)}"
-        found = RefusedRun(key=key, compiler=compiler.versions, programs=programs, reason=reason)
+        found = RefusedRun(key=key, compiler=versions, programs=programs, reason=reason)
         (cell / REFUSED).write_bytes(msgspec.json.encode(found))
         raise CaptureError(reason) from error
 

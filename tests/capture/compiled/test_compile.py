@@ -11,7 +11,7 @@ import pytest
 
 from tests.capture.compiled.transfers import transfers
 from tests.later import Later, needs
-from xlahouse.capture.compile.cell import compile_cell, compiled_before, find_compiled
+from xlahouse.capture.compile.cell import Compiling, compile_cell, compiled_before, find_compiled
 from xlahouse.capture.compile.child import Limits, run_child
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
@@ -64,8 +64,8 @@ def tp4(tmp_path_factory, compiler):
     """
     traces = tmp_path_factory.mktemp("traces")
     said = []
-    one = (cell(), target_of(cell()), compiler, traces, Limits(), said.append)
-    folder = compile_cell(*one, DECODE)
+    compiling = Compiling(compiler, traces, Limits(), DECODE)
+    folder = compile_cell(cell(), target_of(cell()), compiling, said.append)
     assert said == ["tracing", "compiling the decode"]
     return folder, traces
 
@@ -104,8 +104,8 @@ def test_the_same_cell_is_compiled_once(tp4, compiler):
     folder, traces = tp4
     said = []
     again = cell(name="small-r1", repeat=1, seed=1)
-    one = (again, target_of(again), compiler, traces, Limits(), said.append)
-    assert compile_cell(*one, DECODE) == folder
+    compiling = Compiling(compiler, traces, Limits(), DECODE)
+    assert compile_cell(again, target_of(again), compiling, said.append) == folder
     assert said == ["compiled before"]
     assert find_compiled(traces / cell(batch_size=8).cell, "other") is None
 
@@ -126,7 +126,9 @@ def test_a_program_without_memory_fails_alone(tmp_path, compiler):
     """The limit is named, and no folder stays."""
     small = Limits(memory_gib=0.05)
     with pytest.raises(CaptureError, match=r"0\.05 GiB of memory; raise --memory"):
-        compile_cell(cell(), target_of(cell()), compiler, tmp_path, small, lambda _: None)
+        compile_cell(
+            cell(), target_of(cell()), Compiling(compiler, tmp_path, small), lambda _: None
+        )
     assert not list((tmp_path / cell().cell).glob("*compiled_*[0-9]"))
 
 

@@ -16,7 +16,7 @@ from tests.capture.compiled.transfers import transfers
 from tests.conftest import DEMO_PLAN
 from tests.later import needs
 from tests.layers import sampled
-from xlahouse.capture.compile.cell import compile_cell
+from xlahouse.capture.compile.cell import Compiling, compile_cell
 from xlahouse.capture.compile.child import Limits
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
@@ -64,7 +64,9 @@ def test_transfers_are_the_plans(name, slice_name, compiler, tmp_path):
     (found,) = (each for each in plan.experiments if each.name == name)
     experiment = msgspec.structs.replace(found, dtype="bfloat16", slice=slice_name)
     target = target_of(experiment)
-    folder = compile_cell(experiment, target, compiler, tmp_path, Limits(), lambda _: None)
+    folder = compile_cell(
+        experiment, target, Compiling(compiler, tmp_path, Limits()), lambda _: None
+    )
     share = forecast(experiment)
     for program, noted in (("prefill", share.prefill), ("decode", share.decode)):
         planned: Counter = Counter()

@@ -11,7 +11,7 @@ from tests.capture.compiled.test_compile import SMALL
 from tests.capture.compiled.transfers import transfers
 from tests.later import needs
 from tests.synth.protos import HloProto
-from xlahouse.capture.compile.cell import compile_cell
+from xlahouse.capture.compile.cell import Compiling, compile_cell
 from xlahouse.capture.compile.child import Limits
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
@@ -48,7 +48,9 @@ def folder(tmp_path_factory):
     )
     compiler = Compiler.of(None, tmp_path_factory.mktemp("compiler"))
     traces = tmp_path_factory.mktemp("traces")
-    return compile_cell(cell, target_of(cell), compiler, traces, Limits(), lambda _: None)
+    return compile_cell(
+        cell, target_of(cell), Compiling(compiler, traces, Limits()), lambda _: None
+    )
 
 
 @pytest.mark.parametrize(("program", "rows"), [("prefill", 128), ("decode", SLOTS)])
