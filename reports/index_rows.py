@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from xlahouse.reports.charts.cards import by_reason
 from xlahouse.reports.charts.facts import PageFacts, Row
 from xlahouse.reports.charts.units import (
     BYTES,
@@ -150,11 +151,11 @@ def _unknown(known: Sequence[str], setups: list[list[PageFacts]]) -> list[str]:
     """`TTFT, TPOT: no markers …`, a text a reason, as the first run whose devices are traced has it."""
     first = [setup[0] for setup in setups]
     asked = next((facts for facts in first if facts.traced), first[0] if first else None)
-    titles: dict[str, list[str]] = {}
-    for name, (title, _) in _METRICS.items():
-        if asked and name not in known:
-            titles.setdefault(_WHY[name](asked), []).append(title)
-    return [f"{', '.join(named)}: {why}" for why, named in titles.items()]
+    return by_reason(
+        (title, _WHY[name](asked))
+        for name, (title, _) in _METRICS.items()
+        if asked and name not in known
+    )
 
 
 def _setups(runs: Sequence[PageFacts]) -> list[list[PageFacts]]:

@@ -26,8 +26,13 @@ def known_cards(cards: Iterable[HeadlineCard]) -> list[HeadlineCard]:
 
 def unknown_by_reason(cards: Iterable[HeadlineCard]) -> list[str]:
     """A sentence a reason with all that it leaves unknown: `Not known: TTFT, TPOT: no markers of …`."""
+    whys = ((card.label, card.why) for card in cards if card.why)
+    return [f"Not known: {text}." for text in by_reason(whys)]
+
+
+def by_reason(whys: Iterable[tuple[str, str]]) -> list[str]:
+    """`TTFT, TPOT: no markers of …`: a text a reason. whys: label, and why it is not known."""
     labels: dict[str, list[str]] = {}
-    for card in cards:
-        if card.why:
-            labels.setdefault(card.why, []).append(card.label)
-    return [f"Not known: {', '.join(names)}: {why}." for why, names in labels.items()]
+    for label, why in whys:
+        labels.setdefault(why, []).append(label)
+    return [f"{', '.join(named)}: {why}" for why, named in labels.items()]
