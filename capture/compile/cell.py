@@ -80,10 +80,15 @@ def compile_cell(
         write_manifest(describe(experiment, target, lowered, run), metadata_path(folder))
         growing.rename(folder)
     except OSError as error:
-        raise CaptureError(f"{error}; free some space, or choose another --traces") from error
+        raise CaptureError(no_space(error)) from error
     finally:
         shutil.rmtree(growing, ignore_errors=True)
     return folder
+
+
+def no_space(error: OSError) -> str:
+    """What a file that could not be written asks for."""
+    return f"{error}; free some space, or choose another --traces"
 
 
 def _compile_programs(

@@ -15,6 +15,7 @@ from xlahouse.capture.compile.cell import (
     cell_key,
     compile_cell,
     needed_bytes,
+    no_space,
     read_refused,
 )
 from xlahouse.capture.compile.child import Limits
@@ -149,9 +150,12 @@ def _compiled(
             say(f"trying batch_size {variant.batch_size} on {variant.parallelism}")
             return needed_bytes(variant, target_of(variant), in_order)
 
-        reason = f"{error}; {advice_on(experiment, target, error.refusal, compile_all)}"
-        found = RefusedRun(key=key, compiler=versions, programs=programs, reason=reason)
-        (cell / REFUSED).write_bytes(msgspec.json.encode(found))
+        try:
+            reason = f"{error}; {advice_on(experiment, target, error.refusal, compile_all)}"
+            found = RefusedRun(key=key, compiler=versions, programs=programs, reason=reason)
+            (cell / REFUSED).write_bytes(msgspec.json.encode(found))
+        except OSError as full:
+            raise CaptureError(f"{error}; {no_space(full)}") from full
         raise CaptureError(reason) from error
 
 

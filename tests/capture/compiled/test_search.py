@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.capture.compiled.test_compile import cell, compiles
-from xlahouse.capture.compile.cell import compiled_before
+from xlahouse.capture.compile import plan as plans
+from xlahouse.capture.compile.cell import Compiling, compiled_before
+from xlahouse.capture.compile.child import Limits
 from xlahouse.capture.compile.plan import compile_plan
+from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.refusal import DoesNotFitError, Refusal, refusal_error
 from xlahouse.capture.compile.search import advice_on, batch_unit, larger_meshes, largest_batch
 from xlahouse.capture.compile.target import target_of
@@ -149,6 +152,23 @@ def test_a_larger_mesh_grows_along_an_axis_that_splits_weights():
         ({"dp": 2, "tp": 2}, "v6e-4"),
         ({"dp": 2, "tp": 4}, "v6e-8"),
     ]
+
+
+def test_a_full_disk_costs_the_search_alone(tmp_path, monkeypatch):
+    """The compiler's refusal is still said, and what to do about the disk."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    def refuse(*_):
+        raise refused(20.0)
+
+    monkeypatch.setattr(plans, "compile_cell", refuse)
+    monkeypatch.setattr(plans, "needed_bytes", full)
+    one = cell(batch_size=8)
+    compiling = Compiling(Compiler("python", {}), tmp_path, Limits())
+    with pytest.raises(CaptureError, match=r"the decode needs .*No space left.*free some space"):
+        plans._compiled(one, target_of(one), compiling, lambda message: None, True)
 
 
 PLAN = """
