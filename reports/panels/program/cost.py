@@ -13,12 +13,13 @@ from xlahouse.reports.charts.panel import Figure, Panel
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import plural, show_ps, show_ratio
+from xlahouse.reports.panels.program.names import PROGRAM_NAMES
 
 MAX_OPS = 100
 MAX_BARS = 20
 
 SQL = f"""
-with bounds as (
+with {PROGRAM_NAMES}, bounds as (
     select
         *,
         sum(math_ps) over of_program as program_math_ps,
@@ -29,13 +30,14 @@ with bounds as (
 )
 
 select
-    coalesce(c.phase, c.module) as program, c.op, c.opcode, c.layer, c.component, c.framework_op,
+    coalesce(c.phase, n.program, c.module) as program, c.op, c.opcode, c.layer, c.component, c.framework_op,
     c.executions, c.estimated_cycles, c.cycles, c.cycles_ratio, b.math_ps, b.hbm_ps,
     b.program_math_ps, b.program_hbm_ps,
     count(*) over () as all_ops
 from compiler_cost_v1 as c
 inner join bounds as b
     on b.run_id = c.run_id and b.world = c.world and b.program_id = c.program_id and b.op = c.op
+left join program_names as n on n.world = c.world and n.program_id = c.program_id
 order by c.cycles desc nulls last, program, c.op
 limit {MAX_OPS}
 """

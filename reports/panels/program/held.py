@@ -12,24 +12,26 @@ from xlahouse.reports.charts.palette import RESERVE_COLOURS
 from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.theme import finish
 from xlahouse.reports.charts.units import BYTES, plural, show_bytes, suit
+from xlahouse.reports.panels.program.names import PROGRAM_NAMES
 
 MAX_PROGRAMS = 6
 MAX_PLACES = 2000  # of a program: the greatest of each of as many stretches
 
 SQL = f"""
-with placed as (
+with {PROGRAM_NAMES}, placed as (
     select
-        m.program_id, coalesce(p.phase, m.module) as program, m.schedule_index, m.op, m.in_use_bytes,
-        max(m.peak_bytes) over (partition by m.program_id) as peak_bytes,
-        row_number() over (partition by m.program_id order by m.schedule_index) as place,
-        count(*) over (partition by m.program_id) as places
+        coalesce(n.program, m.module) as program, m.world, m.program_id, m.schedule_index, m.op,
+        m.in_use_bytes,
+        max(m.peak_bytes) over of_program as peak_bytes,
+        row_number() over (of_program order by m.schedule_index) as place,
+        count(*) over of_program as places
     from memory_timeline_v2 as m
-    left join programs as p
-        on p.run_id = m.run_id and p.world = m.world and p.program_id = m.program_id
+    left join program_names as n on n.world = m.world and n.program_id = m.program_id
     where m.run_id = $run and m.source = 'program' and m.memory_space_id = 0
         and m.in_use_bytes is distinct from 0  -- when the program has ended
+    window of_program as (partition by m.world, m.program_id)
 ), ranked as (
-    select *, dense_rank() over (order by peak_bytes desc, program_id) as rank
+    select *, dense_rank() over (order by peak_bytes desc, world, program_id) as rank
     from placed
 )
 select
@@ -38,7 +40,7 @@ select
 from ranked
 where rank <= {MAX_PROGRAMS}
 qualify row_number() over (
-    partition by program_id, (place - 1) * {MAX_PLACES} // greatest(places, {MAX_PLACES})
+    partition by rank, (place - 1) * {MAX_PLACES} // greatest(places, {MAX_PLACES})
     order by in_use_bytes desc, place
 ) = 1
 order by rank, schedule_index

@@ -113,6 +113,34 @@ def test_memory_over_the_program():
     assert plain(section.notes) == ["decode: most is held from d on, 32.2 GB."]
 
 
+def test_a_measured_program_is_named_by_its_phases_and_each_has_its_own_line():
+    """Two worlds have a program 7 of one name: their launches, and then their numbers, tell them apart."""
+    tables = {
+        "runs": [{"run_id": "r", "source": "measured", "status": "complete"}],
+        "devices": [{**DEVICES[n], "world": n, "traced": True} for n in range(2)],
+        "programs": [{**PROGRAM, "world": n, "source": "trace"} for n in range(2)],
+        "buffers": [
+            {**buffer(0, "argument", (2 - n) * GIB, 0, 4), "world": n} for n in range(2)
+        ],
+        "launches": [
+            {"run_id": "r", "device_id": n, "launch": at, "program_id": 7, "phase": phase}
+            for n, phases in enumerate([("warmup", "prefill"), ("decode", "decode")])
+            for at, phase in enumerate(phases)
+        ],
+    }  # fmt: skip
+    notes = plain(filled(Store(tables), held.PANEL, "r").notes)
+    assert notes == [
+        "m, prefill: most is held, 2.15 GB.",
+        "m, decode: most is held, 1.07 GB.",
+    ]
+    del tables["launches"]
+    notes = plain(filled(Store(tables), held.PANEL, "r").notes)
+    assert [note.partition(": ")[0] for note in notes] == [
+        "m, program 7 of world 0",
+        "m, program 7 of world 1",
+    ]
+
+
 def test_the_most_expensive_instructions():
     """Two executions each: 600 and 200 of 800 cycles; 1,836 GFLOP at 918 TFLOP/s, 6.4 GB at 1.6 TB/s."""
     section = filled(store(), cost.PANEL, "r")
