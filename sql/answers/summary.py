@@ -10,6 +10,7 @@ from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
 from xlahouse.capture.words import plural
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
+from xlahouse.sql.answers.launched import launched
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
 from xlahouse.sql.answers.split import (
     AXES_SQL,
@@ -185,7 +186,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         _of_server(served, "tpot") or _latency(row, "tpot_s", reasons),
         findings,
         data,
-        _notes(row, phase, split, prefill, source.root),
+        _notes(row, _about(source, run_id, phase), split, prefill, source.root),
     )
 
 
@@ -287,8 +288,14 @@ def _why_no_split(row: dict[str, Any], phases: set[str | None]) -> str:
     return "no ops on its devices in the trace"
 
 
-def _about(phase: str | None) -> str:
-    return {None: "all time on devices", "step": "steps of any phase"}.get(phase, f"{phase} steps")
+def _about(source: Source, run_id: str, phase: str | None) -> str | None:
+    """What the steps are that the summary is about; None where they are decode steps."""
+    if phase == "decode":
+        return None
+    if phase is None:
+        return "this is about all time on devices"
+    steps = launched(source, run_id) if phase == "step" else None
+    return steps or f"this is about {'steps of any phase' if phase == 'step' else f'{phase} steps'}"
 
 
 def _coverage(row: dict[str, Any], split: Split | None) -> str:
@@ -302,7 +309,7 @@ def _coverage(row: dict[str, Any], split: Split | None) -> str:
 
 
 def _notes(
-    row: dict[str, Any], phase: str | None, split: Split | None, prefill: Split | None, root: str
+    row: dict[str, Any], about: str | None, split: Split | None, prefill: Split | None, root: str
 ) -> tuple[str, ...]:
     found = []
     if row["source"] == "predicted":
@@ -312,8 +319,8 @@ def _notes(
         found.append(
             "virtual or deduced devices: the structure is real, times are not an accelerator's"
         )
-    if split and phase != "decode":
-        found.append(f"no decode steps are known: this is about {_about(phase)}")
+    if split and about:
+        found.append(f"no decode steps are known: {about}")
     if split and split.why:
         found.append(split.why)
     if prefill and prefill.why and not (split and split.why == prefill.why):

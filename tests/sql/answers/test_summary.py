@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlahouse.sql.answers.evidence import evidence
+from xlahouse.sql.answers.launched import describe
 from xlahouse.sql.answers.split import split_prefill, split_time, without_waits
 from xlahouse.sql.answers.summary import LEAST_SHARE, find_losses, verdict
 from xlahouse.sql.answers.words import duration, percent
@@ -43,6 +44,23 @@ def test_the_parts_add_up():
     assert sum(part.time_ps for part in split.parts) == split.time_ps == 1000
     assert (split.mean_ps, split.parts[1].mean_ps, split.parts[1].share) == (500, 100, 0.2)
     assert (split.whole, split.why) == ("period", None)
+
+
+@pytest.mark.parametrize(
+    ("programs", "sentence"),
+    [
+        # (module, executions, ps): 131 of 131.6 ms over two devices
+        ([("f", 2, 131 * 10**9), ("g", 2, 6 * 10**8)],
+         "a step is one execution of any of 2 programs; f takes over 99 % of their time, "
+         "65.5 ms an execution"),
+        ([("f", 4, 20_000_000)], "a step is one execution of f, 5 µs an execution"),
+        ([("f", 1, 0), ("g", 1, None)], "a step is one execution of any of 2 programs"),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_launches_that_stand_for_steps_are_named(programs, sentence):
+    keys = ("module", "executions", "time_ps")
+    assert describe([dict(zip(keys, row, strict=True)) for row in programs]) == sentence
 
 
 def test_waits_for_circuits_are_a_part_of_their_own():
