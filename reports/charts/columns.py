@@ -12,6 +12,7 @@ from xlahouse.reports.charts.units import (
     show_count,
     show_exact,
     show_factor,
+    show_flops,
     show_ps,
     show_ratio,
     show_s,
@@ -57,6 +58,11 @@ def ratio_column(name: str, heading: str) -> TableColumn:
 def factor_column(name: str, heading: str) -> TableColumn:
     """A ratio or a rate that may exceed 1."""
     return TableColumn(name, heading, show_factor, show_exact)
+
+
+def flops_column(name: str, heading: str) -> TableColumn:
+    """FLOPs."""
+    return TableColumn(name, heading, show_flops, show_exact)
 
 
 def bandwidth_column(name: str, heading: str) -> TableColumn:

@@ -68,7 +68,7 @@ def test_a_compiler_that_differs_is_a_finding():
     assert layers(surplus.spec)[0]["encoding"]["x"]["title"] == "Payload (kB)"
     assert plain(section.notes) == [
         "decode, tp, all-gather: 5.00 kB measured, 2.00 kB expected: 2.50 times as much.",
-        "decode, tp, reduce-scatter: 0 B measured, 2.00 kB expected: 0 times as much.",
+        "decode, tp, reduce-scatter: 0 B measured, 2.00 kB expected: none was sent.",
         "decode, dp, all-gather: 2 collectives, none expected.",
     ]
 

@@ -114,12 +114,13 @@ def test_uses_of_the_peaks_stand_by_phase():
     mbu |= {"weight_bytes": 100.0, "kv_bytes": 20.0, "peak_hbm_bytes_per_s": 800.0}
     store = store_of(mfu_v2=mfu, mbu_v2=[mbu])
     rows = rows_of(store, peak_use.PANEL, "r")
-    assert rows.select("phase", "metric", "ratio", "n", "used", "available").rows() == [
-        ("prefill", "MFU", None, 8, None, 100),
-        ("prefill", "HFU", 0.5, 8, 50, 100),
-        ("decode", "MFU", 0.04, 8, 4, 100),
-        ("decode", "HFU", None, 8, 5, 100),
-        ("decode", "MBU", 0.3, 3, 120, 400),
+    columns = ("phase", "metric", "ratio", "n", "flops", "peak_flops", "bytes", "peak_bytes")
+    assert rows.select(columns).rows() == [
+        ("prefill", "MFU", None, 8, None, 100, None, None),
+        ("prefill", "HFU", 0.5, 8, 50, 100, None, None),
+        ("decode", "MFU", 0.04, 8, 4, 100, None, None),
+        ("decode", "HFU", None, 8, 5, 100, None, None),
+        ("decode", "MBU", 0.3, 3, None, None, 120, 400),
     ]
     section = filled(store, peak_use.PANEL, "r")
     assert_valid(section)

@@ -146,9 +146,9 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append("All expected traffic was sent, to the byte.")
     for row in differing.to_dicts():
         expected, sent = row["expected_payload_bytes"], row["measured_payload_bytes"]
+        times = f"{show_factor(row['ratio'])} times as much" if sent else "none was sent"
         found.append(
-            f"{_label(row)}: {show_bytes(sent)} measured, {show_bytes(expected)} expected: "
-            f"{show_factor(row['ratio'])} times as much."
+            f"{_label(row)}: {show_bytes(sent)} measured, {show_bytes(expected)} expected: {times}."
         )
     surplus = _surplus(rows)
     if not judged.is_empty() and surplus.is_empty():

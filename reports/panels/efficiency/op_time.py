@@ -10,21 +10,20 @@ from xlahouse.reports.charts.columns import (
     PHASE_COLUMN,
     bytes_column,
     count_column,
+    flops_column,
     ps_column,
     ratio_column,
     text_column,
 )
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import category_colours
-from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
+from xlahouse.reports.charts.panel import Figure, Panel
 from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.charts.sums import total
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import (
     PICOSECONDS,
     plural,
-    show_exact,
-    show_flops,
     show_ratio,
     suit,
 )
@@ -71,7 +70,7 @@ OPS_COLUMNS = (
     count_column("executions", "Executions"),
     ps_column("self_ps", "Self time"),
     ratio_column("ratio", "Share of all ops"),
-    TableColumn("flops", "FLOPs", show_flops, show_exact),
+    flops_column("flops", "FLOPs"),
     bytes_column("accessed_bytes", "Bytes accessed"),
     text_column("source", "Source line"),
 )

@@ -8,17 +8,19 @@ import polars as pl
 from xlahouse.reports.charts.bars import percent
 from xlahouse.reports.charts.columns import (
     PHASE_COLUMN,
+    bytes_column,
     count_column,
     dashed_column,
+    flops_column,
     ratio_column,
     text_column,
 )
 from xlahouse.reports.charts.facts import PageFacts, why_no_rows
 from xlahouse.reports.charts.palette import KIND_COLOURS, present_colours
-from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
+from xlahouse.reports.charts.panel import Figure, Panel, inline
 from xlahouse.reports.charts.phases import MEASURED, PHASE, phase_order
 from xlahouse.reports.charts.theme import BAR_STEP, colour, finish, rows_height
-from xlahouse.reports.charts.units import plural, show_exact, show_ratio
+from xlahouse.reports.charts.units import plural, show_ratio
 
 KNOWN = 0.95  # of the busy time must have known FLOPs
 SQL = f"""
@@ -48,7 +50,11 @@ with uses as (
     from mbu_v2
     where run_id = $run
 )
-select phase, metric, ratio, n, used, available, flops_known_ratio, problem
+select
+    phase, metric, ratio, n,
+    if(metric = 'MBU', null, used) as flops, if(metric = 'MBU', null, available) as peak_flops,
+    if(metric = 'MBU', used, null) as bytes, if(metric = 'MBU', available, null) as peak_bytes,
+    flops_known_ratio, problem
 from uses
 order by {phase_order()}, place
 """
@@ -58,8 +64,10 @@ COLUMNS = (
     text_column("metric", "Metric"),
     ratio_column("ratio", "Share of peak"),
     count_column("n", "Device steps (MBU: requests)"),
-    TableColumn("used", "FLOPs (MBU: bytes per step)", show_exact),
-    TableColumn("available", "Available at peak", show_exact),
+    flops_column("flops", "FLOPs"),
+    flops_column("peak_flops", "FLOPs at peak"),
+    bytes_column("bytes", "Bytes a step"),
+    bytes_column("peak_bytes", "Bytes at peak"),
     ratio_column("flops_known_ratio", "FLOPs known"),
     dashed_column("problem", "Not known because"),
 )
@@ -78,8 +86,12 @@ def use_chart(rows: pl.DataFrame) -> alt.Chart:
         rows: rows of SQL whose ratio is known.
     """
     shown = present_colours(METRIC_COLOURS, rows["metric"])
+    used = rows.with_columns(
+        pl.coalesce("flops", "bytes").alias("used"),
+        pl.coalesce("peak_flops", "peak_bytes").alias("available"),
+    )
     chart = (
-        alt.Chart(inline(rows))
+        alt.Chart(inline(used))
         .mark_bar(cornerRadius=1)
         .encode(
             y=alt.Y("phase:N", title=None, sort=None),
@@ -90,7 +102,7 @@ def use_chart(rows: pl.DataFrame) -> alt.Chart:
                 alt.Tooltip("phase:N", title="phase"),
                 alt.Tooltip("metric:N", title="metric"),
                 alt.Tooltip("ratio:Q", title="share of peak", format=".3%"),
-                alt.Tooltip("used:Q", title="FLOPs, or bytes per step", format=",.9~g"),
+                alt.Tooltip("used:Q", title="FLOPs, or bytes a step", format=",.9~g"),
                 alt.Tooltip("available:Q", title="available at peak", format=",.9~g"),
                 alt.Tooltip("n:Q", title="device steps, or requests", format=","),
             ],

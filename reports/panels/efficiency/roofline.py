@@ -12,6 +12,7 @@ from xlahouse.reports.charts.columns import (
     count_column,
     dashed_column,
     factor_column,
+    flops_column,
     ps_column,
     ratio_column,
     text_column,
@@ -27,7 +28,6 @@ from xlahouse.reports.charts.units import (
     show_exact,
     show_factor,
     show_flop_rate,
-    show_flops,
     show_ratio,
 )
 
@@ -85,7 +85,7 @@ COLUMNS = (
     text_column("op", "Op"),
     text_column("module", "Program"),
     count_column("executions", "Executions"),
-    TableColumn("flops", "FLOPs", show_flops, show_exact),
+    flops_column("flops", "FLOPs"),
     bytes_column("hbm_bytes", "HBM bytes"),
     factor_column("intensity", "FLOP/byte"),
     TableColumn("flops_per_s", "FLOP/s", show_flop_rate, show_exact),
