@@ -60,3 +60,19 @@ def test_scaling_is_drawn_beside_the_ideal(facts_over_runs: Any) -> None:
     assert [r["efficiency_ratio"] for r in data(efficiency, 1)] == [1, 0.75]
     assert section.coverage == "1 of 2 series with a rate at two sizes; 4 runs."
     assert "A chip's rate is not known" in section.notes[0]
+
+
+def test_lines_that_end_together_share_a_name(facts_over_runs: Any) -> None:
+    """Efficiency from 0 to 1 at twice the devices: 0.50 and 0.49 are nearer than a twentieth, 0.44 is not."""
+    rates = {"tp": 100.0, "dp": 98.0, "pp": 88.0}
+    rows = [
+        row for axis, rate in rates.items() for row in (grown(axis, 1, 100.0), grown(axis, 2, rate))
+    ]
+    found = rows_of(Store({"runs": RUNS, "scaling_v2": rows}), scaling.PANEL)
+    section = fill(scaling.PANEL, found, facts_over_runs)
+    assert_valid(section)
+    names = data(section.figures[1].spec, 2)
+    assert [(row["series"], row["efficiency_ratio"]) for row in names] == [
+        ("tp and 1 more", 0.5),
+        ("pp", 0.44),
+    ]

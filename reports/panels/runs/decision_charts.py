@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.ends import end_names
+from xlahouse.reports.charts.ends import Height, end_names
 from xlahouse.reports.charts.palette import BATCH_SHAPES, parallelism_colours
 from xlahouse.reports.charts.panel import inline
 from xlahouse.reports.charts.theme import INK, colour, finish, shape
@@ -129,7 +129,7 @@ def batch_chart(rows: pl.DataFrame, site: Sequence[str]) -> alt.Chart:
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         x=x, y=y, color=hue, tooltip=tips
     )
-    names = end_names(rows, "label", x, y, "batch_size")
+    names = end_names(rows, "label", x, y, "batch_size", Height(RATE, also=(0.0,)))
     return finish(
         alt.layer(lines, spans, points, *names), "Output tokens/s by batch and parallelism", 320
     )

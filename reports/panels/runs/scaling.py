@@ -14,7 +14,7 @@ from xlahouse.reports.charts.columns import (
     ratio_column,
     text_column,
 )
-from xlahouse.reports.charts.ends import end_names
+from xlahouse.reports.charts.ends import Height, end_names
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import axis_colours
 from xlahouse.reports.charts.panel import Figure, Panel, inline
@@ -85,12 +85,13 @@ def speedup_chart(rows: pl.DataFrame) -> alt.Chart:
     Args:
         rows: rows of grown() of one subject.
     """
-    top = max(rows["times_devices"].max(), 1)  # type: ignore[type-var]
-    ideal = pl.DataFrame({"times_devices": [1.0, float(top)], "speedup_ratio": [1.0, float(top)]})  # type: ignore[arg-type]
+    top = float(max(rows["times_devices"].max(), 1))  # type: ignore[type-var, arg-type]
+    ideal = pl.DataFrame({"times_devices": [1.0, top], "speedup_ratio": [1.0, top]})
     y = alt.Y(
         "speedup_ratio:Q", title="Speed-up (times)", scale=alt.Scale(type="log", base=2, nice=False)
     )
-    return _chart(rows, ideal, y, "Speed-up by devices")
+    height = Height("speedup_ratio", is_log=True, also=(1.0, top))
+    return _chart(rows, ideal, y, height, "Speed-up by devices")
 
 
 def efficiency_chart(rows: pl.DataFrame) -> alt.Chart:
@@ -107,10 +108,14 @@ def efficiency_chart(rows: pl.DataFrame) -> alt.Chart:
         scale=alt.Scale(zero=True),
         axis=alt.Axis(format="%", tickCount=5),
     )
-    return _chart(rows, ideal, y, "Efficiency by devices")
+    return _chart(
+        rows, ideal, y, Height("efficiency_ratio", also=(0.0, 1.0)), "Efficiency by devices"
+    )
 
 
-def _chart(rows: pl.DataFrame, ideal: pl.DataFrame, y: alt.Y, title: str) -> alt.Chart:
+def _chart(
+    rows: pl.DataFrame, ideal: pl.DataFrame, y: alt.Y, height: Height, title: str
+) -> alt.Chart:
     x = alt.X(
         "times_devices:Q",
         title="Devices along the axis (times the smallest)",
@@ -123,7 +128,7 @@ def _chart(rows: pl.DataFrame, ideal: pl.DataFrame, y: alt.Y, title: str) -> alt
         x=x, y=y, color=hue, strokeDash=_dash(rows), detail="series:N", tooltip=_tooltip()
     )
     line = alt.Chart(inline(ideal)).mark_line(color=INK, opacity=0.5, strokeDash=[2, 4])
-    names = end_names(rows, "series", x, y, "times_devices")
+    names = end_names(rows, "series", x, y, "times_devices", height)
     return finish(alt.layer(line.encode(x=x, y=y), lines, *names), title, 300)
 
 
