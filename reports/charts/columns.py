@@ -70,6 +70,11 @@ def bandwidth_column(name: str, heading: str) -> TableColumn:
     return TableColumn(name, heading, show_bandwidth, show_exact)
 
 
+def metric_column(name: str, heading: str, metric: str = "metric") -> TableColumn:
+    """A value in the unit that the row's metric has at the end of its name, such as `ttft_s`."""
+    return TableColumn(name, heading, show_factor, show_exact, metric=metric)
+
+
 PHASE_COLUMN = text_column("phase", "Phase")
 AXIS_COLUMN = text_column("axis", "Axis")
 KIND_COLUMN = text_column("kind", "Kind")

@@ -13,7 +13,7 @@ import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from xlahouse.reports.charts.theme import MAX_MARKS
-from xlahouse.reports.charts.units import show_text
+from xlahouse.reports.charts.units import show_by_name, show_text
 
 # What a panel knows beside its rows: a run's facts, or those of all runs of a site.
 F = TypeVar("F", contravariant=True)
@@ -60,6 +60,8 @@ class TableColumn:
     show: Callable[[Any], str] = show_text  # value -> text of its cell
     exact: Callable[[Any], str] | None = None  # value -> text that hovering over the cell shows
     numeric: bool = True  # aligned to the right
+    # Column that names the metric of a row, whose ending states the unit; `show` is then not asked.
+    metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ _COMPOSED = ("layer", "hconcat", "vconcat", "concat")
 
 def format_rows(columns: Sequence[TableColumn], rows: pl.DataFrame) -> list[list[TableCell]]:
     """Rows -> cells, one list a row."""
-    return [[_cell(column, row[column.name]) for column in columns] for row in rows.to_dicts()]
+    return [[_cell(column, row) for column in columns] for row in rows.to_dicts()]
 
 
 def finite(rows: pl.DataFrame) -> pl.DataFrame:
@@ -252,7 +254,9 @@ def inline(rows: pl.DataFrame) -> alt.InlineData:
     return alt.InlineData(values=rows.to_dicts())
 
 
-def _cell(column: TableColumn, value: object) -> TableCell:
-    text = column.show(value)
+def _cell(column: TableColumn, row: Mapping[str, Any]) -> TableCell:
+    value = row[column.name]
+    show = show_by_name(row[column.metric]) if column.metric else column.show
+    text = show(value)
     hint = column.exact(value) if column.exact is not None and value is not None else ""
     return TableCell(text, "" if hint == text else hint, column.numeric)

@@ -5,7 +5,7 @@ None is always `not known`, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from xlahouse.capture.words import plural as plural  # for pages, beside the other words of units
@@ -117,6 +117,21 @@ def show_any(value: object) -> str:
     """A value of a column without a description."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return show_exact(value) if number else show_text(value)  # type: ignore[arg-type]
+
+
+def show_by_name(name: str) -> Callable[[float | None], str]:
+    """How to show values of a metric, by the unit at the end of its name; a number where it has none."""
+    return next((show for ending, show in _ENDINGS.items() if name.endswith(ending)), show_factor)
+
+
+# The first that fits counts.
+_ENDINGS = {
+    "bytes_per_s": show_bandwidth,
+    "_per_s": show_factor,
+    "_s": show_s,
+    "_ps": show_ps,
+    "bytes": show_bytes,
+}
 
 
 def _three_digits(value: float) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.columns import count_column, text_column
+from xlahouse.reports.charts.columns import count_column, metric_column, text_column
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.labels import NAME_ABOVE, clipped
 from xlahouse.reports.charts.palette import SERIES_COLOUR
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
 from xlahouse.reports.charts.sums import greatest
 from xlahouse.reports.charts.theme import INK, finish, rows_height
-from xlahouse.reports.charts.units import plural, show_any, show_exact
+from xlahouse.reports.charts.units import plural, show_exact
 from xlahouse.reports.panels.runs.effects import show_effect
 from xlahouse.reports.panels.runs.pairs import EFFECTS_SQL, FACTORS, ROWS_SQL, STUDY_METRICS
 from xlahouse.reports.panels.runs.setups import virtual_note
@@ -45,12 +45,12 @@ ROWS_COLUMNS = (
     text_column("to_value", "To"),
     text_column("held", "The same in both"),
     text_column("metric", "Metric", _show_metric),
-    TableColumn("from_median", "From median", show_any),
-    TableColumn("to_median", "To median", show_any),
+    metric_column("from_median", "From median"),
+    metric_column("to_median", "To median"),
     TableColumn("effect_ratio", "Effect", show_effect, show_exact),
     count_column("from_runs", "n"),
     count_column("to_runs", "n"),
-    TableColumn("spread", "Spread", show_any),
+    metric_column("spread", "Spread"),
     text_column("verdict", "Verdict"),
     text_column("from_run", "Run"),
     text_column("to_run", "Run"),

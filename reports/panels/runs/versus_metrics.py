@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from xlahouse.reports.charts.columns import count_column, text_column
+from xlahouse.reports.charts.columns import count_column, metric_column, text_column
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Panel, TableColumn
-from xlahouse.reports.charts.units import plural, show_exact, show_factor
+from xlahouse.reports.charts.units import plural, show_exact
 from xlahouse.reports.panels.runs.effects import show_effect
 from xlahouse.reports.panels.runs.setups import virtual_note
 
@@ -32,10 +32,10 @@ order by metric
 
 COLUMNS = (
     text_column("metric", "Metric"),
-    TableColumn("median", "First run", show_factor, show_exact),
-    TableColumn("other_median", "Second run", show_factor, show_exact),
+    metric_column("median", "First run"),
+    metric_column("other_median", "Second run"),
     TableColumn("effect_ratio", "Effect", show_effect, show_exact),
-    TableColumn("spread", "Spread", show_factor, show_exact),
+    metric_column("spread", "Spread"),
     count_column("runs", "Repeats"),
     count_column("other_runs", "then"),
     text_column("verdict", "Verdict"),
