@@ -95,7 +95,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What the numbers are not, and how much of each program is listed."""
     shares = rows.group_by("program", maintain_order=True).agg(pl.col("cycles_ratio").sum())
     listed = [
-        f"Of the {name}, the listed ones have {show_ratio(share)}."
+        f"The listed instructions have {show_ratio(share)} of the cycles of {name}."
         for name, share in shares.iter_rows()
     ]
     return [
@@ -110,7 +110,7 @@ def _bounds(rows: pl.DataFrame) -> list[str]:
     programs = rows.unique("program", keep="first", maintain_order=True)
     known = programs.drop_nulls(["program_math_ps", "program_hbm_ps"])
     return [
-        f"At the chip's peaks all of the {name} takes at least {show_ps(math)} of math and"
+        f"At the chip's peaks {name} takes at least {show_ps(math)} of math and"
         f" {show_ps(hbm)} of HBM traffic, copies to VMEM included."
         for name, math, hbm in known.select(
             "program", "program_math_ps", "program_hbm_ps"

@@ -68,7 +68,11 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
         alt.Chart(inline(data.drop("peak_bytes", "programs")))
         .mark_line(interpolate="step-after", strokeWidth=1.5)
         .encode(
-            x=alt.X("schedule_index:Q", title="Place in the program's schedule"),
+            x=alt.X(
+                "schedule_index:Q",
+                title="Place in the program's schedule",
+                axis=alt.Axis(format=",d", tickMinStep=1),
+            ),
             y=alt.Y("amount:Q", title=f"HBM held on a device ({unit.symbol})"),
             color=hue,
             strokeDash=dash,

@@ -151,8 +151,8 @@ def test_the_most_expensive_instructions():
         ("decode: b", "no component", 200),
     ]
     assert plain(section.notes)[1:] == [
-        "Of the decode, the listed ones have 100 %.",
-        "At the chip's peaks all of the decode takes at least 2.00 ms of math and 4.00 ms of HBM"
+        "The listed instructions have 100 % of the cycles of decode.",
+        "At the chip's peaks decode takes at least 2.00 ms of math and 4.00 ms of HBM"
         " traffic, copies to VMEM included.",
     ]
 
