@@ -107,9 +107,17 @@ def _slices(sorted_numbers: Integers) -> Iterator[tuple[int, int]]:
 
 
 def _rows_by_key(ops: OpEvents, launches: pl.DataFrame, keyed: Mask) -> Integers:
+    """The launch of an op's key and program, else of its key and no program: a step runs many programs."""
     key = ["device_id", "launch_key", "program_id"]
     programs = ops.kinds["program_id"].gather(ops.events["kind"].cast(pl.Int64))
     wanted = ops.events.select("device_id", "launch_key", program_id=programs).filter(keyed)
     known = launches.select(key).with_row_index("row").unique(key, keep="first")
-    rows = wanted.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")["row"]
+    rows = _matching(wanted, known, key)
+    of_steps = known.filter(pl.col("program_id").is_null())
+    if not of_steps.is_empty():
+        rows = rows.fill_null(_matching(wanted, of_steps, key[:2]))
     return rows.cast(pl.Int64).fill_null(-1).to_numpy()
+
+
+def _matching(wanted: pl.DataFrame, known: pl.DataFrame, key: list[str]) -> pl.Series:
+    return wanted.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")["row"]
