@@ -18,7 +18,10 @@ inner join devices as d on d.run_id = l.run_id and d.device_id = l.device_id
 where l.run_id = $run and l.phase is not distinct from $phase and d.core is distinct from 'sparsecore'
 """
 CAUSE_SQL = """
-select cause, cast(sum(idle_ps) as bigint) as idle_ps
+select cause, cast(sum(idle_ps) as bigint) as idle_ps, (
+    select count(*) from launches
+    where run_id = $run and phase is not distinct from $phase and module in ('ProfilerStep', 'execute')
+) as steps_of_host  -- each of many kernels, as PyTorch's profiler and engines mark them
 from bubble_v2
 where run_id = $run and phase is not distinct from $phase and cause <> 'between_steps'
 group by cause
@@ -103,6 +106,8 @@ def _say_cause(row: dict[str, Any], split: Split, part: Part) -> str:
     of_it = _of_it(row["idle_ps"], part)
     if row["cause"] == "unattributed":
         return f"{of_it} without a known cause"
+    if row["cause"] == "device" and row["steps_of_host"]:
+        return f"{of_it} between kernels, which the host launches one by one"
     return f"{of_it} {_CAUSES[row['cause']]}"
 
 

@@ -275,6 +275,12 @@ def test_what_is_behind_other_losses():
     assert evidence(cause, "ab12", split, parts["idle", None]) == (
         "75 % of it while the device waits for the host"
     )
+    for steps, said in (
+        (0, "ops of a program that runs"),
+        (2, "kernels, which the host launches one by one"),
+    ):
+        device = Rows({"cause": "device", "idle_ps": 45, "steps_of_host": steps})
+        assert evidence(device, "ab12", split, parts["idle", None]) == f"75 % of it between {said}"
     every = Rows({"cause": "unattributed", "idle_ps": 60})
     assert evidence(every, "ab12", split, parts["idle", None]) == "all without a known cause"
     collective = Rows({"kind": "all-reduce", "count": 48, "exposed_ps": 150.0})
