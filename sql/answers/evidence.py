@@ -82,9 +82,8 @@ def evidence(source: Source, run_id: str, split: Split, part: Part) -> str:
     if asked is None:
         return ""
     sql, say = asked
-    given: dict[str, object] = {"run": run_id, "phase": split.phase}
-    if "$axis" in sql:
-        given["axis"] = part.axis
+    known = {"run": run_id, "phase": split.phase, "axis": part.axis}
+    given = {name: value for name, value in known.items() if f"${name}" in sql}
     rows = source.query(sql, given).dicts()
     return say(rows[0], split, part) if rows else ""
 

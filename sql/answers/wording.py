@@ -56,9 +56,10 @@ def title_of(split: Split) -> str:
     """What the parts of a split add up to."""
     if split.whole == "marker":
         return "mean prefill of a device, from its marker"
-    if split.phase == "step":
-        return f"mean step's {split.whole} of a device"
-    return f"mean {split.phase or 'all'} {split.whole} of a device"
+    if split.phase is None:
+        return "mean time of a device in the trace"
+    kind = "step" if split.phase == "step" else f"{split.phase} step"
+    return f"mean {kind}'s {split.whole} of a device"
 
 
 def _split_lines(split: Split) -> Iterator[str]:

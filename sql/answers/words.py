@@ -33,7 +33,9 @@ def mean_step(split: Split) -> str:
     """Such as `the mean decode step's 12.3 ms`."""
     if split.whole == "marker":
         return f"the mean prefill's {duration(split.mean_ps)} from its marker"
-    kind = "" if split.phase in (None, "step") else f"{split.phase} "
+    if split.phase is None:
+        return f"a device's {duration(split.mean_ps)} in the trace"
+    kind = "" if split.phase == "step" else f"{split.phase} "
     return f"the mean {kind}step's {duration(split.mean_ps)}"
 
 

@@ -19,7 +19,7 @@ def summary(
 ) -> None:
     """Say where a run's time goes, and what would make it faster.
 
-    A verdict; the mean decode period, whose parts add up; TTFT and TPOT, or why they are not known; at
+    A verdict; the mean decode step's period, whose parts add up; TTFT and TPOT, or why they are not known; at
     most three findings with their share and lever; and what is wrong or unknown in the data.
 
     \b

@@ -111,8 +111,9 @@ def split_rows(summary: Summary) -> pl.DataFrame:
 def _bar(split: Split) -> str:
     if split.whole == "marker":
         return "prefill from its marker"
-    kind = split.phase or "step"
-    return f"{'step' if kind == 'step' else f'{kind} step'}'s {split.whole}"
+    if split.phase is None:
+        return "time in the trace"
+    return f"{'step' if split.phase == 'step' else f'{split.phase} step'}'s {split.whole}"
 
 
 def figures(rows: pl.DataFrame, summary: Summary) -> list[Figure]:
@@ -125,6 +126,9 @@ def figures(rows: pl.DataFrame, summary: Summary) -> list[Figure]:
 
 
 def _over(split: Split) -> str:
+    if split.phase is None:
+        over = f"{show_ps(split.mean_ps)}, mean over {plural(split.devices, 'device')}"
+        return f"{over}: from the first op to the last."
     over = f"{show_ps(split.mean_ps)}, mean over {plural(split.device_steps, 'device step')}"
     if split.whole == "marker":
         return f"{over}: from the marker on the host to the device's last op of the prefill."

@@ -10,6 +10,9 @@ from tests.command import run_command
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.sql import Warehouse
+from xlahouse.sql.answers.evidence import evidence
+from xlahouse.sql.answers.losses import LOSSES
+from xlahouse.sql.answers.split import Part
 from xlahouse.sql.answers.summary import summarize
 from xlahouse.sql.answers.wording import summary_lines
 
@@ -51,6 +54,19 @@ def test_a_run_from_its_views(root):
     assert found.ttft.why
     assert found.tpot.why
     assert [(one.code, one.count) for one in found.data] == [("x", 3)]
+
+
+def test_each_part_of_a_split_can_be_asked_about(root):
+    """A question must name no parameter that its SQL lacks: waits in barriers ended in an error."""
+    with Warehouse(root) as warehouse:
+        split = summarize(warehouse, "ab12").split
+        said = {name: evidence(warehouse, "ab12", split, part_of(name)) for name in LOSSES}
+    assert said["exposed_copy"] == "most copy time is in copy, 0.5 a step"
+    assert said["sync_wait"] == ""  # no collective shows who comes last
+
+
+def part_of(name):
+    return Part(name, None, 100, 50.0, 0.2)
 
 
 def test_a_run_without_devices_has_reasons_and_no_numbers(root):
