@@ -145,7 +145,7 @@ _DID_NOT_RUN = "compiled: nothing ran; `xlahouse predict RUN` forecasts a step"
 def _why_no_traffic(facts: PageFacts) -> str:
     if not facts.traced:
         return _NO_DEVICES
-    return "the size of a collective is decided on the device"
+    return "the size of a collective, or the devices that it spans, are not known"
 
 
 def _why_no_ratio(facts: PageFacts) -> str:

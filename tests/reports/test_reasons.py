@@ -164,8 +164,8 @@ def test_unknown_wire_bytes_are_neither_zero_nor_drawn():
     store = Store({"runs": [{"run_id": "r"}], "traffic_volume_v1": rows})
     section = filled(store, volume.PANEL, "r")
     assert section.notes == [
-        "Not drawn: 5 collectives (ragged-all-to-all) of unknown wire bytes; their size is decided on "
-        "the device."
+        "Not drawn: 5 collectives (ragged-all-to-all) of unknown wire bytes; their sizes, or the "
+        "devices that they span, are not known."
     ]
     assert [row["kind"] for row in data(section.figures[1].spec)] == ["all-reduce"]
     assert [row[-1].text for row in section.cells][1] == "not known"

@@ -109,8 +109,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         kinds = ", ".join(unknown["kind"].fill_null("of unknown kind").unique().sort())
         count = plural(total(unknown, "collectives"), "collective")
         found.append(
-            f"Not drawn: {count} ({kinds}) of unknown wire bytes; their size is decided on "
-            "the device."
+            f"Not drawn: {count} ({kinds}) of unknown wire bytes; their sizes, or the devices that they "
+            "span, are not known."
         )
     stray = rows.filter(pl.col("axis") == "unclassified")
     if not stray.is_empty():

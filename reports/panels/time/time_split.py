@@ -165,9 +165,12 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What the shares count, and how far they are valid."""
     found = []
     if not facts.marked:
-        found.append(
-            "The trace has no markers of requests, so every execution of a program counts as a step."
+        counted = (
+            "all time of a device"
+            if "step" not in rows["phase"]
+            else "every execution of a program"
         )
+        found.append(f"The trace has no markers of requests, so {counted} counts as a step.")
     if rows["comm_compute_ratio"].has_nulls():
         found.append("Comm/compute is not known where no compute op ran.")
     return found
