@@ -1,6 +1,7 @@
 -- one row per run, host and step of a server
 -- A step of a server as the host marked it (phases, source = server), with its devices: those of the
--- host, SparseCores left out. A step whose ops the trace lacks has no device times.
+-- host, SparseCores left out. A step whose ops the trace lacks has no device times. Periods and shares are those
+-- of device_time_v1, found in one sort of the windows of servers, of which there may be many.
 with devices_of as (
     select run_id, device_id, host, coalesce(inferred, false) or coalesce(core, '') = 'cpu' as virtual
     from devices
@@ -14,15 +15,14 @@ steps as (
     where source = 'server' and request is null
 ),
 
-gaps as (
-    select run_id, device_id, launch, start_ps, max(duration_ps) as duration_ps
-    from host_gaps
-    group by run_id, device_id, launch, start_ps
+served as (
+    select run_id from steps group by run_id
 ),
 
+-- The parts of a gap add up to it.
 late as (
-    select l.run_id, d.host, l.step, sum(g.duration_ps) as host_gap_ps
-    from gaps as g
+    select l.run_id, d.host, l.step, sum(g.self_ps) as host_gap_ps
+    from host_gaps as g
     inner join launches as l
         on l.run_id = g.run_id and l.device_id = g.device_id and l.launch = g.launch
     inner join devices_of as d on d.run_id = g.run_id and d.device_id = g.device_id
@@ -30,24 +30,109 @@ late as (
     group by l.run_id, d.host, l.step
 ),
 
+windows as (
+    select
+        s.run_id, s.device_id, s.request, s.step, s.start_ps, s.start_ps + s.duration_ps as end_ps,
+        coalesce(s.pass_end_ps, s.start_ps + s.duration_ps) as step_end_ps, s.compute_ps,
+        s.collective_ps - s.overlapped_ps as exposed_ps, s.communicating_ps
+    from device_steps as s
+    inner join served as v on v.run_id = s.run_id
+),
+
+kernels as (
+    select run_id
+    from windows
+    group by run_id
+    having max(communicating_ps) > 0
+),
+
+-- Runs with a time between the first step and the last one in which no request is open.
+spans as (
+    select run_id, min(end_ps) as first_end_ps, max(start_ps) as last_start_ps
+    from windows
+    group by run_id
+),
+
+opened as (
+    select
+        run_id, count(*) as stretches, min(start_ps) as start_ps, max(end_ps) as end_ps
+    from _open_time_v1
+    group by run_id
+),
+
+unknown as (
+    select a.run_id
+    from _clocks_apart_v1 as a
+    inner join opened as o on o.run_id = a.run_id
+),
+
+resting as (
+    select o.run_id
+    from opened as o
+    inner join spans as s on s.run_id = o.run_id
+    where o.stretches > 1 or o.start_ps > s.first_end_ps or o.end_ps < s.last_start_ps
+),
+
+occupied as (
+    select w.run_id, w.device_id, w.start_ps, w.end_ps, w.end_ps as window_end_ps
+    from windows as w
+    inner join resting as r on r.run_id = w.run_id
+    union all
+    select d.run_id, d.device_id, o.start_ps, o.end_ps, null
+    from _open_time_v1 as o
+    inner join resting as r on r.run_id = o.run_id
+    inner join devices_of as d on d.run_id = o.run_id
+),
+
+reached as (
+    select
+        run_id, device_id, start_ps,
+        max(window_end_ps) over (
+            partition by run_id, device_id order by start_ps, end_ps
+            rows between unbounded preceding and 1 preceding
+        ) as before_ps,
+        max(end_ps) over (
+            partition by run_id, device_id order by start_ps, end_ps
+            rows between unbounded preceding and 1 preceding
+        ) as reached_ps
+    from occupied
+),
+
+-- By the end of the device's window before.
+outside as (
+    select run_id, device_id, before_ps, sum(start_ps - reached_ps) as outside_ps
+    from reached
+    where start_ps > reached_ps
+    group by run_id, device_id, before_ps
+),
+
+-- Windows of a device do not overlap: each is cut where the next one starts.
+followed as (
+    select
+        *,
+        lag(end_ps) over (
+            partition by run_id, device_id order by start_ps, end_ps, request, step
+        ) as before_ps
+    from windows
+),
+
 ran as (
     select
-        t.run_id, d.host, t.step,
+        w.run_id, d.host, w.step,
         count(*) as devices,
         max(case when d.virtual then 1 else 0 end) as virtual,
-        min(t.start_ps) as first_op_ps,
-        max(coalesce(s.pass_end_ps, t.start_ps + t.window_ps)) as end_ps,
-        sum(t.period_ps) as period_ps,
-        count(t.period_ps) as periods,
-        sum(t.compute_ps) as compute_ps,
-        count(t.compute_ps) as computed,
-        sum(t.exposed_ps) as exposed_ps
-    from device_time_v1 as t
-    inner join device_steps as s
-        on s.run_id = t.run_id and s.device_id = t.device_id and s.step = t.step
-    inner join devices_of as d on d.run_id = t.run_id and d.device_id = t.device_id
-    where t.request is null and s.request is null
-    group by t.run_id, d.host, t.step
+        min(w.start_ps) as first_op_ps,
+        max(w.step_end_ps) as end_ps,
+        sum(w.end_ps - coalesce(w.before_ps, w.start_ps) - coalesce(o.outside_ps, 0)) as period_ps,
+        sum(w.compute_ps) as compute_ps,
+        sum(w.exposed_ps) as exposed_ps
+    from followed as w
+    inner join devices_of as d on d.run_id = w.run_id and d.device_id = w.device_id
+    left join outside as o
+        on o.run_id = w.run_id and o.device_id = w.device_id and o.before_ps = w.before_ps
+        and w.start_ps > w.before_ps
+    where w.request is null
+    group by w.run_id, d.host, w.step
 )
 
 select
@@ -75,14 +160,16 @@ select
     r.end_ps,
     -- devices of the host that ran it
     cast(r.devices as bigint) as devices,
-    -- sum of their periods; NULL where one is not known
-    cast(case when r.periods = r.devices then r.period_ps end as bigint) as period_ps,
+    -- sum of their periods; NULL where requests are marked and clocks cannot be compared
+    cast(case when u.run_id is null then r.period_ps end as bigint) as period_ps,
     -- sum of their time in which a compute op runs; NULL where kernels communicate
-    cast(case when r.computed = r.devices then r.compute_ps end as bigint) as compute_ps,
+    cast(case when k.run_id is null then r.compute_ps end as bigint) as compute_ps,
     -- sum of their exposed time; NULL where kernels communicate
-    cast(case when r.computed = r.devices then r.exposed_ps end as bigint) as exposed_ps,
+    cast(case when k.run_id is null then r.exposed_ps end as bigint) as exposed_ps,
     -- sum over them of the gaps of more than 10 us before its launches; NULL of virtual devices
     cast(case when r.virtual = 0 then coalesce(l.host_gap_ps, 0) end as bigint) as host_gap_ps
 from steps as s
 left join ran as r on r.run_id = s.run_id and r.host = s.host and r.step = s.step
 left join late as l on l.run_id = s.run_id and l.host = s.host and l.step = s.step
+left join kernels as k on k.run_id = s.run_id
+left join unknown as u on u.run_id = s.run_id
