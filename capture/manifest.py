@@ -145,6 +145,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     profiler_cost_ratio: float | None = None
     # Lower and upper quartile of the same ratios: with 0 between them, the cost is noise.
     profiler_cost_quartiles: list[float] = []
+    profiler_cost_unknown: str | None = None  # why the ratio is null
     cost_pairs: Count = 0  # decode steps compared
     # What the host did for the profiled decode steps.
     dispatch_depth: Count | None = (

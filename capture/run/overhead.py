@@ -18,9 +18,10 @@ LATE_LIMIT = 0.05  # share of decode steps that may reach devices that wait for 
 class Cost:
     """(with - without) / without over pairs of decode steps: their median and quartiles."""
 
-    ratio: float | None  # None without pairs
+    ratio: float | None  # None: `unknown` says why
     quartiles: list[float]  # lower and upper; [] with fewer than two pairs
     pairs: int  # decode steps compared
+    unknown: str | None = None  # why there is no ratio
 
 
 def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:
@@ -33,8 +34,10 @@ def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:
         for ones, others in zip(with_it, without, strict=False)
         for one, other in zip(ones, others, strict=False)
     ]
+    if not ratios:
+        return Cost(None, [], 0, "no decode step ran both with the profiler and without it")
     if len(ratios) < 2:
-        return Cost(ratios[0] if ratios else None, [], len(ratios))
+        return Cost(ratios[0], [], 1)
     lower, middle, upper = statistics.quantiles(ratios, n=4, method="inclusive")
     return Cost(middle, [lower, upper], len(ratios))
 

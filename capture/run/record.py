@@ -203,6 +203,7 @@ def describe(
         ],
         profiler_cost_ratio=outcome.profiler_cost.ratio,
         profiler_cost_quartiles=outcome.profiler_cost.quartiles,
+        profiler_cost_unknown=outcome.profiler_cost.unknown,
         cost_pairs=outcome.profiler_cost.pairs,
         dispatch_depth=outcome.dispatch_depth,
         host_step_s=outcome.host_step_s,

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from xlahouse.capture.models.server import Server
     from xlahouse.capture.plan import Experiment
 
+NO_COST = (
+    "a server's steps depend on when requests arrive: without the profiler other requests share a step, so "
+    "that no two steps can be compared"
+)
+
 
 @dataclass
 class Received:
@@ -175,7 +180,7 @@ def profile_server(
             *check_counts(spent, engine.launches),
             *host_warnings(late_ratio([engine.flight.times]), virtual),
         ],
-        profiler_cost=Cost(None, [], 0),
+        profiler_cost=Cost(None, [], 0, NO_COST),
         dispatch_depth=ahead,
         launches_per_step=spent.launches / len(engine.steps),
         compiles=before.compiles,

@@ -27,7 +27,8 @@ def test_cost_is_the_median_and_the_quartiles_over_pairs_of_steps():
 
 @pytest.mark.parametrize("steps", [[], [[]]])  # not measured; one output token: no decode step
 def test_without_pairs_nothing_is_known(steps):
-    assert cost(steps, steps) == Cost(None, [], 0)
+    reason = "no decode step ran both with the profiler and without it"
+    assert cost(steps, steps) == Cost(None, [], 0, reason)
 
 
 def test_one_pair_has_no_quartiles():

@@ -1,4 +1,4 @@
-"""Servers captured for real on two virtual devices, and what ingest says of them: both against the plan's
+"""Servers captured for real on two or four virtual devices, and what ingest says of them: both against the plan's
 schedule by hand, and against the server's own log."""
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ SCHEDULES = {
     "bounded": [([], [0, 1]), ([0, 1], []), ([0], [2])],
 }
 SCHEDULES["ahead"] = SCHEDULES["mixed"]
+SCHEDULES |= dict.fromkeys(("copies", "experts"), SCHEDULES["parts"])
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,8 @@ def test_the_manifest_says_what_differs_by_request_nowhere_else(manifests, name)
     assert manifest.launches_per_step == launches / len(SCHEDULES[name])
     assert manifest.dispatch_depth == (2 if name == "ahead" else 0)
     assert manifest.warnings == []
+    assert (manifest.profiler_cost_ratio, manifest.cost_pairs) == (None, 0)
+    assert "no two steps can be compared" in manifest.profiler_cost_unknown
 
 
 @TRACED
@@ -153,7 +156,7 @@ def test_requests_of_each_step_are_those_of_the_log(wh, name):
 
 
 @TRACED
-def test_steps_have_their_phase_and_all_devices(wh, name):
+def test_steps_have_their_phase_and_all_devices(wh, manifests, name):
     want = []
     for step, (decodes, prefills) in enumerate(SCHEDULES[name]):
         phase = "decode" if not prefills else "mixed" if decodes else "prefill"
@@ -177,9 +180,10 @@ def test_steps_have_their_phase_and_all_devices(wh, name):
         f"select step, {device} as device, count(*) from launches where run_id = $run "
         "group by all order by all",
     )
-    devices = [0, 1] if device == "device_id" else [None]
+    count = manifests[name].device_count
+    devices = list(range(count)) if device == "device_id" else [None]
     assert launched == [
-        (step, each, (bool(decodes) + bool(prefills)) * 2 // len(devices))
+        (step, each, (bool(decodes) + bool(prefills)) * count // len(devices))
         for step, (decodes, prefills) in enumerate(SCHEDULES[name])
         for each in devices
     ]
