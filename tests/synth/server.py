@@ -93,16 +93,46 @@ class Engine:
         return range(self.seen.start + self.lost_marker, self.seen.stop)
 
 
+def open_times(engines: list[Engine]) -> list[tuple[int, int]] | None:
+    """Stretches of time in which a request is open, by start: from its first step's marker to its last step's
+    end, of those that the trace has. None where ids are cut off: then the trace does not tell."""
+    for engine in engines:
+        if any(engine.steps[p].named < len(engine.steps[p].requests) for p in engine.marked):
+            return None
+    spans = []
+    for engine in engines:
+        for request in engine.requests:
+            seen = [engine.steps[place] for place in request.steps if place in engine.marked]
+            if seen:
+                ends = [max(step.end_ps, step.ran[1]) for step in seen]
+                spans.append((seen[0].start_ps, max(ends)))
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def closed_ps(begin: int, end: int, opened: list[tuple[int, int]] | None) -> int:
+    """Time between two instants in which no request is open; 0 where the trace does not tell."""
+    if opened is None:
+        return 0
+    return end - begin - sum(max(min(end, b) - max(begin, a), 0) for a, b in opened)
+
+
 def draw_engine(rng: Random, number: int, slots: int, steps: int) -> Engine:
     """An engine that serves at most so many requests at once, for so many steps.
 
     Steps alternate between two threads where markers cross: the next one opens before the last one closes.
     """
     crossing, stated = rng.random() < 0.4, rng.random() < 0.5
+    another = rng.choice([0.4, 0.99])  # chance that one more arrives for a free slot
     made, active, requests = [], [], []
     now = rng.randrange(PERIOD_PS)
     for place in range(steps):
-        while len(active) < slots and (not active or rng.random() < 0.4):
+        while len(active) < slots and (not active or rng.random() < another):
             chunks = [rng.randrange(2, 40) for _ in range(rng.choice([1, 1, 2, 3]))]
             request = Request(f"{number}-{len(requests)}", chunks, rng.randrange(0, 9))
             requests.append(request)
