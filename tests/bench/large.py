@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ STEP_PS, SLOT_PS = (
     60_000_000_000,
     1_000_000_000,
 )
+Part = tuple[str, int, dict[str, Any]]  # table, number of the part, columns
 
 
 def write_large(root: Path, collectives: int, ops: bool = True) -> Path:
@@ -37,19 +38,30 @@ def write_large(root: Path, collectives: int, ops: bool = True) -> Path:
     `busy_intervals`, `busy_stretches` and `device_steps` are empty.
     """
     steps = collectives // DEVICES // A_STEP
+    mesh = [{"axis": "dp", "size": DP}, {"axis": "tp", "size": TP}]
+    row = {"mesh": mesh, "batch_size": 8, "output_tokens": STEPS_A_REQUEST}
+    return write_parts(root, _parts(steps, ops), row)
+
+
+def write_parts(root: Path, parts: Iterable[Part], row: dict[str, Any]) -> Path:
+    """A warehouse with one run.
+
+    Args:
+        root: a new folder.
+        parts: of tables: arrays, or one value for all rows, by column; columns that are left out are NULL.
+        row: of the run, besides its files.
+    """
     files: list[dict[str, Any]] = []
     root.mkdir(parents=True)
     marker = {"layout_version": LAYOUT_VERSION, "xlahouse_version": "0"}
     (root / "warehouse.json").write_text(json.dumps(marker))
-    for name, part, columns in _parts(steps, ops):
+    for name, part, columns in parts:
         path = root / "tables" / name / f"run_id={RUN}" / f"part-{part}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = _table(name, columns)
         pq.write_table(rows, path, compression="zstd", row_group_size=1 << 17)
         files.append({"table": name, "path": str(path.relative_to(root)), "rows": rows.num_rows})
-    mesh = [{"axis": "dp", "size": DP}, {"axis": "tp", "size": TP}]
-    row = {"run_id": RUN, "name": RUN, "ingest_version": INGEST_VERSION, "mesh": mesh}
-    row |= {"batch_size": 8, "output_tokens": STEPS_A_REQUEST, "files": files}
+    row = {"run_id": RUN, "name": RUN, "ingest_version": INGEST_VERSION, "files": files} | row
     path = root / "tables" / "runs" / f"{RUN}.parquet"
     path.parent.mkdir()
     pq.write_table(pa.Table.from_pylist([row], BY_NAME["runs"].schema), path)
@@ -71,8 +83,8 @@ def _table(name: str, columns: dict[str, Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _parts(steps: int, ops: bool) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """(table, part, columns): a part per device where a table is large."""
+def _parts(steps: int, ops: bool) -> Iterator[Part]:
+    """A part per device where a table is large."""
     devices = np.arange(DEVICES)
     yield "devices", 0, {
         "device_id": devices, "logical_id": devices, "world": 0, "traced": True, "host": "h",
