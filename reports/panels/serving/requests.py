@@ -18,7 +18,8 @@ select
     l.request, r.request_id, l.queue_s, l.ttft_s, l.request_ttft_s, l.tpot_s, l.e2e_s, l.output_tokens,
     l.reason, s.ttft_limit_s, s.tpot_limit_s, s.judged_requests, s.good_requests, s.good_ratio,
     s.good_requests_per_s, s.tokens_per_s, s.output_tokens_per_s, s.host_bound_ratio, s.mean_requests,
-    s.profile
+    s.p50_ttft_s, s.p90_ttft_s, s.p99_ttft_s, s.p50_tpot_s, s.p90_tpot_s, s.p99_tpot_s, s.p50_queue_s,
+    s.prefill_least_ratio, s.prefill_most_ratio, s.profile
 from latency_v3 as l
 inner join serving_summary_v1 as s on s.run_id = l.run_id
 left join served_requests as r on r.run_id = l.run_id and r.request = l.request
@@ -80,12 +81,17 @@ def spread_chart(values: pl.Series, limit: float | None, name: str) -> alt.Chart
     return finish(alt.layer(*layers), f"{name} of requests", 230)
 
 
+def ttft_name(rows: pl.DataFrame) -> str:
+    """What is judged as TTFT: with the queue, where requests have markers of their own."""
+    return "TTFT with queue" if rows["request_ttft_s"].is_not_null().any() else "TTFT"
+
+
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     """TTFT and TPOT, each where a request has it."""
     drawn = []
     queued = pl.coalesce("request_ttft_s", "ttft_s")
     for name, metric, limit in (
-        ("TTFT", queued, "ttft_limit_s"),
+        (ttft_name(rows), queued, "ttft_limit_s"),
         ("TPOT", pl.col("tpot_s"), "tpot_limit_s"),
     ):
         known = rows.select(value=metric, limit=limit).drop_nulls("value")
@@ -114,13 +120,26 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         f"{show_factor(run['tokens_per_s'])} tokens/s, prompts included{counted}; "
         f"{show_factor(run['mean_requests'])} requests in a step on average."
     ]
+    if run["profile"] is not None:
+        least, most = (show_ratio(run[f"prefill_{bound}_ratio"]) for bound in ("least", "most"))
+        share = least if least == most else f"{least} to {most}"
+        named = "" if run["profile"] == "ambiguous" else f": {run['profile'].replace('_', '-')}"
+        found.append(f"{share} of the tokens are of prompts{named}.")
+    found += [
+        f"{name}: median {show_s(run[f'p50_{metric}'])}, 90th percentile {show_s(run[f'p90_{metric}'])}, "
+        f"99th {show_s(run[f'p99_{metric}'])}."
+        for name, metric in (("TTFT from the first step", "ttft_s"), ("TPOT", "tpot_s"))
+        if run[f"p50_{metric}"] is not None
+    ]
+    if run["p50_queue_s"] is not None:
+        found.append(f"In the queue before the first step: median {show_s(run['p50_queue_s'])}.")
     if run["host_bound_ratio"] is not None:
         found.append(
             f"Devices wait for the host {show_ratio(run['host_bound_ratio'])} of the time."
         )
     limits = [
         f"{name} at most {show_s(run[column])}"
-        for name, column in (("TTFT", "ttft_limit_s"), ("TPOT", "tpot_limit_s"))
+        for name, column in ((ttft_name(rows), "ttft_limit_s"), ("TPOT", "tpot_limit_s"))
         if run[column] is not None
     ]
     if not limits:

@@ -1,4 +1,4 @@
-"""Servers captured for real on two or four virtual devices, and what ingest says of them: both against the plan's
+"""Servers captured for real on virtual devices, and what ingest says of them: both against the plan's
 schedule by hand, and against the server's own log."""
 
 from __future__ import annotations

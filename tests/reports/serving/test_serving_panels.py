@@ -113,20 +113,40 @@ def test_requests_are_spread_against_their_limits():
         latency(2, None, None, reason="no decode step"),
     ]
     limits = {"ttft_limit_s": 0.4, "judged_requests": 2, "good_requests": 1}
-    judged = summary(**limits, good_requests_per_s=0.5, output_tokens_per_s=50.0)
+    rates = {"good_requests_per_s": 0.5, "output_tokens_per_s": 50.0}
+    times = {"p50_ttft_s": 0.2, "p90_ttft_s": 0.3, "p99_ttft_s": 0.4, "p50_queue_s": 0.05}
+    shares = {"prefill_least_ratio": 0.9, "prefill_most_ratio": 0.95}
+    judged = summary(**limits, **rates, **times, **shares, profile="prefill_heavy")
     section = filled(store_of(latency_v3=rows, serving_summary_v1=[judged]), requests.PANEL, "r")
     assert_valid(section)
     ttft, tpot = section.figures
     assert [(row["s"], row["share"]) for row in data(ttft.spec)] == [(0.1, 0.5), (0.5, 1.0)]
     assert (ttft.note, tpot.note) == ("Dashed: the limit.", "")
+    assert (ttft.title, tpot.title) == ("TTFT with queue of requests", "TPOT of requests")
     assert section.coverage.startswith("TTFT known for 2 and TPOT for 1 of 3 requests")
     assert section.notes == [
         "100 tokens/s, prompts included, 50.0 output tokens/s; 2.50 requests in a step on average.",
+        "90.0\xa0% to 95.0\xa0% of the tokens are of prompts: prefill-heavy.",
+        "TTFT from the first step: median 200\xa0ms, 90th percentile 300\xa0ms, 99th 400\xa0ms.",
+        "In the queue before the first step: median 50.0\xa0ms.",
         "Devices wait for the host 25.0\xa0% of the time.",
-        "1 of 2 requests that can be judged are within the limits (TTFT at most 400\xa0ms): "
+        "1 of 2 requests that can be judged are within the limits (TTFT with queue at most 400\xa0ms): "
         "0.5 good requests/s.",
         "2 requests: no decode step.",
     ]
+
+
+def test_without_markers_of_requests_ttft_has_no_queue():
+    rows = [latency(0, 0.1, 0.01)]
+    store = store_of(
+        latency_v3=rows,
+        serving_summary_v1=[
+            summary(profile="ambiguous", prefill_least_ratio=0.3, prefill_most_ratio=0.3)
+        ],
+    )
+    section = filled(store, requests.PANEL, "r")
+    assert section.figures[0].title == "TTFT of requests"
+    assert "30.0\xa0% of the tokens are of prompts." in section.notes
 
 
 @pytest.mark.parametrize(
