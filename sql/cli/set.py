@@ -119,8 +119,8 @@ def set_limits_of(
         str,
         typer.Argument(
             metavar="LIMITS",
-            help="In seconds, one or both: ttft=…, time to first token, the queue included where it is known; "
-            "tpot=…, time per output token. "
+            help="In seconds, one or both: ttft=…, time to first token, with the queue where that is "
+            "known; tpot=…, time per output token. "
             f"{OWN_HELP}.",
         ),
     ],
