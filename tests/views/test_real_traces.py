@@ -119,3 +119,25 @@ def test_gaps_between_transfers(warehouse):
     assert sorted(found, key=str) == sorted(expected, key=str)
     (transfers,) = warehouse.query("select count(*) from collectives").rows[0]
     assert len(found) == transfers
+
+
+def test_launches_of_vllm_are_steps_and_none_is_a_request(sample_warehouse):
+    """The trace has one pass of the engine: four programs on each of two devices, by its own event names."""
+    with Warehouse(str(sample_warehouse("tpu/vllm_qwen3_tp2.trace.json.gz"))) as warehouse:
+        steps = warehouse.query(
+            "select step, module, count(*) from launches group by all order by 1"
+        )
+        modules = [
+            "jit_step_fun",
+            "jit__select_from_array_fn",
+            "jit_compute_logits_func",
+            "jit_sample",
+        ]
+        assert steps.rows == [(step, module, 2) for step, module in enumerate(modules)]
+        (counts,) = warehouse.query(
+            "select (select count(request) from launches), (select count(request) from phases), "
+            "(select count(*) from step_requests), (select count(*) from serving_step)"
+        ).rows
+        assert counts == (0, 0, 0, 0)
+        latency = warehouse.query("select request, ttft_s, tpot_s, reason from latency").rows
+        assert latency == [(None, None, None, "no markers of requests in the trace")]
