@@ -1,6 +1,9 @@
 """What ops of a device wait for across its lines: GPUs and CPUs run several lines at once.
 
-With HLO, an op waits for its operands. Without, for what ended last on another line before it began.
+With HLO, an op waits for its operands. Without, for what ended last on another line before it began; so does
+a launch's first op on a line where none of its operands ran elsewhere, as what a called computation takes
+is not known. Nothing is waited for that ended before the launch began, or before the host enqueued what
+begins with the op.
 """
 
 from __future__ import annotations
@@ -41,9 +44,11 @@ def find_dependencies(run: Measured, lines: Lines, points: Points) -> Dependenci
     rows = rows[_begins_idle(line.take(rows), start.take(rows), end.take(rows))]
     source = _operands(run, rows, line, end)
     blind = source == NOWHERE
+    begun, since = _launch_starts(run, rows)
+    blind |= (source == _NO_OPERAND) & _opens(line.take(rows), start.take(rows), begun)
     source[blind] = _last_ended(run, lines, rows[blind], np.flatnonzero(works))
-    source = np.where(source == _NO_OPERAND, NOWHERE, source)
-    rows, source = rows[source >= 0], source[source >= 0]
+    chosen = (source >= 0) & (end.take(np.maximum(source, 0)) > since)
+    rows, source = rows[chosen], source[chosen]
     target = points.place(line.take(rows), start.take(rows))
     ended = points.place(line.take(source), end.take(source))
     known = (target != NOWHERE) & (ended != NOWHERE)
@@ -56,6 +61,34 @@ def find_dependencies(run: Measured, lines: Lines, points: Points) -> Dependenci
 
 
 _NO_OPERAND = -2  # HLO is known, and no operand ran on another line
+_UNKNOWN = np.iinfo(np.int64).min  # of the start of a launch
+
+
+def _launch_starts(run: Measured, rows: Integers) -> tuple[Integers, Integers]:
+    """(when the launch of each op began, if before the op; that, else its enqueue); _UNKNOWN without."""
+    key = ["device_id", "launch"]
+    launches = run.launches.select(*key, begun_ps="start_ps", queued_ps="enqueue_ps")
+    found = (
+        run.ops.select(*key, "start_ps")[rows]
+        .join(launches.unique(key, keep="none"), on=key, how="left", maintain_order="left")
+        .select(
+            begun=pl.when(pl.col("begun_ps") < pl.col("start_ps")).then("begun_ps"),
+            queued=pl.when(pl.col("queued_ps") <= pl.col("start_ps")).then("queued_ps"),
+        )
+    )
+    begun = found["begun"].fill_null(_UNKNOWN).to_numpy()
+    since = found.select(pl.coalesce("begun", "queued")).to_series().fill_null(_UNKNOWN).to_numpy()
+    return begun, since
+
+
+def _opens(line: Integers, start: Integers, begun: Integers) -> Mask:
+    """Whether each op is the first of its launch on its line, as far as these ops know."""
+    order = np.lexsort((start, line))
+    own, at = line.take(order), begun.take(order)
+    opens = np.ones(len(line), np.bool_)
+    opens[order[1:]] = (own[1:] != own[:-1]) | (at[1:] != at[:-1])
+    opens &= begun != _UNKNOWN
+    return opens
 
 
 def _begins_idle(line: Integers, start: Integers, end: Integers) -> Mask:

@@ -45,6 +45,8 @@ def find_lines(run: Measured) -> Lines:
     if several:
         of_op = _of_their_lines(ops, keys, of_op)
     of_launch = _mains(run.launches["device_id"], main)
+    if several:
+        of_launch = _lines_of_launches(run, of_op, ops[ON_CORE], of_launch)
     of_collective = (
         _lines_of_transfers(run, of_op, ops[ON_CORE], main)
         if several
@@ -52,6 +54,8 @@ def find_lines(run: Measured) -> Lines:
     )
     device = keys["device_id"].to_numpy().astype(np.int64)
     on_core = ops[ON_CORE].to_numpy()
+    if several:  # a call's op begins when its operands are there, and the call moves with it
+        on_core = on_core & (ops["category"] != "control").fill_null(True).to_numpy()
     parts = [(of_op[on_core], *_bounds(run.ops, on_core)), (of_launch, *_bounds(run.launches))]
     times = _gathered(parts, run.collectives, of_collective, len(device))
     return Lines(device, times, of_op, of_collective, of_launch, main)
@@ -104,6 +108,24 @@ def _lines_of_transfers(
     of_device = _mains(run.collectives["device_id"], main)
     missing = found.is_null().to_numpy()
     return np.where(missing, of_device, found.fill_null(0).to_numpy()).astype(np.int64)
+
+
+def _lines_of_launches(
+    run: Measured, of_op: Integers, on_core: pl.Series, of_device: Integers
+) -> Integers:
+    """The line of each launch: that of the op that it starts with, else its device's."""
+    key = ["device_id", "launch", "start_ps"]
+    ops = run.ops.select(*key, line=pl.Series(of_op)).filter(
+        on_core & (run.ops["category"] != "control").fill_null(True)
+    )
+    found = run.launches.select(key).join(
+        ops.unique(key, keep="first", maintain_order=True),
+        on=key,
+        how="left",
+        maintain_order="left",
+    )
+    line: Integers = found["line"].fill_null(pl.Series(of_device)).to_numpy().astype(np.int64)
+    return line
 
 
 def _gathered(

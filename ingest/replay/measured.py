@@ -20,6 +20,7 @@ NEEDED = {
         "arrival_ps request step",
         "launches": "device_id launch start_ps duration_ps enqueue_ps enqueue_thread request step",
         "device_steps": "device_id request step phase start_ps duration_ps",
+        "phases": "host start_ps duration_ps source",
         "instructions": "program_id op operands",
         "permute_pairs": "program_id op source_device_id target_device_id",
     }.items()
@@ -39,6 +40,7 @@ class Measured:
     collectives: pl.DataFrame
     launches: pl.DataFrame
     device_steps: pl.DataFrame
+    phases: pl.DataFrame
     permute_pairs: pl.DataFrame
     instructions: pl.DataFrame
 

@@ -131,13 +131,19 @@ def _launches(schedule: Schedule, times: Times, rows: pl.DataFrame) -> pl.DataFr
 
 
 def _phases(times: Times, whole: Whole) -> pl.DataFrame:
-    """Markers of hosts: each moves with a device of its host."""
+    """Markers move with their host; where it is not known what that waits for, with one of its devices."""
     rows = whole.tables["phases"]
     of_host = whole.hosts
     line = rows["host"].replace_strict(
         of_host, default=min(of_host.values(), default=NOWHERE), return_dtype=pl.Int64
     )
-    return _warped(rows, line.to_numpy(), times)
+    start = rows["start_ps"].to_numpy()
+    bounds = (start, start + rows["duration_ps"].to_numpy())
+    begun, over = (
+        np.where(known == NOWHERE, _at(times, line.to_numpy(), at), known)
+        for known, at in zip(times.marker_ps, bounds, strict=True)
+    )
+    return rows.with_columns(start_ps=pl.Series(begun), duration_ps=pl.Series(over - begun))
 
 
 def _counters(schedule: Schedule, times: Times, whole: Whole) -> pl.DataFrame:
@@ -146,15 +152,6 @@ def _counters(schedule: Schedule, times: Times, whole: Whole) -> pl.DataFrame:
     line = rows["device_id"].replace_strict(main, default=NOWHERE, return_dtype=pl.Int64)
     at = _at(times, line.to_numpy(), rows["start_ps"].to_numpy())
     return rows.with_columns(start_ps=pl.Series(at))
-
-
-def _warped(rows: pl.DataFrame, line: Integers, times: Times) -> pl.DataFrame:
-    start = rows["start_ps"].to_numpy().copy()
-    end = start + rows["duration_ps"].to_numpy()
-    for number, warp in enumerate(times.warps):
-        mine = np.flatnonzero(line == number)
-        start[mine], end[mine] = warp.at(start.take(mine)), warp.at(end.take(mine))
-    return rows.with_columns(start_ps=pl.Series(start), duration_ps=pl.Series(end - start))
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.spans import merge_spans
 from xlahouse.ingest.replay.circuits import Circuits
 from xlahouse.ingest.replay.dependencies import Dependencies, find_dependencies
 from xlahouse.ingest.replay.graph import FREE, Graph, Replay
 from xlahouse.ingest.replay.host import HostPart, find_host
+from xlahouse.ingest.replay.launched import Launched, find_launched
 from xlahouse.ingest.replay.lines import NOWHERE, Lines, find_lines
 from xlahouse.ingest.replay.measured import Measured
 from xlahouse.ingest.replay.meetings import Meetings, find_meetings
@@ -46,6 +48,8 @@ class Times:
 
     warps: list[Warp]  # by line
     enqueue_ps: Integers  # of each launch; NOWHERE where it is not known
+    # of each row of phases, where it begins and ends; NOWHERE where no driver is known
+    marker_ps: tuple[Integers, Integers]
     waits: Waits  # of transfers for circuits
 
 
@@ -60,6 +64,7 @@ class Schedule:
     points: Points
     host: HostPart
     across: Dependencies
+    launched: Launched
 
     @classmethod
     def of(cls, run: Measured) -> Schedule:
@@ -72,8 +77,10 @@ class Schedule:
         lines = find_lines(run)
         meetings, unmet = find_meetings(run, lines.of_collective)
         points = find_points(lines, meetings)
-        host, across = find_host(run, lines, points), find_dependencies(run, lines, points)
-        schedule = cls(run, lines, meetings, unmet, points, host, across)
+        across = find_dependencies(run, lines, points)
+        host = find_host(run, lines, points, across)
+        launched = find_launched(run, lines, points, across.target)
+        schedule = cls(run, lines, meetings, unmet, points, host, across, launched)
         if not schedule._is_as_measured():
             raise WarehouseError(
                 f"{run.name}: a replay without a change differs from it; please report this"
@@ -123,11 +130,25 @@ class Schedule:
         return number, opens, last
 
     @cached_property
+    def _in_flight(self) -> NDArray[np.float64]:
+        """Of each step, how long any transfer is in flight until its last point, over the sum of all."""
+        number, opens, last = self._last_of_step
+        met = self.meetings
+        until = np.where(last == NOWHERE, met.begin_ps.min(initial=0), self.points.at_ps.take(last))
+        span = np.minimum(met.transfer_ps, until.take(number) - met.begin_ps)
+        merged = merge_spans(number, met.begin_ps, np.maximum(span, 0))
+        union, total = (
+            np.bincount(key, weights=weight, minlength=len(opens))
+            for key, weight in ((merged.key, merged.duration_ps), (number, met.transfer_ps))
+        )
+        return np.where(union < total, union / np.maximum(total, 1), 1.0)
+
+    @cached_property
     def _graph(self) -> Graph:
-        """Points of lines, then enqueues, then meetings."""
+        """Points of lines, then the host's events, then meetings."""
         points, host, met = self.points, self.host, self.meetings
-        enqueues = points.count
-        meetings = enqueues + len(host.at_ps)
+        events = points.count
+        meetings = events + len(host.at_ps)
         count = int(met.meeting.max(initial=-1)) + 1
         begin = np.zeros(count, np.int64)
         begin[met.meeting] = met.begin_ps
@@ -141,8 +162,9 @@ class Schedule:
             (meetings + met.meeting, self._ends),
             (arrivals, self._ends),
             (self.across.source, self.across.target),
-            (host.ended, enqueues + host.waiting),
-            (enqueues + host.enqueue, host.started),
+            (self.launched.source, self.launched.target),
+            (host.ended, events + host.waiting),
+            (events + host.enqueue, host.started),
             (meetings + opens[bound], last[bound]),
         )
         source, target = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -181,11 +203,12 @@ class Schedule:
         host, ratio = self.host, costs.host_ratio
         lag[host.started[host.starved]] = 0
         lag[self.across.target] = 0
+        lag[self.launched.target[self.launched.alone]] = 0
         if ratio != 1:
             idle = np.flatnonzero(host.unlinked)
             lag[idle] = np.rint(lag[idle] * ratio).astype(np.int64)
-            enqueues = np.arange(len(host.at_ps))[~host.head] + self.points.count
-            lag[enqueues] = np.rint(lag[enqueues] * ratio).astype(np.int64)
+            events = np.arange(len(host.at_ps))[~host.head] + self.points.count
+            lag[events] = np.rint(lag[events] * ratio).astype(np.int64)
         if not costs.skew:
             alone = ~self.meetings.is_async
             lag[self._ends[alone]] = transfer[alone]
@@ -200,7 +223,9 @@ class Schedule:
         free = np.full(len(met.row), FREE)
         waited = np.zeros(len(met.row), np.int64) if costs.overlap else transfer
         total = np.zeros(len(opens), np.int64)
-        np.add.at(total, number, transfer)
+        if costs.overlap:
+            np.add.at(total, number, transfer)
+            total = np.rint(total * self._in_flight).astype(np.int64)
         waiting, dispatch = host.waiting_ps, host.dispatch_ps
         if costs.host_ratio != 1:
             waiting, dispatch = (
@@ -212,6 +237,7 @@ class Schedule:
                 waited if costs.skew else free,
                 free if costs.skew else np.where(met.is_async, waited, free),
                 self.across.wait_ps,
+                self.launched.wait_ps,
                 waiting,
                 dispatch,
                 total[bound] if costs.overlap else np.full(len(bound), FREE),
@@ -260,12 +286,12 @@ class Schedule:
             first = int(self.points.first[number])
             replayed = reached[first : first + len(times)]
             warps.append(self._with_begins(number, times, replayed, transfer))
-        enqueued = reached[self.points.count : self.points.count + len(self.host.at_ps)]
-        of_launch = self.host.of_launch
-        known = of_launch != NOWHERE
-        queue = np.full(len(of_launch), NOWHERE)
-        queue[known] = enqueued.take(of_launch[known])
-        return Times(warps, queue, self._waits(reached))
+        host = self.host
+        events = reached[self.points.count : self.points.count + len(host.at_ps)]
+        queue, begun, over = (
+            _of_events(events, e) for e in (host.of_launch, host.begun, host.over)
+        )
+        return Times(warps, queue, (begun, over), self._waits(reached))
 
     def _waits(self, reached: Integers) -> Waits:
         """The members of transfers that begin after their last arrival: these wait for circuits."""
@@ -306,3 +332,11 @@ class Schedule:
         to = np.concatenate((replayed, (begins + just)[inner], started[after]))
         order = np.argsort(at, kind="stable")
         return Warp(at.take(order), to.take(order))
+
+
+def _of_events(at_ps: Integers, event: Integers) -> Integers:
+    """The times of some of the host's events; NOWHERE without one."""
+    known = event != NOWHERE
+    found = np.full(len(event), NOWHERE)
+    found[known] = at_ps.take(event[known])
+    return found

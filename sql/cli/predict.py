@@ -204,14 +204,19 @@ def _change(
 
 def _predict(parent: Parent, change: Change, name: str | None) -> None:
     from xlahouse.sql.drawing import draw
-    from xlahouse.sql.predict.comparing import error_lines, predicted_times, rests_on_lines
+    from xlahouse.sql.predict.comparing import (
+        error_lines,
+        growth_lines,
+        predicted_times,
+        rests_on_lines,
+    )
     from xlahouse.sql.predict.writing import predict_run
 
     found = predict_run(parent, change, name)
     root = parent.warehouse.root
     rows = predicted_times(root, parent.row["run_id"], found.run_id)
     draw(rows.columns, [list(row) for row in rows.rows()], sys.stdout)
-    for line in rests_on_lines(found.rests_on):
+    for line in (*growth_lines(rows), *rests_on_lines(found.rests_on)):
         print(line, file=sys.stderr)
     already = ", which the warehouse has already" if found.unchanged else ""
     print(f"{found.run_id}  {found.name}: predicted with {found.change}{already}", file=sys.stderr)

@@ -39,8 +39,12 @@ def whole_ps(means: pl.DataFrame) -> pl.DataFrame:
 
 
 _LATENCIES = """
-    select run_id, ttft_s * 1e3 as "TTFT", tpot_s * 1e3 as "TPOT" from run_summary_v2
-    where run_id in ($parent, $run)
+    select s.run_id, s.ttft_s * 1e3 as "TTFT", s.tpot_s * 1e3 as "TPOT", l.e2e_ms as "e2e"
+    from run_summary_v2 s
+    left join (
+        select run_id, median(e2e_s) * 1e3 as e2e_ms from latency_v3 group by run_id
+    ) l on l.run_id = s.run_id
+    where s.run_id in ($parent, $run)
 """
 _PERIODS = """
     select
@@ -58,10 +62,10 @@ UNCONFIRMED = "no hardware has validated these times"
 
 
 def predicted_times(root: str, parent: str, run: str) -> pl.DataFrame:
-    """time, measured_ms, predicted_ms, change_percent: TTFT, TPOT, and a row of each phase's steps.
+    """time, measured_ms, predicted_ms, change_percent: TTFT, TPOT, e2e, and a row of each phase's steps.
 
-    As pages have them: latencies are those of run_summary, periods those of device_time, over all devices
-    and steps. A time that is not known of the measured run has no row.
+    As pages have them: latencies are those of run_summary, e2e the median of latency's over requests, periods
+    those of device_time, over all devices and steps. A time that is not known of the measured run has no row.
 
     Args:
         root: of the warehouse, which holds both runs.
@@ -86,6 +90,20 @@ def predicted_times(root: str, parent: str, run: str) -> pl.DataFrame:
     )
     share = pl.col("predicted_ms") / pl.col("measured_ms") - 1
     return both.with_columns(change_percent=share * 100)
+
+
+def growth_lines(times: pl.DataFrame) -> Iterator[str]:
+    """Why TPOT grows in a replay whose requests end no later.
+
+    Args:
+        times: as predicted_times has them.
+    """
+    change = dict(times.drop_nulls("change_percent").select("time", "change_percent").iter_rows())
+    if change.get("TPOT", 0) > 0 >= change.get("e2e", 1):
+        yield (
+            "TPOT grows though requests end no later: it counts from the end of the prefill, which comes "
+            "sooner by more than the steps after it do; e2e says what a request gains"
+        )
 
 
 def rests_on_lines(costs: pl.DataFrame) -> Iterator[str]:

@@ -25,7 +25,7 @@ from xlahouse.sql.predict.keeping import keep_rows
 from xlahouse.sql.predict.loading import Parent, table_of
 from xlahouse.sql.predict.split import TABLE, split_of
 
-ENGINE_VERSION = 2  # of ingest/replay: another one may give other times
+ENGINE_VERSION = 3  # of ingest/replay: another one may give other times
 
 
 class Prediction(NamedTuple):
@@ -59,7 +59,7 @@ def predict_run(parent: Parent, change: Change, name: str | None) -> Prediction:
     if known is not None and known["parent_run_id"] != parent.row["run_id"]:
         raise WarehouseError(f"{run_id} ({known['name']}) is another run; it stays as it is")
     name = name or (known["name"] if known else f"{parent.row['name']} ({said})")
-    _check_name(parent, run_id, name)
+    _check_name(parent, run_id, name, said)
     facts = Facts(parent)
     costs, rests_on = costs_of(facts, change)
     if known is not None and known["ingest_version"] == INGEST_VERSION and store.is_whole(known):
@@ -101,13 +101,18 @@ def _settings(settings: RunSettings, facts: Facts, change: Change) -> RunSetting
     return settings
 
 
-def _check_name(parent: Parent, run_id: str, name: str) -> None:
+def _check_name(parent: Parent, run_id: str, name: str, change: str) -> None:
     taken = parent.warehouse.query(
-        "select run_id from runs where name = $name and run_id <> $run",
-        {"name": name, "run": run_id},
+        "select run_id, parent_run_id = $parent and change = $change as older from runs "
+        "where name = $name and run_id <> $run",
+        {"name": name, "run": run_id, "parent": parent.row["run_id"], "change": change},
     ).rows
     if taken:
-        raise WarehouseError(f"{name} is the name of run {taken[0][0]}; give another with --as")
+        other, older = taken[0]
+        again = f", or drop this prediction of an older xlahouse: `xlahouse drop {other}`"
+        raise WarehouseError(
+            f"{name} is the name of run {other}; give another with --as{again if older else ''}"
+        )
 
 
 def _issues(parent: Parent, change: str) -> pl.DataFrame:

@@ -94,6 +94,25 @@ def test_random_graphs_replay_as_they_are_simulated(first):
     assert compared > 500
 
 
+def test_no_point_of_a_random_graph_is_later_where_some_waits_are_shorter():
+    earlier = 0
+    for seed in range(200):
+        graph, rng = draw(seed), random.Random(-seed)
+        lag, edge = (
+            np.array(
+                [time if time == FREE else int(time * rng.random()) for time in times.tolist()]
+            )
+            for times in (graph.lag_ps, graph.edge_ps)
+        )
+        replay = Replay.of(graph)
+        before = replay.times(graph.head, graph.lag_ps, graph.edge_ps)
+        after = replay.times(graph.head, lag.astype(np.int64), edge.astype(np.int64))
+        reached = before > FREE // 2  # a point that nothing reaches has no time of its own
+        assert (after <= before)[reached].all(), seed
+        earlier += (after < before)[reached].sum()
+    assert earlier > 1_000
+
+
 def test_only_the_replayed_times_keep_all_waits():
     for seed in range(50):
         graph = draw(seed)

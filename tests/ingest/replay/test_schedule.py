@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ingest.replay.building import launch, measured, op, savings, spans, step_of, transfer
+from tests.ingest.replay.building import measured, op, savings, spans, step_of, transfer
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.moved import LEFT_OUT, MADE, MOVED
 from xlahouse.ingest.replay.schedule import Costs, Schedule
-from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.ingest.schema import TABLES
 
 
@@ -146,48 +145,21 @@ def test_a_permute_waits_for_its_sender_and_not_for_its_receiver():
     assert [row[2:] for row in found if row[1] == "tail"] == [(50, 60), (130, 140)]
 
 
-def host_bound(first="t", second="t"):
-    """Two steps: the second is enqueued 15 after the first has ended, and starts 5 later."""
-    ops = [op(0, 10, 20), op(0, 40, 50)]
-    launches = [
-        launch(0, 10, 20, 5, enqueue_thread=first),
-        launch(0, 40, 50, 35, step=1, enqueue_thread=second),
-    ]
-    steps = [step_of(0, ops[:1], 0), step_of(0, ops[1:], 1)]
-    return Schedule.of(measured(ops, launches=launches, steps=steps))
-
-
-def test_a_launch_waits_for_its_enqueue_and_the_host_for_the_step_before():
-    schedule = host_bound()
-    times = schedule.replay(Costs(op_scale=np.full(2, 0.5)))
-    assert spans(schedule, times, "launches") == [(0, 0, 10, 15), (0, 1, 35, 40)]
-    assert times.enqueue_ps.tolist() == [5, 30]
-
-
-@pytest.mark.parametrize("threads", [("t", "t"), ("worker 1", "worker 2")])
-def test_without_the_host_a_step_starts_where_the_one_before_ends(threads):
-    schedule = host_bound(*threads)
-    times = schedule.replay(Costs(host_ratio=0))
-    assert spans(schedule, times, "launches") == [(0, 0, 5, 15), (0, 1, 15, 25)]
-    # The first step's period is from its enqueue at 5 to its end; then from end to end.
-    assert step_times(schedule)["period_ps"].to_list() == [15, 30]
-    assert step_times(schedule, times)["period_ps"].to_list() == [10, 10]
-
-
-def test_workers_of_a_pool_take_turns_and_other_threads_have_a_turn_of_their_own():
-    """Device 0 by threads a and b, device 1 by b, device 2 by c alone: one driver, and another."""
-    by = ((0, 0, "a"), (0, 1, "b"), (1, 0, "b"), (2, 0, "c"), (2, 1, "c"))
-    rows = [(d, 100 * step + 10 * d, step, thread) for d, step, thread in by]
-    launches = [
-        launch(d, at + 1, at + 5, at, step=step, enqueue_thread=thread)
-        for d, at, step, thread in rows
-    ]
-    ops = [op(d, at + 1, at + 5) for d, at, _, _ in rows]
-    steps = [step_of(d, [each], step) for each, (d, _, step, _) in zip(ops, rows, strict=True)]
-    host = Schedule.of(measured(ops, launches=launches, steps=steps)).host
-    # The first driver enqueues at 0, 10 and 100, the other at 20 and 120.
-    assert host.at_ps.tolist() == [0, 10, 100, 20, 120]
-    assert host.head.tolist() == [True, False, False, True, False]
+def test_perfect_overlap_counts_transfers_that_are_in_flight_together_once():
+    """Two async transfers from 2 and 4 on until 80 and 90: 88 of the step's 90, not 164."""
+    us, ops, transfers = 1_000_000, [], []
+    for number, start, done, end in ((1, 2, 70, 80), (2, 4, 80, 90)):
+        name = f"all-reduce.{number}"
+        ops += [
+            op(0, start * us, (start + 1) * us, f"{name}-start", "collective", is_async=True),
+            op(0, done * us, end * us, f"{name}-done", "collective", is_async=True),
+        ]
+        wait = {"is_async": True, "wait_ps": 10 * us, "name": name}
+        transfers.append(transfer(0, start * us, end * us, number, **wait))
+    ops += [op(0, 0, 2 * us), op(0, 5 * us, 70 * us)]
+    schedule = Schedule.of(measured(ops, transfers))
+    found = spans(schedule, schedule.replay(Costs(overlap=True)))
+    assert max(row[3] for row in found) == 90 * us
 
 
 def test_a_kernel_waits_across_streams_for_what_ended_last():

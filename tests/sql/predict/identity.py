@@ -1,11 +1,13 @@
-"""Compares a run's tables with those of its replay without a change."""
+"""Compares a run's tables with those of its replay without a change, and its ops with faster replays."""
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.moved import MADE, MOVED
+from xlahouse.ingest.replay.schedule import Costs
 from xlahouse.sql.predict.changes import Change
 from xlahouse.sql.predict.loading import load_parent, table_of
 from xlahouse.sql.predict.writing import predict_run
@@ -34,6 +36,36 @@ def differences(root, run):
                 *(table_of(warehouse, table, each, whole=True) for each in (run, found.run_id)),
             )
         ]
+
+
+def later(root, run):
+    """Name of each change for the better and how many ops it makes end later; None where it is refused."""
+    with Warehouse(root) as warehouse:
+        try:
+            schedule = load_parent(warehouse, run).schedule
+        except WarehouseError as error:
+            if any(why in str(error) for why in REFUSED):
+                return None
+            raise
+    transfers = schedule.run.collectives.select("instance", saved_ps=pl.col("duration_ps") // 2)
+    half = transfers.group_by("instance").agg(pl.col("saved_ps").max())
+    changes = {
+        "host": Costs(host_ratio=0),
+        "link": Costs(half),
+        "no skew": Costs(skew=False),
+        "overlap": Costs(overlap=True),
+        "ops": Costs(op_scale=np.full(schedule.run.ops.height, 0.7)),
+    }
+    before = (schedule.run.ops["start_ps"] + schedule.run.ops["duration_ps"]).to_numpy()
+    found = []
+    for name, costs in changes.items():
+        after = before.copy()
+        for number, warp in enumerate(schedule.replay(costs).warps):
+            rows = np.flatnonzero(schedule.lines.of_op == number)
+            after[rows] = warp.at(before.take(rows))
+        if (after > before).any():
+            found.append((name, int((after > before).sum())))
+    return found
 
 
 def _differing(table, one, other):

@@ -1,11 +1,14 @@
-"""A replay without a change is the measured run, to the picosecond, in every table with times."""
+"""A replay without a change is the measured run, to the picosecond, in every table with times.
+
+And one with a change for the better has no op that ends later.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.samples import SAMPLES
-from tests.sql.predict.identity import differences
+from tests.sql.predict.identity import differences, later
 from tests.synth.end_to_end.ingested import RUNS, ingest
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.warehouse import Warehouse
@@ -14,6 +17,8 @@ from xlahouse.sql.warehouse import Warehouse
 def all_differences(root):
     with Warehouse(root) as warehouse:
         ids = {row["run_id"]: row["name"] for row in warehouse.runs()}
+    slower = {name: later(root, run_id) for run_id, name in ids.items()}
+    assert {name: each for name, each in slower.items() if each} == {}
     return {name: differences(root, run_id) for run_id, name in ids.items()}
 
 
@@ -21,6 +26,7 @@ def test_synthetic_runs(predicting):
     with Warehouse(predicting) as warehouse:
         measured = [row["run_id"] for row in warehouse.runs() if row["source"] == "xplane"]
     assert [differences(predicting, run) for run in measured] == [[]] * len(measured)
+    assert [later(predicting, run) for run in measured] == [[]] * len(measured)
 
 
 @pytest.mark.verify

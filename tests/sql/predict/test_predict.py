@@ -14,7 +14,7 @@ from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.sql.check.check import check_warehouse
 from xlahouse.sql.predict.advice import advise
 from xlahouse.sql.predict.changes import Change, Latency, Rate, describe, parse_latency, parse_rate
-from xlahouse.sql.predict.comparing import predicted_times
+from xlahouse.sql.predict.comparing import growth_lines, predicted_times
 from xlahouse.sql.predict.costs import costs_of
 from xlahouse.sql.predict.fits import Fits, fit_line
 from xlahouse.sql.predict.keeping import keep_rows
@@ -271,6 +271,16 @@ def test_a_change_in_words_names_all_of_it():
     assert describe(Change()) == "nothing"
 
 
+@pytest.mark.parametrize(
+    ("tpot", "e2e", "lines"),
+    [(3.2, -2.0, 1), (3.2, 0.0, 1), (3.2, 1.0, 0), (-1.0, -2.0, 0), (3.2, None, 0)],
+)
+def test_a_tpot_that_grows_while_requests_end_sooner_is_explained(tpot, e2e, lines):
+    rows = [("TTFT", -14.0), ("TPOT", tpot), ("e2e", e2e)]
+    times = pl.DataFrame(rows, {"time": pl.String, "change_percent": pl.Float64}, orient="row")
+    assert ["TPOT grows" in line for line in growth_lines(times)] == [True] * lines
+
+
 def test_the_verb(predicting, monkeypatch, capsys):
     words = ("--ici", "2x", "--as", "quick", "-w", predicting)
     assert run_command(monkeypatch, "predict", "longer", *words) == 0
@@ -279,7 +289,7 @@ def test_the_verb(predicting, monkeypatch, capsys):
     assert done.out.splitlines()[0].split() == columns
     printed = {line.rsplit(maxsplit=3)[0].strip() for line in done.out.splitlines()[2:]}
     period = "mean period of a device's"
-    assert printed == {"TTFT", "TPOT", f"{period} decode step", f"{period} prefill step"}
+    assert printed == {"TTFT", "TPOT", "e2e", f"{period} decode step", f"{period} prefill step"}
     assert "tp all-reduce of 4 over ICI: latency 0.252 us a step" in done.err
     assert "no hardware has validated these times" in done.err
     words = ("--advice", "--format", "json", "-w", predicting)
