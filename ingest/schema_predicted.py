@@ -96,9 +96,10 @@ circuit_bytes_ratio float share of the bytes sent that circuits carry; NULL wher
     ),
     Table(
         "forecast",
-        "phase of a compiled run: its step, which never ran, predicted as an interval; no host, no skew",
+        "phase of a compiled run and change: its step, which never ran, as an interval; no host, no skew",
         columns_of("""
 run_id str compiled run
+change str what was changed, such as ici=2x; NULL of the run as it is
 phase str prefill or decode
 metric str ttft (of a prefill) or tpot (of a decode step), on the devices alone
 optimistic_ps int predicted at best: peaks of math, HBM and links, all overlap that the schedule allows
@@ -120,12 +121,13 @@ clock_source str where the clock comes from
     ),
     Table(
         "forecast_costs",
-        "phase, part and origin: what a forecast step's costs rest on, before any overlap",
+        "phase, change, part and origin: what a forecast step's costs rest on, before any overlap",
         columns_of("""
 run_id str compiled run
+change str what was changed, as in forecast
 phase str prefill or decode
 part str compute, copy, or axis and kind of transfers between devices
-origin str of the pessimistic cost: cycles, peaks (their sum), fitted, fitted_to_other_groups, one link
+origin str of its cost at worst: cycles, peaks (their sum), fitted, fitted_to_other_groups, one link, stated
 instructions int instructions of the program
 executions int of these in one step; branches of conditionals are not counted
 optimistic_ps int sum at best

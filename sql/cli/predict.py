@@ -100,8 +100,8 @@ def predict(
       xlahouse predict tp2.pp2 --reconfigure 10us --reconfigure 10ms --circuits 1
       xlahouse predict tp2.pp2 --reconfigure 10ms --policy every --as switched
       xlahouse predict tp8.compiled --clock 1.75GHz
+      xlahouse predict tp8.compiled --ici 2x --latency 1us
     """
-    from xlahouse.sql.predict.changes import Change
     from xlahouse.sql.predict.loading import find_run, load_parent
     from xlahouse.sql.predict.plans import with_circuits
 
@@ -111,12 +111,13 @@ def predict(
     with open_warehouse(warehouse) as opened:
         row = find_run(opened, run)
         if row["source"] == "compiled":
-            if change != Change() or switched or advice or name is not None:
+            if switched or advice or name is not None:
                 raise WarehouseError(
                     f"{row['name']} was compiled and did not run, so there is nothing to replay: a forecast "
-                    "takes --clock and --format"
+                    "takes --ici, --latency, --clock and --format; --advice, --as and circuits need a "
+                    "measured run"
                 )
-            _print_forecast(opened, row, clock, format or "table")
+            _print_forecast(opened, row, change, clock, format or "table")
             return
         if clock is not None:
             raise WarehouseError(f"{row['name']}: only a forecast of a compiled run takes --clock")
@@ -244,14 +245,23 @@ def _print_plan(parent: Parent, change: Change, switched: list[Reconfigure], for
     _print_rows(rows, shown_plan(rows), format)
 
 
-def _print_forecast(warehouse: Warehouse, row: RunRow, clock: str | None, format: str) -> None:
-    from xlahouse.sql.predict.comparing import error_lines
-    from xlahouse.sql.predict.forecast import cost_lines, forecast_run, shown_forecast
-    from xlahouse.sql.predict.keeping import keep_rows
+def _print_forecast(
+    warehouse: Warehouse, row: RunRow, change: Change, clock: str | None, format: str
+) -> None:
+    from xlahouse.sql.predict.changes import Change as Changes
+    from xlahouse.sql.predict.comparing import UNCONFIRMED, error_lines
+    from xlahouse.sql.predict.forecast import (
+        cost_lines,
+        forecast_run,
+        keep_forecast,
+        shown_forecast,
+    )
 
-    found = forecast_run(warehouse, row, clock)
-    keep_rows(warehouse, row, {"forecast": found.steps, "forecast_costs": found.costs})
-    confirmed = error_lines(warehouse.root, row["run_id"])
+    found = forecast_run(warehouse, row, clock, change)
+    keep_forecast(warehouse, row, found)
+    # What was measured is the run as it is.
+    same = change == Changes()
+    confirmed = error_lines(warehouse.root, row["run_id"]) if same else [UNCONFIRMED]
     _print_rows(found.steps, shown_forecast(found.steps), format, confirmed)
     for line in cost_lines(found):
         print(line, file=sys.stderr)

@@ -11,10 +11,12 @@ import polars as pl
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.programs import Parts
 from xlahouse.ingest.schema import BY_NAME
+from xlahouse.sql.predict.changes import Change, describe
 from xlahouse.sql.predict.chips import chips_of
 from xlahouse.sql.predict.clocks import Clock, clock_of
 from xlahouse.sql.predict.costs import Chip, peaks_of
 from xlahouse.sql.predict.fits import PS, fit_transfers
+from xlahouse.sql.predict.keeping import keep_rows
 from xlahouse.sql.predict.program_costs import Ground, Program, Range, read_program
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ _ORIGINS = {
     "peaks": "the peaks of math and HBM, one after the other",
     "fitted": "latency and bandwidth of transfers measured here",
     "fitted_to_other_groups": "latency and bandwidth of transfers measured here in other groups",
-    "one link": "the peak of one link, without latency",
+    "one link": "the peak of one link, without latency but what the user states",
+    "stated": "the bandwidth that the user states",
 }
 METRICS = {"prefill": "ttft", "decode": "tpot"}
 
@@ -39,17 +42,22 @@ class Forecast:
     costs: pl.DataFrame
 
 
-def forecast_run(warehouse: Warehouse, row: RunRow, clock: str | None) -> Forecast:
+def forecast_run(
+    warehouse: Warehouse, row: RunRow, clock: str | None, change: Change | None = None
+) -> Forecast:
     """Forecast the steps of a compiled run.
 
     Args:
         warehouse: that holds it.
         row: of runs.
         clock: of its chips, such as 1.75GHz; None: from the table.
+        change: of its links; None: nothing.
 
     Raises:
-        WarehouseError: a fact is missing: peaks, the clock, a schedule, the work of an instruction.
+        WarehouseError: a fact is missing: peaks, the clock, a schedule, the work of an instruction; or a
+            forecast does not know what is changed.
     """
+    change = change or Change()
     given = {"run": row["run_id"]}
     peaks = peaks_of(warehouse, row["run_id"])
     if peaks is None:
@@ -58,8 +66,11 @@ def forecast_run(warehouse: Warehouse, row: RunRow, clock: str | None) -> Foreca
             "or `xlahouse set device-kind`"
         )
     chip = chips_of(warehouse).get(row["run_id"])
+    _check(row, change, chip)
+    times = change.ici.times if change.ici is not None else None
+    linked = peaks._replace(ici_bytes_per_s=peaks.ici_bytes_per_s * (times or 1))
     ticks = clock_of(chip, clock, row["name"], row["device_kind"])
-    ground = Ground(row["name"], peaks, ticks, fit_transfers(warehouse, chip))
+    ground = Ground(row["name"], peaks, ticks, fit_transfers(warehouse, chip), change)
     programs = warehouse.query(
         "select phase, program_id from programs where run_id = $run and phase is not null order by phase",
         given,
@@ -69,14 +80,59 @@ def forecast_run(warehouse: Warehouse, row: RunRow, clock: str | None) -> Foreca
     steps, costs = [], []
     for phase, program_id in programs:
         program = read_program(warehouse, row["run_id"], program_id, ground)
-        steps.append(_step(str(phase), program, peaks, ticks))
+        steps.append(_step(str(phase), program, linked, ticks))
         costs += _costs(str(phase), program)
-    return Forecast(_table("forecast", steps), _table("forecast_costs", costs))
+    said = None if change == Change() else describe(change)
+    return Forecast(_table("forecast", steps, said), _table("forecast_costs", costs, said))
 
 
-def _table(name: str, rows: list[dict[str, object]]) -> pl.DataFrame:
-    columns = [each for each in BY_NAME[name].schema.names if each != "run_id"]
-    return pl.DataFrame(rows, schema=columns, infer_schema_length=None)
+def keep_forecast(warehouse: Warehouse, row: RunRow, found: Forecast) -> None:
+    """Write a forecast, in place of the run's earlier one with the same change; other changes' stay.
+
+    Raises:
+        WarehouseError: the run is gone, or was ingested with a newer version.
+    """
+    tables = {}
+    for name, rows in (("forecast", found.steps), ("forecast_costs", found.costs)):
+        change = rows["change"][0] if rows.height else None
+        others = warehouse.query(
+            f"select {', '.join(rows.columns)} from {name} "
+            "where run_id = $run and change is distinct from $change order by all",
+            {"run": row["run_id"], "change": change},
+        ).pl()
+        tables[name] = pl.concat([rows, others], how="vertical_relaxed")
+    keep_rows(warehouse, row, tables)
+
+
+def _check(row: RunRow, change: Change, chip: str | None) -> None:
+    """Refuse changes that a forecast cannot take, each with the reason and what to do."""
+    name = row["name"]
+    whys = {
+        "--chip": change.chip is not None
+        and f"its program was compiled for {chip}, and another chip's program is another one; compile it for "
+        f"that chip (`xlahouse compile PLAN.yaml --slice {change.chip}-N -w DIR`) and predict that run",
+        "--dcn": change.dcn is not None
+        and "its program is of one slice, whose transfers are all over ICI; --ici changes these",
+        "--host": change.host != 1
+        and "no host is in a forecast; replay a measured run to see what the host costs",
+        "--no-skew": change.no_skew
+        and "no skew is in a forecast, whose devices are alike; replay a measured run",
+        "--perfect-overlap": change.perfect_overlap
+        and "its better end has all overlap that the schedule allows; replay a measured run",
+    }
+    for option, why in whys.items():
+        if why:
+            raise WarehouseError(f"{name}: a forecast takes no {option}: {why}")
+
+
+def _table(name: str, rows: list[dict[str, object]], change: str | None) -> pl.DataFrame:
+    columns = {
+        each.name: pl.String if each.name == "change" else None
+        for each in BY_NAME[name].columns
+        if each.name != "run_id"
+    }
+    told = [row | {"change": change} for row in rows]
+    return pl.DataFrame(told, schema=columns, infer_schema_length=None)
 
 
 def _step(phase: str, program: Program, peaks: Chip, clock: Clock) -> dict[str, object]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.programs import Cost, Instruction, Timeline
+from xlahouse.sql.predict.changes import Change
 from xlahouse.sql.predict.clocks import Clock
 from xlahouse.sql.predict.costs import Chip
-from xlahouse.sql.predict.fits import PS, Fits, ring_steps
+from xlahouse.sql.predict.fits import PS, Fits, Key, ring_steps
 
 if TYPE_CHECKING:
     from xlahouse.sql.warehouse import Warehouse
@@ -66,6 +67,7 @@ class Ground:
     chip: Chip
     clock: Clock
     fits: Fits
+    change: Change = field(default_factory=Change)  # of links and latency
 
 
 class Program(NamedTuple):
@@ -174,18 +176,13 @@ def _of_transfer(
         None if row[name] is None else str(row[name]) for name in ("axis", "strategy")
     )
     key = (axis, kind, strategy, None if size is None else int(_number(size)))
-    fitted, line = ground.fits.of(key)
-    least = _number(row["ici_ps"])
-    if line is not None and wire is not None:
-        origin = fitted
-        most = line.latency_ps * ring_steps(kind, key[3]) + _number(wire) * line.ps_per_byte
-    elif row["link_bytes_per_s"] is not None and wire is not None:
-        origin, most = "one link", PS * _number(wire) / _number(row["link_bytes_per_s"])
-    else:
+    found = _moved(ground, row, key)
+    if found is None:
         raise WarehouseError(
             f"{ground.name}: what transfer {row['op']} takes is not known: its bytes or the peak of its "
             "links are not, and no transfers like it are measured in this warehouse"
         )
+    least, most, origin = found
     most = max(least, most)
     part = f"{axis} {kind}"
     if is_start:
@@ -195,6 +192,32 @@ def _of_transfer(
     else:
         ranges = Cost(least, None, True), Cost(most, None, True)
     return Range(*ranges, part, origin, executions)
+
+
+def _moved(ground: Ground, row: Mapping[str, object], key: Key) -> tuple[float, float, str] | None:
+    """(least, most that a transfer takes, what the most rests on); None where it is not known.
+
+    Latency is no part of the least but where the user states it.
+    """
+    if row["wire_bytes"] is None:
+        return None
+    ici, latency, wire = ground.change.ici, ground.change.latency, _number(row["wire_bytes"])
+    origin, line = ground.fits.of(key)
+    times = (ici.times if ici is not None else None) or 1.0
+    stated = 0 if latency is None else latency.ps * ring_steps(key[1], key[3])
+    waited = 0.0 if line is None else line.latency_ps * ring_steps(key[1], key[3])
+    if latency is not None:
+        waited = waited + stated if latency.is_added else stated
+    least = _number(row["ici_ps"]) / times
+    if ici is not None and ici.bytes_per_s is not None:
+        least = PS * wire / ici.bytes_per_s
+        return least + stated, least + waited, "stated"
+    if line is not None:
+        return least + stated, waited + wire * line.ps_per_byte / times, origin
+    if row["link_bytes_per_s"] is None:
+        return None
+    one = PS * wire / (_number(row["link_bytes_per_s"]) * times)
+    return least + stated, waited + one, "one link"
 
 
 def _number(value: object) -> float:

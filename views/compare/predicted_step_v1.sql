@@ -3,7 +3,8 @@
 -- that was predicted. A forecast is about its own setup. A replay is about runs of the same model,
 -- size, type, batch, lengths, parallelism, devices and software whose peaks are those that the run has
 -- after the change, its parent aside. Only `nothing`, another chip and links so many times as fast
--- lead to hardware that a run can be measured on; replays with another change are never compared. A
+-- lead to hardware that a run can be measured on; replays with another change are never compared, and
+-- forecasts with a change are no rows. A
 -- replay gives the period of a device's step, a forecast an interval for its window, without the host.
 with times as (
     select
@@ -28,6 +29,7 @@ predictions as (
         run_id, phase, 'forecast' as method, cast(null as varchar) as change,
         cast(optimistic_ps as double) as least_ps, cast(pessimistic_ps as double) as most_ps
     from forecast
+    where change is null
 ),
 
 hardware as (
@@ -73,7 +75,7 @@ measured as (
     inner join runs as p on p.run_id = f.run_id
     inner join sourced as m on m.setup = p.setup
     inner join times as t on t.run_id = m.run_id and t.phase = f.phase
-    where not m.is_predicted
+    where not m.is_predicted and f.change is null
 ),
 
 ranked as (

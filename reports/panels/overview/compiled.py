@@ -40,6 +40,7 @@ with compiled as (
     union all
     select run_id, phase, 'forecast', metric, cast(optimistic_ps as double), cast(pessimistic_ps as double)
     from forecast
+    where change is null
 )
 select found.*, batch_size
 from found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.columns import count_column, ps_column, text_column
+from xlahouse.reports.charts.columns import count_column, dashed_column, ps_column, text_column
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.palette import TIME_COLOURS
 from xlahouse.reports.charts.panel import Figure, Panel, inline
@@ -14,16 +14,18 @@ from xlahouse.reports.charts.units import PICOSECONDS, show_ps, suit
 
 SQL = """
 select
-    f.phase, f.metric, f.optimistic_ps, f.pessimistic_ps, f.clock_hz, f.clock_source, c.part, c.origin,
-    c.executions, c.optimistic_ps as part_optimistic_ps, c.pessimistic_ps as part_pessimistic_ps
+    f.phase, f.metric, f.change, f.optimistic_ps, f.pessimistic_ps, f.clock_hz, f.clock_source, c.part,
+    c.origin, c.executions, c.optimistic_ps as part_optimistic_ps, c.pessimistic_ps as part_pessimistic_ps
 from forecast as f
-left join forecast_costs as c on c.run_id = f.run_id and c.phase = f.phase
+left join forecast_costs as c
+    on c.run_id = f.run_id and c.phase = f.phase and c.change is not distinct from f.change
 where f.run_id = $run
-order by f.metric desc, c.pessimistic_ps desc, c.part, c.origin
+order by f.change nulls first, f.metric desc, c.pessimistic_ps desc, c.part, c.origin
 """
 
 COLUMNS = (
     text_column("metric", "Step", str.upper),
+    dashed_column("change", "Change"),
     text_column("part", "Part"),
     text_column("origin", "At worst by"),
     count_column("executions", "Executions"),
@@ -36,7 +38,9 @@ def interval_chart(steps: pl.DataFrame) -> alt.Chart:
     """A bar from the best to the worst time of each step."""
     unit = suit(steps["pessimistic_ps"], PICOSECONDS)
     data = steps.with_columns(
-        pl.col("metric").str.to_uppercase(),
+        pl.concat_str(
+            pl.col("metric").str.to_uppercase(), "change", separator=", ", ignore_nulls=True
+        ),
         (pl.col("optimistic_ps") / unit.factor).alias("best"),
         (pl.col("pessimistic_ps") / unit.factor).alias("worst"),
     )
@@ -68,8 +72,8 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 def verdict(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """The intervals, and whether any hardware has confirmed them."""
     said = [
-        f"{row['metric'].upper()} would lie between {show_ps(row['optimistic_ps'])} and "
-        f"{show_ps(row['pessimistic_ps'])} on the devices."
+        f"{row['metric'].upper()}{_with(row['change'])} would lie between "
+        f"{show_ps(row['optimistic_ps'])} and {show_ps(row['pessimistic_ps'])} on the devices."
         for row in _steps(rows).iter_rows(named=True)
     ]
     return said if facts.compared else [*said, "Not validated on hardware."]
@@ -95,7 +99,11 @@ def why_empty(facts: PageFacts) -> str:
 
 
 def _steps(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.unique(["phase"], keep="first", maintain_order=True)
+    return rows.unique(["phase", "change"], keep="first", maintain_order=True)
+
+
+def _with(change: str | None) -> str:
+    return f" with {change}" if change else ""
 
 
 PANEL: Panel[PageFacts] = Panel(

@@ -109,6 +109,7 @@ def test_a_forecast_is_an_interval():
     row = {
         "phase": "decode",
         "metric": "tpot",
+        "change": None,
         "optimistic_ps": 5_000_000,
         "pessimistic_ps": 9_000_000,
         "clock_hz": 1.75e9,
@@ -118,21 +119,28 @@ def test_a_forecast_is_an_interval():
         "part_optimistic_ps": 1,
         "part_pessimistic_ps": 2,
     }
-    rows = pl.DataFrame([row | {"part": part} for part in ("compute", "copy")])
+    quick = row | {"change": "ici=2x", "optimistic_ps": 4_000_000, "pessimistic_ps": 6_000_000}
+    rows = pl.DataFrame(
+        [each | {"part": part} for each in (row, quick) for part in ("compute", "copy")]
+    )
     section = fill(forecast.PANEL, rows, facts("small", "compiled"))
     assert section.verdict == [
         "TPOT would lie between 5.00\xa0µs and 9.00\xa0µs on the devices.",
+        "TPOT with ici=2x would lie between 4.00\xa0µs and 6.00\xa0µs on the devices.",
         "Not validated on hardware.",
     ]
     assert section.notes[1] == "Cycles are times at 1.75 GHz (a table)."
     (figure,) = section.figures
     (data,) = figure.spec["datasets"].values()
-    assert [(each["best"], each["worst"]) for each in data] == [(5, 9)]
+    assert [(each["metric"], each["best"], each["worst"]) for each in data] == [
+        ("TPOT", 5, 9),
+        ("TPOT, ici=2x", 4, 6),
+    ]
     assert figure.spec["mark"]["fillOpacity"] == 0
 
 
 def test_a_forecast_with_a_measured_run_beside_it_has_its_error_instead():
-    row = {"phase": "decode", "metric": "tpot", "optimistic_ps": 5_000_000}
+    row = {"phase": "decode", "metric": "tpot", "change": None, "optimistic_ps": 5_000_000}
     rows = pl.DataFrame([row | {"pessimistic_ps": 9_000_000}])
     said = forecast.verdict(rows, facts("small", "compiled", compared=1))
     assert said == ["TPOT would lie between 5.00\xa0µs and 9.00\xa0µs on the devices."]

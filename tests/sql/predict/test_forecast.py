@@ -114,7 +114,8 @@ def test_cycles_over_the_clock_are_the_worst_that_compute_takes(printed, wh):
     with Warehouse(wh) as warehouse:
         cycles, count, *often = warehouse.query(sql).rows[0]
         costs = warehouse.query(
-            "select part, origin, instructions, pessimistic_ps from forecast_costs where phase = 'decode'"
+            "select part, origin, instructions, pessimistic_ps from forecast_costs "
+            "where phase = 'decode' and change is null"
         ).rows
     assert often == [1, 1]
     stated = [each for each in costs if each[1] == "cycles"]
@@ -140,7 +141,8 @@ def test_the_tables_keep_the_last_forecast(printed, wh, monkeypatch, capsys):
     assert "no hardware has validated these times" in capsys.readouterr().err
     with Warehouse(wh) as warehouse:
         rows = warehouse.query(
-            "select phase, clock_hz, clock_source, pessimistic_ps from forecast order by phase"
+            "select phase, clock_hz, clock_source, pessimistic_ps from forecast "
+            "where change is null order by phase"
         ).rows
     assert [row[:3] for row in rows] == [
         (phase, 3.5e9, "stated by the user") for phase in ("decode", "prefill")
@@ -149,6 +151,41 @@ def test_the_tables_keep_the_last_forecast(printed, wh, monkeypatch, capsys):
     before = printed[0]
     assert rows[0][3] < before["decode"]["pessimistic_ps"]
     assert rows[1][3] == before["prefill"]["pessimistic_ps"]
+
+
+def exposed(wh, monkeypatch, capsys, *words):
+    """(at best, at worst) of the transfers that the prefill of the first run does not hide."""
+    words = ("predict", "made.compiled", *words, "--format", "json", "-w", wh)
+    assert run_command(monkeypatch, *words) == 0
+    rows = {row["phase"]: row for row in json.loads(capsys.readouterr().out)}
+    return [rows["prefill"][f"{side}_exposed_ps"] for side in ("optimistic", "pessimistic")]
+
+
+def test_links_of_a_forecast_are_changed_by_hand(wh, monkeypatch, capsys):
+    # Six all-reduces of four take six steps of a ring, the all-gather three: 39 in all.
+    best, worst = RING * 4 / (8 * 9e10) * 1e12, RING / 9e10 * 1e12
+    for words, expected in (
+        (("--ici", "2x"), (best / 2, worst / 2)),
+        (("--ici", "100GB/s"), (RING / 1e11 * 1e12,) * 2),
+        (("--latency", "1us"), (best + 39 * US, worst + 39 * US)),
+        (("--ici", "0.5x", "--latency", "+1us"), (2 * best + 39 * US, 2 * worst + 39 * US)),
+    ):
+        assert exposed(wh, monkeypatch, capsys, *words) == pytest.approx(expected, abs=1)
+
+
+def test_forecasts_with_other_changes_stay(wh, monkeypatch, capsys):
+    for words in ((), ("--ici", "2x"), ("--ici", "4x"), ("--ici", "2x")):
+        exposed(wh, monkeypatch, capsys, *words)
+    sql = """
+        select f.change, f.ici_bytes_per_s, p.predicted from forecast f left join (
+            select run_id, phase, count(*) as predicted from predicted_step_v1 group by all
+        ) p using (run_id, phase)
+        where phase = 'decode' and (f.change is null or f.change like 'ici=_x') order by all
+    """
+    with Warehouse(wh) as warehouse:
+        found = warehouse.query(sql).rows
+    # Only the run as it is may be compared with what was measured.
+    assert found == [("ici=2x", 1.8e11, 1), ("ici=4x", 3.6e11, 1), (None, 9e10, 1)]
 
 
 def test_measured_transfers_decide_what_a_transfer_takes_at_worst(wh):
@@ -174,7 +211,16 @@ def test_measured_transfers_decide_what_a_transfer_takes_at_worst(wh):
     [
         ("unscheduled.compiled", (), "its program states no schedule"),
         ("kernel.compiled", (), "neither the compiler nor the HLO says what 1 of its instructions"),
-        ("made.compiled", ("--ici", "2x"), "nothing to replay"),
+        (
+            "made.compiled",
+            ("--chip", "v5p"),
+            "compile it for that chip (`xlahouse compile PLAN.yaml",
+        ),
+        ("made.compiled", ("--dcn", "2x"), "its program is of one slice"),
+        ("made.compiled", ("--host", "0"), "no host is in a forecast"),
+        ("made.compiled", ("--no-skew",), "no skew is in a forecast"),
+        ("made.compiled", ("--perfect-overlap",), "its better end has all overlap"),
+        ("made.compiled", ("--reconfigure", "1ms"), "nothing to replay"),
         ("made.compiled", ("--advice",), "nothing to replay"),
         ("made.compiled", ("--as", "name"), "nothing to replay"),
         ("made.compiled", ("--clock", "fast"), "'fast' is no clock; write 1.75GHz"),

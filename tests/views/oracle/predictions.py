@@ -45,10 +45,10 @@ def draw(random: Random, count: int) -> Tables:
         if source == "compiled":
             for phase in ("prefill", "decode"):
                 best = random.randrange(10, 40)
-                tables["forecast"].append(
-                    {"run_id": run_id, "phase": phase, "optimistic_ps": best}
-                    | {"pessimistic_ps": best + random.randrange(20)}
-                )
+                step = {"run_id": run_id, "phase": phase, "optimistic_ps": best}
+                tables["forecast"].append(step | {"pessimistic_ps": best + random.randrange(20)})
+                quick = step | {"change": "ici=2x", "pessimistic_ps": best}
+                tables["forecast"].append(quick)
     return tables
 
 
@@ -105,7 +105,7 @@ def _interval(tables: Tables, row: Row, phase: str) -> tuple[float, float] | Non
         times = _times(tables, row, phase)
         return None if times is None else (times[0], times[0])
     for one in tables["forecast"]:
-        if (one["run_id"], one["phase"]) == (row["run_id"], phase):
+        if (one["run_id"], one["phase"], one.get("change")) == (row["run_id"], phase, None):
             return one["optimistic_ps"], one["pessimistic_ps"]
     return None
 
