@@ -140,8 +140,7 @@ def _banners(facts: PageFacts) -> list[Banner]:
         return [Banner(COMPILED_BANNER, _WHY_COMPILED)]
     found = [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else []
     if facts.predicted:
-        parent, change = facts.row["parent_run_id"], facts.row["change"]
-        why = f"A replay of run {parent} with {change}. {_WHY_PREDICTED}"
+        why = f"A replay of {facts.parent} with {facts.row['change']}. {_WHY_PREDICTED}"
         if facts.compared:
             found.append(Banner(COMPARED_BANNER, f"{why} {_WHERE_COMPARED}"))
         else:

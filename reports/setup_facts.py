@@ -32,7 +32,7 @@ def setup_rows(facts: PageFacts) -> list[tuple[str, str]]:
         ("Captured", _join(row["captured_text"])),
         ("Trace", _join(row["source"], _known_ps(row["duration_ps"]), row["status"])),
         ("Run id", facts.run_id),
-        *_prediction(row),
+        *_prediction(facts),
     ]
 
 
@@ -47,11 +47,11 @@ def absent_setup(facts: PageFacts) -> str:
     return ", ".join(label.lower() for label in absent if label in IN_MANIFEST)
 
 
-def _prediction(row: Row) -> list[tuple[str, str]]:
+def _prediction(facts: PageFacts) -> list[tuple[str, str]]:
     """What a predicted run is a replay of, and what was changed; nothing of a measured run."""
-    if row.get("source") != "predicted":
+    if not facts.predicted:
         return []
-    return [("Predicted from run", _join(row["parent_run_id"])), ("Change", _join(row["change"]))]
+    return [("Predicted from", facts.parent), ("Change", _join(facts.row["change"]))]
 
 
 def setup_commands(facts: PageFacts) -> dict[str, str]:

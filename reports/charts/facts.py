@@ -83,12 +83,16 @@ with device_facts as (
     select run_id, count(*) as collectives
     from collectives
     group by run_id
+), parents as (
+    select run_id as parent_run_id, name as parent_name
+    from runs
 )
 select
     runs.* exclude (captured_at, ingested_at),
     -- as text: a year may be beyond Python's
     regexp_replace(cast(captured_at at time zone 'UTC' as varchar), '\\.[0-9]+$', '') || ' UTC'
         as captured_text,
+    parent_name,
     mesh_text,
     places,
     coalesce(named_devices, 0) as named_devices,
@@ -109,6 +113,7 @@ left join place_facts using (run_id)
 left join issue_facts using (run_id)
 left join event_facts using (run_id)
 left join collective_facts using (run_id)
+left join parents using (parent_run_id)
 order by name, captured_at, run_id
 """
 
@@ -136,6 +141,12 @@ class PageFacts:
     def predicted(self) -> bool:
         """Whether no time of the run was measured: a replay of another run worked them out."""
         return bool(self.row.get("source") == "predicted")
+
+    @property
+    def parent(self) -> str:
+        """The run that a predicted run is a replay of: `tp4 (run 3f851182d3af)`."""
+        name, run_id = self.row.get("parent_name"), self.row["parent_run_id"]
+        return f"{name} (run {run_id})" if name else f"run {run_id}"
 
     @property
     def compared(self) -> bool:

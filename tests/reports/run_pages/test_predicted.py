@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from xlahouse.reports.charts.facts import (
@@ -22,6 +24,7 @@ def facts(name, source, inferred=False, compared=0):
         "source": source,
         "inferred": inferred,
         "parent_run_id": "ab12",
+        "parent_name": "base",
         "change": "ici=2x",
     }
     return PageFacts(name, name, row, "w")
@@ -30,20 +33,27 @@ def facts(name, source, inferred=False, compared=0):
 def test_a_predicted_runs_page_names_parent_and_change():
     (banner,) = _banners(facts("fast", "predicted"))
     assert banner.head == PREDICTED_BANNER
-    assert banner.body.startswith("A replay of run ab12 with ici=2x. ")
+    assert banner.body.startswith("A replay of base (run ab12) with ici=2x. ")
     assert [each.head for each in _banners(facts("fast", "predicted", True))] == [
         VIRTUAL_BANNER,
         PREDICTED_BANNER,
     ]
-    assert _prediction(facts("fast", "predicted").row) == [
-        ("Predicted from run", "ab12"),
+    assert _prediction(facts("fast", "predicted")) == [
+        ("Predicted from", "base (run ab12)"),
         ("Change", "ici=2x"),
     ]
 
 
 def test_a_measured_runs_page_has_no_word_of_predictions():
     assert _banners(facts("base", "xplane")) == []
-    assert _prediction(facts("base", "xplane").row) == []
+    assert _prediction(facts("base", "xplane")) == []
+
+
+def test_a_parent_that_was_dropped_is_named_by_its_id():
+    gone = replace(
+        facts("fast", "predicted"), row=facts("fast", "predicted").row | {"parent_name": None}
+    )
+    assert gone.parent == "run ab12"
 
 
 def test_pages_over_runs_name_the_predicted_ones():
