@@ -202,6 +202,47 @@ def test_what_was_predicted_is_a_setup_of_its_own_and_a_hollow_mark(facts_over_r
     assert all(r["evidence"] == "measured" for r in data(batches))
 
 
+def test_a_forecast_is_a_hollow_box_from_best_to_worst(facts_over_runs: Any) -> None:
+    """TTFT 2 to 4 ms, TPOT 1 to 3 ms, 8 tokens: e2e is 9 to 25 ms, of 4 sequences on 4 devices of 2 chips."""
+    kind = {"source": "compiled", "device_kind": "TPU v6 lite"}
+    runs = [*RUNS, run("q1", "pp4", **kind), run("q2", "tp4", **kind)]
+    steps = {"ttft": (2, 4), "tpot": (1, 3)}
+    made = [
+        {"run_id": "q1", "metric": metric, "change": change}
+        | {"optimistic_ps": best * MS // (2 if change else 1), "pessimistic_ps": worst * MS}
+        for metric, (best, worst) in steps.items()
+        for change in (None, "ici=2x")
+    ]
+    # Without a prefill, the rate of q2 is not known.
+    made.append({"run_id": "q2", "metric": "tpot", "optimistic_ps": MS, "pessimistic_ps": MS})
+    peaks = [
+        {"run_id": name, "device_id": device, "devices_per_chip": 2}
+        for name in ("q1", "q2")
+        for device in range(4)
+    ]
+    rates = [*(summary(row["run_id"]) for row in RUNS), {"run_id": "q1"}, {"run_id": "q2"}]
+    tables: Tables = {"runs": runs, "run_summary_v2": rates, "forecast": made}
+    store = Store({**tables, "hardware_peaks_v1": peaks})
+    rows = rows_of(store, comparison.PANEL, tuple(row["run_id"] for row in runs))
+    section = fill(comparison.PANEL, rows, facts_over_runs)
+    assert_valid(section)
+    (figure,) = [each for each in section.figures if each.title.startswith("Rate against TTFT")]
+    (box,) = [each for each in layers(figure.spec) if each["mark"]["type"] == "rect"]
+    assert box["mark"]["filled"] is False
+    (row,) = data(figure.spec, 2)
+    assert (row["latency"], row["until"]) == (2, 4)
+    assert (row["most_rate"], row["least_rate"]) == (
+        pytest.approx(4 * 8 / 2 / 0.009),
+        pytest.approx(4 * 8 / 2 / 0.025),
+    )
+    assert "A box: a forecast, from best to worst, without the host." in figure.note
+    # TPOT alone makes no box, and a forecast no point: nobody ran it.
+    assert not any(each.title.startswith("Rate against TPOT") for each in section.figures)
+    shown = {row[0].text: row for row in section.cells}
+    at = [each.text for each in section.headings].index("TPOT at best")
+    assert {shown[label][at].text for label in ("pp4, compiled", "tp4, compiled")} == {"1.00\xa0ms"}
+
+
 @pytest.mark.parametrize(("least", "told"), [(40.0, "overlap."), (60.0, "do not overlap.")])
 def test_repeated_setups_are_judged_by_their_ranges(least: float, told: str) -> None:
     first = {"label": "tp4", "chip_tokens_per_s": 80.0, "per": "chip", "runs": 2}

@@ -16,13 +16,14 @@ from xlahouse.reports.charts.columns import (
     text_column,
 )
 from xlahouse.reports.charts.facts import PageFacts
-from xlahouse.reports.charts.panel import Figure, Panel
+from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
 from xlahouse.reports.charts.units import show_factor, show_ratio, show_s
 from xlahouse.reports.panels.runs.decision_charts import (
     LATENCIES,
     RATE,
     batch_chart,
     choice_chart,
+    forecasts,
     pareto,
 )
 from xlahouse.reports.panels.runs.setups import (
@@ -35,7 +36,8 @@ from xlahouse.reports.panels.runs.setups import (
     virtual_note,
 )
 
-# Memory: the most that a program of the run holds in a device's HBM at once.
+# Memory: the most that a program of the run holds in a device's HBM at once. Forecasts: the widest interval
+# of a setup's runs; the rate's is over that of e2e, which is TTFT and a TPOT for each token after the first.
 SQL = f"""{MEMBERS_SQL.strip()}, measured as (
     select
         setup_key,
@@ -50,6 +52,44 @@ SQL = f"""{MEMBERS_SQL.strip()}, measured as (
     from program_memory_v1
     inner join members using (run_id)
     where memory = 'HBM'
+    group by setup_key
+), placed as (
+    select
+        run_id,
+        cast(count(*) as double) / coalesce(max(devices_per_chip), 1) as places,
+        case when max(devices_per_chip) is null then 'device' else 'chip' end as per
+    from hardware_peaks_v1
+    group by run_id
+), steps as (
+    select
+        run_id,
+        cast(min(case when metric = 'ttft' then optimistic_ps end) as double) / 1e12 as least_ttft_s,
+        cast(max(case when metric = 'ttft' then pessimistic_ps end) as double) / 1e12 as most_ttft_s,
+        cast(min(case when metric = 'tpot' then optimistic_ps end) as double) / 1e12 as least_tpot_s,
+        cast(max(case when metric = 'tpot' then pessimistic_ps end) as double) / 1e12 as most_tpot_s
+    from forecast
+    where change is null
+    group by run_id
+), forecasts as (
+    select
+        setup_key,
+        min(least_ttft_s) as least_ttft_s,
+        max(most_ttft_s) as most_ttft_s,
+        min(least_tpot_s) as least_tpot_s,
+        max(most_tpot_s) as most_tpot_s,
+        min(
+            runs.batch_size * output_tokens / places
+            / nullif(most_ttft_s + (output_tokens - 1) * most_tpot_s, 0)
+        ) as least_rate,
+        max(
+            runs.batch_size * output_tokens / places
+            / nullif(least_ttft_s + (output_tokens - 1) * least_tpot_s, 0)
+        ) as most_rate,
+        min(per) as forecast_per
+    from steps
+    inner join members using (run_id)
+    inner join runs using (run_id)
+    inner join placed using (run_id)
     group by setup_key
 ), medians as (
     select
@@ -85,7 +125,14 @@ SQL = f"""{MEMBERS_SQL.strip()}, measured as (
     group by family, subject, label, setup_key
 )
 select
-    medians.*,
+    medians.* exclude (per),
+    coalesce(forecast_per, per) as per,
+    least_ttft_s,
+    most_ttft_s,
+    least_tpot_s,
+    most_tpot_s,
+    least_rate,
+    most_rate,
     memory_bytes,
     coalesce(requests, 0) as requests,
     min_output_tokens_per_s * chip_tokens_per_s / nullif(output_tokens_per_s, 0)
@@ -95,6 +142,7 @@ select
 from medians
 left join measured using (setup_key)
 left join held using (setup_key)
+left join forecasts using (setup_key)
 order by family, chip_tokens_per_s desc nulls last, ttft_s nulls last, subject, label, setup_key
 """
 
@@ -115,6 +163,19 @@ COLUMNS = (
     text_column("family", "Workload"),
 )
 _HOLLOW = " Hollow: compiled or predicted, not measured."
+_BOX = " A box: a forecast, from best to worst, without the host."
+# A dash: no forecast was made, of a setup that ran.
+_FORECAST_COLUMNS = tuple(
+    TableColumn(f"{end}_{latency}", heading, lambda value: "-" if value is None else show_s(value))
+    for latency, title in LATENCIES.items()
+    for end, heading in (("least", f"{title} at best"), ("most", f"{title} at worst"))
+)
+
+
+def columns(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> tuple[TableColumn, ...]:
+    """Columns of forecasts where there are any."""
+    known = any(rows[each.name].is_not_null().any() for each in _FORECAST_COLUMNS)
+    return (*COLUMNS[:5], *(_FORECAST_COLUMNS if known else ()), *COLUMNS[5:])
 
 
 def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
@@ -125,11 +186,12 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
         known = part.drop_nulls(RATE)
         hollow = _HOLLOW if (part["evidence"] != "measured").any() else ""
         for latency, title in LATENCIES.items():
-            drawn = known.drop_nulls(latency)
+            drawn = pl.concat([known.drop_nulls(latency), forecasts(part, latency)])
             if len(drawn) > 1:
+                box = _BOX if len(forecasts(drawn, latency)) else ""
                 note = (
                     "A mark is a setup. Dashed: setups that no other beats in both, of those that "
-                    f"were measured. Up and left is better.{hollow}"
+                    f"were measured. Up and left is better.{hollow}{box}"
                 )
                 chart = choice_chart(drawn, latency, site)
                 found.append(Figure(f"Rate against {title}: {name}", chart, note, _shape(title)))
@@ -226,7 +288,8 @@ PANEL: Panel[Sequence[PageFacts]] = Panel(
     lede="Output tokens/s of a chip against latency, a mark a setup; repeats of a setup are one. Rates are "
     "per chip, or per device where the devices of a chip are not known. m2: two microbatches.",
     sql=SQL,
-    columns=COLUMNS,
+    columns=(),
+    columns_of=columns,
     figures=figures,
     coverage=coverage,
     why_empty=lambda runs: "There is no run on this page.",

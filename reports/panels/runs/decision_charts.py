@@ -37,37 +37,53 @@ def pareto(rows: pl.DataFrame, latency: str) -> pl.DataFrame:
     return ordered.filter(before.is_null() | (pl.col(RATE) > before))
 
 
+def forecasts(rows: pl.DataFrame, latency: str) -> pl.DataFrame:
+    """Setups with a forecast of both, and no rate of a run.
+
+    Args:
+        rows: setups of one family.
+        latency: one of LATENCIES.
+    """
+    bounds = [f"least_{latency}", f"most_{latency}", "least_rate", "most_rate"]
+    return rows.filter(pl.col(RATE).is_null()).drop_nulls(bounds)
+
+
 def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.Chart:
     """Output tokens/s of a chip against a latency: a mark a setup, and the line of the best ones.
 
+    A forecast is a hollow box, from the best latency and rate to the worst.
+
     Args:
-        rows: setups of one family, with the latency and the rate known of some.
+        rows: setups of one family, with the latency and the rate, or a forecast of them, known of some.
         latency: one of LATENCIES.
         site: parallelisms of all runs of the site.
     """
-    unit = suit(rows[latency], SECONDS)
+    spans = forecasts(rows, latency)
+    ends = [spans[f"{end}_{latency}"] for end in ("least", "most")]
+    unit = suit(pl.concat([rows[latency].drop_nulls(), *ends]), SECONDS)
     best = pareto(rows, latency)
     scaled = (pl.col(latency) / unit.factor).alias("latency")
     data = rows.drop_nulls([latency, RATE]).with_columns(scaled, _batch())
-    x = _axis("latency", f"{LATENCIES[latency]} ({unit.symbol})", data["latency"])
-    y = _axis(RATE, f"Output per {data['per'][0]} (tokens/s)", data[RATE])
-    batches = (
-        data.sort("batch_size", nulls_last=True)["batch"].unique(maintain_order=True).to_list()
-    )
+    per = pl.concat([data["per"], spans["per"]])[0]
+    spans = _boxes(spans.filter(pl.col("per") == per), latency, unit.factor)
+    times = pl.concat([data["latency"], spans["latency"], spans["until"]])
+    rates = pl.concat([data[RATE], spans["least_rate"], spans["most_rate"]])
+    x = _axis("latency", f"{LATENCIES[latency]} ({unit.symbol})", times)
+    y = _axis(RATE, f"Output per {per} (tokens/s)", rates)
+    shapes = data.sort("batch_size", nulls_last=True)["batch"]
+    batches = shapes.unique(maintain_order=True).to_list()
+    labels = pl.concat([data["parallelism"], spans["parallelism"]])
     look = {
         "x": x,
         "y": y,
-        "color": colour(
-            "parallelism", parallelism_colours(site, data["parallelism"]), column_width=110
-        ),
+        "color": colour("parallelism", parallelism_colours(site, labels), column_width=110),
         "shape": _batch_shapes(batches),
         "tooltip": _tooltip(latency, unit.symbol),
     }
-    layers = [
-        alt.Chart(inline(best.select(scaled, RATE)))
-        .mark_line(color=INK, opacity=0.45, strokeDash=[5, 4])
-        .encode(x=x, y=y)
-    ]
+    layers: list[alt.Chart] = []
+    if len(best):
+        line = alt.Chart(inline(best.select(scaled, RATE)))
+        layers.append(line.mark_line(color=INK, opacity=0.45, strokeDash=[5, 4]).encode(x=x, y=y))
     measured = pl.col("evidence") == "measured"
     for part, filled in ((data.filter(measured), True), (data.filter(~measured), False)):
         if len(part):
@@ -75,8 +91,21 @@ def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.C
                 filled=filled, size=110, opacity=1, strokeWidth=2
             )
             layers.append(marks.encode(**look))
-    named = data if len(data) <= MAX_NAMES else best.with_columns(scaled, _batch())
-    texts = alt.Chart(inline(named.with_columns(_name())))
+    if len(spans):
+        boxes = alt.Chart(inline(spans)).mark_rect(filled=False, strokeWidth=2, cornerRadius=2)
+        top = y.copy()
+        top.shorthand = "most_rate:Q"
+        tooltip = _box_tooltip(latency, unit.symbol)
+        layers.append(
+            boxes.encode(
+                x=x, x2="until:Q", y=top, y2="least_rate:Q", color=look["color"], tooltip=tooltip
+            )
+        )
+    few = len(data) + len(spans) <= MAX_NAMES
+    named = data if few else best.with_columns(scaled, _batch())
+    corners = spans.with_columns(pl.col("most_rate").alias(RATE)).head(len(spans) if few else 0)
+    both = pl.concat([each.select("latency", RATE, _name()) for each in (named, corners)])
+    texts = alt.Chart(inline(both))
     # A name stands on the side of its mark that has more room: on a phone, the right one may have none.
     right = "scale('x', datum.latency) > width / 2"
     texts = texts.mark_text(
@@ -87,7 +116,7 @@ def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.C
         fontSize=11,
     )
     layers.append(texts.encode(x=x, y=y, text="name:N"))
-    title = f"Output tokens/s per {data['per'][0]} against {LATENCIES[latency]}"
+    title = f"Output tokens/s per {per} against {LATENCIES[latency]}"
     return finish(alt.layer(*layers), title, 380)
 
 
@@ -133,6 +162,24 @@ def batch_chart(rows: pl.DataFrame, site: Sequence[str]) -> alt.Chart:
     return finish(
         alt.layer(lines, spans, points, *names), "Output tokens/s by batch and parallelism", 320
     )
+
+
+def _boxes(rows: pl.DataFrame, latency: str, factor: float) -> pl.DataFrame:
+    """Forecasts with the ends of their boxes, in the chart's unit."""
+    begins, until = (pl.col(f"{end}_{latency}") / factor for end in ("least", "most"))
+    return rows.with_columns(begins.alias("latency"), until.alias("until"), _batch())
+
+
+def _box_tooltip(latency: str, unit: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("label:N", title="parallelism"),
+        alt.Tooltip("batch:N", title="batch"),
+        alt.Tooltip("evidence:N", title="source"),
+        alt.Tooltip("latency:Q", title=f"{LATENCIES[latency]} at best, {unit}", format=",.4~g"),
+        alt.Tooltip("until:Q", title=f"{LATENCIES[latency]} at worst, {unit}", format=",.4~g"),
+        alt.Tooltip("most_rate:Q", title="tokens/s at best", format=",.4~g"),
+        alt.Tooltip("least_rate:Q", title="tokens/s at worst", format=",.4~g"),
+    ]
 
 
 def _axis(field: str, title: str, values: pl.Series) -> alt.X:

@@ -29,6 +29,10 @@ MEMBERS_SQL = f"""
 with parents as (
     select run_id as parent_run_id, setup as parent_setup, name as parent_name
     from runs
+), spelled as (
+    -- Compilers and traces spell one kind of device in different cases.
+    select * replace (min(device_kind) over (partition by lower(device_kind)) as device_kind)
+    from runs
 ), named as (
     select
         *,
@@ -47,7 +51,7 @@ with parents as (
         || case when microbatches > 1 then ' m' || microbatches else '' end
         || case when source in ('compiled', 'predicted') then ', ' || source else '' end
             as plain_label
-    from runs
+    from spelled
     left join parents using (parent_run_id)
     where list_contains($runs, run_id)
 ), labelled as (
