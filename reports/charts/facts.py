@@ -148,6 +148,15 @@ class PageFacts:
         name, run_id = self.row.get("parent_name"), self.row["parent_run_id"]
         return f"{name} (run {run_id})" if name else f"run {run_id}"
 
+    def circuit_notes(self) -> list[str]:
+        """Where the waits of a run predicted over optical circuits are; nothing of other runs."""
+        if "reconfigure=" not in (self.row.get("change") or ""):
+            return []
+        return [
+            "Exposed communication and sync wait hold the waits for optical circuits: they pass while a "
+            "transfer's op or barrier runs. The overview has them apart (circuit wait)."
+        ]
+
     @property
     def compared(self) -> bool:
         """Whether a measured run of what was predicted says how far the prediction is off."""

@@ -236,7 +236,7 @@ def test_a_forecast_is_a_hollow_box_from_best_to_worst(facts_over_runs: Any) -> 
         pytest.approx(4 * 8 / 2 / 0.025),
     )
     assert "A box: a forecast, from best to worst, without the host." in figure.note
-    # TPOT alone makes no box, and a forecast no point: nobody ran it.
+    # TPOT alone makes no box, and a forecast no point.
     assert not any(each.title.startswith("Rate against TPOT") for each in section.figures)
     shown = {row[0].text: row for row in section.cells}
     at = [each.text for each in section.headings].index("TPOT at best")

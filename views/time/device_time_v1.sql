@@ -11,7 +11,8 @@
 -- between_requests of a device add up to the time from its first window's start to its last's end.
 -- In a run with kernels that communicate while they compute, or with sends that may (finding
 -- kernel_communicates), compute, collective, overlapped and exposed are NULL: the trace does not say
--- how these ops divide their time.
+-- how these ops divide their time. In a run predicted over optical circuits, waits for circuits are in
+-- exposed and sync_wait, as a transfer's op or barrier runs then; table circuit_waits has them apart.
 with kernels as (
     select run_id
     from device_steps

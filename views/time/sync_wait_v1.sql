@@ -3,7 +3,8 @@
 -- after the barrier. It is not idle time: the device waits for other devices. All of it, also where
 -- something else runs meanwhile, so the sum over axes is at least the sync_wait of device_time.
 -- Barriers that touch are one wait, of the first one's axis. Steps without waits have no rows;
--- SparseCores are left out.
+-- SparseCores are left out. In a run predicted over optical circuits, devices in a barrier may also
+-- wait for circuits (table circuit_waits).
 with arrivals as (
     select run_id, device_id, request, step, arrival_ps, min(axis) as axis
     from _collective_wire_v1

@@ -126,7 +126,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """How much of each phase is exposed, and what has no owner."""
-    found = []
+    found = facts.circuit_notes()
     for phase, part in by_phase(rows):
         if not part["ratio"].has_nulls():
             share = show_ratio(float(part["ratio"].sum()))

@@ -163,7 +163,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """What the shares count, and how far they are valid."""
-    found = []
+    found = facts.circuit_notes()
     if not facts.marked:
         counted = (
             "all time of a device"

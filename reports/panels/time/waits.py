@@ -118,9 +118,10 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     """Waits of no axis."""
+    found = facts.circuit_notes()
     if "no collective" in set(rows["axis"]):
-        return ["Barriers without a collective after them have no axis."]
-    return []
+        found.append("Barriers without a collective after them have no axis.")
+    return found
 
 
 def why_empty(facts: PageFacts) -> str:

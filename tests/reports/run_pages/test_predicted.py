@@ -13,7 +13,9 @@ from xlahouse.reports.charts.facts import (
     PageFacts,
 )
 from xlahouse.reports.charts.panel import fill
+from xlahouse.reports.panels.communication import exposed
 from xlahouse.reports.panels.overview import forecast, predicted
+from xlahouse.reports.panels.time import time_split, waits
 from xlahouse.reports.run_page import _banners
 from xlahouse.reports.setup_facts import _prediction
 from xlahouse.reports.site_page import banners_of
@@ -47,6 +49,22 @@ def test_a_predicted_runs_page_names_parent_and_change():
 def test_a_measured_runs_page_has_no_word_of_predictions():
     assert _banners(facts("base", "xplane")) == []
     assert _prediction(facts("base", "xplane")) == []
+
+
+def test_pages_of_time_say_where_waits_for_circuits_are():
+    over = facts("fast", "predicted").row | {
+        "change": "reconfigure=10000us, circuits=1, policy=every"
+    }
+    (said,) = replace(facts("fast", "predicted"), row=over).circuit_notes()
+    assert "Exposed communication and sync wait hold the waits for optical circuits" in said
+    rows = pl.DataFrame(
+        {"axis": ["tp"], "comm_compute_ratio": [0.5], "kind": ["all-reduce"], "phase": ["decode"]}
+    )
+    rows = rows.with_columns(ratio=pl.lit(0.1))
+    for panel in (time_split, waits, exposed):
+        row = {"markers": 1} | over
+        assert said in panel.notes(rows, PageFacts("r", "r", row, "w"))
+        assert said not in panel.notes(rows, PageFacts("r", "r", row | {"change": "ici=2x"}, "w"))
 
 
 def test_a_parent_that_was_dropped_is_named_by_its_id():
