@@ -33,6 +33,8 @@ def find_dependencies(run: Measured, lines: Lines, points: Points) -> Dependenci
     """The waits across lines of a run; none on devices with one line."""
     device, count = np.unique(lines.device, return_counts=True)
     several = device[count > 1]
+    if not len(several):
+        return Dependencies(*(np.zeros(0, np.int64),) * 3)
     start, duration = (run.ops[name].to_numpy() for name in ("start_ps", "duration_ps"))
     end = start + duration
     works = (run.ops["category"] != "control").to_numpy() & (lines.of_op != NOWHERE)

@@ -92,9 +92,12 @@ def find_host(run: Measured, lines: Lines, points: Points, across: Dependencies)
     lag[waiting] = 0
     started = begins.take(rows)
     all_at = points.at_ps
-    previous = np.where(points.head, np.iinfo(np.int64).min, np.roll(all_at, 1))
-    np.maximum.at(previous, across.target, all_at.take(across.source))
-    starved = queued.take(rows) >= previous.take(started)
+    previous = np.where(points.head.take(started), np.iinfo(np.int64).min, all_at.take(started - 1))
+    if len(across.source):
+        latest = np.full(points.count, np.iinfo(np.int64).min)
+        np.maximum.at(latest, across.target, all_at.take(across.source))
+        previous = np.maximum(previous, latest.take(started))
+    starved = queued.take(rows) >= previous
     return HostPart(
         at_ps,
         head,

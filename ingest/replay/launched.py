@@ -37,7 +37,12 @@ def find_launched(run: Measured, lines: Lines, points: Points, decided: Integers
         points: on the lines.
         decided: points that are known to wait for another op.
     """
-    firsts, lasts = _edges_of_launches(run, lines)
+    device, count = np.unique(lines.device, return_counts=True)
+    several = device[count > 1]
+    if not len(several):
+        none = np.zeros(0, np.int64)
+        return Launched(none, none, none, np.zeros(0, np.bool_))
+    firsts, lasts = _edges_of_launches(run, lines, several)
     starts = _waits(points, *_places(points, firsts))
     starts.alone[np.isin(starts.target, decided)] = False
     starts.wait_ps[~starts.alone] = 0
@@ -45,17 +50,23 @@ def find_launched(run: Measured, lines: Lines, points: Points, decided: Integers
     return Launched(*(np.concatenate(pair) for pair in zip(starts, ends, strict=True)))
 
 
-def _edges_of_launches(run: Measured, lines: Lines) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(first, last op of each launch on each other line of its device): from_line, from_ps, line, at_ps."""
-    several = np.unique(lines.device, return_counts=True)
-    chosen = pl.Series(several[0][several[1] > 1])
+def _edges_of_launches(
+    run: Measured, lines: Lines, devices: Integers
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(first, last op of each launch on each other line of its device): from_line, from_ps, line, at_ps.
+
+    Args:
+        run: the run.
+        lines: of its devices.
+        devices: those with several lines.
+    """
     ops = run.ops.select(*_LAUNCH, "start_ps", "duration_ps", "category").with_columns(
         line=pl.Series(lines.of_op), ended_ps=pl.col("start_ps") + pl.col("duration_ps")
     )
     ops = ops.filter(
         (pl.col("category") != "control")
         & (pl.col("line") != NOWHERE)
-        & pl.col("device_id").is_in(chosen.implode())
+        & pl.col("device_id").is_in(devices.tolist())
     )
     launches = run.launches.select(
         *_LAUNCH, opens_ps="start_ps", closes_ps=pl.col("start_ps") + pl.col("duration_ps")
