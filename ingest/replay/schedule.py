@@ -280,7 +280,12 @@ class Schedule:
         """
         if reached is None:
             reached = self._reached(costs)
-        transfer = self.transfers(costs) * (not costs.overlap)
+        transfer = self.transfers(costs)
+        if (
+            costs.overlap
+        ):  # a step may last longer than its transfers' ends say: they begin when they can
+            places = self.points.count + len(self.host.at_ps) + self.meetings.meeting
+            transfer = np.maximum(reached[self._ends] - reached.take(places), 0)
         warps = []
         for number, times in enumerate(self.points.lines):
             first = int(self.points.first[number])

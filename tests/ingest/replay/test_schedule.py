@@ -75,6 +75,15 @@ def test_with_perfect_overlap_the_longer_of_compute_and_transfers_counts():
     assert [row[2:] for row in found if row[1] == "tail"] == [(130, 160), (130, 160)]
 
 
+def test_with_perfect_overlap_a_barrier_still_ends_with_the_last_arrival():
+    """A step that ends with its transfer lasts as long as that: it has nothing to run beside."""
+    ops = [op(0, 0, 100), op(0, 100, 130, "barrier-cores", "wait", "XLA TraceMe"), op(1, 0, 130)]
+    transfers = [transfer(0, 130, 160, 7, arrival_ps=100), transfer(1, 130, 160, 7)]
+    found = replayed(Schedule.of(measured(ops, transfers)), overlap=True)
+    assert (0, "barrier-cores", 100, 130) in found
+    assert (0, "all-reduce.1", 130, 160) in found
+
+
 def test_a_barrier_moves_with_the_wait_that_it_is_part_of():
     ops = [
         op(0, 0, 100),
