@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tests.reports.example import Store, Tables
@@ -11,6 +12,7 @@ from tests.reports.over_runs import RUNS, rows_of, run
 from tests.reports.vega_lite import assert_valid, data, layers
 from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.panels.runs import comparison, comparison_why, study
+from xlahouse.reports.panels.runs.setups import shared_words
 
 MS = 1_000_000_000  # picoseconds
 
@@ -298,3 +300,10 @@ def test_the_views_themselves_feed_the_panels(two_runs: Store) -> None:
     ]
     section = fill(comparison.PANEL, rows_of(two_runs, comparison.PANEL, ids), two_runs.facts())
     assert "nothing about an accelerator" in section.verdict[0]
+
+
+def test_words_that_all_workloads_share_are_said_once():
+    families = ["m, 16 + 4 tokens, bf16", "m, 32 + 4 tokens, bf16"]
+    assert shared_words(pl.DataFrame({"family": families})) == ("m", "bf16")
+    assert shared_words(pl.DataFrame({"family": families[:1]})) == ("m", "16 + 4 tokens", "bf16")
+    assert shared_words(pl.DataFrame({"family": pl.Series([], dtype=pl.String)})) == ()

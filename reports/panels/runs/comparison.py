@@ -31,6 +31,7 @@ from xlahouse.reports.panels.runs.setups import (
     coverage,
     families,
     left_out,
+    shared_words,
     subjects,
     unknown_models,
     virtual_note,
@@ -160,7 +161,6 @@ COLUMNS = (
     count_column("requests", "Requests"),
     ratio_column("spread_ratio", "Spread of the rate"),
     text_column("evidence", "Source"),
-    text_column("family", "Workload"),
 )
 _HOLLOW = " Hollow: compiled or predicted, not measured."
 _BOX = " A box: a forecast, from best to worst, without the host."
@@ -173,9 +173,16 @@ _FORECAST_COLUMNS = tuple(
 
 
 def columns(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> tuple[TableColumn, ...]:
-    """Columns of forecasts where there are any."""
+    """Those of forecasts where there are any, and of each workload what other workloads do not share."""
     known = any(rows[each.name].is_not_null().any() for each in _FORECAST_COLUMNS)
-    return (*COLUMNS[:5], *(_FORECAST_COLUMNS if known else ()), *COLUMNS[5:])
+    shared = shared_words(rows)
+
+    def own_words(family: str) -> str:
+        return ", ".join(part for part in family.split(", ") if part not in shared)
+
+    several = rows["family"].n_unique() > 1
+    workload = (text_column("family", "Workload", own_words),) if several else ()
+    return (*COLUMNS[:5], *(_FORECAST_COLUMNS if known else ()), *COLUMNS[5:], *workload)
 
 
 def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
@@ -260,6 +267,9 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
         "batch_size"
     ].max() in (None, 1):
         found.append("No workload was run at several batches, so the best batch is not known.")
+    shared = shared_words(rows)
+    if shared:
+        found.append(f"The same in all: {', '.join(shared)}.")
     return [*found, *unknown_models(runs), *left_out(rows)]
 
 

@@ -134,6 +134,12 @@ def left_out(rows: pl.DataFrame) -> list[str]:
     return found
 
 
+def shared_words(rows: pl.DataFrame) -> tuple[str, ...]:
+    """The parts of a family's name, such as model and device kind, that all families have."""
+    names = [name.split(", ") for name in rows["family"].unique(maintain_order=True)]
+    return tuple(part for part in names[0] if all(part in name for name in names)) if names else ()
+
+
 def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     """How many setups and workloads the runs come to."""
     setups, workloads = rows["setup_key"].n_unique(), rows["subject"].n_unique()
