@@ -14,11 +14,15 @@ from xlahouse.capture.manifest import TRACE_DIR, Manifest, decode_manifest
 from xlahouse.ingest.card_files import CardFolder, card_folders, folder_of
 from xlahouse.ingest.chrome.files import JSON, SNIFFED, host_of, is_chrome, is_copy, named_trace
 from xlahouse.ingest.compiled_files import CompiledFolder, compiled_runs
+from xlahouse.ingest.events.containers import unpacked_start
 from xlahouse.ingest.events.files import is_local, open_fs, open_on, read_small
+from xlahouse.ingest.events.misread import is_xplane, under_another_name, what_it_is
 from xlahouse.ingest.events.run_files import RunFiles, ranks_of_stems, readable
 from xlahouse.ingest.events.trace_bytes import SourceFile
 from xlahouse.ingest.formats import XPLANE, XPLANES, xplane_stem
 from xlahouse.ingest.other_containers import not_read, other_container, refuse_others
+
+_EXAMINED = 50  # files of a folder without traces that are opened, to say what they are
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ def find_runs(path: str) -> Found:
         return Found([_compiled(fs, each) for each in compiled], problems)
     if not xplanes and not chrome:
         refuse_others(files)
+        _refuse_misnamed(fs, files, alone=files == [root])
     if files == [root] and not xplanes and not chrome:
         raise XlahouseError(
             f"{path}: neither an {XPLANE} file nor a Chrome trace; give one, or a folder of them"
@@ -71,6 +76,26 @@ def find_runs(path: str) -> Found:
     runs = [_run(fs, key, tuple(group), spares, cards) for key, group in groups.items()]
     runs += [_compiled(fs, each) for each in compiled]
     return Found(_with_others(fs, runs, files, problems), problems)
+
+
+def _refuse_misnamed(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool) -> None:
+    """Say what the files are where none has a trace's name.
+
+    Raises:
+        XlahouseError: one is a trace under another name, or a compiled program; or the only file that the
+            user named is known to be no trace.
+    """
+    for file in files[:_EXAMINED]:
+        try:
+            with open_on(fs, file) as opened:
+                head = opened.read(SNIFFED)
+        except OSError:
+            continue
+        said = what_it_is(head, "chrome") if alone else under_another_name(head)
+        if said is None and not alone and is_chrome(head):
+            said = "it is a Chrome trace; rename it to end in .trace.json"
+        if said is not None:
+            raise XlahouseError(f"{file}: {said}")
 
 
 def _with_others(
@@ -111,8 +136,9 @@ def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool)
             found.append(file)
             continue
         with open_on(fs, file) as opened:
-            if is_chrome(opened.read(SNIFFED)):
-                found.append(file)
+            head = opened.read(SNIFFED)
+        if is_chrome(head) or is_xplane(unpacked_start(head, SNIFFED)):  # of which its reader says so
+            found.append(file)
     traces = [*found, *(file for file in files if file.endswith(XPLANES))]
     return [file for file in found if not is_copy(file, traces)]
 

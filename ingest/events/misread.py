@@ -12,6 +12,9 @@ REPLACEMENT = b"\xef\xbf\xbd"
 _SEEN = 1 << 20  # bytes of a file that are examined
 _LEAST_BINARY = 1000  # a binary file of at least so many bytes has bytes of every kind
 _COPY_AGAIN = "copy the original again, in binary mode"
+_AS_DUMP = (
+    "give its folder with --hlo-dump, beside the trace that it belongs to, and let its name end in"
+)
 # First bytes -> type of the file, and what to do.
 _FOREIGN = {
     b"version https://git-lfs": "a pointer of Git LFS, not the file itself; run `git lfs pull`",
@@ -21,8 +24,12 @@ _FOREIGN = {
     b"SQLite format 3\x00": "an SQLite database; export an xplane or a Chrome trace from its profiler",
     b"\x83\xafp\xd1\x0d\x88J?": "a Riegeli file; export an xplane or a Chrome trace from its profiler",
     b"PAR1": "a Parquet file, not a trace",
-    b"HloModule ": "HLO text; give its folder with --hlo-dump, beside the trace that it belongs to",
+    b"HloModule ": f"a compiled program (HLO text), not a trace; {_AS_DUMP} .hlo",
+    b"ML\xefR": "a program before it is compiled (MLIR bytecode), not a trace",
 }
+_PROGRAM = f"a compiled program (an HLO proto), not a trace; {_AS_DUMP} .hlo_proto.pb"
+_XPLANE = re.compile(rb"\x12[\x01-\x7f]/(?:host|device):")
+_FIRST_FIELD = re.compile(rb"\n([\x80-\xff]{0,4}[\x00-\x7f])")  # field 1 and its length
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+=*\s*")
 
@@ -52,6 +59,37 @@ def what_it_is(raw: TraceBytes, named: str = "") -> str | None:
         if head.startswith((GZIP, ZSTD)):
             return "packed twice; unpack it once"
     return _contents(head, named)
+
+
+def under_another_name(head: bytes) -> str | None:
+    """What a file is whose name is not that of a trace; None if it is neither trace nor compiled program.
+
+    head: its first bytes, compressed or not.
+    """
+    text = unpacked_start(head, _SEEN)[:_SEEN]
+    is_program = is_program_proto(text) or text.lstrip().startswith(b"HloModule ")
+    return _contents(text, "") if is_program or is_xplane(text) else None
+
+
+def is_xplane(head: bytes) -> bool:
+    """Whether a file that begins so is an xplane: its first plane has the name of one."""
+    return head.startswith(b"\n") and _XPLANE.search(head[:4096]) is not None
+
+
+def is_program_proto(head: bytes) -> bool:
+    """Whether a file that begins so is an HLO proto: a module, or messages that begin with one.
+
+    The first field of a module is its name, and that of the messages around it the module: number 1 and text
+    or a message, each. In an xplane that is a plane, whose own number 1 is no text.
+    """
+    at = 0
+    while found := _FIRST_FIELD.match(head, at):
+        at = found.end()
+        size = sum((byte & 127) << 7 * place for place, byte in enumerate(found[1]))
+        name = head[at : at + size]
+        if len(name) == size > 0 and name.isascii() and name.decode().isprintable():
+            return True
+    return False
 
 
 def text_codec(raw: TraceBytes) -> str | None:
@@ -102,7 +140,9 @@ def _contents(head: bytes, named: str) -> str | None:
         if named == "chrome":
             return None
         return "it is JSON; if it is a Chrome trace, rename it to end in .trace.json"
-    if head.startswith(b"\n") and re.search(rb"\x12[\x01-\x7f]/(?:host|device):", head[:4096]):
+    if is_program_proto(head):
+        return f"it is {_PROGRAM}"
+    if is_xplane(head):
         if named == "xplane":
             return (
                 "cut off or damaged within its first plane, so that nothing can be read; copy it again, "

@@ -26,6 +26,7 @@ from xlahouse.ingest.events.containers import GZIP, ZSTD, unpack
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.gpu_calls import HostCalls
 from xlahouse.ingest.events.issues import issues_found
+from xlahouse.ingest.events.misread import is_program_proto
 from xlahouse.ingest.events.producers import linked
 from xlahouse.ingest.events.run_files import RankInName
 from xlahouse.ingest.events.trace_bytes import TraceBytes
@@ -44,6 +45,7 @@ METADATA_PLANE = "/host:metadata"
 ENVIRONMENT = "Task Environment"
 # Names of the host's events around the launch of a program or kernel, of all runtimes so far.
 _LAUNCHING = r"(?i)execut\w*::\w*execute|::execute\b|launch(?:Cooperative)?Kernel|GraphLaunch"
+_HEAD = 1 << 12  # bytes that tell an HLO proto, which parses as an xplane without a known field
 _DEVICE_PLANE = re.compile(r"^/device:(?!CUSTOM)")
 
 
@@ -55,6 +57,8 @@ def read_xplane(raw: TraceBytes, path: str, rank: RankInName | None = None) -> F
     """
     packed = bytes(raw[:4]).startswith((GZIP, ZSTD))
     raw, damage = unpack(bytes(raw)) if packed else (raw, None)
+    if is_program_proto(bytes(raw[:_HEAD])):
+        raise TraceFormatError(path, "it is a compiled program, not a trace")
     try:
         space = wire.split_space(raw, path)
     except TraceFormatError as error:

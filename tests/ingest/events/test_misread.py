@@ -11,9 +11,12 @@ import zipfile
 
 import pytest
 
-from tests.ingest.build import PlaneBuilder, space
+from tests.ingest.build import ModuleBuilder, PlaneBuilder, shape, space
 from tests.ingest.traces import rows, tpu_trace, write
 from tests.samples import sample
+from xlahouse.ingest.chrome.files import JSON as JSON_NAME
+from xlahouse.ingest.discover import find_runs
+from xlahouse.ingest.events.misread import is_program_proto
 from xlahouse.ingest.run import IngestError, ingest_paths
 
 
@@ -45,6 +48,13 @@ def tarred(raw):
     return out.getvalue()
 
 
+def program(bare=False):
+    """An HloProto, or the HloModuleProto in it."""
+    module = ModuleBuilder("jit_f")
+    module.add(module.computation("main"), "x", "parameter", shape("f32", 8))
+    return module.module.SerializeToString() if bare else module.serialize()
+
+
 # What became of a file, and what is said of it.
 FATES = {
     "replaced": (lambda raw: raw.decode("utf-8", "replace").encode(), r"U\+FFFD replaces bytes"),
@@ -62,6 +72,8 @@ FATES = {
     "pointer": (lambda raw: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "lfs pull"),
     "page": (lambda raw: b"<!DOCTYPE html>\n<html><title>Sign in</title></html>", r"a web page"),
     "hlo": (lambda raw: b"HloModule jit_f\n\nENTRY %main () -> () {\n}\n", r"--hlo-dump"),
+    "program": (lambda raw: program(), r"HLO proto.*--hlo-dump.*end in \.hlo_proto\.pb"),
+    "module": (lambda raw: program(bare=True), r"HLO proto.*--hlo-dump"),
     "json": (lambda raw: JSON, r"JSON.*rename it to end in \.trace\.json"),
     "riegeli": (lambda raw: b"\x83\xafp\xd1\r\x88J?" + bytes(56), r"a Riegeli file"),
 }  # fmt: skip
@@ -141,3 +153,56 @@ def test_what_is_packed_and_damaged_from_the_start_is_not_said_to_hold_nothing(
     told = refusal(tmp_path, "a.trace.json.gz", raw)
     assert reason in told
     assert "wrote nothing" not in told
+
+
+OTHER_NAMES = ("host0.json", "host0.json.gz", "host0.pb", "host0.txt")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (tpu_trace, r"an xplane; rename it to end in \.xplane\.pb"),
+        (lambda: JSON, r"a Chrome trace; rename it to end in \.trace\.json"),
+        (lambda: b"HloModule jit_f\n", r"HLO text.*--hlo-dump.*end in \.hlo"),
+        (program, r"HLO proto.*--hlo-dump"),
+    ],
+)
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_a_folder_of_traces_under_other_names_is_told_what_they_are(tmp_path, name, make, said):
+    """Each is read by its contents, or one line says what it is."""
+    raw = make()
+    folder = tmp_path / "t"
+    write(folder / name, gzip.compress(raw) if name.endswith(".gz") else raw)
+    if raw == JSON and JSON_NAME.search(name):
+        assert [run.name for run in find_runs(str(folder)).runs] == ["host0"]
+        return
+    with pytest.raises(IngestError) as error:
+        ingest_paths([str(folder)], str(tmp_path / "wh"))
+    (problem,) = error.value.problems
+    assert problem.startswith(f"{folder}/{name}: it is")
+    assert re.search(said, problem), problem
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+@pytest.mark.parametrize("make", [program, lambda: b"HloModule jit_f\n"])
+def test_a_program_alone_is_refused_whatever_its_name(tmp_path, name, make):
+    raw = make()
+    problem = refusal(tmp_path, name, gzip.compress(raw) if name.endswith(".gz") else raw)
+    assert re.search(r"a compiled program.*--hlo-dump", problem), problem
+
+
+def test_an_xplane_under_the_name_of_json_is_not_left_out_silently(tmp_path):
+    write(tmp_path / "t" / "a.xplane.pb", tpu_trace())
+    write(tmp_path / "t" / "b.json.gz", gzip.compress(tpu_trace()))
+    write(tmp_path / "t" / "c.json", b'{"a": 1}')
+    with pytest.raises(IngestError, match=r"b\.json\.gz: it is an xplane; rename it") as error:
+        ingest_paths([str(tmp_path / "t")], str(tmp_path / "wh"))
+    assert [result.name for result in error.value.results] == ["a"]
+
+
+def test_an_xplane_is_no_program():
+    """Whatever its first plane begins with: the plane's number, its name, or neither."""
+    assert not is_program_proto(tpu_trace())
+    assert not is_program_proto(b"\n\x09\x08\x01\x12\x05/host")
+    assert not is_program_proto(b"\n\x07\x12\x05/host")
+    assert not is_program_proto(b"")
