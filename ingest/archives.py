@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO
@@ -23,6 +24,7 @@ from xlahouse.ingest.events.run_files import RunFiles
 
 ARCHIVE = re.compile(r"\.(?:zip|tar|tar\.gz|tgz)$")
 _BLOCK = 1 << 22
+_DEEPEST = 3  # archives, one in another: a file can hold itself
 
 
 @dataclass(frozen=True)
@@ -87,45 +89,88 @@ def _archives_under(root: str) -> Iterator[str]:
 
 def _unpacked(archive: str, folder: str, problems: list[str], alone: bool) -> Iterator[Given]:
     into = f"{folder}/{len(os.listdir(folder))}"
+    room = _Room()
+    problem = _problem(archive, into, archive, room)
+    if problem is not None:
+        problems.append(problem)
+        return
+    problems += _unpack_below(into, archive, folder, room)
+    yield Given(into, archive, alone)
+
+
+@dataclass
+class _Room:
+    """How much more may be unpacked of an archive and those in it."""
+
+    bytes: int = field(default_factory=lambda: most("archive_bytes"))
+    files: int = field(default_factory=lambda: most("archive_files"))
+
+
+def _unpack_below(into: str, own: str, folder: str, room: _Room, depth: int = 1) -> Iterator[str]:
+    """Put the folder that it holds in the place of each archive below a folder.
+
+    Yields:
+        A line for each that cannot be unpacked, which is left out.
+
+    Args:
+        into: the folder.
+        own: its name for the user.
+        folder: where an archive lies meanwhile.
+        room: of the outermost archive.
+        depth: archives that hold the folder, one in another.
+    """
+    for archive in [*_archives_under(into)]:
+        shown = f"{own}{archive.removeprefix(into)}"
+        if depth == _DEEPEST:
+            yield f"{shown}: an archive within {depth} archives; unpack it and give the folder"
+            continue
+        packed = f"{folder}/packed{ARCHIVE.findall(archive)[0]}"
+        os.rename(archive, packed)
+        problem = _problem(packed, archive, shown, room)
+        os.remove(packed)
+        if problem is None:
+            yield from _unpack_below(archive, shown, folder, room, depth + 1)
+        else:
+            shutil.rmtree(archive)
+            yield problem
+
+
+def _problem(archive: str, into: str, own: str, room: _Room) -> str | None:
+    """Unpack an archive; the line that says why it cannot be. own: its name for the user."""
     os.mkdir(into)
     try:
-        _unpack(archive, into)
+        _unpack(archive, into, own, room)
     except XlahouseError as error:
-        problems.append(str(error))
+        return str(error)
     except Exception as error:  # damage can have any shape; it costs this archive alone
-        problems.append(
-            f"{archive}: this archive is damaged, or cannot be unpacked here: "
+        return (
+            f"{own}: this archive is damaged, or cannot be unpacked here: "
             f"{str(error) or type(error).__name__}; unpack it and give the folder"
         )
-    else:
-        yield Given(into, archive, alone)
+    return None
 
 
-def _unpack(archive: str, into: str) -> None:
+def _unpack(archive: str, into: str, own: str, room: _Room) -> None:
     """Write the regular files of an archive.
 
     Raises:
         XlahouseError: it holds more than an ingest takes, or a file that would lie outside its folder.
         Exception: the archive is damaged; zipfile and tarfile let any error of theirs through.
     """
-    left = most("archive_bytes")
-    for files, (name, file) in enumerate(_members(archive), start=1):
-        if files > most("archive_files"):
-            raise XlahouseError(f"{archive}: {exceeded('archive_files')}")
+    for name, file in _members(archive):
+        room.files -= 1
+        if room.files < 0:
+            raise XlahouseError(f"{own}: {exceeded('archive_files')}")
         target = PurePosixPath(name)
         if target.is_absolute() or ".." in target.parts or "\\" in name or "\0" in name:
-            raise XlahouseError(
-                f"{archive}: {name!r} would lie outside its folder; unpack it yourself"
-            )
+            raise XlahouseError(f"{own}: {name!r} would lie outside its folder; unpack it yourself")
         os.makedirs(f"{into}/{target.parent}", exist_ok=True)
         with file, open(f"{into}/{target}", "wb") as out:
-            while block := file.read(min(_BLOCK, left + 1)):
-                left -= len(block)
-                if left < 0:
-                    break
+            while block := file.read(min(_BLOCK, room.bytes + 1)):
+                room.bytes -= len(block)
+                if room.bytes < 0:
+                    raise XlahouseError(f"{own}: {exceeded('archive_bytes')}")
                 out.write(block)
-        if left < 0:
-            raise XlahouseError(f"{archive}: {exceeded('archive_bytes')}")
 
 
 def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from xlahouse.ingest.archives import ARCHIVE
 from xlahouse.ingest.events.run_files import RunFiles
 
 
@@ -51,8 +52,10 @@ def _session(run: RunFiles) -> str:
 
 
 def _parts(run: RunFiles) -> list[str]:
-    """At least five parts of the first file's path, as the user knows it."""
+    """At least five parts of the first file's path, as the user knows it; an archive's is its folder's."""
     parts = run.shown(run.paths[0]).split("/")
+    if run.unpacked:
+        parts = [ARCHIVE.sub("", part) for part in parts]
     return [run.name] * (5 - len(parts)) + [part or run.name for part in parts]
 
 

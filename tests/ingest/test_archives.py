@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ingest.traces import tpu_trace, write
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
@@ -29,6 +30,31 @@ def session(tmp_path):
     with zipfile.ZipFile(CASE / f"{SESSION}.zip") as archive:
         archive.extractall(tmp_path / "folder")
     return tmp_path / "folder"
+
+
+def written(path, number):
+    """A trace of its own content."""
+    write(path, tpu_trace().replace(b"jit_f", b"jit_%d" % number))
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """A folder of two sessions, a capture, and a trace by itself."""
+    folder = tmp_path / "logs"
+    for number, name in enumerate(
+        (
+            "plugins/profile/s1/h",
+            "plugins/profile/s2/h",
+            "trace_1.trace/plugins/profile/s1/h",
+            "alone",
+        )
+    ):
+        written(folder / f"{name}.xplane.pb", number)
+    return folder
+
+
+def ids_and_names(results):
+    return sorted((run.run_id, run.name) for run in results)
 
 
 def packed(folder, kind, to):
@@ -163,3 +189,80 @@ def test_what_zipfile_does_not_foresee_costs_the_archive(tmp_path):
         pass
     with pytest.raises(IngestError, match=r"a\.zip: this archive is damaged"):
         ingest_paths([str(path)], str(tmp_path / "w"))
+
+
+LONG = pytest.mark.verify
+
+
+@pytest.mark.parametrize(
+    ("kind", "top"),
+    [
+        ("zip", "contents"),
+        pytest.param("zip", "folder", marks=LONG),
+        pytest.param("tar", "contents", marks=LONG),
+        pytest.param("gztar", "contents", marks=LONG),
+        pytest.param("gztar", "folder", marks=LONG),
+    ],
+)
+def test_an_archive_of_several_runs_gives_the_runs_of_its_folder(kind, top, logs, tmp_path):
+    """As many, with the same ids and names, whether the archive holds the folder or what is in it."""
+    of_folder = ids_and_names(ingest_paths([str(logs)], str(tmp_path / "w")))
+    assert [name for _, name in of_folder].count("logs.s1") == 1
+    assert len({run_id for run_id, _ in of_folder}) == 4
+    base = "." if top == "contents" else logs.name
+    root = logs if top == "contents" else logs.parent
+    archive = shutil.make_archive(str(tmp_path / "packed" / "logs"), kind, root, base)
+    assert ids_and_names(ingest_paths([archive], str(tmp_path / "v"))) == of_folder
+
+
+def test_an_archive_in_an_archive_is_the_folder_that_it_holds(logs, tmp_path):
+    of_folder = ids_and_names(ingest_paths([str(logs)], str(tmp_path / "w")))
+    (tmp_path / "outer" / "in").mkdir(parents=True)
+    packed(logs, "gztar", tmp_path / "outer" / "in" / "logs")
+    (tmp_path / "outer" / "bad.zip").write_bytes(b"no archive")
+    outer = packed(tmp_path / "outer", "zip", tmp_path / "all")
+    with pytest.raises(IngestError) as refused:
+        ingest_paths([outer], str(tmp_path / "v"))
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{outer}/bad.zip: this archive is damaged")
+    assert ids_and_names(refused.value.results) == of_folder
+    sources = [name for (name,) in rows(tmp_path / "v", "select distinct source from coverage")]
+    assert f"{outer}/in/logs.tar.gz/alone.xplane.pb" in sources
+    commands = rows(tmp_path / "v", "select message from issues where message like '%ingest %'")
+    assert commands
+    assert all(f"xlahouse ingest {outer} " in message for (message,) in commands)
+
+
+def test_archives_within_archives_end(tmp_path):
+    written(tmp_path / "a0.xplane.pb", 0)
+    inner = tmp_path / "a0.xplane.pb"
+    for depth in range(1, 6):
+        outer = tmp_path / f"a{depth}.zip"
+        with zipfile.ZipFile(outer, "w") as archive:
+            archive.write(inner, inner.name)
+        inner = outer
+    with pytest.raises(IngestError, match=r"a5.zip/a4.zip/a3.zip/a2.zip: an archive within 3"):
+        ingest_paths([str(inner)], str(tmp_path / "w"))
+    (run,) = ingest_paths([str(tmp_path / "a3.zip")], str(tmp_path / "w"))
+    assert run.name == "a0"
+
+
+def test_all_archives_in_one_share_its_bounds(monkeypatch, tmp_path):
+    """The outer one holds a file and the inner one another: two and one are three files."""
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
+        archive.writestr("a.txt", b"1")
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.write(tmp_path / "in.zip", "in.zip")
+        archive.writestr("b.txt", b"2")
+    monkeypatch.setenv("XLAHOUSE_LIMITS", "archive_files=2")
+    with pytest.raises(IngestError, match=r"p.zip/in.zip: more than 2 .*archive_files=NUMBER"):
+        ingest_paths([str(tmp_path / "p.zip")], str(tmp_path / "w"))
+
+
+def test_a_broken_archive_below_a_folder_costs_itself(logs, tmp_path):
+    of_folder = ids_and_names(ingest_paths([str(logs)], str(tmp_path / "w")))
+    (logs / "deep" / "er").mkdir(parents=True)
+    (logs / "deep" / "er" / "bad.tgz").write_bytes(b"no archive")
+    with pytest.raises(IngestError, match=r"deep/er/bad\.tgz: this archive is damaged") as refused:
+        ingest_paths([str(logs)], str(tmp_path / "v"))
+    assert ids_and_names(refused.value.results) == of_folder
