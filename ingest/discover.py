@@ -137,7 +137,9 @@ def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool)
             continue
         with open_on(fs, file) as opened:
             head = opened.read(SNIFFED)
-        if is_chrome(head) or is_xplane(unpacked_start(head, SNIFFED)):  # of which its reader says so
+        if is_chrome(head) or is_xplane(
+            unpacked_start(head, SNIFFED)
+        ):  # of which its reader says so
             found.append(file)
     traces = [*found, *(file for file in files if file.endswith(XPLANES))]
     return [file for file in found if not is_copy(file, traces)]

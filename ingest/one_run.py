@@ -36,6 +36,8 @@ from xlahouse.ingest.run_findings import (
     replacements,
     stated_groups,
     unknown_kind,
+    unknown_peaks,
+    unstated,
 )
 from xlahouse.ingest.schema import INGEST_VERSION, TABLES
 from xlahouse.ingest.spread.parts import Here, Spread
@@ -163,7 +165,9 @@ def ingest_run(
             *from_dumps,
             *missing_ranks((rank for file in files for rank in file.ranks), run.name),
             *(missing_devices(row, files, run.name) if said is None else []),
-            *unknown_kind(row, options.device_kind is not None, run.name),
+            *unknown_kind(row, options.device_kind is not None, _on_tpu(built), run.name),
+            *unknown_peaks(files, run.name),
+            *(unstated(row, files, writer.stated(), run.name) if said is None else []),
             *stated_groups(options.all_in_one_group, run.name),
             *(missing_hosts(manifest, built.hosts, run.name) if said is None else []),
             *missing_steps(manifest, (world.launches for world in built.worlds), run.name),
@@ -232,6 +236,10 @@ def _shaped_so(known: RunRow, shaping: dict[str, str]) -> bool:
 def _is_current(store: Store, known: RunRow) -> bool:
     """Whether a run is in the warehouse whole, and was written by this version."""
     return known["ingest_version"] == INGEST_VERSION and store.is_whole(known)
+
+
+def _on_tpu(built: AssembledRun) -> bool:
+    return any(device.core == "tensorcore" for device in built.devices)
 
 
 def _source_of(files: list[FileEvents]) -> str:

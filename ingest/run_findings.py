@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 
 from xlahouse.capture.errors import TraceFormatError
 from xlahouse.capture.manifest import Manifest
@@ -16,7 +17,13 @@ from xlahouse.ingest.events.codes_of_files import (
     UNREADABLE_FILE,
     XPLANE_REPLACED,
 )
-from xlahouse.ingest.events.codes_of_names import DEVICE_KIND_UNKNOWN, GROUP_STATED
+from xlahouse.ingest.events.codes_of_names import (
+    COLUMNS_UNSTATED,
+    DEVICE_KIND_UNKNOWN,
+    GROUP_STATED,
+    PEAK_UNKNOWN,
+)
+from xlahouse.ingest.events.frames import Device
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.events.trace_bytes import SourceFile
@@ -25,6 +32,35 @@ from xlahouse.ingest.table import RunRow
 
 # What readers call a device whose kind the trace does not state.
 GENERIC_KINDS = ("TPU", "GPU")
+# Kinds of TPUs whose peaks views/efficiency/_chip_peaks_v1.sql has, in lower case, without blanks.
+TPU_KINDS = re.compile(r"(?:tpu)?v?(?:[2347]|5(?:lite|litepod|e|p)?|6(?:lite|e)|7x)")
+# By the reader of a device: columns that all healthy samples of its traces state, and what rests on them.
+_ON_TPU = {
+    "ops.hlo_category": "op_profile by category",
+    "ops.model_flops": "model FLOPs of ops and layers",
+    "ops.bytes_accessed": "the memory side of rooflines",
+}
+_EPOCH = {"runs.epoch_ns": "the date of the capture, and clocks of several files"}
+_OWN_PEAK = "the trace's own peak"
+USUAL = {
+    "TPU xplane": _ON_TPU
+    | _EPOCH
+    | {
+        "ops.flops": "hfu_ratio and rooflines",
+        "ops.hbm_bytes": "rooflines take all bytes accessed in its place, as a bound",
+        "devices.chip_id": "which devices share a chip",
+        "devices.peak_flops": _OWN_PEAK,
+        "devices.peak_hbm_bytes_per_s": _OWN_PEAK,
+    },
+    "TPU Chrome trace": _ON_TPU,
+    "GPU xplane": _EPOCH | {"devices.peak_hbm_bytes_per_s": _OWN_PEAK},
+    "CPU xplane": _EPOCH,
+    "Kineto trace": {
+        "collectives.sequence": "pairs of transfers among ranks rest on times alone",
+        "instructions.logical_bytes": "sizes of what collectives give",
+    },
+    "host's xplane": _EPOCH,
+}
 
 
 def card_problem(run: RunFiles) -> list[Issue]:
@@ -76,10 +112,70 @@ def missing_devices(row: RunRow, files: list[FileEvents], source: str) -> list[I
     return [DEVICES_MISSING.found(source, elsewhere, detail)]
 
 
-def unknown_kind(row: RunRow, is_given: bool, source: str) -> list[Issue]:
-    """The finding that neither trace, manifest, card nor user state the kind of the devices."""
-    unknown = row["device_kind"] in GENERIC_KINDS and not is_given
-    return issues_found(source, (DEVICE_KIND_UNKNOWN, int(unknown) * row["device_count"]))
+def unknown_kind(row: RunRow, is_given: bool, on_tpu: bool, source: str) -> list[Issue]:
+    """The finding that trace, manifest, card and user state no kind of the devices, or none that is known.
+
+    on_tpu: whether they are TPUs; other devices have no peaks beside those that a trace states.
+    """
+    kind = row["device_kind"]
+    if is_given or kind is None:
+        return []
+    if kind in GENERIC_KINDS:
+        return issues_found(source, (DEVICE_KIND_UNKNOWN, row["device_count"]))
+    if not on_tpu or TPU_KINDS.fullmatch(kind.lower().replace(" ", "")):
+        return []
+    detail = f"the kind of the devices, {kind}, is no TPU that has peaks here"
+    return [DEVICE_KIND_UNKNOWN.found(source, row["device_count"], detail)]
+
+
+def unknown_peaks(files: list[FileEvents], source: str) -> list[Issue]:
+    """The finding that GPUs state no peak; of their traces only an xplane may."""
+    devices = [
+        d for file in files if file.format == "xplane" for p in file.planes for d in p.devices
+    ]
+    unknown = sum(device.core == "gpu" and device.peak_flops is None for device in devices)
+    return issues_found(source, (PEAK_UNKNOWN, unknown))
+
+
+def reader_of(file: FileEvents, device: Device) -> str:
+    """The reader of a device, as USUAL names it; another text for one that has no columns there."""
+    kind = {"tensorcore": "TPU", "gpu": "GPU", "cpu": "CPU"}.get(device.core, device.core)
+    if file.format == "xplane":
+        return f"{kind} xplane"
+    of_kineto = kind == "GPU" and not device.plane.startswith("/device")
+    return "Kineto trace" if of_kineto else f"{kind} Chrome trace"
+
+
+def unstated(
+    row: RunRow, files: list[FileEvents], stated: Mapping[str, Collection[str]], source: str
+) -> list[Issue]:
+    """The finding that columns are NULL which traces of the same readers state.
+
+    Args:
+        row: of the run.
+        files: of the run.
+        stated: table -> columns with a value; tables without a row are another finding's.
+        source: the run.
+    """
+    readers = {
+        reader_of(file, device)
+        for file in files
+        for plane in file.planes
+        for device in plane.devices
+        if device.core != "sparsecore"
+    } or {f"host's {file.format}" for file in files}
+    known = dict(stated) | {"runs": [name for name, value in row.items() if value is not None]}
+    lost = {}
+    for name, use in set[tuple[str, str]].intersection(
+        *(set(USUAL.get(reader, {}).items()) for reader in readers)
+    ):
+        table, _, column = name.partition(".")
+        if table in known and column not in known[table]:
+            lost[name] = use
+    texts = ", ".join(f"{name} ({use})" for name, use in sorted(lost.items()))
+    return issues_found(
+        source, (COLUMNS_UNSTATED, len(lost), f"{COLUMNS_UNSTATED.meaning}: {texts}")
+    )
 
 
 def stated_groups(is_stated: bool, source: str) -> list[Issue]:

@@ -7,8 +7,16 @@ from xlahouse.ingest.events.issues import Code
 ALLOCATOR_UNKNOWN = Code(
     "allocator_unknown",
     "info",
-    "events of memory allocators that lack their allocator, or one of their numbers of bytes",
+    "events of memory allocators that lack their allocator, its device, or one of their numbers of bytes",
     "the memory of these devices is NULL, or known in part",
+)
+COLUMNS_UNSTATED = Code(
+    "columns_unstated",
+    "info",
+    "facts that traces of this kind state, and nothing in this trace does",
+    "they are NULL, and so is what views make of them",
+    "compare with another capture: the profiler may leave them out, or name them otherwise in a later "
+    "release, which a newer xlahouse reads",
 )
 COPY_WAY_UNKNOWN = Code(
     "copy_way_unknown",
@@ -53,6 +61,13 @@ OPS_MISSING = Code(
     "devices that launched programs, or have other events, and no op on a timeline",
     "what ran on them is missing: their compute and collectives",
     "capture again for less time: profilers drop events when their buffers are full",
+)
+PEAK_UNKNOWN = Code(
+    "peak_unknown",
+    "info",
+    "GPUs whose peak FLOP/s the trace does not state; the shipped table has TPUs alone",
+    "MFU and the math side of rooflines are NULL",
+    "state it: `xlahouse set peaks RUN bf16_flops=NUMBER`",
 )
 PROGRAM_UNKNOWN = Code(
     "program_unknown",

@@ -33,6 +33,7 @@ class Written(NamedTuple):
     table: str
     rows: int
     crc: int | None  # as crc_of gives it
+    stated: frozenset[str]  # columns that are not NULL in all rows
 
 
 @dataclass
@@ -82,13 +83,15 @@ class RunWriter:
         path = f"tables/{table}/run_id={self.run_id}/{self.token}-{part:04}{self.copy}.parquet"
         full = f"{self.store.base}/{path}"
         self.store.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
-        rows = 0
+        rows, stated = 0, set[str]()
         with open_sink(self.store.fs, full) as file, open_writer(file, first.schema) as writer:
             for piece in _chain(first, pieces):
                 self._renew()
                 writer.write_table(piece, row_group_size=ROW_GROUP)
                 rows += piece.num_rows
-        written = Written(table, rows, crc_of(self.store.fs, full))
+                columns = zip(piece.column_names, piece.columns, strict=True)
+                stated |= {name for name, each in columns if each.null_count < piece.num_rows}
+        written = Written(table, rows, crc_of(self.store.fs, full), frozenset(stated))
         with self.lock:
             self.files[path] = written
 
@@ -107,9 +110,16 @@ class RunWriter:
     def rows(self) -> dict[str, int]:
         """Rows written so far, by table."""
         counts: dict[str, int] = {}
-        for table, rows, _ in self.files.values():
-            counts[table] = counts.get(table, 0) + rows
+        for file in self.files.values():
+            counts[file.table] = counts.get(file.table, 0) + file.rows
         return counts
+
+    def stated(self) -> dict[str, frozenset[str]]:
+        """Columns with a value in any row written so far, by table."""
+        columns: dict[str, frozenset[str]] = {}
+        for file in self.files.values():
+            columns[file.table] = columns.get(file.table, frozenset()) | file.stated
+        return columns
 
     def commit(self, row: RunRow, kept: Iterable[FileEntry] = ()) -> None:
         """Make the written files the run.
@@ -123,8 +133,8 @@ class RunWriter:
         """
         replaced = self.store.run_row(self.run_id)
         files = [
-            FileEntry(table=table, path=path, rows=rows)
-            for path, (table, rows, _) in sorted(self.files.items())
+            FileEntry(table=file.table, path=path, rows=file.rows)
+            for path, file in sorted(self.files.items())
         ] + list(kept)
         with suppress(FileNotFoundError):  # what is not there is reported below
             sync_files(self.store.fs, [f"{self.store.base}/{path}" for path in self.files])

@@ -57,7 +57,9 @@ def unseen_events(world: WorldParts, finished: Sequence[FinishedBatch], source: 
     own = {device.device_id for device in devices if device.core != "sparsecore"}
     cores = {device.device_id for device in devices if device.core == "tensorcore"}
     scoped = any(batch.scoped for batch in finished)
-    compiled = bool(working) and world.launches["program_id"].is_not_null().any()
+    # A GPU's Chrome trace names no program, and states scopes.
+    of_xla = any(d.core == "gpu" and d.plane.startswith("/device") for d in devices)
+    compiled = bool(working) and (of_xla or world.launches["program_id"].is_not_null().any())
     return issues_found(
         source,
         (OPS_MISSING, len(own - working)),

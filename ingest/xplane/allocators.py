@@ -15,6 +15,8 @@ from xlahouse.ingest.xplane.event_chunks import EventChunk, Mask
 ALLOCATION = pl.col("name").is_in(["MemoryAllocation", "MemoryDeallocation"])
 # Stat of an allocator's event -> the counter's name, after the allocator's.
 ALLOCATED = {"bytes_allocated": "bytes_in_use", "peak_bytes_in_use": "peak_bytes_in_use"}
+_OF_DEVICE = r"^(?:TPU|GPU)_([0-9]{1,9})_"
+_OF_HOST = r"(?i)host|cpu"  # as in `gpu_host_bfc`
 _SAMPLES: ColumnTypes = {
     "start_ps": pl.Int64,
     "allocator": pl.String,  # `TPU_0_hbm`, `GPU_0_bfc`
@@ -51,7 +53,7 @@ def counters_of(samples: list[pl.DataFrame]) -> pl.DataFrame:
     """
     if all(each.is_empty() for each in samples):
         return frames.empty(frames.COUNTERS)
-    local = pl.col("allocator").str.extract(r"^(?:TPU|GPU)_([0-9]{1,9})_").cast(pl.Int64)
+    local = pl.col("allocator").str.extract(_OF_DEVICE).cast(pl.Int64)
     of_index = pl.concat_str(pl.lit("device_"), "index")
     named = frames.stack(samples, _SAMPLES).with_columns(
         device_id=pl.when(pl.col("allocator").is_null()).then("index").otherwise(local),
@@ -66,10 +68,12 @@ def counters_of(samples: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def allocator_issues(samples: list[pl.DataFrame], source: str) -> list[Issue]:
-    """The finding about events that lack their allocator or a number."""
+    """The finding about events that lack their allocator, its device or a number."""
     if all(each.is_empty() for each in samples):
         return []
     unnamed = pl.all_horizontal(pl.col("allocator", "index").is_null())
     short = pl.any_horizontal(pl.col(list(ALLOCATED)).is_null())
-    count = frames.stack(samples, _SAMPLES).filter(unnamed | short).height
+    name = pl.col("allocator")
+    nowhere = ~name.str.contains(_OF_DEVICE) & ~name.str.contains(_OF_HOST)
+    count = frames.stack(samples, _SAMPLES).filter(unnamed | short | nowhere).height
     return issues_found(source, (ALLOCATOR_UNKNOWN, count))
