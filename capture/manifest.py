@@ -118,6 +118,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     mesh_device_ids: list[Count]  # the devices of the mesh, in its order
     # [device id] -> (x, y, z) of its chip; []: unknown, as for virtual devices.
     device_coords: list[Annotated[list[Count], msgspec.Meta(min_length=2, max_length=3)]] = []
+    device_slices: list[
+        Count
+    ] = []  # [device id] -> its slice of TPUs; []: unknown, or not of a TPU
     device_kind: str  # `cpu`, or as the platform names it, such as `TPU v6 lite`
     device_count: Size  # devices of the mesh
     host_count: Size = 1  # processes, one a host

@@ -139,6 +139,7 @@ def ingest_run(
         dict(options.clocks),
         options.all_in_one_group,
         spread,
+        manifest.device_slices if manifest else (),
     )
     if said is not None:
         built = as_compiled(built, said)

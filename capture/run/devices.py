@@ -23,6 +23,7 @@ class DeviceAttributes(TypedDict, total=False):
 
     name: str  # such as TPU:3, with the device's ordinal
     coords: list[int]  # of the chip, [x, y, z]
+    slice_index: int  # slice of TPUs that it is in; a runtime may leave it out where there is one
     device_kind: str  # such as TPU v6 lite
 
 
@@ -41,6 +42,12 @@ def device_coords(attributes: Sequence[DeviceAttributes]) -> list[list[int]]:
     found = [list(device.get("coords", ())) for device in attributes]
     known = all(len(coords) in (2, 3) and min(coords) >= 0 for coords in found)
     return found if known else []
+
+
+def device_slices(attributes: Sequence[DeviceAttributes]) -> list[int]:
+    """Slice of each device, by ordinal; [] if the runtime lacks that of a device."""
+    found = [device.get("slice_index", -1) for device in attributes]
+    return found if all(number >= 0 for number in found) else []
 
 
 def device_kind(attributes: Sequence[DeviceAttributes], platform: str, pci: Path = PCI) -> str:

@@ -24,7 +24,13 @@ from xlahouse.capture.models.decode import (
 )
 from xlahouse.capture.models.pipeline import masked_note, schedule
 from xlahouse.capture.models.presets import size_of
-from xlahouse.capture.run.devices import by_ordinal, compiler_notes, device_coords, device_kind
+from xlahouse.capture.run.devices import (
+    by_ordinal,
+    compiler_notes,
+    device_coords,
+    device_kind,
+    device_slices,
+)
 from xlahouse.capture.run.overhead import Cost
 from xlahouse.capture.run.reference import LOGITS_TOLERANCE, OutputComparison
 
@@ -183,6 +189,7 @@ def describe(
         weights=sharded.source_label,
         mesh_device_ids=sharded.layout.device_ids,
         device_coords=device_coords(attributes),
+        device_slices=device_slices(attributes),
         device_kind=kind,
         host_count=xr.process_count(),
         requests=outcome.requests,

@@ -91,6 +91,7 @@ def assemble(
     offsets: Mapping[str, int] = NO_OFFSETS,
     all_in_one_group: bool = False,
     spread: Spread = Here(),  # noqa: B008 - it is frozen
+    slices: Sequence[int] = (),
 ) -> AssembledRun:
     """Assemble a run from its files.
 
@@ -103,6 +104,7 @@ def assemble(
         offsets: of clocks, ps, that the user states.
         all_in_one_group: whether the user states that collectives without a group span all ranks.
         spread: computes what concerns one file alone.
+        slices: of each device, by logical id, of the first world, where its programs do not tell it.
     """
     issues: list[Issue] = [issue for file in files for issue in file.issues]
     epoch = _epoch(files)
@@ -130,9 +132,10 @@ def assemble(
         tables |= compiled_tables(world.number, tables["instructions"], each.compiled)
         process, places = world.by_device(number_of), coords if first else ()
         devices = [device for plane in planes for device in plane.devices]
+        in_slice = dict(enumerate(slices if first else ())) | shared.facts.slices
         clock = world.by_device(names)
         tables["devices"] = device_rows(
-            devices, logical_ids, world.number, process, places, clock, shared.facts.slices
+            devices, logical_ids, world.number, process, places, clock, in_slice
         )
         tables["clocks"] = typed("clocks", clock_rows(world, each.clocks, names))
         worlds.append(

@@ -63,7 +63,7 @@ def device_rows(
         processes: process of each traced device.
         coords: of each device's chip, by logical id, where the manifest states them: no trace does.
         clocks: name of each traced device's clock.
-        slices: slice of each device, by logical id, where programs tell it.
+        slices: slice of each device, by logical id, where programs or the manifest tell it.
     """
     traced = {device.device_id: device for device in devices}
     all_inferred = bool(devices) and all(device.inferred for device in devices)

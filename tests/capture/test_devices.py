@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from xlahouse.capture.run.devices import by_ordinal, compiler_notes, device_coords, device_kind
+from xlahouse.capture.run.devices import (
+    by_ordinal,
+    compiler_notes,
+    device_coords,
+    device_kind,
+    device_slices,
+)
 
 
 def test_attributes_are_those_of_the_ordinal_and_not_of_the_place_in_the_list():
@@ -14,6 +20,23 @@ def test_attributes_are_those_of_the_ordinal_and_not_of_the_place_in_the_list():
         {"name": "TPU:0", "coords": [0, 0, 0]},
     ]
     assert device_coords(by_ordinal(listed)) == [[0, 0, 0], [0, 1, 0], [1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "slices"),
+    [
+        ([{"name": "TPU:1", "slice_index": 1}, {"name": "TPU:0", "slice_index": 0}], [0, 1]),
+        (
+            [{"name": "TPU:0", "slice_index": 0}, {"name": "TPU:1"}],
+            [],
+        ),  # says nothing of one device
+        ([{"name": "TPU:0"}], []),
+        ([{"name": "TPU:0", "slice_index": -1}], []),
+        ([], []),
+    ],
+)
+def test_slices_are_those_that_the_runtime_tells_of_all_devices(attributes, slices):
+    assert device_slices(by_ordinal(attributes)) == slices
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Positions of chips come from the manifest alone, and decide which links carry the bytes."""
+"""Positions of chips come from the manifest alone, and slices from it where programs state none."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from xlahouse.sql import Warehouse
 COORDS = [[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 1, 0]]
 
 
-def ingest(tmp_path, coords, trace=None):
+def ingest(tmp_path, coords, trace=None, slices=()):
     manifest = msgspec.structs.replace(
         MANIFEST,
         mesh_device_ids=[0, 1, 2, 3],
         mesh=[{"axis": "tp", "size": 4}],
         device_coords=coords,
+        device_slices=list(slices),
     )
     raw = msgspec.json.encode(manifest)
     write(tmp_path / "in/metadata_1.json", raw)
@@ -47,6 +48,22 @@ def test_the_manifest_tells_where_chips_stand(tmp_path):
 def test_where_it_does_not_the_place_is_unknown(tmp_path):
     ingest(tmp_path, [])
     assert places(tmp_path) == [None] * 4
+
+
+def test_the_manifest_tells_which_slice_a_device_is_in(tmp_path):
+    """The all-reduce over devices 0 and 1, of slices 0 and 1, uses the data center's network: no ICI."""
+    ingest(tmp_path, [], slices=[0, 1, 0, 1])
+    found = rows(tmp_path / "wh", "devices").sort("device_id")["slice_index"]
+    assert found.to_list() == [0, 1, 0, 1]
+    with Warehouse(str(tmp_path / "wh")) as warehouse:
+        sql = "select axis, over_dcn from collective_axis"
+        assert warehouse.query(sql).rows == [("tp", True)]
+        assert warehouse.query("select ici_ps from collective_bandwidth").rows == [(None,)]
+
+
+def test_without_slices_in_the_manifest_none_is_known(tmp_path):
+    ingest(tmp_path, [])
+    assert set(rows(tmp_path / "wh", "devices")["slice_index"]) == {None}
 
 
 def test_a_sparsecore_has_no_place_of_its_own(tmp_path):
