@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tarfile
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -21,6 +19,9 @@ from xlahouse.capture.limits import exceeded, most
 from xlahouse.capture.opening import open_regular
 from xlahouse.ingest.events.files import open_fs
 from xlahouse.ingest.events.run_files import RunFiles
+
+if TYPE_CHECKING:
+    import tarfile
 
 ARCHIVE = re.compile(r"\.(?:zip|tar|tar\.gz|tgz)$")
 _BLOCK = 1 << 22
@@ -175,6 +176,9 @@ def _unpack(archive: str, into: str, own: str, room: _Room) -> None:
 
 def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:
     """(name, contents) of the regular files, without hidden ones."""
+    import tarfile  # most ingests read no archive, and do not wait for these
+    import zipfile
+
     if archive.endswith(".zip"):
         with open_regular(archive) as raw, zipfile.ZipFile(raw) as packed:
             for info in packed.infolist():
@@ -197,11 +201,13 @@ def _check_end(tar: tarfile.TarFile) -> None:
     Raises:
         tarfile.ReadError: it is such a tar.
     """
+    from tarfile import BLOCKSIZE, ReadError
+
     if tar.fileobj is None:
         return
     tar.fileobj.seek(tar.offset)
-    if tar.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise tarfile.ReadError(f"no file and no end at byte {tar.offset:,}")
+    if tar.fileobj.read(BLOCKSIZE) != bytes(BLOCKSIZE):
+        raise ReadError(f"no file and no end at byte {tar.offset:,}")
 
 
 def _hidden(name: str) -> bool:

@@ -15,8 +15,6 @@ from xlahouse.capture.commands import TRACES, all_of, filled
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.card import FoundCard, fill, read_beside, read_given
-from xlahouse.ingest.compiled_files import read_compiled
-from xlahouse.ingest.compiled_run import as_compiled
 from xlahouse.ingest.discover import read_manifest, run_id_of
 from xlahouse.ingest.events.cores import usable_cores
 from xlahouse.ingest.events.issues import Issue
@@ -120,6 +118,8 @@ def ingest_run(
         files, refused, parted = read_files(once, spread)
         said = None
     else:
+        from xlahouse.ingest.compiled_files import read_compiled
+
         files, refused, said = read_compiled(run, sources)
         parted, copies = [], []  # two steps may have one program
     if (with_spares := run.instead_of(refused)) is not None:
@@ -142,6 +142,8 @@ def ingest_run(
         manifest.device_slices if manifest else (),
     )
     if said is not None:
+        from xlahouse.ingest.compiled_run import as_compiled  # no trace waits for it to load
+
         built = as_compiled(built, said)
     _check_options(options, _programmed(built))
     store.create(version("xlahouse"))
@@ -174,8 +176,10 @@ def ingest_run(
             *missing_steps(manifest, (world.launches for world in built.worlds), run.name),
         ]
         issues = issue_rows([_shown(each, run) for each in (*tables.issues, *found)])
-        names = pl.col("source").map_elements(run.shown, pl.String)
-        coverage = tables.coverage.with_columns(names) if run.unpacked else tables.coverage
+        coverage = tables.coverage
+        if run.unpacked:
+            names = pl.col("source").map_elements(run.shown, pl.String)
+            coverage = coverage.with_columns(names)
         writer.write("coverage", coverage)
         writer.write("issues", issues)
         check_files(parted, spread)

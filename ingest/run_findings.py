@@ -172,10 +172,22 @@ def unstated(
         table, _, column = name.partition(".")
         if table in known and column not in known[table]:
             lost[name] = use
+    lost |= _of_programs(known)
     texts = ", ".join(f"{name} ({use})" for name, use in sorted(lost.items()))
     return issues_found(
         source, (COLUMNS_UNSTATED, len(lost), f"{COLUMNS_UNSTATED.meaning}: {texts}")
     )
+
+
+def _of_programs(known: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Columns of instructions that are NULL although what they are stated with is known."""
+    stated, of_ops = known.get("instructions", ()), known.get("ops", ())
+    lost = {}
+    if "source_file" in stated and "source_line" not in stated:
+        lost["instructions.source_line"] = "lines in source files, whose names are stated"
+    if "programs" in known and "framework_op" not in stated and {"layer", "component"} & {*of_ops}:
+        lost["instructions.framework_op"] = "scopes of instructions, which ops state"
+    return lost
 
 
 def stated_groups(is_stated: bool, source: str) -> list[Issue]:

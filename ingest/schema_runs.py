@@ -87,7 +87,7 @@ local_ordinal int number within the host
 kind str such as TPU v6 Lite or cpu
 core str tensorcore, sparsecore, gpu or cpu
 chip_id int global number of its chip
-slice_index int slice of TPUs that it is in, from 0; NULL where neither a transfer between slices nor the manifest tells it
+slice_index int slice of TPUs that it is in, from 0; NULL where neither programs nor the manifest tell it
 coords ints coordinates of its chip, from the manifest: traces lack them
 peak_flops float peak FLOP/s
 peak_hbm_bytes_per_s float peak HBM bandwidth

@@ -15,7 +15,7 @@ from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome import times
 from xlahouse.ingest.chrome.document import Document, Events
 from xlahouse.ingest.chrome.events import NOTHING, Key
-from xlahouse.ingest.events.arrow_arrays import native_buffer
+from xlahouse.ingest.events.arrow_arrays import native_buffer, series_of
 from xlahouse.ingest.events.containers import Unpacked
 from xlahouse.ingest.events.frames import LATEST_PS, ColumnTypes
 
@@ -184,7 +184,7 @@ def _texts(values: list[msgspec.Raw]) -> pl.Series:
         np.cumsum(lengths, out=offsets[1:])
         data, characters = native_buffer(np.uint8, len(joined))
         characters[:] = np.frombuffer(joined, np.uint8)
-        texts = pl.Series(pa.LargeStringArray.from_buffers(count, ends, data))
+        texts = series_of(pa.LargeStringArray.from_buffers(count, ends, data))
     else:
         texts = _decoded(values)
     if not np.isin(lengths, _NULL_LENGTHS).any():

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xlahouse.ingest.clocks.match import Match, Side, match_clocks
 from xlahouse.ingest.events.time_move import UNMOVED, TimeMove
+
+if TYPE_CHECKING:
+    from xlahouse.ingest.clocks.match import Match, Side
 
 # All members of these leave together; a permute's do not.
 MEETING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -104,6 +107,8 @@ def find_clocks(
     """
     stated = {file: TimeMove(-offset) for file, offset in given.items()}
     found: dict[int, Clock] = {}
+    from xlahouse.ingest.clocks.match import match_clocks  # runs of one file do not wait for it
+
     matches: dict[Meeting, Match] = {}
     for start in _by_connections(files, met):
         if start in found:

@@ -29,6 +29,22 @@ def arrow_array(values: pl.Series, kind: pa.DataType) -> pa.Array:
     return _narrow(values.to_arrow(compat_level=pl.CompatLevel.oldest()), kind)
 
 
+def series_of(array: pa.Array) -> pl.Series:
+    """An Arrow array as a column, which `pl.Series` makes with all of Arrow's functions."""
+    return pl.DataFrame(pl.from_arrow(pa.RecordBatch.from_arrays([array], [""]))).to_series()
+
+
+def bytes_at(values: pa.BinaryArray, places: NDArray[np.int64]) -> list[bytes]:
+    """The values at some places, none of which is NULL."""
+    if not len(places):
+        return []
+    _, offsets, data = values.buffers()
+    kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    ends, held = np.frombuffer(offsets, kind)[values.offset :], memoryview(data)
+    bounds = zip(ends[places].tolist(), ends[places + 1].tolist(), strict=True)
+    return [bytes(held[begin:end]) for begin, end in bounds]
+
+
 def constant(text: str, count: int) -> pa.Array:
     """One text, `count` times."""
     words = pa.array([text], pa.string())

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from xlahouse.ingest.events.arrays import Integers, Mask
+from xlahouse.ingest.events.arrow_arrays import series_of
 from xlahouse.ingest.events.spans import merge_spans
 from xlahouse.ingest.nesting.self_time import Nest, nest
 
@@ -62,8 +63,9 @@ class Wanted:
     def events(self, piece: pa.Table) -> pl.DataFrame:
         """EVENTS of them. piece: rows of host_events of this file, texts as dictionaries or not."""
         narrow = piece.select(["thread", "name", "start_ps", "duration_ps"])
-        kept = narrow.filter(_is_of(narrow.column("thread"), self.threads))
-        events = pl.DataFrame(pl.from_arrow(kept)).drop_nulls(["start_ps", "duration_ps"])
+        rows = pl.DataFrame(pl.from_arrow(narrow))
+        kept = rows.filter(_is_of(narrow.column("thread"), self.threads))
+        events = kept.drop_nulls(["start_ps", "duration_ps"])
         start = events["start_ps"].to_numpy()
         until = start + events["duration_ps"].to_numpy()
         meets = np.searchsorted(self.end, start, "right") < np.searchsorted(self.begin, until)
@@ -76,13 +78,12 @@ class Wanted:
         )
 
 
-def _is_of(column: pa.ChunkedArray, threads: Collection[str]) -> pa.Array:
+def _is_of(column: pa.ChunkedArray, threads: Collection[str]) -> pl.Series:
     words = column.combine_chunks()
     if not isinstance(words, pa.DictionaryArray):
-        words = words.dictionary_encode()
+        return series_of(words).is_in(list(threads)).fill_null(False)
     codes = [code for code, word in enumerate(words.dictionary.to_pylist()) if word in threads]
-    places = words.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return pa.array(np.isin(places, codes))
+    return series_of(words.indices).is_in(codes).fill_null(False)
 
 
 def host_gaps(gaps: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

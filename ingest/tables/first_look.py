@@ -31,7 +31,7 @@ def clocks_of(
     given: Mapping[int, int],
     spread: Spread,
 ) -> list[Clock]:
-    """The clock of each of a world's files.
+    """The clock of each of a world's files, which are several.
 
     Args:
         world: its files.
@@ -40,8 +40,6 @@ def clocks_of(
         given: offsets in ps that the user states, by file.
         spread: reads the devices' collectives.
     """
-    if len(world.files) == 1:
-        return [Clock(0, 0)]
     file_of_plane = [number for number, file in enumerate(world.files) for _ in file.planes]
     plane_of = {
         device.device_id: (file, plane)

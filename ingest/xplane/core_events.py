@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.arrow_arrays import bytes_at
 from xlahouse.ingest.xplane.decode import decode, numbers
 from xlahouse.ingest.xplane.stats import STATS, Stats
 from xlahouse.ingest.xplane.wire import ABSOLUTE_NS
@@ -39,9 +40,7 @@ class CoreEvents:
     def stats_of_ids(self, wanted: Integers) -> tuple[list[bytes], Integers]:
         """(serialized stats of these ids, or whose id is not first in them; their events' places)."""
         rows = stats_of_ids(self.stats, wanted)
-        # Usually there are none, and even an empty `take` would load all of Arrow's functions.
-        found = self.stats.take(pa.array(rows)).to_pylist() if len(rows) else []
-        return found, np.searchsorted(self.stat_ends, rows, side="right")
+        return bytes_at(self.stats, rows), np.searchsorted(self.stat_ends, rows, side="right")
 
 
 @dataclass(frozen=True)

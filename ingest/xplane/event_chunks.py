@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.ingest.events.arrays import Integers
+from xlahouse.ingest.events.arrow_arrays import bytes_at
 from xlahouse.ingest.events.frames import LATEST_PS, Dtype, no_row
 from xlahouse.ingest.xplane.core_events import CoreEvents
 from xlahouse.ingest.xplane.decode import decode
@@ -132,7 +132,7 @@ class EventChunk:
 
     def stats_at(self, places: Integers) -> Stats:
         """Chosen stats, by event's place in the chunk, as the decoder gives them."""
-        batch = decode("XStat", self.core.stats.take(pa.array(places)).to_pylist())
+        batch = decode("XStat", bytes_at(self.core.stats, places))
         frame = pl.DataFrame(pl.from_arrow(batch))
         rows = frame.with_columns(owner=pl.Series(self.owners[places]))
         return Stats(rows, self.plane.stat_names)

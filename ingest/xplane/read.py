@@ -33,7 +33,6 @@ from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.hlo.names import launched_modules
 from xlahouse.ingest.xplane import gpu, host, sparsecore, wire, xspace
-from xlahouse.ingest.xplane.cpu.plane import read_cpu_plane
 from xlahouse.ingest.xplane.decode import DecodeError
 from xlahouse.ingest.xplane.opened import SMALL_PLANE, Opened, open_planes
 from xlahouse.ingest.xplane.programs import programs_of_plane
@@ -229,6 +228,11 @@ def _read_plane(
         return host.read_unknown_plane(plane, read.path, read.host)
     launching = plane.metadata["name"].str.contains(_LAUNCHING).any()
     read.launches_seen = read.launches_seen or launching
-    told = read.programs
-    ran = read_cpu_plane(plane, read.path, read.host, told) if virtual else None
+    ran = None
+    if virtual:
+        from xlahouse.ingest.xplane.cpu.plane import (
+            read_cpu_plane,  # traces of accelerators do not wait for it to load
+        )
+
+        ran = read_cpu_plane(plane, read.path, read.host, read.programs)
     return ran or host.read_host_plane(plane, read.path, read.host)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xlahouse.capture.errors import LimitError, TraceFormatError
+from xlahouse.ingest.events.arrow_arrays import series_of
 from xlahouse.ingest.events.frames import same
 from xlahouse.ingest.events.trace_bytes import TraceBytes
 from xlahouse.ingest.xplane import wire
@@ -189,8 +190,8 @@ def _entries(column: pa.ListArray) -> tuple[NDArray[np.int64], dict[str, pa.Arra
     """(keys; fields of their values) of a map; where a key repeats, its last value counts."""
     entries = column.values
     keys = entries.field("key").to_numpy()
-    if (np.diff(keys) <= 0).any():
-        _, from_end = np.unique(keys[::-1], return_index=True)
+    distinct, from_end = np.unique(keys[::-1], return_index=True)
+    if len(distinct) < len(keys):  # only then, since `take` loads all of Arrow's functions
         entries = entries.take(pa.array(np.sort(len(keys) - 1 - from_end)))
         keys = entries.field("key").to_numpy()
     values = entries.field("value")
@@ -199,7 +200,7 @@ def _entries(column: pa.ListArray) -> tuple[NDArray[np.int64], dict[str, pa.Arra
 
 
 def _texts(raw: pa.Array) -> pl.Series:
-    return as_text(pl.Series(raw))
+    return as_text(series_of(raw))
 
 
 def _lines(payloads: list[TraceBytes]) -> pl.DataFrame:

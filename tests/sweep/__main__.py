@@ -22,7 +22,9 @@ def main(wanted: str) -> int:
         with TemporaryDirectory() as folder:
             results = run(chosen, list(mutants_of(chosen)), Path(folder))
         counts = Counter(
-            "allowed" if each.outcome == "wrong" and not is_silent(each) else each.outcome
+            f"{each.outcome}, allowed"
+            if each.outcome in ("wrong", "null") and not is_silent(each)
+            else each.outcome
             for each in results
         )
         total += counts
@@ -30,7 +32,7 @@ def main(wanted: str) -> int:
         for each in filter(is_silent, results):
             print(f"  {each.mutant.label}: {', '.join(each.changed[:6])}", flush=True)
     print(f"all: {total.total()} mutants: {_text(total)}")
-    return int(bool(total["wrong"]))
+    return int(bool(total["wrong"] + total["null"]))
 
 
 def _text(counts: Counter[str]) -> str:

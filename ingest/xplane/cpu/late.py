@@ -99,14 +99,18 @@ def _picked(
     """The first rows that together fit the places of an execution."""
     picked: list[int] = []
     taken: Counter[tuple[int, ...]] = Counter()
+    anywhere = tuple(each.places)
     for row in near:
-        fits = tuple(place for place in each.places if place in _among(row, late))
+        if len(picked) == len(each.places):
+            break
+        among = late.meetings.get(row)
+        fits = anywhere if among is None else tuple(p for p in each.places if p in among)
         own = descent.get(row)
         of_later = own is not None and own not in each.places
         of_later = of_later and any(
             own in other.places and other.start_ps <= late.start_ps[row] for other in later
         )
-        if taken[fits] < len(fits) and len(picked) < len(each.places) and not of_later:
+        if taken[fits] < len(fits) and not of_later:
             taken[fits] += 1
             picked.append(row)
     return picked
