@@ -172,20 +172,27 @@ def unstated(
         table, _, column = name.partition(".")
         if table in known and column not in known[table]:
             lost[name] = use
-    lost |= _of_programs(known)
+    on_tpu = any(reader.startswith("TPU") for reader in readers)
+    lost |= _of_programs(known, on_tpu)
     texts = ", ".join(f"{name} ({use})" for name, use in sorted(lost.items()))
     return issues_found(
         source, (COLUMNS_UNSTATED, len(lost), f"{COLUMNS_UNSTATED.meaning}: {texts}")
     )
 
 
-def _of_programs(known: Mapping[str, Collection[str]]) -> dict[str, str]:
+def _of_programs(known: Mapping[str, Collection[str]], on_tpu: bool) -> dict[str, str]:
     """Columns of instructions that are NULL although what they are stated with is known."""
+    if "programs" not in known:
+        return {}
     stated, of_ops = known.get("instructions", ()), known.get("ops", ())
     lost = {}
+    if "schedule_index" not in stated:
+        lost["instructions.schedule_index"] = "what is in memory when"
+    if on_tpu and "estimated_cycles" not in stated:
+        lost["instructions.estimated_cycles"] = "compiler_cost"
     if "source_file" in stated and "source_line" not in stated:
         lost["instructions.source_line"] = "lines in source files, whose names are stated"
-    if "programs" in known and "framework_op" not in stated and {"layer", "component"} & {*of_ops}:
+    if "framework_op" not in stated and {"layer", "component"} & {*of_ops}:
         lost["instructions.framework_op"] = "scopes of instructions, which ops state"
     return lost
 

@@ -24,6 +24,8 @@ BLOCK = 1 << 22
 TICK_NS = 2_000_000_000
 # A file up to this size is read once and kept: opening it for each of its pieces would cost more.
 SMALL_FILE = 1 << 20
+# A smaller piece of a larger file is read with as many of the bytes after it: the next pieces are mostly there.
+AHEAD = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class TraceFile:
     place: str  # its path on its file system
     fault: Exception | None = field(default=None, init=False)
     held: memoryview | None = field(default=None, init=False)
+    # start and contents of the bytes that were read last with a small piece
+    ahead: tuple[int, memoryview] = field(default=(0, memoryview(b"")), init=False)
 
     def read_into(self, buffer: memoryview, start: int) -> None:
         """Fill a buffer with the bytes from `start` on.
@@ -96,11 +100,22 @@ class TraceFile:
             OSError: it cannot be read.
         """
         if self.source.bytes > SMALL_FILE and self.source.mark is not None:
-            self._read_from_disk(buffer, start)
+            if len(buffer) < AHEAD:
+                buffer[:] = self._small_piece(start, len(buffer))
+            else:
+                self._read_from_disk(buffer, start)
             return
         if self.held is None:
             self.held = self._whole()
         buffer[:] = self.held[start : start + len(buffer)]
+
+    def _small_piece(self, start: int, size: int) -> memoryview:
+        first, block = self.ahead  # at once: several threads may read
+        if not first <= start <= start + size <= first + len(block):
+            first, block = start, memoryview(bytearray(min(AHEAD, self.source.bytes - start)))
+            self._read_from_disk(block, start)
+            self.ahead = first, block
+        return block[start - first : start - first + size]
 
     def _whole(self) -> memoryview:
         if self.source.mark is not None:
