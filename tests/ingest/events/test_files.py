@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from xlahouse.ingest.events.files import open_native, read_parquet
+from xlahouse.ingest.events.trace_bytes import AHEAD, SMALL_FILE, TraceFile, identify
 
 TABLE = pa.table({"text": ["a", "b", None], "number": [1, 2, 3]})
 
@@ -42,3 +43,16 @@ def test_a_missing_file_is_told_as_such(place):
     system, path = place
     with pytest.raises(FileNotFoundError):
         read_parquet(system, f"{path}.gone")
+
+
+def test_small_pieces_of_a_large_file_are_its_bytes(tmp_path):
+    """In any order, across the bytes that are read at once, and up to the file's end."""
+    raw = bytes(range(256)) * (SMALL_FILE // 256 + 3)
+    (tmp_path / "f").write_bytes(raw)
+    file = TraceFile(identify(str(tmp_path / "f")), str(tmp_path / "f"))
+    starts = (0, 5, AHEAD - 3, AHEAD, 2 * AHEAD + 7, 1, len(raw) - 9, len(raw))
+    for start in starts:
+        piece = bytearray(min(9, len(raw) - start))
+        file.read_into(memoryview(piece), start)
+        assert piece == raw[start : start + 9]
+    file.check()

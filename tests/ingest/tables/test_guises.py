@@ -28,9 +28,11 @@ def codes(warehouse):
 
 def test_an_async_collective_without_hlo_is_a_transfer_of_unknown_kind(tmp_path):
     with ingested("async_collective_without_hlo", tmp_path) as warehouse:
-        # From 0, the start of its start, to 250, the end of its done, of which fusion.1 hides 10 to 200.
-        sql = "select distinct kind, duration_ps, is_async from collectives"
-        assert warehouse.query(sql).rows == [(None, 250 * PS, True)]
+        # The file, in us: start op [0, 10), fusion.1 [10, 200), done op [200, 250), fusion.2 [250, 300),
+        # and again 1,000 later, on both devices. In flight from the start op's start to the done op's end
+        # (METRICS, Time split): 250. The done op waits 50; of the 250, fusion.1 hides 190.
+        sql = "select distinct kind, duration_ps, is_async, wait_ps from collectives"
+        assert warehouse.query(sql).rows == [(None, 250 * PS, True, 50 * PS)]
         sql = "select distinct compute_ps, overlapped_ps, exposed_ps from device_time"
         assert warehouse.query(sql).rows == [(240 * PS, 190 * PS, 60 * PS)]
         sql = "select count(*) from ops where op like 'async-collective%' and category = 'compute'"
