@@ -24,7 +24,7 @@ BLOCK = 1 << 22
 TICK_NS = 2_000_000_000
 # A file up to this size is read once and kept: opening it for each of its pieces would cost more.
 SMALL_FILE = 1 << 20
-# A smaller piece of a larger file is read with so many bytes from its start: the next pieces are mostly there.
+# A smaller piece of a larger file is read with so many bytes from its start: the next ones are mostly there.
 AHEAD = 1 << 17
 
 
