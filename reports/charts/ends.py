@@ -11,7 +11,7 @@ import polars as pl
 from xlahouse.reports.charts.panel import inline
 from xlahouse.reports.charts.theme import INK
 
-MAX_NAMES = 12  # of lines; more are told apart by the legend alone
+MAX_NAMES = 12  # of lines; beyond that the legend alone distinguishes them
 NEAR = 1 / 20  # of the axis: names that are closer would lie on each other
 
 
