@@ -23,8 +23,10 @@ demo: $(STAMP)  ## capture, ingest, query and report on this machine; pages land
 
 # Groups and long tests first (tests/conftest.py), whatever their number of tests. Programs that tests
 # start compile their modules once if bytecode may be kept.
+# A worker more than cores, as tests wait for Spark, Chromium and captures.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1, 4))')
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest \
-	-n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+	-n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 test: $(STAMP)  ## run the tests that find ordinary mistakes: at most 8 minutes on 2 cores
 	$(PYTEST) -m "not verify" $(ARGS)

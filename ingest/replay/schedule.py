@@ -281,9 +281,7 @@ class Schedule:
         if reached is None:
             reached = self._reached(costs)
         transfer = self.transfers(costs)
-        if (
-            costs.overlap
-        ):  # a step may last longer than its transfers' ends say: they begin when they can
+        if costs.overlap:  # a transfer begins with its last arrival, however long the step lasts
             places = self.points.count + len(self.host.at_ps) + self.meetings.meeting
             transfer = np.maximum(reached[self._ends] - reached.take(places), 0)
         warps = []

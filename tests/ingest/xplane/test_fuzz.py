@@ -15,8 +15,9 @@ from tests.layers import first_few, layered, seeds
 from tests.samples import sample
 
 NAME = "host0.xplane.pb"
-# The trace has one of two devices, and neither host, link, scope nor wait.
+# The trace has one of two devices, and neither host, link, scope, wait nor most facts about an op.
 LACKS = {"devices_missing", "host_unseen", "launch_unlinked", "scope_unknown", "waits_unseen"}
+LACKS |= {"columns_unstated"}
 WHOLE = Outcome(events=2, codes=frozenset(LACKS))
 SAMPLES = {
     "cpu/torch_xla_mlp_4dev.xplane.pb": 10,
