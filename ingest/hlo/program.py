@@ -165,6 +165,7 @@ def parse_program(raw: bytes, program_id: int | None, name: str) -> Program:
 def instruction_rows(program: Program) -> list[dict[str, object]]:
     """Rows of the `instructions` table, without run_id."""
     names = {number: _text(other.name) for number, other in program.by_id.items()}
+    shown: dict[tuple[str, int], dict[str, object]] = {}
     rows = []
     for computation, instruction in program.instructions():
         framework_op = program.framework_op(instruction)
@@ -184,7 +185,7 @@ def instruction_rows(program: Program) -> list[dict[str, object]]:
                 "layer": layer_of(framework_op),
                 "component": component_of(framework_op),
                 "tick": tick_of(framework_op),
-                **_shape_columns(instruction.shape),
+                **_shape_columns(instruction.shape, shown),
             }
         )
     return rows
@@ -194,11 +195,30 @@ def _joined(names: Iterator[str]) -> str | None:
     return ",".join(names) or None
 
 
-def _shape_columns(shape: Shape) -> dict[str, object]:
+def _shape_columns(
+    shape: Shape, shown: dict[tuple[str, int], dict[str, object]]
+) -> dict[str, object]:
+    """Columns of a shape.
+
+    Args:
+        shape: of an instruction.
+        shown: those of arrays, by their text and memory space, as found so far: programs have few shapes.
+    """
+    text = shapes.shape_text(shape)
+    if shape.element_type == shapes.TUPLE:
+        return _columns_of(shape, text)
+    key = (text, shape.layout.memory_space)  # the text is the same for space 0 and an unknown one
+    found = shown.get(key)
+    if found is None:
+        found = shown[key] = _columns_of(shape, text)
+    return found
+
+
+def _columns_of(shape: Shape, text: str) -> dict[str, object]:
     is_array = bool(shapes.leaves(shape)) and shape.element_type != shapes.TUPLE
     space = shape.layout.memory_space
     return {
-        "shape": shapes.shape_text(shape),
+        "shape": text,
         "dtype": shapes.dtype(shape),
         "dims": shapes.dims(shape) if is_array else None,
         "layout": list(shape.layout.minor_to_major) if is_array else None,
