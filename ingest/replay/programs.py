@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from xlahouse.capture.errors import WarehouseError
@@ -71,7 +72,7 @@ class Timeline:
         start_of = {done: start for rows in held.values() for start, done in _pairs(rows)}
         return cls(name, held, start_of)
 
-    @property
+    @cached_property
     def starts(self) -> frozenset[str]:
         """Starts whose done is known: their copies and transfers may run beside other instructions."""
         return frozenset(self.start_of.values())
