@@ -11,7 +11,11 @@ from xlahouse.ingest.chrome.kineto_collectives import NcclTransfer, annotated, r
 from xlahouse.ingest.chrome.kineto_steps import CORRELATION
 from xlahouse.ingest.chrome.rows import arguments
 from xlahouse.ingest.events.codes_of_names import COPY_WAY_UNKNOWN
-from xlahouse.ingest.events.codes_of_programs import COLLECTIVE_KIND_UNKNOWN, KIND_INFERRED
+from xlahouse.ingest.events.codes_of_programs import (
+    COLLECTIVE_KIND_UNKNOWN,
+    COLLECTIVE_UNSEEN,
+    KIND_INFERRED,
+)
 from xlahouse.ingest.events.frames import ColumnTypes
 from xlahouse.ingest.events.gpu_kernels import KERNEL, kind_of
 from xlahouse.ingest.events.issues import Issue, issues_found
@@ -19,6 +23,8 @@ from xlahouse.ingest.hlo.module_text import program_of_instructions
 from xlahouse.ingest.hlo.program import Program
 
 MODULE = "nccl"
+_NCCL = "nccl:"  # what the host's annotations of collectives begin with
+_RENAMED = "collectives that the host marks launched kernels of unknown names alone, which count as compute"
 _LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver", "runtime")
 _IS_COPY = pl.col("cat").str.to_lowercase().str.contains("memcpy")
 _WITH_HOST = r"(?i)HtoD|DtoH|HostToDevice|DeviceToHost"
@@ -102,6 +108,8 @@ def read_kernels(
     )
     vague = kernels.filter(_IS_COPY & ~pl.col("name").str.contains(_WITH_HOST + _ON_DEVICE))
     issues += issues_found(source, (COPY_WAY_UNKNOWN, vague.height))
+    renamed = _without_transfer(kernels.filter(is_kernel), others, list(transfers))
+    issues += issues_found(source, (COLLECTIVE_UNSEEN, renamed, _RENAMED))
     return Kernels(ops, programs, [*issues, *_findings(transfers, inferred, source)])
 
 
@@ -150,10 +158,30 @@ def _transfers(
     return found, inferred
 
 
+def _without_transfer(kernels: pl.DataFrame, others: pl.DataFrame, transfers: list[int]) -> int:
+    """Annotations of a collective in which the host launched kernels, none of which is a transfer."""
+    if not others["name"].str.starts_with(_NCCL).any():
+        return 0
+    launched = _launched(kernels, others).with_columns(moves=pl.col("event").is_in(transfers))
+    key = ["line", "annotation", "annotation_end"]
+    return launched.group_by(key).agg(pl.col("moves").any()).filter(~pl.col("moves")).height
+
+
 def _around(
     kernels: pl.DataFrame, others: pl.DataFrame
 ) -> Iterable[tuple[int, str, str | None, str | None]]:
     """(event, name and arguments of the annotation around the launch, arguments of the c10d call)."""
+    called = pl.when(pl.col("call_end") >= pl.col("start_ps")).then("call_args")
+    rows = _launched(kernels, others)
+    return rows.select("event", "annotation", "annotation_args", called).iter_rows()
+
+
+def _launched(kernels: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """Kernels that the host launched within the annotation of a collective, with it and the last c10d call.
+
+    Returns:
+        event, line and start_ps of the launch; annotation, call, and the arguments and end of both.
+    """
     correlation = pl.col("args").str.extract(CORRELATION).cast(pl.Int64, strict=False)
     calls = calls_among(others).select("rank", "line", "start_ps", correlation=correlation)
     key = ["rank", "correlation"]
@@ -164,7 +192,7 @@ def _around(
         .join(first, on=key)
         .sort("start_ps")
     )
-    for prefix, column in (("nccl:", "annotation"), ("c10d::", "call")):
+    for prefix, column in ((_NCCL, "annotation"), ("c10d::", "call")):
         spans = others.filter(pl.col("name").str.starts_with(prefix)).select(
             "line",
             "start_ps",
@@ -175,10 +203,7 @@ def _around(
         launched = launched.join_asof(
             spans.sort("start_ps"), on="start_ps", by="line", check_sortedness=False
         )
-    inside = pl.col("annotation_end") >= pl.col("start_ps")
-    called = pl.when(pl.col("call_end") >= pl.col("start_ps")).then("call_args")
-    rows = launched.filter(inside)
-    return rows.select("event", "annotation", "annotation_args", called).iter_rows()
+    return launched.filter(pl.col("annotation_end") >= pl.col("start_ps"))
 
 
 def _programs(texts: dict[str, NcclTransfer], source: str) -> tuple[list[Program], list[Issue]]:

@@ -55,6 +55,7 @@ TOLD = (
     ("two GPUs", "stat peak_teraflops_per_second dropped", "peak_unknown"),
     ("allocators", "word allocator_name=TPU_ renamed", "allocator_unknown"),
     ("one of two ranks", "stat Seq renamed", "columns_unstated"),
+    ("one of two ranks", "event ncclKernel_SendRecv_RING renamed", "collective_unseen"),
     ("one of two ranks", "category gpu_memcpy renamed", "unknown_category"),
     ("one of two ranks", "event Memcpy HtoD  renamed", "copy_way_unknown"),
 )

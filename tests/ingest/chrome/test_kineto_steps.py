@@ -7,9 +7,12 @@ import json
 from collections import Counter
 
 import numpy as np
+import pytest
 
+from tests.ingest.chrome_build import document, event
 from tests.ingest.traces import rows
 from tests.samples import sample
+from xlahouse.ingest.chrome.read import read_chrome
 from xlahouse.sql.warehouse import Warehouse
 
 SAMPLE = "kineto/sampled_rank1.json.gz"
@@ -62,3 +65,29 @@ def test_collectives_that_no_kernel_hides_are_exposed(sample_warehouse):
             "select compute_ps, exposed_ps, exposed_copy_ps, idle_ps from device_time_v1 order by step"
         ).rows
     assert [list(row) for row in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "unseen"), [("ncclKernel_AllGather_RING", 0), ("renamed_RING", 1)]
+)
+def test_a_collective_whose_kernels_have_unknown_names_is_a_finding(kernel, unseen):
+    """The host marks an all-gather around the launches of a copy kernel and of the transfer's own."""
+
+    def on_host(name, ts, dur, cat, **args):
+        return event(name, ts, dur, pid=9, tid=9, cat=cat, args=args)
+
+    def ran(name, ts, **args):
+        return event(
+            name, ts, 5, pid=0, tid=7, cat="kernel", args={"device": 0, "stream": 7, **args}
+        )
+
+    raw = document(
+        on_host("nccl:all_gather", 10, 9, "user_annotation"),
+        on_host("cudaLaunchKernel", 11, 1, "cuda_runtime", correlation=1),
+        on_host("cudaLaunchKernel", 13, 1, "cuda_runtime", correlation=2),
+        on_host("cudaLaunchKernel", 30, 1, "cuda_runtime", correlation=3),
+        ran("flatten", 20, correlation=1), ran(kernel, 30, correlation=2),
+        ran("gemm", 40, correlation=3), tail=',"schemaVersion":1}',
+    )  # fmt: skip
+    issues = [issue for plane in read_chrome(raw, "f.json").planes for issue in plane.issues]
+    assert sum(issue.count for issue in issues if issue.code == "collective_unseen") == unseen
