@@ -71,7 +71,8 @@ def read_kernels(
     names = kernels["name"].unique()  # few, and the pattern is slow
     named = pl.col("name").is_in(names.filter(names.str.contains(KERNEL)).implode())
     moving = kernels.filter(is_kernel & (named | marked))
-    transfers, inferred = _transfers(moving, others, groups, ranks)
+    launched = _launched(kernels.filter(is_kernel), others)
+    transfers, inferred = _transfers(moving, launched, groups, ranks)
     texts = {each.instruction: each for each in transfers.values() if each.instruction}
     programs, issues = _programs(texts, source)
     known = {program.program_id for program in programs}
@@ -108,7 +109,7 @@ def read_kernels(
     )
     vague = kernels.filter(_IS_COPY & ~pl.col("name").str.contains(_WITH_HOST + _ON_DEVICE))
     issues += issues_found(source, (COPY_WAY_UNKNOWN, vague.height))
-    renamed = _without_transfer(kernels.filter(is_kernel), others, list(transfers))
+    renamed = _without_transfer(launched, list(transfers))
     issues += issues_found(source, (COLLECTIVE_UNSEEN, renamed, _RENAMED))
     return Kernels(ops, programs, [*issues, *_findings(transfers, inferred, source)])
 
@@ -137,7 +138,7 @@ def _category() -> pl.Expr:
 
 def _transfers(
     kernels: pl.DataFrame,
-    others: pl.DataFrame,
+    launched: pl.DataFrame,
     groups: dict[str, tuple[int, ...]],
     ranks: int | None,
 ) -> tuple[dict[int, NcclTransfer], set[int]]:
@@ -148,7 +149,8 @@ def _transfers(
         if transfer is not None:
             found[event] = transfer
     silent = kernels.filter(~pl.col("event").is_in(list(found)))
-    for event, name, args, outer in () if silent.is_empty() else _around(silent, others):
+    marked = launched.join(silent.select("event"), on="event", how="semi", maintain_order="left")
+    for event, name, args, outer in _around(marked):
         found[event] = annotated(name, arguments(args), arguments(outer))
     inferred = set()
     for event, name in silent.select("event", "name").iter_rows():
@@ -158,22 +160,17 @@ def _transfers(
     return found, inferred
 
 
-def _without_transfer(kernels: pl.DataFrame, others: pl.DataFrame, transfers: list[int]) -> int:
+def _without_transfer(launched: pl.DataFrame, transfers: list[int]) -> int:
     """Annotations of a collective in which the host launched kernels, none of which is a transfer."""
-    if not others["name"].str.starts_with(_NCCL).any():
-        return 0
-    launched = _launched(kernels, others).with_columns(moves=pl.col("event").is_in(transfers))
+    told = launched.with_columns(moves=pl.col("event").is_in(transfers))
     key = ["line", "annotation", "annotation_end"]
-    return launched.group_by(key).agg(pl.col("moves").any()).filter(~pl.col("moves")).height
+    return told.group_by(key).agg(pl.col("moves").any()).filter(~pl.col("moves")).height
 
 
-def _around(
-    kernels: pl.DataFrame, others: pl.DataFrame
-) -> Iterable[tuple[int, str, str | None, str | None]]:
+def _around(launched: pl.DataFrame) -> Iterable[tuple[int, str, str | None, str | None]]:
     """(event, name and arguments of the annotation around the launch, arguments of the c10d call)."""
     called = pl.when(pl.col("call_end") >= pl.col("start_ps")).then("call_args")
-    rows = _launched(kernels, others)
-    return rows.select("event", "annotation", "annotation_args", called).iter_rows()
+    return launched.select("event", "annotation", "annotation_args", called).iter_rows()
 
 
 def _launched(kernels: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
@@ -182,6 +179,8 @@ def _launched(kernels: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     Returns:
         event, line and start_ps of the launch; annotation, call, and the arguments and end of both.
     """
+    if not others["name"].str.starts_with(_NCCL).any():
+        kernels, others = kernels.clear(), others.clear()
     correlation = pl.col("args").str.extract(CORRELATION).cast(pl.Int64, strict=False)
     calls = calls_among(others).select("rank", "line", "start_ps", correlation=correlation)
     key = ["rank", "correlation"]
