@@ -164,6 +164,14 @@ def batch_chart(rows: pl.DataFrame, site: Sequence[str]) -> alt.Chart:
     )
 
 
+# Of a mark or a box: which setup it is.
+_SETUP = (
+    alt.Tooltip("label:N", title="parallelism"),
+    alt.Tooltip("batch:N", title="batch"),
+    alt.Tooltip("evidence:N", title="source"),
+)
+
+
 def _boxes(rows: pl.DataFrame, latency: str, factor: float) -> pl.DataFrame:
     """Forecasts with the ends of their boxes, in the chart's unit."""
     begins, until = (pl.col(f"{end}_{latency}") / factor for end in ("least", "most"))
@@ -172,9 +180,7 @@ def _boxes(rows: pl.DataFrame, latency: str, factor: float) -> pl.DataFrame:
 
 def _box_tooltip(latency: str, unit: str) -> list[alt.Tooltip]:
     return [
-        alt.Tooltip("label:N", title="parallelism"),
-        alt.Tooltip("batch:N", title="batch"),
-        alt.Tooltip("evidence:N", title="source"),
+        *_SETUP,
         alt.Tooltip("latency:Q", title=f"{LATENCIES[latency]} at best, {unit}", format=",.4~g"),
         alt.Tooltip("until:Q", title=f"{LATENCIES[latency]} at worst, {unit}", format=",.4~g"),
         alt.Tooltip("most_rate:Q", title="tokens/s at best", format=",.4~g"),
@@ -211,9 +217,7 @@ def _name() -> pl.Expr:
 
 def _tooltip(latency: str, unit: str) -> list[alt.Tooltip]:
     return [
-        alt.Tooltip("label:N", title="parallelism"),
-        alt.Tooltip("batch:N", title="batch"),
-        alt.Tooltip("evidence:N", title="source"),
+        *_SETUP,
         alt.Tooltip("latency:Q", title=f"{LATENCIES[latency]}, {unit}", format=",.4~g"),
         alt.Tooltip(f"{RATE}:Q", title="tokens/s", format=",.4~g"),
         alt.Tooltip("chips:Q", title="chips", format=","),
