@@ -137,9 +137,8 @@ def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool)
             continue
         with open_on(fs, file) as opened:
             head = opened.read(SNIFFED)
-        if is_chrome(head) or is_xplane(
-            unpacked_start(head, SNIFFED)
-        ):  # of which its reader says so
+        # An xplane under a name of JSON is refused by its reader.
+        if is_chrome(head) or is_xplane(unpacked_start(head, SNIFFED)):
             found.append(file)
     traces = [*found, *(file for file in files if file.endswith(XPLANES))]
     return [file for file in found if not is_copy(file, traces)]

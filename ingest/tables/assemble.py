@@ -197,9 +197,8 @@ def _on_stated_clocks(
     given = offsets_by_file(world, names, offsets)
     if len(world.files) == 1:
         return _Stated(planes, facts, compiled, [Clock(0, 0)], members)
-    from xlahouse.ingest.tables.first_look import (
-        clocks_of,
-    )  # only several files need to wait for it
+    # Only runs of several files wait for it to load.
+    from xlahouse.ingest.tables.first_look import clocks_of
 
     clocks = clocks_of(world, planes, facts, given, spread)
     return _Stated(planes, facts, compiled, clocks, members)

@@ -230,9 +230,8 @@ def _read_plane(
     read.launches_seen = read.launches_seen or launching
     ran = None
     if virtual:
-        from xlahouse.ingest.xplane.cpu.plane import (
-            read_cpu_plane,  # traces of accelerators do not wait for it to load
-        )
+        # Traces of accelerators do not wait for it to load.
+        from xlahouse.ingest.xplane.cpu.plane import read_cpu_plane
 
         ran = read_cpu_plane(plane, read.path, read.host, read.programs)
     return ran or host.read_host_plane(plane, read.path, read.host)
