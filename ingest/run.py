@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from shlex import quote
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.manifest import MeshAxis
@@ -19,6 +20,7 @@ from xlahouse.ingest.large_runs import large_runs
 from xlahouse.ingest.one_run import IngestResult, Options, ingest_run
 from xlahouse.ingest.run_names import told_apart
 from xlahouse.ingest.spread.parts import Spread
+from xlahouse.ingest.store.packs import runs_to_pack
 from xlahouse.ingest.store.run_index import names_of_runs, write_index
 from xlahouse.ingest.store.store import Store
 
@@ -114,6 +116,7 @@ def ingest_paths(
             on_progress(number, len(runs))
     if results:
         _write_index(root, on_event)
+        _advise_packing(root, on_event)
     if strict:
         problems += [
             f"{result.name}: {_counted(result.issues)}, and --strict was given"
@@ -148,6 +151,19 @@ def _write_index(root: str, on_event: OnEvent) -> None:
         write_index(root)
     except OSError as error:
         on_event(f"{root}: the index of runs is not written again: {error.strerror or error}")
+
+
+def _advise_packing(root: str, on_event: OnEvent) -> None:
+    """Say so where many small runs each have files of their own, which every query then opens."""
+    try:
+        many = runs_to_pack(Store(root))
+    except OSError:  # whoever reads that file next gives the reason
+        return
+    if many:
+        on_event(
+            f"{plural(many, 'small run')} not packed: `xlahouse compact -w {quote(root)}` makes queries "
+            "over all runs several times as fast"
+        )
 
 
 def _find_all(given: list[Given], problems: list[str]) -> list[RunFiles]:

@@ -8,7 +8,7 @@ and a pack that is gone or damaged costs time alone.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,7 +100,7 @@ def pack_runs(store: Store) -> int:
     kept = old.current(stamps) if old is not None else frozenset[str]()
     changed = old is not None and len(kept) < len(old.runs)
     small = _small_runs(store, stamps, kept)
-    if not changed and len(small) < max(LEAST_NEW, LEAST_NEW_SHARE * len(kept)):
+    if not changed and _too_few(small, kept):
         return len(kept)
     if len(small) + len(kept) < LEAST_NEW:
         unpack(store)
@@ -126,6 +126,21 @@ def pack_runs(store: Store) -> int:
         store.lease(uuid.uuid4().hex, "", old.paths)
     store.remove({f"{FOLDER}/{pack.token}.json"})
     return len(runs)
+
+
+def runs_to_pack(store: Store) -> int:
+    """How many small runs would be packed now; 0 where they are too few to matter."""
+    old, stamps = _pack_of(store), stamped_rows(store.root)
+    kept = old.current(stamps) if old is not None else frozenset[str]()
+    if _too_few(stamps.keys() - kept, kept):
+        return 0
+    small = _small_runs(store, stamps, kept)
+    return 0 if _too_few(small, kept) else len(small)
+
+
+def _too_few(small: Sized, kept: Sized) -> bool:
+    """Whether packing runs beside those that are packed gains less than it costs."""
+    return len(small) < max(LEAST_NEW, LEAST_NEW_SHARE * len(kept))
 
 
 def files_of_compact(store: Store) -> dict[str, int]:

@@ -12,6 +12,7 @@ from tests.ingest.traces import rows, tpu_trace, write
 from tests.samples import SAMPLES
 from xlahouse.capture.manifest import MeshAxis, write_manifest
 from xlahouse.ingest.run import IngestError, ingest_paths
+from xlahouse.ingest.store import packs, run_index
 from xlahouse.ingest.store.settings import read_settings
 from xlahouse.ingest.store.store import Store
 
@@ -92,6 +93,16 @@ def test_the_same_input_twice_is_one_run(tmp_path):
     assert again.run_id == first.run_id
     assert said[1].endswith("already ingested, unchanged")
     assert rows(root, "collectives").height == 1
+
+
+def test_many_runs_that_are_not_packed_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(packs, "LEAST_NEW", 1)
+    monkeypatch.setattr(run_index, "LEAST_NEW", 1)
+    path = write(tmp_path / "a.xplane.pb", tpu_trace())
+    said = []
+    ingest_paths([path], str(tmp_path / "w h"), on_event=said.append)
+    assert said[1].startswith("1 small run not packed: ")
+    assert f"`xlahouse compact -w '{tmp_path}/w h'`" in said[1]
 
 
 def test_hosts_of_a_session_are_one_run_on_one_clock(tmp_path):

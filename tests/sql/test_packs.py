@@ -14,7 +14,7 @@ from tests.leases import run_out
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.store import compact, packs
 from xlahouse.ingest.store.drop import drop_run
-from xlahouse.ingest.store.packs import pack_runs
+from xlahouse.ingest.store.packs import pack_runs, runs_to_pack
 from xlahouse.ingest.store.run_index import PACK, write_index
 from xlahouse.ingest.store.store import Store
 from xlahouse.sql import Warehouse
@@ -111,6 +111,18 @@ def test_views_read_the_pack(root: Path, tmp_path: Path) -> None:
     with Warehouse(str(write_warehouse(tmp_path / "other", rows_of(RUNS)))) as warehouse:
         assert found == warehouse.query(sql).rows
     assert found
+
+
+def test_runs_to_pack_are_counted_once_they_are_many(root: Path) -> None:
+    store = Store(str(root))
+    assert runs_to_pack(store) == 0
+    for run in ("run90", "run91", "run92", "run93"):
+        assert runs_to_pack(store) == 0
+        write_warehouse(root, rows_of([run]))
+        write_index(str(root), always=True)
+    assert runs_to_pack(store) == 4
+    assert pack(root) == 10
+    assert runs_to_pack(store) == 0
 
 
 def test_runs_that_were_not_packed_yet_count_too(root: Path) -> None:
