@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from xlahouse.ingest.hlo.kernels import COLLECTIVE_NAME
+from xlahouse.ingest.hlo.scopes import KERNELS
 from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS
 
 # JAX names an instruction after its primitive.
@@ -40,6 +41,13 @@ _CATEGORIES = {
     "copy": r"^(?:copy|slice|dynamic-slice|dynamic-update-slice)-(?:start|done)\b",
     "host_transfer": r"^(?:send|recv|infeed|outfeed)\b",
 }
+
+
+def component_of(name: pl.Expr) -> pl.Expr:
+    """The component whose kernel has that name; NULL where the name is of no such kernel."""
+    return pl.coalesce(
+        *(pl.when(name.str.contains(pattern)).then(pl.lit(part)) for part, pattern in KERNELS)
+    )
 
 
 def category_of(stem: pl.Expr) -> pl.Expr:

@@ -15,7 +15,7 @@ from xlahouse.ingest.hlo.fused_async import AsyncPart, async_parts
 from xlahouse.ingest.hlo.groups import Assignment
 from xlahouse.ingest.hlo.megascale import DcnPart, dcn_parts
 from xlahouse.ingest.hlo.messages import HloComputation, HloInstruction, HloModule, Shape, module_of
-from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
+from xlahouse.ingest.hlo.scopes import component_of, component_of_kernel, layer_of, tick_of
 from xlahouse.ingest.hlo.stack_frames import source_of
 
 FINGERPRINT = re.compile(r"\((\d+)\)$")  # `jit_f(12190760917235803885)`
@@ -168,14 +168,14 @@ def instruction_rows(program: Program) -> list[dict[str, object]]:
     shown: dict[tuple[str, int], dict[str, object]] = {}
     rows = []
     for computation, instruction in program.instructions():
-        framework_op = program.framework_op(instruction)
+        framework_op, op = program.framework_op(instruction), _text(instruction.name)
         source_file, source_line = source_of(program.proto, instruction.metadata)
         rows.append(
             {
                 "program_id": program.program_id,
                 "module": program.module,
                 "computation": _text(computation.name),
-                "op": _text(instruction.name),
+                "op": op,
                 "opcode": _text(instruction.opcode),
                 "called": _joined(_text(c.name) for c in program.called(instruction)),
                 "operands": _joined(names.get(n, f"#{n}") for n in instruction.operand_ids),
@@ -183,7 +183,7 @@ def instruction_rows(program: Program) -> list[dict[str, object]]:
                 "source_file": source_file,
                 "source_line": source_line,
                 "layer": layer_of(framework_op),
-                "component": component_of(framework_op),
+                "component": component_of(framework_op) or component_of_kernel(op),
                 "tick": tick_of(framework_op),
                 **_shape_columns(instruction.shape, shown),
             }

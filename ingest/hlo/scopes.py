@@ -29,6 +29,19 @@ _COMPONENTS = (
     ("norm", re.compile(r"(?:^|[./])\w*norm(?:[./_]|$)")),
 )
 
+# Kernels written by hand carry the name of their algorithm, and often no path: (component, pattern).
+KERNELS = (
+    (
+        "attention",
+        r"(?i)paged_?attention|flash_?(?:attention|attn)|splash|fmha|(?:^|[^a-z])(?:rpa|sdpa)(?:[^a-z]|$)",
+    ),
+    (
+        "moe",
+        r"(?i)grouped_?(?:matmul|gemm)|megablox|ragged_?dot|(?:^|[^a-z])t?gmm(?:[^a-z]|$)",
+    ),
+)
+_BY_KERNEL = tuple((name, re.compile(pattern)) for name, pattern in KERNELS)
+
 
 @cache
 def layer_of(path: str) -> int | None:
@@ -39,8 +52,15 @@ def layer_of(path: str) -> int | None:
 
 @cache
 def component_of(path: str) -> str | None:
-    """attention, mlp, moe, embedding, head or norm; None where the path names no component."""
-    return next((name for name, pattern in _COMPONENTS if pattern.search(path)), None)
+    """attention, mlp, moe, embedding, head or norm; None where the path names no component and no kernel."""
+    named = (name for name, pattern in _COMPONENTS if pattern.search(path))
+    return next(named, None) or component_of_kernel(path)
+
+
+@cache
+def component_of_kernel(name: str) -> str | None:
+    """The component whose kernel has that name; None where the name is of no such kernel."""
+    return next((part for part, pattern in _BY_KERNEL if pattern.search(name)), None)
 
 
 @cache

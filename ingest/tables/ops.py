@@ -145,7 +145,12 @@ def _decided(kinds: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     )
     inferred = _infer_category(decided) if decided["inferred_category"].any() else decided
     in_pair = pl.col("role").is_in(["start", "update", "done"]).fill_null(False)
-    return inferred.with_columns(is_async=pl.col("on_async_line") | in_pair)
+    of_kernel = pl.when(pl.col("category") == "compute").then(
+        pl.coalesce(op_names.component_of(pl.col("kernel")), op_names.component_of(pl.col("op")))
+    )
+    return inferred.with_columns(
+        is_async=pl.col("on_async_line") | in_pair, component=pl.coalesce("component", of_kernel)
+    )
 
 
 def _scopes(paths: pl.Series) -> dict[str, pl.Expr]:

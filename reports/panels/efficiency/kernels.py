@@ -21,34 +21,24 @@ from xlahouse.reports.charts.phases import MEASURED
 from xlahouse.reports.charts.theme import colour
 from xlahouse.reports.charts.units import PICOSECONDS, plural, show_ratio, suit
 
-# Kernels without a scope, such as custom calls, by their names: (name, its component, pattern).
+# Kernels that are known by their names: (label, pattern). ingest/hlo/scopes.py has the components of most.
+MATMUL, EITHER = (
+    "quantized matmul",
+    "attention or mlp",
+)  # which of these it is part of, no name states
 KNOWN = (
-    (
-        "ragged paged attention",
-        "attention",
-        r"(?i)ragged_?paged_?attention|(^|[^a-z])rpa([^a-z]|$)",
-    ),
-    ("paged attention", "attention", r"(?i)paged_?attention"),
-    ("flash attention", "attention", r"(?i)flash_?(attention|attn)|splash|fmha|(^|[^a-z])sdpa"),
+    ("ragged paged attention", r"(?i)ragged_?paged_?attention|(^|[^a-z])rpa([^a-z]|$)"),
+    ("paged attention", r"(?i)paged_?attention"),
+    ("flash attention", r"(?i)flash_?(attention|attn)|splash|fmha|(^|[^a-z])sdpa([^a-z]|$)"),
     (
         "grouped matmul",
-        "moe",
         r"(?i)grouped_?(matmul|gemm)|megablox|ragged_?dot|(^|[^a-z])t?gmm([^a-z]|$)",
     ),
-    (
-        "quantized matmul",
-        "attention or mlp",
-        r"(?i)quantized_?(matmul|gemm)|(int8|fp8|w8a8)_?(matmul|gemm)",
-    ),
+    (MATMUL, r"(?i)quantized_?(matmul|gemm)|(int8|fp8|w8a8)_?(matmul|gemm)"),
 )
-
-
-def _known(place: int) -> str:
-    cases = " ".join(
-        f"when regexp_matches(p.kernel, '{known[2]}') then '{known[place]}'" for known in KNOWN
-    )
-    return f"case {cases} end"
-
+_LABELS = " ".join(
+    f"when regexp_matches(p.kernel, '{found}') then '{name}'" for name, found in KNOWN
+)
 
 SQL = f"""
 with longest as (
@@ -69,8 +59,7 @@ with longest as (
     select
         p.*,
         l.max_ps,
-        {_known(0)} as known,
-        coalesce(p.component, {_known(1)}) as part
+        case {_LABELS} end as known
     from op_profile_v1 as p
     left join longest as l on l.program_id is not distinct from p.program_id and l.op = p.op
     where p.run_id = $run and {MEASURED} and p.category <> 'control'
@@ -79,7 +68,10 @@ with longest as (
         kernel,
         category,
         min(known) as known,
-        string_agg(distinct part, ', ' order by part) as components,
+        coalesce(
+            string_agg(distinct component, ', ' order by component),
+            case when min(known) = '{MATMUL}' then '{EITHER}' end
+        ) as components,
         nullif(count(distinct layer), 0) as layers,
         count(distinct op) as ops,
         cast(sum(executions) as bigint) as calls,
@@ -164,7 +156,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many kernels there are, and the share of the time whose component is known."""
-    placed = float(rows.drop_nulls("components")["ratio"].sum() or 0)
+    placed = float(rows.filter(pl.col("components") != EITHER)["ratio"].sum() or 0)
     calls = plural(int(rows["calls"].sum()), "call")
     return (
         f"{plural(len(rows), 'kernel')}, {calls}; component known for {show_ratio(placed)} of the "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
-from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
+from xlahouse.ingest.hlo import op_names
+from xlahouse.ingest.hlo.scopes import component_of, component_of_kernel, layer_of, tick_of
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,8 @@ from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
         ("jit(f)/jit(main)/transformer/layers_3/attention/dot_general", 3, "attention"),
         ("jit(f)/jit(main)/reduce_sum", None, None),
         ("", None, None),
+        ("jit(step)/ragged_paged_attention/pallas_call", None, "attention"),
+        ("model.layers.2.mlp.1/tgmm/custom_call", 2, "mlp"),  # the path's own word wins
         # A number that no column holds is no index; neither are the first digits of one.
         ("model.layers.99999999999999999999/mlp/x", None, "mlp"),
         ("model.layers.1234567890/x", None, None),
@@ -36,6 +40,26 @@ from xlahouse.ingest.hlo.scopes import component_of, layer_of, tick_of
 def test_scope(path, layer, component):
     assert layer_of(path) == layer
     assert component_of(path) == component
+
+
+@pytest.mark.parametrize(
+    ("kernel", "component"),
+    [
+        ("RPA-bq_32-bkvp_32-p_128-.37", "attention"),  # of vLLM on TPUs
+        ("splash_mha_fwd", "attention"),
+        ("void pytorch_flash::flash_fwd_kernel<T>; flash_attn", "attention"),
+        ("fmha_cutlassF_bf16", "attention"),
+        ("grouped_matmul.3", "moe"),
+        ("gmm.12", "moe"),
+        ("quantized_matmul_kernel_512_6400_", None),  # of attention or mlp
+        ("carpal_tunnel", None),  # `rpa` within a word
+        ("fusion.3", None),
+    ],
+)
+def test_kernels_name_their_component(kernel, component):
+    assert component_of_kernel(kernel) == component
+    (found,) = pl.select(op_names.component_of(pl.lit(kernel))).to_series()
+    assert found == component
 
 
 @pytest.mark.parametrize(("name", "tick"), [("7", 7), ("99999999999999999999", None)])

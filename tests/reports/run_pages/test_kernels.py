@@ -7,6 +7,7 @@ import pytest
 from tests.reports.example import Store
 from tests.reports.sections import filled, rows_of
 from tests.reports.vega_lite import assert_valid, data
+from xlahouse.ingest.hlo.scopes import component_of_kernel
 from xlahouse.reports.panels.efficiency import kernels
 
 DEVICES = [
@@ -41,7 +42,7 @@ PROFILE = [
     profiled("fusion", 2, 900, phase="warmup"),
     profiled("copy", 3, 20, category="copy", flops=0.0, hbm_bytes=40.0),
     profiled("while", 4, 500, category="control"),
-    profiled("RPA-bq_32", 5, 80),
+    profiled("RPA-bq_32", 5, 80, component="attention"),
 ]
 CALLS = [
     call("fusion.1", 45),
@@ -106,7 +107,9 @@ def test_devices_of_different_peaks_have_no_use(name):
 )
 def test_kernels_are_known_by_their_names(kernel, known, component):
     [row] = rows_of(store_of([profiled(kernel, 1, 10)]), kernels.PANEL, "r").to_dicts()
-    assert (row["known"], row["components"]) == (known, component)
+    assert row["known"] == known
+    # What ingest makes of the name; a quantized matmul may be part of either.
+    assert (row["components"] or component_of_kernel(kernel)) == component
 
 
 def test_a_scope_is_surer_than_a_name():
