@@ -1,9 +1,11 @@
-"""Names at the ends of lines: a reader need not go to the legend and back."""
+"""Names at the ends of lines and at marks: a reader need not go to the legend and back."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -12,12 +14,16 @@ from xlahouse.reports.charts.panel import inline
 from xlahouse.reports.charts.theme import INK
 
 MAX_NAMES = 12  # of lines; beyond that the legend alone distinguishes them
+_Row = dict[str, Any]
 NEAR = 1 / 20  # of the axis: names that are closer would lie on each other
+
+
+WIDE = 1 / 4  # of the axis: as wide as a name at a mark
 
 
 @dataclass(frozen=True)
 class Height:
-    """The vertical place of a line's points.
+    """The place of points along an axis, mostly the vertical one.
 
     Attributes:
         column: of the rows, a number.
@@ -37,6 +43,10 @@ class Height:
         """The length of the axis, in the same places."""
         values = [*rows[self.column], *self.also]
         return self.of(max(values)) - self.of(min(values))
+
+    def near(self, one: _Row, other: _Row, within: float) -> bool:
+        """Whether two points are closer than that, in the same places."""
+        return abs(self.of(one[self.column]) - self.of(other[self.column])) < within
 
 
 def end_names(
@@ -65,16 +75,41 @@ def end_names(
 
 def _apart(lasts: pl.DataFrame, name: str, height: Height, span: float) -> pl.DataFrame:
     """Of the last points above one place of the x axis those that get a text, from the top down."""
-    found: list[dict[str, object]] = []
+    return _joined(lasts, name, height, lambda one, other: height.near(one, other, NEAR * span))
+
+
+def mark_names(marks: pl.DataFrame, name: str, across: Height, height: Height) -> pl.DataFrame:
+    """The marks that get a text, from the top down; marks so close that texts would overlap share one.
+
+    Args:
+        marks: with known places.
+        name: column of a mark's name.
+        across: where the marks are horizontally.
+        height: where they are vertically.
+    """
+    if marks.is_empty():
+        return marks
+    width, tall = WIDE * across.span(marks), NEAR * height.span(marks)
+    return _joined(
+        marks,
+        name,
+        height,
+        lambda one, other: across.near(one, other, width) and height.near(one, other, tall),
+    )
+
+
+def _joined(
+    points: pl.DataFrame, name: str, height: Height, overlap: Callable[[_Row, _Row], bool]
+) -> pl.DataFrame:
+    """Points from the top down, without the ones that share the text of an earlier one."""
+    found: list[_Row] = []
     names: list[list[str]] = []
-    top = math.inf
-    for row in lasts.sort(height.column, name, descending=[True, False]).to_dicts():
-        place = height.of(row[height.column])
-        if found and top - place < NEAR * span:
-            names[-1].append(row[name])
-            continue
-        found.append(row)
-        names.append([row[name]])
-        top = place
+    for row in points.sort(height.column, name, descending=[True, False]).to_dicts():
+        shared = next((k for k, other in enumerate(found) if overlap(row, other)), None)
+        if shared is None:
+            found.append(row)
+            names.append([row[name]])
+        else:
+            names[shared].append(row[name])
     texts = [first if not more else f"{first} and {len(more)} more" for first, *more in names]
-    return pl.DataFrame(found, schema=lasts.schema).with_columns(pl.Series(name, texts))
+    return pl.DataFrame(found, schema=points.schema).with_columns(pl.Series(name, texts))

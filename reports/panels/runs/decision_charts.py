@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
-from xlahouse.reports.charts.ends import Height, end_names
+from xlahouse.reports.charts.ends import Height, end_names, mark_names
 from xlahouse.reports.charts.palette import BATCH_SHAPES, parallelism_colours
 from xlahouse.reports.charts.panel import inline
 from xlahouse.reports.charts.theme import INK, colour, finish, shape
@@ -105,7 +105,8 @@ def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.C
     named = data if few else best.with_columns(scaled, _batch())
     corners = spans.with_columns(pl.col("most_rate").alias(RATE)).head(len(spans) if few else 0)
     both = pl.concat([each.select("latency", RATE, _name()) for each in (named, corners)])
-    texts = alt.Chart(inline(both))
+    places = (_place("latency", times), _place(RATE, rates))
+    texts = alt.Chart(inline(mark_names(both, "name", *places)))
     # A name stands on the side of its mark that has more room: on a phone, the right one may have none.
     right = "scale('x', datum.latency) > width / 2"
     texts = texts.mark_text(
@@ -188,9 +189,14 @@ def _box_tooltip(latency: str, unit: str) -> list[alt.Tooltip]:
     ]
 
 
-def _axis(field: str, title: str, values: pl.Series) -> alt.X:
+def _place(field: str, values: pl.Series) -> Height:
+    """Where marks are along an axis that reaches over the values."""
     low, high = float(values.min()), float(values.max())  # type: ignore[arg-type]
-    wide = low > 0 and high / low > LOG_FROM
+    return Height(field, is_log=low > 0 and high / low > LOG_FROM, also=(low, high))
+
+
+def _axis(field: str, title: str, values: pl.Series) -> alt.X:
+    wide = _place(field, values).is_log
     scale = (
         alt.Scale(type="log", nice=False, padding=24) if wide else alt.Scale(zero=False, padding=24)
     )

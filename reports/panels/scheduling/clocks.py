@@ -117,7 +117,7 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
     if known["offset_ps"].abs().max():
         drawn.append(Figure("Offset of each clock", offset_chart(known)))
     others = known.filter(pl.col("clock") != pl.col("reference"))
-    if not _long(others).is_empty():
+    if (_long(others)["ps"] != 0).any():  # zeros alone are a sentence
         note = "Skews across clocks are usable where the spread is at most the skew."
         drawn.append(Figure("Uncertainty of the clocks, and skew", spread_chart(others), note))
     return drawn
@@ -160,7 +160,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     known = rows.drop_nulls("offset_ps")
     if len(known) > 1 and not known["offset_ps"].abs().max():
         found.append("No clock is ahead of its reference or behind it: every offset is 0.")
-    if len(known) > MAX_CLOCKS:
+    if len(known) > MAX_CLOCKS and figures(rows, facts):
         found.append(f"Drawn: the {MAX_CLOCKS} of {len(rows):,} clocks that are furthest off.")
     return found
 
