@@ -60,6 +60,11 @@ with device_facts as (
     left join stages on stages.run_id = devices.run_id and stages.device_id = devices.device_id
     where core is distinct from 'sparsecore'
     group by devices.run_id
+), step_facts as (
+    select run_id, min(module) as host_step
+    from launches
+    where phase = 'step' and module in ('ProfilerStep', 'execute')
+    group by run_id
 ), mesh_facts as (
     select run_id, string_agg(axis || ' ' || size, ' x ' order by axis_index) as mesh_text
     from mesh_axes
@@ -94,6 +99,7 @@ select
         as captured_text,
     parent_name,
     mesh_text,
+    host_step,
     places,
     coalesce(named_devices, 0) as named_devices,
     coalesce(traced_devices, 0) as traced_devices,
@@ -108,6 +114,7 @@ select
 from runs
 left join device_facts using (run_id)
 left join marker_facts using (run_id)
+left join step_facts using (run_id)
 left join mesh_facts using (run_id)
 left join place_facts using (run_id)
 left join issue_facts using (run_id)
@@ -171,6 +178,11 @@ class PageFacts:
     def marked(self) -> bool:
         """Whether the trace has markers of requests and steps."""
         return bool(self.row["markers"])
+
+    @property
+    def unmarked_step(self) -> str:
+        """What a step is where no marker names one: the host's mark around many kernels, or a launch."""
+        return str(self.row.get("host_step") or "execution of a program")
 
     @property
     def mesh(self) -> str | None:

@@ -196,9 +196,12 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         found.append(f"TPOT is not known: {why_no_tpot(facts)}.")
     if rows["launch_period_s"].is_not_null().any():
         period = show_s(rows["launch_period_s"].drop_nulls()[0])
+        step = facts.row.get("host_step")
+        again = f"A {step} starts" if step else "The program that ran most often starts again"
+        each = "one" if step else "one of its executions"
         found.append(
-            f"The program that ran most often starts again every {period} on average. Whether one of its "
-            "executions makes a token is not known, so this is no time per token, and no run is ranked by it."
+            f"{again} every {period} on average. Whether {each} makes a token is not known, so this is no "
+            "time per token, and no run is ranked by it."
         )
     if rows["measured_ttft_s"].is_null().all() and rows["measured_tpot_s"].is_null().all():
         found.append(

@@ -191,8 +191,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     found = []
     if not facts.marked:
         found.append(
-            "Without markers, each execution of a program counts as a step, and its latency "
-            "is its longest window."
+            f"Without markers, each {facts.unmarked_step} counts as a step, and its latency is its longest "
+            "window."
         )
     if total(rows, "measured") < total(rows, "steps"):
         found.append(

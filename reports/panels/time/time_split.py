@@ -168,7 +168,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         counted = (
             "all time of a device"
             if "step" not in rows["phase"]
-            else "every execution of a program"
+            else f"every {facts.unmarked_step}"
         )
         found.append(f"The trace has no markers of requests, so {counted} counts as a step.")
     if rows["comm_compute_ratio"].has_nulls():
