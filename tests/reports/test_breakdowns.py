@@ -111,12 +111,31 @@ def test_ops_are_added_up_over_phases_and_sorted():
     assert section.coverage.replace("\u00a0", " ").startswith("3 of 3 ops with 100 % of the time.")
 
 
-def test_programs_stack_what_their_ops_do():
-    def program(module, number, phase, **times):
-        row = {"run_id": "r", "module": module, "program_id": number, "phase": phase}
-        zero = dict.fromkeys(op_time.CATEGORY_NAMES, 0)
-        return {**row, **zero, "launches": 2, "devices": 1, **times}
+def program(module, number, phase, **times):
+    row = {"run_id": "r", "module": module, "program_id": number, "phase": phase}
+    zero = dict.fromkeys(op_time.CATEGORY_NAMES, 0)
+    return {**row, **zero, "launches": 2, "devices": 1, **times}
 
+
+def test_transfers_of_nccl_are_one_program():
+    """Each transfer of a trace of PyTorch's profiler is a program without a launch."""
+    store = store_of(
+        module_breakdown_v1=[
+            program("ProfilerStep", None, "step", compute_ps=10),
+            program("nccl", 1, "step", collective_ps=20, launches=0),
+            program("nccl", 2, "step", collective_ps=30, launches=0),
+        ]
+    )
+    rows = rows_of(store, op_time.MODULES, "r")
+    assert rows.select("module", "launches", "self_ps").rows() == [
+        ("nccl", 0, 50),
+        ("ProfilerStep", 2, 10),
+    ]
+    coverage = filled(store, op_time.MODULES, "r").coverage.replace("\u00a0", " ")
+    assert coverage == "1 program, 2 launches outside warm-up."
+
+
+def test_programs_stack_what_their_ops_do():
     store = store_of(
         module_breakdown_v1=[
             program("decode_fn", 1, "decode", compute_ps=30, wait_ps=5),

@@ -75,11 +75,22 @@ OPS_COLUMNS = (
     text_column("source", "Source line"),
 )
 
+_SUMS = ", ".join(
+    f"cast(sum({each}_ps) as bigint) as {each}_ps"
+    for each in ("launch", "compute", "collective", "copy", "wait", "control")
+)
 MODULES_SQL = f"""
 with programs as (
-    select *, {PHASE} as phase_name
+    -- a trace of PyTorch's profiler has a program a transfer: they count together
+    select
+        {PHASE} as phase_name, module,
+        case when module is distinct from 'nccl' then program_id end as program_id,
+        max(devices) as devices,
+        cast(sum(launches) as bigint) as launches,
+        {_SUMS}
     from module_breakdown_v1
     where run_id = $run and {MEASURED}
+    group by phase_name, module, case when module is distinct from 'nccl' then program_id end
 )
 select
     phase_name as phase,
@@ -227,7 +238,8 @@ def ops_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 def modules_coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
     """How many programs and launches are listed."""
-    programs = plural(rows["program_id"].drop_nulls().n_unique(), "program")
+    launched = rows.filter(pl.col("launches") > 0)
+    programs = plural(launched.n_unique(["module", "program_id"]), "program")
     launches = plural(int(rows["launches"].sum()), "launch")
     return f"{programs}, {launches.replace('launchs', 'launches')} outside warm-up."
 
