@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 # Inside a script element these would end it, open a comment, or break a line of JavaScript.
 _SEPARATOR = re.compile(r"([/_.,=-])")
+_BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[pnµm]?s|[kMGT]?B)\b)")
 _CODE, _AS_CODE = re.compile(r"`([^`]+)`"), r"<code>\1</code>"
 _bundle: list[str] = []  # page_script, once it is made
 LIBRARY = "vega.js"  # the script, once beside all pages
@@ -63,6 +64,11 @@ def breakable(text: str) -> Markup:
     return Markup(_CODE.sub(_AS_CODE, _SEPARATOR.sub(r"\1<wbr>", str(escape(text)))))
 
 
+def unbroken(text: str) -> str:
+    """The text with each unit on the line of its number: sentences of `summary` are also for terminals."""
+    return _BEFORE_UNIT.sub("\u00a0", text)
+
+
 def coded(text: str) -> Markup:
     """Escaped text whose commands, between backquotes, are code."""
     return Markup(_CODE.sub(_AS_CODE, str(escape(text))))
@@ -100,6 +106,7 @@ def _environment() -> Environment:
     environment.filters["script_json"] = script_json
     environment.filters["breakable"] = breakable
     environment.filters["coded"] = coded
+    environment.filters["unbroken"] = unbroken
     return environment
 
 

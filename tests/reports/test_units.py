@@ -18,6 +18,7 @@ from xlahouse.reports.charts.units import (
     show_s,
     suit,
 )
+from xlahouse.reports.page import unbroken
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,9 @@ def test_the_greatest_value_decides_the_unit_of_an_axis():
 
 def test_plurals():
     assert [plural(count, "run") for count in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
+
+
+def test_a_unit_stays_on_the_line_of_its_number():
+    text = "7 % of 180 ms, 12.3 µs, 64.4 GB; 4 steps, 2 Bytes and 3 sorts"
+    shown = "7~% of 180~ms, 12.3~µs, 64.4~GB; 4 steps, 2 Bytes and 3 sorts"
+    assert unbroken(text) == shown.replace("~", "\u00a0")

@@ -12,6 +12,7 @@ from tests.reports.test_palette import PAPERS, VISION, contrast, distance
 from tests.reports.vega_lite import assert_valid, data
 from xlahouse.reports.answers import read_verdict, shown_findings
 from xlahouse.reports.figure_files import render_figures
+from xlahouse.reports.page import unbroken
 from xlahouse.reports.pages import RUN_PAGES
 from xlahouse.reports.panels.overview.verdict import EXPOSED_SHADES
 from xlahouse.reports.site import render_site
@@ -96,7 +97,7 @@ def test_a_finding_links_to_the_pages_that_are_there(verdict):
 def test_the_page_begins_with_the_answer(two_runs, verdict, tmp_path):
     render_site(two_runs, tmp_path, ["demo tp4"], ["overview", "communication", "scheduling"])
     page = Page((tmp_path / "run-demo-tp4.html").read_text("utf-8"))
-    assert page.text.index(verdict.summary.verdict) < page.text.index("TTFT")
+    assert page.text.index(unbroken(verdict.summary.verdict)) < page.text.index("TTFT")
     found = {attributes.get("href") for attributes in page.all("a")}
     assert {
         "run-demo-tp4.communication.html#exposed",
