@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ import pyarrow.parquet as pq
 from tests.device_steps import with_device_steps
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION, LAYOUT_VERSION
 from xlahouse.ingest.store.settings import RunSettings
-from xlahouse.sql.database import empty_table
+from xlahouse.sql.database import SLOW_OPTIMIZERS, empty_table
 from xlahouse.sql.library import TABLES
 from xlahouse.sql.listing import settings_row
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+NUMBERS = count()
+# of a database that plans queries as a warehouse does
+CONFIG: dict[str, Any] = {"threads": "1", "disabled_optimizers": SLOW_OPTIMIZERS}
 
 
 def write_warehouse(root: Path, tables: Rows) -> Path:
@@ -64,6 +69,20 @@ def whole(tables: Rows) -> dict[str, list[dict[str, Any]]]:
         for run_id, run in (runs or {"r": {"run_id": "r"}}).items()
     ]
     return rows
+
+
+@cache
+def _instance() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config=CONFIG)
+
+
+def empty_database() -> duckdb.DuckDBPyConnection:
+    """A schema without relations, where queries are planned as in a warehouse; to start an instance takes long."""
+    database = _instance().cursor()
+    name = f"of_test_{next(NUMBERS)}"
+    database.execute(f"create schema {name}")
+    database.execute(f"use {name}")
+    return database
 
 
 def fill_tables(database: duckdb.DuckDBPyConnection, tables: Rows) -> None:

@@ -10,12 +10,12 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 
 from tests.device_steps import with_device_steps
 from tests.views.contract import CONTRACT
+from tests.warehouse import empty_database
 from xlahouse.reports.charts.facts import FACTS_SQL, PageFacts, read_facts
 from xlahouse.reports.headline import SUMMARY_SQL
 from xlahouse.reports.pages import RUN_PAGES, SITE_PAGES
@@ -69,7 +69,7 @@ class Answer:
 def schema_of_internal(name: str) -> pa.Schema:
     """The columns of a view that the contract leaves out, over tables without rows."""
     tables, _ = shipped().closure({name})
-    with duckdb.connect() as connection:
+    with empty_database() as connection:
         for table in tables:
             connection.register(f"no {table}", TABLES[table].schema.empty_table())
             connection.execute(f'create table {table} as from "no {table}"')
@@ -87,7 +87,7 @@ class Store:
 
     def __post_init__(self) -> None:
         self.tables = with_device_steps(self.tables)
-        self.connection = duckdb.connect()
+        self.connection = empty_database()
         self._known: set[str] = set()
         self._digests = {
             name: sha256(repr(rows).encode()).hexdigest() for name, rows in self.tables.items()

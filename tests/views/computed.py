@@ -12,7 +12,7 @@ import duckdb
 
 from tests.views.given_expect import Case
 from tests.views.together import answers, own_rows, rows_together
-from tests.warehouse import fill_tables
+from tests.warehouse import CONFIG, fill_tables
 from xlahouse.sql.library import View, shipped
 
 
@@ -26,7 +26,7 @@ class Computed:
 
     def __init__(self, cases: Sequence[Case], sql: MutableMapping[str, str]) -> None:
         self._cases, self.sql = cases, sql
-        self.database = duckdb.connect()
+        self.database = duckdb.connect(config=CONFIG)
         fill_tables(self.database, rows_together(cases))
         self.order: list[View] = shipped().closure(set(shipped().views))[1]
         # Pairs of different cases' runs are too many to keep.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import pytest
 
+from tests.warehouse import empty_database
 from xlahouse.sql.check.audits_traffic import TRAFFIC_AUDITS
 
 AUDITS = {audit.name: audit.sql for audit in TRAFFIC_AUDITS}
@@ -95,7 +95,7 @@ PLANTED = [(name, *fault) for name, faults in FAULTS.items() for fault in faults
 
 def found(name: str, tables: dict[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
     """Rows that an audit finds in the tables."""
-    with duckdb.connect() as connection:
+    with empty_database() as connection:
         for table, columns in COLUMNS.items():
             connection.execute(f"create table {table} ({columns})")
             for row in tables[table]:
