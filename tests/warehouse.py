@@ -77,7 +77,7 @@ def _instance() -> duckdb.DuckDBPyConnection:
 
 
 def empty_database() -> duckdb.DuckDBPyConnection:
-    """A schema without relations, where queries are planned as in a warehouse; to start an instance takes long."""
+    """A schema without relations, whose queries are planned as a warehouse's; all share one instance."""
     database = _instance().cursor()
     name = f"of_test_{next(NUMBERS)}"
     database.execute(f"create schema {name}")

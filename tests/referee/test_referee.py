@@ -12,7 +12,7 @@ from tests.referee.draw import draw
 from tests.referee.spans import pieces
 from xlahouse.sql import Warehouse
 
-FEW, MANY = 2, 24
+FEW, MANY = 1, 24
 
 
 @pytest.mark.parametrize("seed", seeds(FEW, MANY))

@@ -126,12 +126,12 @@ ATTEMPTS = [
 def refuses(warehouse: Warehouse, sql: str) -> None:
     with pytest.raises(QueryError):
         warehouse.query(sql).arrow()
-    assert warehouse.query("select op from ops").rows == [("a",)]
 
 
 def test_refused(warehouse: Warehouse) -> None:
     attempts = [*REFUSED, *ATTEMPTS]
     check_each("attempts", {sql: partial(refuses, warehouse, sql) for sql in attempts})
+    assert warehouse.query("select op from ops").rows == [("a",)]
 
 
 ALLOWED = {

@@ -68,7 +68,7 @@ def test_a_file_of_the_users_stays(write, tmp_path, verb):
     assert out.read_bytes().endswith(b"my note")
 
 
-@pytest.mark.parametrize("verb", first_few(FOLDERS, 2))
+@pytest.mark.parametrize("verb", first_few(FOLDERS, 1))
 def test_a_folder_of_the_users_stays(write, tmp_path, verb):
     if verb == "figures":
         pytest.importorskip("vl_convert")

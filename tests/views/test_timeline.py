@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.layers import first_few
 from tests.warehouse import write_warehouse
 from xlahouse.sql import Warehouse
 
@@ -33,17 +34,20 @@ def timeline(root: Path, transfers: list[dict[str, Any]]) -> list[dict[str, Any]
 
 @pytest.mark.parametrize(
     ("span", "width", "bins"),
-    [
-        (499, 1, 499),
-        (500, 1, 500),
-        (501, 2, 251),
-        (1000, 2, 500),
-        (1001, 5, 201),
-        (2500, 5, 500),
-        (2501, 10, 251),
-        (7 * 10**12, 2 * 10**10, 350),  # 7 s in bins of 20 ms
-        (25 * 10**17, 5 * 10**15, 500),  # a month
-    ],
+    first_few(
+        [
+            (500, 1, 500),
+            (501, 2, 251),
+            (1001, 5, 201),
+            (7 * 10**12, 2 * 10**10, 350),  # 7 s in bins of 20 ms
+            (499, 1, 499),
+            (1000, 2, 500),
+            (2500, 5, 500),
+            (2501, 10, 251),
+            (25 * 10**17, 5 * 10**15, 500),  # a month
+        ],
+        4,
+    ),
 )
 def test_smallest_of_1_2_5_that_makes_at_most_500_bins(tmp_path, span, width, bins):
     found = timeline(tmp_path, [transfer(30, 31, 1), transfer(29 + span, 30 + span, 1)])

@@ -60,7 +60,7 @@ def test_an_event_that_is_damaged_with_the_header_is_counted(at):
 
 
 @layered(
-    60,
+    30,
     1500,
     st.lists(
         st.tuples(

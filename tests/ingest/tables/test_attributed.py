@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.layers import layered
 from tests.synth.cases import CASES
 from tests.synth.write import write_run
 from xlahouse.ingest.events.spans import shares
@@ -128,8 +128,7 @@ def test_what_is_outside_every_step_is_unknown_unless_the_device_has_none():
     assert attribute(rows[1:], steps=(None,))[0] == [5]
 
 
-@settings(max_examples=200, deadline=None)
-@given(SPANS)
+@layered(60, 1000, SPANS)
 def test_every_picosecond_is_shared(spans):
     rows = sorted(spans, key=lambda row: row[1])
     found, table = attribute(rows)
