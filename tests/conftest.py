@@ -28,6 +28,9 @@ settings.load_profile("xlahouse")
 LONGEST_FIRST = ("planted", "capture", "spark", "spark_runs", "spark_cluster", "synthetic", "cases")
 LONGEST_FIRST += ("test_properties", "test_endurance", "test_site_again", "test_export_duckdb")
 
+# Threads of torch that wait for each other leave the cores to other workers.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 ROOT = Path(__file__).parents[1]
 DEMO_PLAN = ROOT / "capture" / "plans" / "demo.yaml"
 

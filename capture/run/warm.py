@@ -8,6 +8,7 @@ with its exit status.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -166,6 +167,9 @@ def _import_all() -> None:
     without_jax()
     # torch_xla reads these two when it is imported.
     os.environ |= {"XLA_IR_DEBUG": "1", "XLA_HLO_DEBUG": "1"}
+    # torch's threads read this when they start. They would wait for each other in a loop, on the cores
+    # that the virtual devices need: a third of the CPU time of the demo's captures.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import torch_xla.debug.profiler
     import torch_xla.distributed.spmd  # noqa: F401
     import transformers
@@ -175,6 +179,7 @@ def _import_all() -> None:
 
     for family in families.FAMILIES.values():
         getattr(transformers, family.model_class)
+    gc.freeze()  # modules stay: no child looks through them
 
 
 if __name__ == "__main__":
