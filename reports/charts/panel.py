@@ -249,9 +249,16 @@ def finite(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(known)
 
 
+class SharedData(alt.InlineData):
+    """Rows that copies of a chart share: Altair copies a chart, row by row, for each layer and property."""
+
+    def __deepcopy__(self, memo: object) -> SharedData:
+        return self
+
+
 def inline(rows: pl.DataFrame) -> alt.InlineData:
     """Rows as data inside the specification; column order and row order are kept."""
-    return alt.InlineData(values=rows.to_dicts())
+    return SharedData(values=rows.to_dicts())
 
 
 def _cell(column: TableColumn, row: Mapping[str, Any]) -> TableCell:
