@@ -17,13 +17,19 @@ def _validator() -> jsonschema.Draft7Validator:
     return jsonschema.Draft7Validator(json.loads(text))
 
 
+def is_valid(spec) -> bool:
+    """Whether Vega-Lite's schema accepts a specification. Rows of data may be any objects: two are enough."""
+    few = {name: rows[:2] for name, rows in spec.get("datasets", {}).items()}
+    return _validator().is_valid({**spec, "datasets": few})
+
+
 def assert_valid(section) -> None:
     """Every figure of a filled panel has a specification that the schema accepts, and a title."""
     assert section.figures
     for figure in section.figures:
         assert figure.problem == ""
         assert figure.title
-        assert list(_validator().iter_errors(figure.spec))[:1] == []
+        assert is_valid(figure.spec)
 
 
 def drawn(spec) -> str:
