@@ -12,16 +12,17 @@ import pytest
 
 from tests.command import run_command
 from tests.each import check_each
+from tests.later import Later, needs
 from tests.layers import sampled
 from tests.reports.example import example_run, merge
 from tests.sql.test_guard import ATTEMPTS, REFUSED
 from tests.warehouse import write_warehouse
 from xlahouse.sql.limits import Limits
-from xlahouse.sql.serve.agents import make_server
 from xlahouse.sql.serve.workers import Workers
 
-mcp = pytest.importorskip("mcp")
-pytestmark = pytest.mark.xdist_group("served")
+mcp = Later("mcp")
+agents = Later("xlahouse.sql.serve.agents")
+pytestmark = [pytest.mark.xdist_group("served"), needs("mcp")]
 TOOLS = ["runs", "tables", "views", "describe", "query", "summary", "compare", "check"]
 QUESTIONS = (
     "select name, ttft_s, tpot_s, output_tokens_per_s from run_summary order by name",
@@ -57,7 +58,7 @@ def call(workers: Workers, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     """The results of calls of tools, through the protocol."""
 
     async def run() -> list[Any]:
-        async with mcp.Client(make_server(workers)) as client:
+        async with mcp.Client(agents.make_server(workers)) as client:
             return [await client.call_tool(name, given) for name, given in calls]
 
     return asyncio.run(run())
@@ -119,7 +120,7 @@ def test_answers_carry_units_coverage_and_reasons(workers: Workers) -> None:
 
 def test_the_tools_only_read(workers: Workers) -> None:
     async def listed() -> list[Any]:
-        async with mcp.Client(make_server(workers)) as client:
+        async with mcp.Client(agents.make_server(workers)) as client:
             return list((await client.list_tools()).tools)
 
     tools = asyncio.run(listed())
