@@ -42,12 +42,13 @@ def pieces_of(
         frame = _with_ranks(frame, columns).sort(columns, nulls_last=True)
     for start in range(0, frame.height, ROW_GROUP):
         piece = frame.slice(start, ROW_GROUP)
+        given = dict(zip(piece.columns, piece.get_columns(), strict=True))
         arrays = []
         for column in schema:
             if column.name == "run_id":
                 arrays.append(constant(run_id, piece.height))
-            elif column.name in present:
-                arrays.append(arrow_array(piece[column.name], column.type))
+            elif column.name in given:
+                arrays.append(arrow_array(given[column.name], column.type))
             else:
                 arrays.append(pa.nulls(piece.height, column.type))
         yield pa.table(arrays, names=schema.names)
