@@ -17,7 +17,7 @@ FAULTS = {
     "9^9 values in 500 bytes": (bomb(10), "more than 1,048,576 values"),
     "a list in itself": ("x: &a [*a]\n", "contains itself"),
     "a mapping in itself": ("x: &a {b: *a}\n", "contains itself"),
-    "depth": ("x: " + "[" * 3000 + "]" * 3000 + "\n", "nested too deeply"),
+    "depth": ("x: " + "[" * 600 + "]" * 600 + "\n", "nested too deeply"),
     "no time": ("x: !!timestamp never\n", "put text into quotes"),
     "no truth": ("x: !!bool maybe\n", "put text into quotes"),
     "no number": ("x: !!int ''\n", "put text into quotes"),

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.layers import first_few
 from tests.sql.conftest import TWO_RUNS
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
@@ -110,10 +111,13 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize(
     "sql",
-    [
-        "from ops where run_id = 'ab12'",
-        "select length(op) from devices as d join ops as o on d.run_id = o.run_id where o.run_id = 'ab12'",
-    ],
+    first_few(
+        [
+            "select length(op) from devices as d join ops as o using (run_id) where run_id = 'ab12'",
+            "from ops where run_id = 'ab12'",
+        ],
+        1,
+    ),
 )
 def test_a_damaged_file_is_named(root: Path, damage: str, sql: str) -> None:
     """DuckDB often says no more than `Invalid data`."""
@@ -133,7 +137,7 @@ def test_an_error_is_told_without_the_names_of_its_classes() -> None:
     )
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", first_few(DAMAGE, 2))
 @pytest.mark.parametrize("kept", [(), ("run_mesh",)], ids=["one query", "kept views"])
 def test_a_damaged_file_costs_its_own_run(root: Path, damage: str, kept: tuple[str, ...]) -> None:
     """Of all tables, so that no view takes it for a run without ops; and only that run."""

@@ -99,7 +99,7 @@ TABLES_OF_A_TRACE = (
     "writer",
     first_few(
         ["warehouse.json", "leases/", "tables/runs/", *(f"tables/{t}/" for t in TABLES_OF_A_TRACE)],
-        5,
+        3,
     ),
 )
 def test_a_disk_that_is_full_for_any_writer_costs_the_run_alone(tmp_path, full, writer):

@@ -22,9 +22,7 @@ RUNS = CASES | {run.name: run for run in map(draw_run, range(100, 106))}
 FEW = (
     "dp_tp",
     "tp_skewed",
-    "tp_dp_replicas",
     "tp_cut_at_both_ends",
-    "tp_mesh_notation",
     "tp_loop",
     "sp_fused",
     "pp_ticks",
