@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -146,9 +147,8 @@ def test_imports_follow_the_arrows():
     assert wrong == []
 
 
-def test_no_two_rooms_import_each_other():
-    for room, others in ARROWS.items():
-        assert [other for other in others if room in ARROWS[other]] == []
+def test_no_way_along_the_arrows_leads_back():
+    TopologicalSorter(ARROWS).prepare()  # raises CycleError, which names the rooms
 
 
 def test_every_room_is_shipped():
