@@ -249,7 +249,7 @@ def finite(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(known)
 
 
-class SharedData(alt.InlineData):
+class SharedData(alt.InlineData):  # type: ignore[misc]  # Altair has no types here
     """Rows that copies of a chart share: Altair copies a chart, row by row, for each layer and property."""
 
     def __deepcopy__(self, memo: object) -> SharedData:

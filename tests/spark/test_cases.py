@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 VIEWS = sorted(shipped().views)
 # In `make test`: views with windows, unnested lists, quantiles and joins of their own, which Spark plans
 # in seconds. Constructs one by one are in test_constructs.py.
-FEW = ("latency_v3", "run_mesh_v1", "step_time_v1")
+FEW = ("clock_offset_v2", "run_mesh_v1", "step_time_v1")
 TRIED = 40  # views that a commit tries in `make verify`, besides these; ALL=1 tries every one
 
 
