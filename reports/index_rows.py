@@ -71,6 +71,11 @@ class IndexTable:
     # what no row knows, so that no column shows it, by the reason of the first run
     unknown: list[str]
 
+    @property
+    def pages(self) -> bool:
+        """Whether any run has more pages than the one that its name links to."""
+        return any(row.pages for row in self.rows)
+
 
 @dataclass(frozen=True)
 class _Fact:
