@@ -77,9 +77,13 @@ DAMAGED_HLO = Code(
 )
 DEVICE_ASSIGNMENT_UNKNOWN = Code(
     "device_assignment_unknown",
-    "info",
+    "warning",
     "HLO does not state which device runs which partition",
-    "groups take the numbers of partitions for those of devices",
+    "groups take the numbers of partitions for those of devices: the axis of a transfer, the members of its "
+    "instance, and which devices and links carry its bytes may be others",
+    "give the xplane in place of its Chrome trace, or the compiler's dump: `xlahouse ingest TRACES --run "
+    "RUN --hlo-dump FOLDER`",
+    info_when="every group spans all devices",
 )
 EXECUTIONS_UNKNOWN = Code(
     "executions_unknown",

@@ -119,9 +119,13 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         whole.append(program)
     grouped = group_rows(rows.collectives, source)
     rows.issues += grouped.issues
-    for program in whole:
-        rows.issues += _assignment_issues(program, program.program_id in grouped.known, source)
     groups = grouped.group_frame
+    rows.issues += _assignment_issues(
+        [program for program in whole if program.program_id in grouped.known],
+        groups,
+        grouped.pair_frame,
+        source,
+    )
     logical_ids.update(groups["logical_id"].unique())
     return ProgramFacts(
         ops=pl.DataFrame(first_of_ops(rows.ops), schema=FACT_COLUMNS),
@@ -182,13 +186,32 @@ def _wrapper_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:
     return issues_found(source, (KIND_INFERRED, count, detail))
 
 
-def _assignment_issues(program: Program, grouped: bool, source: str) -> list[Issue]:
-    """The finding that no device assignment is stated, so groups use partition numbers."""
-    is_known = program.names_ranks or program.assignment is not None
-    if not grouped or (is_known and not program.assignment_assumed):
-        return []
-    detail = f"{program.module}: {DEVICE_ASSIGNMENT_UNKNOWN.meaning}"
-    return [DEVICE_ASSIGNMENT_UNKNOWN.found(source, detail=detail)]
+def _assignment_issues(
+    programs: Iterable[Program], groups: pl.DataFrame, pairs: pl.DataFrame, source: str
+) -> list[Issue]:
+    """The finding that no device assignment is stated, so groups use partition numbers.
+
+    A group of all devices is the same under any assignment; a part of them, or a pair, may be others.
+
+    Args:
+        programs: that have groups.
+        groups: GROUP_COLUMNS of all programs.
+        pairs: PAIR_COLUMNS of all programs.
+        source: the run.
+    """
+    found = []
+    for program in programs:
+        is_known = program.names_ranks or program.assignment is not None
+        if is_known and not program.assignment_assumed:
+            continue
+        mine = pl.col("program_id") == program.program_id
+        own = groups.filter(mine)
+        devices = {*own["logical_id"].unique(), *(d for some in devices_of(program) for d in some)}
+        least = own.group_by("op", "group_index").len()["len"].min()
+        info = least == len(devices) and pairs.filter(mine).is_empty()
+        detail = f"{program.module}: {DEVICE_ASSIGNMENT_UNKNOWN.meaning}"
+        found.append(DEVICE_ASSIGNMENT_UNKNOWN.found(source, detail=detail, info=info))
+    return found
 
 
 def _size_issues(program: Program, rows: _Rows, source: str) -> list[Issue]:

@@ -202,6 +202,25 @@ def test_devices_of_a_number_that_cannot_be_read_are_unknown(counts):
     assert "device_assignment_unknown" in {issue.code for issue in facts.issues}
 
 
+ALL = "replica_groups={{0,1,2,3}}"
+PAIRS = "collective-permute(f32[8]{0} %p), channel_id=2, source_target_pairs={{0,1},{2,3}}"
+NO_PAIRS = f"all-gather(f32[8]{{0}} %p), channel_id=2, {ALL}, use_global_device_ids=true"
+
+
+@pytest.mark.parametrize(
+    ("groups", "other", "severity"),
+    [
+        (ALL, NO_PAIRS, "info"),  # all devices are one group under any assignment
+        ("replica_groups={{0,1},{2,3}}", NO_PAIRS, "warning"),  # {0,2}, {1,3} if it is 0, 2, 1, 3
+        (ALL, PAIRS, "warning"),  # 0 would send to 2
+    ],
+)
+def test_an_unknown_assignment_is_a_warning_where_groups_rest_on_it(groups, other, severity):
+    _, facts = read(MODULE.replace("replica_groups={{0,1},{2,3}}", groups).replace(PAIRS, other))
+    found = [issue for issue in facts.issues if issue.code == "device_assignment_unknown"]
+    assert [issue.severity for issue in found] == [severity]
+
+
 def test_a_line_of_the_stack_frames_that_is_lost_moves_no_other():
     """Entries are known by their place: a.py is the third file, b.py the second."""
     text = MODULE.replace(
