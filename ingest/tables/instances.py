@@ -18,7 +18,7 @@ CIRCLE = "circle"  # devices that meet in collectives of a program: the least of
 _MET = "met"
 
 
-def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
+def number_instances(rows: pl.DataFrame, key: list[str]) -> tuple[pl.Series, pl.Series]:
     """Number the instances of executions.
 
     Per key, all devices' executions are ordered by start; a new instance begins where a device would
@@ -28,21 +28,20 @@ def number_instances(rows: pl.DataFrame, key: list[str]) -> pl.Series:
     circles as if each were a device: replicas that run apart do not tear those that meet asunder.
 
     Args:
-        rows: device_id, start_ps, duration_ps, the key's columns, and where circles are known `circle`.
+        rows: device_id, start_ps, duration_ps, circle, and the key's columns.
         key: columns that identify the program or op.
 
     Returns:
-        One number a row, in the order of `rows`.
+        A number of each row's instance within its circle, and of the whole one, in the order of `rows`.
     """
-    if CIRCLE not in rows.columns:
-        return _one_level(rows, key)
     met = rows.with_columns(_one_level(rows, [*key, CIRCLE]).alias(_MET))
     start = pl.col("start_ps").min()
     circles = met.group_by(_MET, *key, pl.col(CIRCLE).alias("device_id"), maintain_order=True).agg(
         start, duration_ps=(pl.col("start_ps") + pl.col("duration_ps")).min() - start
     )
     numbered = circles.select(_MET, _one_level(circles, key))
-    return met.select(_MET).join(numbered, on=_MET, how="left", maintain_order="left")["instance"]
+    whole = met.select(_MET).join(numbered, on=_MET, how="left", maintain_order="left")
+    return met[_MET], whole["instance"]
 
 
 def _one_level(rows: pl.DataFrame, key: list[str]) -> pl.Series:

@@ -21,7 +21,7 @@ _IS_ANNOTATED = (
     (pl.col("phase") == "step") & pl.col("step").is_not_null() & pl.col("thread").is_not_null()
 )
 _PROGRAM = ("program_id", "module")
-_COMPONENT = "component"
+_COMPONENT, _MET = "component", "met"
 
 
 def finish_launches(
@@ -50,65 +50,72 @@ def finish_launches(
     ordered = ordered.hstack([pl.Series("launch", np.arange(ordered.height) - begins)])
     known = pl.struct("instance_key", "program_id").rank("dense").cast(pl.Int64) - 1
     if _is_known(ordered["instance_key"]):
-        instance = ordered.select(known.alias("instance"))["instance"]
-    else:
-        ordered, key = _with_component(ordered, component_of)
-        instance = number_instances(_with_circle(ordered, circles), key)
-        ordered = ordered[[name for name in ordered.columns if name != _COMPONENT]]
-    numbered = by_first_start(ordered.with_columns(launch_instance=instance), "launch_instance")
-    placed = _with_step(numbered, markers, hosts)
-    if component_of is None or len(set(component_of.values())) <= 1:
-        return placed
-    return _with_step(_joined_by_name(placed, component_of), markers, hosts)
-
-
-def _with_component(
-    launches: pl.DataFrame, component_of: Mapping[int, int] | None
-) -> tuple[pl.DataFrame, list[str]]:
-    """Launches, and the key of what can be one instance: none across clocks that cannot be compared."""
-    key = list(_PROGRAM)
-    if component_of is None or len(set(component_of.values())) <= 1:
-        return launches, key
-    component = pl.col("device_id").replace_strict(component_of, return_dtype=pl.Int64)
-    return launches.with_columns(component.alias(_COMPONENT)), [*key, _COMPONENT]
-
-
-def _with_circle(launches: pl.DataFrame, circles: pl.DataFrame | None) -> pl.DataFrame:
-    """Launches with the circle of their device; a device that meets no other one is its own."""
-    if circles is None or circles.is_empty():
-        return launches
-    placed = launches.join(
-        circles, on=["program_id", "device_id"], how="left", maintain_order="left"
-    )
-    return placed.with_columns(pl.col(CIRCLE).fill_null(pl.col("device_id")))
-
-
-def _joined_by_name(launches: pl.DataFrame, component_of: Mapping[int, int]) -> pl.DataFrame:
-    """Launches before their steps, with one instance for the launches of one program that markers on clocks
-    which cannot be compared put into the same step, where each clock has as many of them."""
-    instances, _ = _with_component(launches, component_of)
-    step = [*_PROGRAM, *STEP_KEY]
-    named = (
-        instances.filter(pl.col("phase").is_in(STEP_MARKERS))
-        .drop_nulls(["request", "step"])
-        .group_by(_COMPONENT, "launch_instance", *step)
-        .agg(start_ps=pl.col("start_ps").min())
-        .filter(pl.len().over(_COMPONENT, "launch_instance") == 1)
-        .sort("start_ps", "launch_instance")
-        .with_columns(
-            turn=pl.int_range(pl.len()).over(_COMPONENT, *step),
-            turns=pl.len().over(_COMPONENT, *step),
+        numbered = by_first_start(
+            ordered.with_columns(known.alias("launch_instance")), "launch_instance"
         )
+        return _with_step(numbered, markers, hosts)
+    circled, key = _in_circles(ordered, component_of, circles)
+    met, instance = number_instances(circled, key)
+    numbered = by_first_start(
+        circled.with_columns(met.alias(_MET), instance.alias("launch_instance")), "launch_instance"
     )
-    key = [*step, "turn", "turns"]
-    whole = named.with_columns(whole=pl.col("launch_instance").min().over(key))
-    renamed = whole.select("launch_instance", "whole").unique()
-    joined = launches.drop(*_PLACE, "undecided").join(
-        renamed, on="launch_instance", how="left", maintain_order="left"
+    placed = _with_step(numbered, markers, hosts)
+    if met.n_unique() > instance.n_unique() and placed["marker"].is_not_null().any():
+        named = _by_name(placed, hosts.filter(pl.col("host").is_in(markers["host"].implode())))
+        placed = _with_step(named.drop(*_PLACE, "undecided"), markers, hosts)
+    return placed.drop(_COMPONENT, CIRCLE, _MET)
+
+
+def _in_circles(
+    launches: pl.DataFrame, component_of: Mapping[int, int] | None, circles: pl.DataFrame | None
+) -> tuple[pl.DataFrame, list[str]]:
+    """Launches with the circle of their device, and the key of what can be one instance: none across
+    clocks that cannot be compared. A device that meets no other one is its own circle."""
+    device, component = pl.col("device_id"), pl.lit(0, pl.Int64)
+    if component_of is not None and len(set(component_of.values())) > 1:
+        component = device.replace_strict(component_of, return_dtype=pl.Int64)
+    placed = launches.with_columns(component.alias(_COMPONENT))
+    if circles is None:
+        return placed.with_columns(device.alias(CIRCLE)), [*_PROGRAM, _COMPONENT]
+    joined = placed.join(circles, on=["program_id", "device_id"], how="left", maintain_order="left")
+    return joined.with_columns(pl.col(CIRCLE).fill_null(device)), [*_PROGRAM, _COMPONENT]
+
+
+def _by_name(launches: pl.DataFrame, marked: pl.DataFrame) -> pl.DataFrame:
+    """Launches in one instance where markers name them alike, however late one circle is (METRICS, Clocks).
+
+    The name is the program, step, and place among the circle's launches of both; a step in which circles
+    have unequally many names none. Within clocks that can be compared a launch without a link to its
+    enqueue has none: placed by its start, it may be in the marker after its own. Circles without a name
+    stay with the instance that time puts them into, where its names are one.
+
+    Args:
+        launches: placed, with component, circle and `met`, the instance within the circle.
+        marked: device_id of the hosts that have markers.
+    """
+    step = [*_PROGRAM, *STEP_KEY]
+    apart = launches[_COMPONENT].n_unique() > 1
+    names = launches.join(marked.select("device_id"), on="device_id", how="semi").filter(
+        pl.col("phase").is_in(STEP_MARKERS)
+        & pl.col("request").is_not_null()
+        & pl.col("step").is_not_null()
+        & (pl.col("enqueue_ps").is_not_null() | apart)
     )
-    number = pl.coalesce("whole", "launch_instance")
+    of_circle = [_COMPONENT, CIRCLE, *step]
+    named = (
+        names.group_by(_MET, *of_circle)
+        .agg(pl.col("start_ps").min())
+        .filter(pl.len().over(_MET) == 1)
+        .sort("start_ps", _MET)
+        .with_columns(turn=pl.int_range(pl.len()).over(of_circle), turns=pl.len().over(of_circle))
+        .filter(pl.col("turns").n_unique().over(step) == 1)
+        .select(_MET, whole=pl.col(_MET).min().over(*step, "turn"))
+    )
+    joined = launches.join(named, on=_MET, how="left", maintain_order="left")
+    only = pl.when(pl.col("whole").drop_nulls().n_unique() == 1).then(pl.col("whole").max())
+    whole = pl.coalesce("whole", only.over("launch_instance"), -1 - pl.col("launch_instance"))
     return by_first_start(
-        joined.with_columns(launch_instance=number).drop("whole"), "launch_instance"
+        joined.with_columns(launch_instance=whole).drop("whole"), "launch_instance"
     )
 
 

@@ -67,18 +67,14 @@ def _of_events(found: Collectives, of_group: pl.DataFrame) -> pl.DataFrame:
 
 
 def circles_of(facts: ProgramFacts) -> pl.DataFrame:
-    """program_id, device_id, circle: the least of the devices that meet it in collectives of the program.
-
-    Programs whose devices all meet have no rows: there is one circle.
-    """
+    """program_id, device_id, circle: the least of the devices that meet it in collectives of the program."""
     meeting = facts.ops.filter(pl.col("kind").is_in(MEETING)).select(_PROGRAM_OP).unique()
     groups = facts.groups.join(meeting, on=_PROGRAM_OP, how="semi")
     members = groups.group_by(_GROUP).agg(pl.col("logical_id").unique().sort())
     rows = []
     for program, lists in members.group_by("program_id").agg(pl.col("logical_id").unique()).rows():
         circles = connected([(members[0], member) for members in lists for member in members])
-        if len(circles) > 1:
-            rows += [(program, device, circle[0]) for circle in circles for device in circle]
+        rows += [(program, device, circle[0]) for circle in circles for device in circle]
     schema = {"program_id": pl.UInt64, "device_id": pl.Int64, CIRCLE: pl.Int64}
     return pl.DataFrame(rows, schema, orient="row")
 

@@ -24,7 +24,7 @@ DEPARTURES = {
     "few launches": "clocks are compared through one device of each host: where each device lost "
     "launches, those that are left may fit several shifts though all devices together fit one",
     "late replicas": "replicas that no collective connects and that start a launch over half a period apart "
-    "are two launch instances by time, though markers of one host name their step; the step is the same",
+    "are two launch instances by time, where one is on a host without markers",
     "cut pipeline": "where a device of a pipeline lost launches, the rule pairs a late device's launch "
     "with its peer's next one; uneven_ends or participants_missing says so",
 }
@@ -138,7 +138,8 @@ class Referee:
             said = {"uneven_ends", "participants_missing"} & self.issues
             if self.truth.staged and self.truth.lost and said:
                 self.everywhere = "cut pipeline"
-            alone = not mixed and self.truth.marked and not self.answers.transfers
+            named = len(self.truth.marked) == self.truth.hosts
+            alone = not mixed and self.truth.marked and not named and not self.answers.transfers
             why = "late replicas" if alone else ""
             self.differ(f"{what}: split {_few(split)}, mixed {_few(mixed)}", why)
 

@@ -15,7 +15,12 @@ from xlahouse.ingest.tables.participants import circles_of
 
 def numbers(rows, key=("op",)):
     frame = pl.DataFrame(rows, schema=["op", "device_id", "start_ps", "duration_ps"], orient="row")
-    return number_instances(frame, list(key)).to_list()
+    return together(frame.with_columns(circle=pl.col("device_id")), list(key))
+
+
+def together(frame, key):
+    """Numbers of whole instances."""
+    return number_instances(frame, key)[1].to_list()
 
 
 def test_instances_that_start_together_follow_by_program_not_by_their_number():
@@ -83,16 +88,19 @@ def test_devices_that_meet_are_not_torn_apart_by_replicas_that_run_ahead():
     rows = [("a", device, *span) for device, each in spans.items() for span in each]
     columns = ["op", "device_id", "start_ps", "duration_ps"]
     frame = pl.DataFrame(rows, columns, orient="row")
-    assert number_instances(frame, ["op"]).to_list() != [0, 1, 2] * 4
+    assert together(frame.with_columns(circle=pl.lit(0)), ["op"]) != [0, 1, 2] * 4
     circles = frame.with_columns(circle=pl.col("device_id") % 2)
-    assert number_instances(circles, ["op"]).to_list() == [0, 1, 2] * 4
+    assert together(circles, ["op"]) == [0, 1, 2] * 4
+    met, _ = number_instances(circles, ["op"])
+    by_circle = frame.with_columns(met).group_by("met").agg(pl.col("device_id").sort())
+    assert sorted(by_circle["device_id"].to_list()) == [[0, 2]] * 3 + [[1, 3]] * 3
 
 
-def test_circles_that_each_hold_one_device_change_nothing():
+def test_one_circle_is_an_instance_by_time():
     rows = [("a", device, 300 * k + 150 * device, 100) for k in range(3) for device in (0, 1)]
     frame = pl.DataFrame(rows, ["op", "device_id", "start_ps", "duration_ps"], orient="row")
-    alone = frame.with_columns(circle=pl.col("device_id"))
-    assert number_instances(alone, ["op"]).to_list() == [0, 1, 2, 3, 4, 5]
+    met, whole = number_instances(frame.with_columns(circle=pl.lit(0)), ["op"])
+    assert met.to_list() == whole.to_list() == [0, 1, 2, 3, 4, 5]
 
 
 def test_keys_are_apart():
@@ -184,7 +192,7 @@ def test_all_at_once_is_as_one_by_one(rows, scale):
 
 def test_devices_that_a_programs_collectives_connect_are_a_circle():
     # Program 1: 0 meets 1 and 1 meets 2 in all-reduces, 3 stands alone; a permute from 2 to 3 is no meeting.
-    # In program 2 all meet, so that there is nothing to tell apart.
+    # In program 2 all meet.
     ops = [(1, "ar.1", "all-reduce"), (1, "cp.2", "collective-permute"), (2, "ar.1", "all-gather")]
     groups = [(1, "ar.1", 0, 0), (1, "ar.1", 0, 1), (1, "ar.1", 1, 1), (1, "ar.1", 1, 2)]
     groups += [(1, "ar.1", 2, 3), (1, "cp.2", 0, 2), (1, "cp.2", 0, 3)]
@@ -196,5 +204,6 @@ def test_devices_that_a_programs_collectives_connect_are_a_circle():
             groups, schema | {"group_index": pl.Int64, "logical_id": pl.Int64}, orient="row"
         ),
     )
-    found = circles_of(facts).sort("device_id").rows()
-    assert found == [(1, 0, 0), (1, 1, 0), (1, 2, 0), (1, 3, 3)]
+    found = circles_of(facts).sort("program_id", "device_id").rows()
+    assert found[:4] == [(1, 0, 0), (1, 1, 0), (1, 2, 0), (1, 3, 3)]
+    assert found[4:] == [(2, device, 0) for device in range(4)]

@@ -98,6 +98,71 @@ def test_steps_that_hosts_do_not_agree_on_are_unknown_elsewhere():
     assert done["step"].to_list() == [0, 1, None]
 
 
+def late_replicas(linked=True, steps=(1, 2, 3)):
+    """Launches of 60 every 100. Device 1, of another replica, starts 70 after device 0, and is busy beside
+    its next launch from 80 to 140 of each period."""
+    return launches(
+        *((0, 7, 100 * k + 10, 60, {"enqueue_ps": 100 * k} if linked else {}) for k in (1, 2, 3)),
+        *((1, 7, 100 * k + 80, 60, {"enqueue_ps": 100 * k} if linked else {}) for k in steps),
+    )
+
+
+def instances(done):
+    """Launch instances of device 0, and of device 1, in order of time."""
+    return [done.filter(device_id=device)["launch_instance"].to_list() for device in (0, 1)]
+
+
+DECODES = markers(*(("decode", 0, k, 100 * k, 50) for k in (1, 2, 3)))
+
+
+def test_markers_name_the_launches_of_replicas_however_late_one_is():
+    assert instances(finish(late_replicas())) == [[0, 1, 2], [1, 2, 3]]  # by time
+    assert instances(finish(late_replicas(), DECODES)) == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_replica_that_lost_a_launch_keeps_the_names_of_the_rest():
+    done = finish(late_replicas(steps=(2, 3)), DECODES)
+    assert instances(done) == [[0, 1, 2], [1, 2]]
+
+
+def test_a_launch_without_a_link_is_named_by_no_marker():
+    """By their starts, at 180, 280 and 380, device 1's would be in no marker: a start tells little."""
+    marks = markers(*(("decode", 0, k, 100 * k, 100) for k in (1, 2, 3)))
+    assert instances(finish(late_replicas(linked=False), marks)) == [[0, 1, 2], [1, 2, 3]]
+
+
+def test_replicas_that_serve_different_requests_launch_apart():
+    marks = markers(("decode", 0, 1, 0, 50), ("decode", 1, 1, 50, 50))
+    found = launches((0, 7, 60, 20, {"enqueue_ps": 10}), (1, 7, 61, 20, {"enqueue_ps": 60}))
+    assert instances(finish(found)) == [[0], [0]]
+    assert instances(finish(found, marks)) == [[0], [1]]
+
+
+def test_launches_of_one_step_are_named_in_turn_where_replicas_have_as_many():
+    """Two launches a step, of 40; device 1 is 70 late, so that its first overlaps with device 0's second."""
+    marks = markers(("prefill", 0, 0, 0, 50))
+    enqueued = {"enqueue_ps": 1}
+    first = [(0, 7, 10, 40, enqueued), (0, 7, 70, 40, enqueued)]
+    late = [(1, 7, 80, 40, enqueued), (1, 7, 150, 40, enqueued)]
+    assert instances(finish(launches(*first, *late))) == [[0, 1], [1, 2]]
+    assert instances(finish(launches(*first, *late), marks)) == [[0, 1], [0, 1]]
+    # Which of the two device 1 lost, no name tells: time decides.
+    assert instances(finish(launches(*first, late[0]), marks)) == [[0, 1], [1]]
+
+
+def test_a_host_without_markers_follows_time_where_that_gives_one_name():
+    """Device 2 is on a host of its own, whose process marks nothing, and runs beside device 1."""
+    hosts = pl.concat([HOSTS, pl.DataFrame({"device_id": [2], "host": ["other"]})])
+    beside = launches(*((2, 7, 100 * k + 81, 60, {"enqueue_ps": 9}) for k in (1, 2, 3)))
+    done = finish_launches(pl.concat([late_replicas(), beside]), DECODES, hosts)
+    own, late = instances(done)
+    assert own == late
+    # Its first is beside the second of device 0 and the first of device 1, which have two names; its last is
+    # beside device 1's alone.
+    assert done.filter(device_id=2)["step"].to_list() == [None, None, 3]
+    assert done.filter(device_id=2)["launch_instance"].to_list()[2] == own[2]
+
+
 def test_phases_are_the_markers_or_else_the_instances():
     found = launches((0, 7, 10, 5, {}), (1, 7, 12, 5, {}))
     rows = phase_rows(frames.empty(frames.MARKERS), finish(found))
