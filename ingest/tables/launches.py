@@ -60,7 +60,8 @@ def finish_launches(
         circled.with_columns(met.alias(_MET), instance.alias("launch_instance")), "launch_instance"
     )
     placed = _with_step(numbered, markers, hosts)
-    if met.n_unique() > instance.n_unique() and placed["marker"].is_not_null().any():
+    apart = circled.select(_COMPONENT, CIRCLE).unique().height > 1
+    if apart and placed["marker"].is_not_null().any():
         named = _by_name(placed, hosts.filter(pl.col("host").is_in(markers["host"].implode())))
         placed = _with_step(named.drop(*_PLACE, "undecided"), markers, hosts)
     return placed.drop(_COMPONENT, CIRCLE, _MET)

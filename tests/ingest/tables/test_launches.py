@@ -150,6 +150,22 @@ def test_launches_of_one_step_are_named_in_turn_where_replicas_have_as_many():
     assert instances(finish(launches(*first, late[0]), marks)) == [[0, 1], [1]]
 
 
+def test_markers_name_launches_of_clocks_that_cannot_be_compared():
+    """The second host's clock is 1000 behind, and its devices 2 and 3 meet each other alone."""
+    hosts = pl.DataFrame({"device_id": [0, 1, 2, 3], "host": ["h", "h", "g", "g"]})
+    circles = pl.DataFrame(
+        [(7, 0, 0), (7, 1, 0), (7, 2, 2), (7, 3, 2)],
+        {"program_id": pl.UInt64, "device_id": pl.Int64, "circle": pl.Int64},
+        orient="row",
+    )
+    rows = [(d, 7, 100 * k + 1000 * (d > 1), 60, {}) for k in (1, 2, 3) for d in range(4)]
+    late = DECODES.with_columns(pl.col("start_ps") + 1000, host=pl.lit("g"))
+    marks = pl.concat([DECODES, late])
+    component_of = {0: 0, 1: 0, 2: 1, 3: 1}
+    done = finish_launches(launches(*rows), marks, hosts, component_of, circles)
+    assert done["launch_instance"].to_list() == [0, 1, 2] * 4
+
+
 def test_a_host_without_markers_follows_time_where_that_gives_one_name():
     """Device 2 is on a host of its own, whose process marks nothing, and runs beside device 1."""
     hosts = pl.concat([HOSTS, pl.DataFrame({"device_id": [2], "host": ["other"]})])
