@@ -36,7 +36,6 @@ LEAST_SHARE = 0.05  # of a step's time: less is not worth a finding
 SUMMARY_VIEWS = (
     "_apart_clock_v1",
     "_between_steps_v2",
-    "_clocks_apart_v1",
     "_compile_v1",
     "_marked_latency_v1",
     "_mesh_axis_v1",
@@ -48,6 +47,7 @@ SUMMARY_VIEWS = (
     "_step_clock_v1",
     "_step_period_v1",
     "_step_window_v1",
+    "_unknown_open_time_v1",
     "comm_compute_v2",
     "device_time_v1",
     "exposed_collective_v1",

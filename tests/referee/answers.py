@@ -53,8 +53,9 @@ def scaled(truth: Truth, instr: Instr, device: int, group: tuple[int, ...]) -> t
 class Answers:
     """The right rows of a run; a step is named by its marker, else by its launch instance."""
 
-    def __init__(self, truth: Truth, known: bool = True) -> None:
-        self.truth, self.known = truth, known
+    def __init__(self, truth: Truth, known: bool = True, alone: bool = False) -> None:
+        # known: how far clocks are apart; alone: nothing connects them, so that each host counts by itself
+        self.truth, self.known, self.alone = truth, known, alone
 
     @property
     def paired(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from functools import cached_property
 
 from tests.referee.answers import NOWHERE, Answers, Key, Rows
@@ -164,11 +165,10 @@ class TimeAnswers(Answers):
             return rows
         before: dict[int, int] = {}
         for (device, step), (start, end) in sorted(self.spans.items(), key=lambda x: x[1]):
+            opened = self.requests[self.truth.host(device) if self.alone else None]
             last = before.get(device, start)
-            cut = pieces(last, start, self.requests) if last < start else []
-            open_ps = sum(
-                b - a for a, b in cut if not self.requests or covered(self.requests, a, b)
-            )
+            cut = pieces(last, start, opened) if last < start else []
+            open_ps = sum(b - a for a, b in cut if not opened or covered(opened, a, b))
             if open_ps:
                 rows[device, *step, "between_steps"] = {"idle_ps": open_ps}
             before[device] = max(end, last)
@@ -176,20 +176,29 @@ class TimeAnswers(Answers):
 
     @property
     def knows_periods(self) -> bool:
-        """Whether clocks tell when a request is open; else the product's periods rest on stated starts."""
-        return self.known or not self.requests
+        """Whether clocks tell when a request is open."""
+        return self.known or self.alone or not self.requests[None]
 
     @cached_property
-    def requests(self) -> list[Span]:
-        """When a request is open: its own marker, and from its first step's marker to its last step's end."""
+    def requests(self) -> dict[int | None, list[Span]]:
+        """When a request is open, by the markers and devices of each host, and of all (None): its own
+        marker, and from its first step's marker to its last step's end."""
+        every = range(self.truth.hosts)
+        return {None: self._opened(every)} | {host: self._opened([host]) for host in every}
+
+    def _opened(self, hosts: Collection[int]) -> list[Span]:
         found = []
-        traced = [m for m in self.truth.markers if m.host in self.truth.marked]
+        traced = [m for m in self.truth.markers if m.host in self.truth.marked and m.host in hosts]
         for request in {m.request for m in traced}:
             markers = [m for m in traced if m.request == request]
             whole = [m for m in markers if m.label == "request"]
             found += [(m.start, m.end) for m in whole]
             steps = [m for m in markers if m.label != "request"]
-            ends = [span[1] for (_, step), span in self.spans.items() if step[0] == request]
+            ends = [
+                span[1]
+                for (device, step), span in self.spans.items()
+                if step[0] == request and self.truth.host(device) in hosts
+            ]
             if steps:
                 found.append((min(m.start for m in steps), max([*ends, *(m.end for m in steps)])))
         return found

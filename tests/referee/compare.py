@@ -21,8 +21,8 @@ CODES = {AMBIGUOUS: "clocks_ambiguous", UNCONNECTED: "clocks_unconnected"}
 Product = list[dict[str, Any]]
 # Known differences: what differs, and why it stands.
 DEPARTURES = {
-    "few launches": "clocks are compared through one device of each host: where each device lost "
-    "launches, those that are left may fit several shifts though all devices together fit one",
+    "few launches": "clocks are compared through one device of each host: where each lost launches, those that "
+    "are left may fit several shifts though all devices together fit one",
     "late replicas": "replicas that no collective connects and that start a launch over half a period apart "
     "are two launch instances by time, where one is on a host without markers",
     "cut pipeline": "where a device of a pipeline lost launches, the rule pairs a late device's launch "
@@ -72,7 +72,7 @@ class Referee:
         if said in CODES and CODES[said] not in self.issues:
             self.differ(f"clocks: {said} without an issue {CODES[said]}")
         self.known = said in (ONE, KNOWN)
-        self.answers = TimeAnswers(self.truth, self.known)
+        self.answers = TimeAnswers(self.truth, self.known, said == UNCONNECTED)
         self.clocks()
         if self.launches():
             self.collectives()
@@ -138,10 +138,9 @@ class Referee:
             said = {"uneven_ends", "participants_missing"} & self.issues
             if self.truth.staged and self.truth.lost and said:
                 self.everywhere = "cut pipeline"
-            named = len(self.truth.marked) == self.truth.hosts
-            alone = not mixed and self.truth.marked and not named and not self.answers.transfers
-            why = "late replicas" if alone else ""
-            self.differ(f"{what}: split {_few(split)}, mixed {_few(mixed)}", why)
+            late = 0 < len(self.truth.marked) < self.truth.hosts and not self.answers.transfers
+            text = f"{what}: split {_few(split)}, mixed {_few(mixed)}"
+            self.differ(text, "late replicas" if late and not mixed else "")
 
     def collectives(self) -> None:
         """Match collectives to the truth by device, launch and op; compare instances."""
@@ -236,11 +235,8 @@ class Referee:
     def is_nowhere(self, row: dict) -> bool:
         """Whether a row sums up what no marker holds, in a run with markers."""
         has = row.get("phase", "") is None or row.get("step", "") is None
-        return (
-            has
-            and bool(self.answers.named)
-            and not {"instance", "launch", "burst_index"} & set(row)
-        )
+        own = {"instance", "launch", "burst_index"} & set(row)
+        return has and bool(self.answers.named) and not own
 
     def same(self, column: str, found: Any, value: Any) -> bool:
         """Within rounding, the clocks' spread and the drift that stays in."""
@@ -310,11 +306,11 @@ class Referee:
         if "clocks_ambiguous" not in self.issues:
             right = self.answers.latency()
             # Of steps that end on different clocks, these have drifted apart since the request began.
-            longest = max((row["e2e_s"] or 0 for row in right.values()), default=0)
-            before, self.slack = self.slack, self.slack + self.scale * longest * 1e12
+            longest = max((row["e2e_s"] or 0.0 for row in right.values()), default=0.0)
+            self.slack += self.scale * longest * 1e12
             self.check("latency", right, rows, _of("request"))
-            self.slack = before
-        for row in rows if "clocks_ambiguous" in self.issues else []:
+            return
+        for row in rows:
             if row["ttft_s"] is not None:
                 self.differ(f"latency {row['request']}: ttft {row['ttft_s']} across clocks")
 

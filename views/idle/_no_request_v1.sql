@@ -1,26 +1,35 @@
 -- one row per time between two steps of a device in which no request is open
--- Requests are open as _open_time_v1 says. Runs without markers of requests have no rows.
+-- Requests are open as _open_time_v1 says, on the clocks that can be compared with the device's. Without
+-- markers of requests on these there are no rows.
 with windows as (
     select window_key, run_id, device_id, start_ps, end_ps
     from _step_window_v1
 ),
 
 devices_seen as (
-    select run_id, device_id from windows group by run_id, device_id
+    select w.run_id, w.device_id, coalesce(a.clock_group, '') as clock_group
+    from windows as w
+    left join _apart_clock_v1 as a on a.run_id = w.run_id and a.device_id = w.device_id
+    group by w.run_id, w.device_id, coalesce(a.clock_group, '')
 ),
 
-runs_marked as (
-    select run_id from _open_time_v1 group by run_id
+opened as (
+    select d.run_id, d.device_id, r.start_ps, r.end_ps
+    from _open_time_v1 as r
+    inner join devices_seen as d on d.run_id = r.run_id and d.clock_group = r.clock_group
+),
+
+devices_marked as (
+    select run_id, device_id from opened group by run_id, device_id
 ),
 
 occupied as (
     select w.window_key, w.run_id, w.device_id, w.start_ps, w.end_ps
     from windows as w
-    inner join runs_marked as r on r.run_id = w.run_id
+    inner join devices_marked as d on d.run_id = w.run_id and d.device_id = w.device_id
     union all
-    select null, d.run_id, d.device_id, r.start_ps, r.end_ps
-    from _open_time_v1 as r
-    inner join devices_seen as d on d.run_id = r.run_id
+    select null, run_id, device_id, start_ps, end_ps
+    from opened
 ),
 
 seen as (

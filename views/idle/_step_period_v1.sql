@@ -11,14 +11,6 @@ with windows as (
     from _step_window_v1
 ),
 
-unknown as (
-    select a.run_id
-    from _clocks_apart_v1 as a
-    inner join phases as p on p.run_id = a.run_id
-    where p.source in ('marker', 'server') and p.request is not null
-    group by a.run_id
-),
-
 outside as (
     select window_key, sum(end_ps - start_ps) as between_requests_ps
     from _no_request_v1
@@ -36,7 +28,7 @@ select
     w.request,
     -- forward pass within the request; in a run without markers the launch instance
     w.step,
-    -- the period; NULL where requests are marked and clocks cannot be compared
+    -- the period; NULL where requests are marked and it is not known when one is open on the device's clock
     cast(
         case
             when u.run_id is null then w.end_ps - w.begun_ps - coalesce(o.between_requests_ps, 0)
@@ -48,4 +40,4 @@ select
     ) as between_requests_ps
 from windows as w
 left join outside as o on o.window_key = w.window_key
-left join unknown as u on u.run_id = w.run_id
+left join _unknown_open_time_v1 as u on u.run_id = w.run_id and u.device_id = w.device_id

@@ -32,11 +32,13 @@ late as (
 
 windows as (
     select
-        s.run_id, s.device_id, s.request, s.step, s.start_ps, s.start_ps + s.duration_ps as end_ps,
+        s.run_id, coalesce(a.clock_group, '') as clock_group, s.device_id, s.request, s.step,
+        s.start_ps, s.start_ps + s.duration_ps as end_ps,
         coalesce(s.pass_end_ps, s.start_ps + s.duration_ps) as step_end_ps, s.compute_ps,
         s.collective_ps - s.overlapped_ps as exposed_ps, s.communicating_ps
     from device_steps as s
     inner join served as v on v.run_id = s.run_id
+    left join _apart_clock_v1 as a on a.run_id = s.run_id and a.device_id = s.device_id
 ),
 
 kernels as (
@@ -46,42 +48,47 @@ kernels as (
     having max(communicating_ps) > 0
 ),
 
--- Runs with a time between the first step and the last one in which no request is open.
+-- Runs, and their clocks that can be compared, with a time between the first step and the last one in
+-- which no request is open.
 spans as (
-    select run_id, min(end_ps) as first_end_ps, max(start_ps) as last_start_ps
+    select run_id, clock_group, min(end_ps) as first_end_ps, max(start_ps) as last_start_ps
     from windows
-    group by run_id
+    group by run_id, clock_group
 ),
 
 opened as (
     select
-        run_id, count(*) as stretches, min(start_ps) as start_ps, max(end_ps) as end_ps
+        run_id, clock_group, count(*) as stretches, min(start_ps) as start_ps,
+        max(end_ps) as end_ps
     from _open_time_v1
-    group by run_id
+    group by run_id, clock_group
 ),
 
 unknown as (
-    select a.run_id
-    from _clocks_apart_v1 as a
-    inner join opened as o on o.run_id = a.run_id
+    select d.run_id, d.host
+    from devices_of as d
+    inner join _unknown_open_time_v1 as u on u.run_id = d.run_id and u.device_id = d.device_id
+    group by d.run_id, d.host
 ),
 
 resting as (
-    select o.run_id
+    select o.run_id, o.clock_group
     from opened as o
-    inner join spans as s on s.run_id = o.run_id
+    inner join spans as s on s.run_id = o.run_id and s.clock_group = o.clock_group
     where o.stretches > 1 or o.start_ps > s.first_end_ps or o.end_ps < s.last_start_ps
 ),
 
 occupied as (
     select w.run_id, w.device_id, w.start_ps, w.end_ps, w.end_ps as window_end_ps
     from windows as w
-    inner join resting as r on r.run_id = w.run_id
+    inner join resting as r on r.run_id = w.run_id and r.clock_group = w.clock_group
     union all
     select d.run_id, d.device_id, o.start_ps, o.end_ps, null
     from _open_time_v1 as o
-    inner join resting as r on r.run_id = o.run_id
+    inner join resting as r on r.run_id = o.run_id and r.clock_group = o.clock_group
     inner join devices_of as d on d.run_id = o.run_id
+    left join _apart_clock_v1 as a on a.run_id = d.run_id and a.device_id = d.device_id
+    where coalesce(a.clock_group, '') = o.clock_group
 ),
 
 reached as (
@@ -160,7 +167,7 @@ select
     r.end_ps,
     -- devices of the host that ran it
     cast(r.devices as bigint) as devices,
-    -- sum of their periods; NULL where requests are marked and clocks cannot be compared
+    -- sum of their periods; NULL where it is not known when a request is open on their clocks
     cast(case when u.run_id is null then r.period_ps end as bigint) as period_ps,
     -- sum of their time in which a compute op runs; NULL where kernels communicate
     cast(case when k.run_id is null then r.compute_ps end as bigint) as compute_ps,
@@ -172,4 +179,4 @@ from steps as s
 left join ran as r on r.run_id = s.run_id and r.host = s.host and r.step = s.step
 left join late as l on l.run_id = s.run_id and l.host = s.host and l.step = s.step
 left join kernels as k on k.run_id = s.run_id
-left join unknown as u on u.run_id = s.run_id
+left join unknown as u on u.run_id = s.run_id and u.host = s.host
