@@ -21,8 +21,8 @@ CODES = {AMBIGUOUS: "clocks_ambiguous", UNCONNECTED: "clocks_unconnected"}
 Product = list[dict[str, Any]]
 # Known differences: what differs, and why it stands.
 DEPARTURES = {
-    "few launches": "clocks are compared through one device of each host: where each lost launches, those that "
-    "are left may fit several shifts though all devices together fit one",
+    "few launches": "clocks are compared through one device of each host: where each lost launches, "
+    "those left may fit several shifts though all devices together fit one",
     "late replicas": "replicas that no collective connects and that start a launch over half a period apart "
     "are two launch instances by time, where one is on a host without markers",
     "cut pipeline": "where a device of a pipeline lost launches, the rule pairs a late device's launch "

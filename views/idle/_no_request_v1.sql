@@ -7,16 +7,15 @@ with windows as (
 ),
 
 devices_seen as (
-    select w.run_id, w.device_id, coalesce(a.clock_group, '') as clock_group
-    from windows as w
-    left join _apart_clock_v1 as a on a.run_id = w.run_id and a.device_id = w.device_id
-    group by w.run_id, w.device_id, coalesce(a.clock_group, '')
+    select run_id, device_id from windows group by run_id, device_id
 ),
 
 opened as (
     select d.run_id, d.device_id, r.start_ps, r.end_ps
-    from _open_time_v1 as r
-    inner join devices_seen as d on d.run_id = r.run_id and d.clock_group = r.clock_group
+    from devices_seen as d
+    left join _apart_clock_v1 as a on a.run_id = d.run_id and a.device_id = d.device_id
+    inner join _open_time_v1 as r
+        on r.run_id = d.run_id and r.clock_group = coalesce(a.clock_group, '')
 ),
 
 devices_marked as (
