@@ -18,7 +18,7 @@ from tests.ingest.mutants import hostile, packed, texts, wire_tree
 from tests.ingest.mutants.json_tree import mutated_json
 from tests.ingest.test_card import CARD
 from tests.ingest.traces import all_reduce_module, tpu_trace
-from tests.sweep.inputs import CASES, INPUTS, XPLANE
+from tests.sweep.inputs import CASES, CHROME, INPUTS, XPLANE
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 OWN = 60  # the device of the small trace, which no good one is of
@@ -82,7 +82,7 @@ def xplanes() -> list[Source]:
 def chromes() -> list[Source]:
     """Chrome traces of every reader."""
     path = "in/m/host0.trace.json"
-    made = [(each.name, each.make()) for each in INPUTS if each.ending != XPLANE]
+    made = [(each.name, each.make()) for each in INPUTS if each.ending == CHROME]
     made += [
         (name, gzip.decompress(_case(f"faults/{name}.trace.json.gz")))
         for name in ("evil_names", "huge_payload")
@@ -122,6 +122,11 @@ def text_dumps() -> list[Source]:
         path = "in/m/jit_f(77).txt"
         files = {TRACE: tpu_trace(OWN, hlo=False), path: raw}
         found.append(Source(name, files, path, raw, TRACE))
+    trace = f"in/m/host0{CHROME}"
+    for each in INPUTS:
+        if each.trace is not None:
+            files = {trace: each.trace(), path: each.make()}
+            found.append(Source(each.name, files, path, files[path], trace))
     return found
 
 

@@ -58,7 +58,15 @@ def mutated_packed(raw: bytes, ending: str, draw: random.Random) -> bytes:
 
 
 def mutated_archive(name: str, raw: bytes, ending: str, draw: random.Random) -> bytes:
-    """An archive with the trace in it, and beside it members with odd names, types and sizes."""
+    """An archive with the trace in it, and beside it members with odd names, types and sizes.
+
+    One in four is an archive within archives.
+    """
+    if draw.random() < 0.25:
+        inner = draw.choice((".zip", ".tar", ".tgz"))
+        nested = mutated_archive(name, raw, inner, draw)
+        members = [(f"in/a{inner}", nested), *([(name, raw)] if draw.random() < 0.5 else [])]
+        return _packed(members, ending, draw.random() < 0.5, draw)
     members = [(name, raw)]
     contents = (raw, b"", raw[: len(raw) // 2])
     for _ in range(draw.choice((0, 1, 1, 3))):
@@ -67,10 +75,16 @@ def mutated_archive(name: str, raw: bytes, ending: str, draw: random.Random) -> 
         members.append((name, raw[:50]))  # one name twice
     draw.shuffle(members)
     with_odd = draw.random() < 0.5
-    packed = (
-        _zip(members, with_odd, draw) if ending == ".zip" else _tar(members, ending, with_odd, draw)
-    )
+    packed = _packed(members, ending, with_odd, draw)
     return damage(packed, draw) if draw.random() < 0.5 else packed
+
+
+def _packed(
+    members: list[tuple[str, bytes]], ending: str, with_odd: bool, draw: random.Random
+) -> bytes:
+    if ending == ".zip":
+        return _zip(members, with_odd, draw)
+    return _tar(members, ending, with_odd, draw)
 
 
 def _zip(members: list[tuple[str, bytes]], with_odd: bool, draw: random.Random) -> bytes:
