@@ -22,6 +22,7 @@ from xlahouse.sql.drawing import (
     terminal_width,
     visible,
 )
+from xlahouse.sql.outputs import is_stdout, is_stream, open_stream
 from xlahouse.sql.result import Result, plain, values
 from xlahouse.sql.types import Value
 
@@ -60,10 +61,10 @@ def write_result(
     """
     write = _writer(format, path, limit, formulas)
     try:
-        if path is None or _is_stdout(path):
+        if path is None or is_stdout(path):
             return _write_to_stdout(result, write, limit)
-        if path.exists() and not path.is_file():
-            with path.open("w", encoding="utf-8", newline="") as file:
+        if is_stream(path):
+            with open_stream(path) as file:
                 return write(result, file, limit)
         return _write_whole(result, write, path.resolve(), limit)
     except OSError as error:
@@ -81,14 +82,6 @@ def _writer(format: str, path: Path | None, limit: int | None, formulas: bool) -
     if format == "csv" and path is not None and not formulas:
         return _write_csv_file
     return WRITERS[format]
-
-
-def _is_stdout(path: Path) -> bool:
-    """Whether a path such as /dev/stdout is another name of where stdout goes."""
-    try:
-        return path.samefile(f"/dev/fd/{sys.stdout.fileno()}")
-    except (OSError, ValueError):  # no such file yet, or a stdout without a file
-        return False
 
 
 def _write_to_stdout(result: Result, write: WriteRows, limit: int | None) -> int:

@@ -6,12 +6,15 @@ it has our mark in it. Whatever else is there belongs to the user.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from xlahouse.capture.errors import WarehouseError
 
@@ -30,17 +33,21 @@ def state_folder() -> Path:
 
 
 @contextmanager
-def writing_file(path: Path | None, force: bool = False) -> Iterator[None]:
+def writing_file(path: Path | None, force: bool = False, streams: bool = False) -> Iterator[None]:
     """Write a file within; refuse first where that would lose a file of the user's.
 
-    A device or a FIFO may always be written to; None is stdout.
+    None is stdout. streams: whether the writer can write into a pipe or a device; a file that is moved
+    into its place would replace it.
 
     Raises:
-        WarehouseError: the file is in a warehouse, is a folder, or is there and not ours and not forced.
+        WarehouseError: the file is in a warehouse, is a folder, or is there and not ours and not forced;
+            or it is a pipe or a device, and the writer takes none.
     """
-    if path is None or _is_stream(path):
+    if streams and (path is None or is_stdout(path) or is_stream(path)):
         yield
         return
+    if path is None or is_stream(path):
+        raise WarehouseError(f"{path} is a pipe or a device; name a file with -o")
     outside_warehouses(path)
     if path.is_file() and not force and _recorded().get(_key(path)) != _stamp(path):
         raise WarehouseError(
@@ -100,8 +107,36 @@ def _all_ours(folder: Path, names: set[str]) -> bool:
     return all(file.is_file() and known.get(_key(file)) == _stamp(file) for file in files)
 
 
-def _is_stream(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
+    """Whether a path is a pipe, a device or a socket."""
     return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def is_stdout(path: Path) -> bool:
+    """Whether a path such as /dev/stdout is another name of where stdout goes."""
+    try:
+        return path.samefile(f"/dev/fd/{sys.stdout.fileno()}")
+    except (OSError, ValueError):  # no such file yet, or a stdout without a file
+        return False
+
+
+def open_stream(path: Path) -> TextIO:
+    """Open a pipe or a device to write; a pipe without a reader would be waited for without end.
+
+    Raises:
+        WarehouseError: no process reads from it.
+        OSError: it cannot be opened.
+    """
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise WarehouseError(
+            f"{path}: no process reads from it; start its reader first, or name a file with -o"
+        ) from error
+    os.set_blocking(number, True)
+    return open(number, "w", encoding="utf-8", newline="")
 
 
 def _key(path: Path) -> str:

@@ -43,7 +43,7 @@ def answer(
     if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
         raise typer.BadParameter(f"{chosen} is not for a terminal; give -o FILE")
     with ExitStack() as stack:
-        stack.enter_context(writing_file(output, force))
+        stack.enter_context(writing_file(output, force, streams=True))
         with _keeping_all():
             opened = stack.enter_context(open_warehouse(root, limits=limits))
             stack.enter_context(memory_wall(limits.memory_bytes))

@@ -106,8 +106,27 @@ def test_nothing_goes_into_a_warehouse(write, root, tmp_path, verb):
     assert sorted(root.rglob("*")) == before
 
 
-def test_streams_may_always_be_written_to(write):
+def test_rows_go_into_a_stream(write, tmp_path):
     assert write(FILES["query"], "/dev/null")[0] == 0
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, said = write(FILES["query"], pipe)
+    assert (code, f"{pipe}: no process reads from it; start its reader first" in said) == (1, True)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert write(FILES["query"], pipe)[0] == 0
+    assert os.read(reader, 100).decode().splitlines() == ["name", "----", "demo"]
+    os.close(reader)
+
+
+@pytest.mark.parametrize("verb", ["perfetto", "duckdb"])
+def test_a_file_takes_no_place_of_a_pipe(write, tmp_path, verb):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for more in ((), ("--force",)):
+        code, said = write(FILES[verb], pipe, *more)
+        assert (code, said) == (1, f"xlahouse: {pipe} is a pipe or a device; name a file with -o")
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
 
 
 def test_a_record_that_cannot_be_kept_costs_a_force(write, tmp_path, monkeypatch):
