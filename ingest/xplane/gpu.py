@@ -67,8 +67,7 @@ def _device(plane: Plane, host: str | None) -> Device:
     match = GPU_PLANE.match(plane.name)
     if match is None:
         raise ValueError(f"{plane.name} is not a GPU plane")
-    bandwidth = plane.stat("memory_bandwidth")
-    peak = plane.stat("peak_teraflops_per_second")
+    peak = plane.amount("peak_teraflops_per_second")
     return Device(
         device_id=int(match[1]),
         plane=plane.name,
@@ -76,8 +75,8 @@ def _device(plane: Plane, host: str | None) -> Device:
         core="gpu",
         local_ordinal=int(match[1]),
         host=host,
-        peak_flops=float(peak) * 1e12 if peak else None,
-        peak_hbm_bytes_per_s=float(bandwidth) if bandwidth else None,
+        peak_flops=peak and peak * 1e12,
+        peak_hbm_bytes_per_s=plane.amount("memory_bandwidth"),
     )
 
 
@@ -111,10 +110,10 @@ def _kind(plane: Plane) -> str:
     if major is not None:
         words.append(f"{major}.{minor or 0}")
     name = " ".join(word for word in words if word)
-    cores, clock_khz = plane.text("core_count"), plane.stat("clock_rate")
+    cores, clock_khz = plane.text("core_count"), plane.amount("clock_rate")
     facts = [
         f"{cores} cores" if cores and cores != "0" else "",
-        f"{clock_khz // 1000} MHz" if isinstance(clock_khz, int | float) and clock_khz else "",
+        f"{int(clock_khz) // 1000} MHz" if clock_khz else "",
     ]
     return ", ".join([name, *(fact for fact in facts if fact)])
 

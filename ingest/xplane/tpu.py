@@ -28,7 +28,7 @@ from xlahouse.ingest.events.tpu_lines import (
     WAITS,
     unknown_names,
 )
-from xlahouse.ingest.xplane.stats import StatValue, of_owners, with_sign
+from xlahouse.ingest.xplane.stats import of_owners, with_sign
 from xlahouse.ingest.xplane.tpu_ops import read_op_lines
 from xlahouse.ingest.xplane.xspace import Plane
 
@@ -135,6 +135,8 @@ def _device(
         issues.append(DEVICE_NUMBER_ASSUMED.found(source, detail=detail))
     else:
         number, chip = details.global_core_id, details.global_chip_id
+    peak = plane.amount("peak_teraflops_per_second")
+    bandwidth = plane.amount("peak_hbm_bw_gigabytes_per_second")
     return Device(
         device_id=number,
         plane=plane.name,
@@ -143,8 +145,8 @@ def _device(
         local_ordinal=local,
         chip_id=chip,
         host=host,
-        peak_flops=_scaled(plane.stat("peak_teraflops_per_second"), 1e12),
-        peak_hbm_bytes_per_s=_scaled(plane.stat("peak_hbm_bw_gigabytes_per_second"), 1e9),
+        peak_flops=peak and peak * 1e12,
+        peak_hbm_bytes_per_s=bandwidth and bandwidth * 1e9,
     ), issues
 
 
@@ -158,10 +160,6 @@ def _core_details(plane: Plane) -> CoreDetails | None:
     except DecodeError:
         return None
     return details
-
-
-def _scaled(value: StatValue, factor: float) -> float | None:
-    return None if value is None or value == 0 else float(value) * factor
 
 
 def _launches(plane: Plane, events: pl.DataFrame, device_id: int) -> pl.DataFrame:

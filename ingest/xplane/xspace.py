@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -126,6 +127,15 @@ class Plane:
     def stat(self, name: str) -> StatValue:
         """A stat of the plane itself, as a Python value; None where it is absent."""
         return self.plane_stats.value(name)
+
+    def amount(self, name: str) -> float | None:
+        """A stat of the plane itself that is a number above 0; None where it is absent or anything else."""
+        value = self.stat(name)
+        try:
+            number = 0.0 if value is None else float(value)
+        except ValueError:
+            return None
+        return number if 0 < number < math.inf else None
 
 
 def decode_planes(

@@ -226,3 +226,17 @@ def test_mi300_samples(sample_warehouse):
     assert (launched["start_ps"] > launched["enqueue_ps"]).all()
     copies = rows(gemm_root, "ops").filter(pl.col("kernel").str.contains("copyBuffer"))
     assert dict(copies.group_by("category").len().rows()) == {"copy": 12, "host_transfer": 12}
+
+
+@pytest.mark.parametrize("value", ["NVIDIA", b"\xff", "nan", -1.0, float("inf"), 0])
+@pytest.mark.parametrize("kind", ["GPU", "TPU"])
+def test_a_peak_that_is_no_amount_costs_itself(tmp_path, value, kind):
+    peaks = ("memory_bandwidth", "clock_rate", "peak_teraflops_per_second")
+    names = (*peaks, "peak_hbm_bw_gigabytes_per_second")
+    plane = PlaneBuilder(f"/device:{kind}:0", **(GPU | dict.fromkeys(names, value)))
+    line = plane.line("XLA Modules" if kind == "TPU" else "Stream #14(Compute)")
+    plane.event(line, "jit_f(7)" if kind == "TPU" else "fusion", 1000, 100)
+    tables = ingest(tmp_path, plane)
+    peaks = tables["devices"].select("peak_flops", "peak_hbm_bytes_per_s").rows()
+    assert peaks == [(None, None)]
+    assert "damaged_plane" not in set(tables["issues"]["code"])
