@@ -98,7 +98,10 @@ class _Rows:
 
 
 def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
-    """Facts of the programs; damage to an op or a program loses only that op or program."""
+    """Facts of the programs; damage to an op or a program loses only that op or program.
+
+    Of ops of one program and name the first counts, as of an op whose events have two texts.
+    """
     rows = _Rows()
     logical_ids: set[int] = set()
     slices: dict[int, int] = {}
@@ -117,7 +120,10 @@ def gather(programs: Iterable[Program], source: str) -> ProgramFacts:
         slices |= _slices(program)
         logical_ids.update(device for devices in devices_of(program) for device in devices)
         whole.append(program)
-    grouped = group_rows(rows.collectives, source)
+    first: dict[tuple[int, str], Grouped] = {}
+    for each in rows.collectives:
+        first.setdefault((each.program.program_id, each.op), each)
+    grouped = group_rows(first.values(), source)
     rows.issues += grouped.issues
     groups = grouped.group_frame
     rows.issues += _assignment_issues(

@@ -40,3 +40,15 @@ def test_the_largest_are_left_out(limit, kept, monkeypatch):
 def test_members_keep_their_places():
     rows = gather([program()], "run").groups.filter(pl.col("op") == "ar.2")
     assert rows.rows() == [(7, "ar.2", 0, place, place) for place in range(4)]
+
+
+def test_of_ops_of_one_name_the_first_counts():
+    """A member of a group twice would count its bytes twice."""
+    module = ModuleBuilder()
+    entry = module.computation("main")
+    operand = module.add(entry, "p", "parameter", shape("f32", 8))
+    for groups in ([[0, 1]], [[0, 1, 2, 3]]):
+        module.add(entry, "ar", "all-reduce", shape("f32", 8), operand, groups=groups)
+    facts = gather([parse_program(module.serialize(), 7, "m")], "run")
+    assert facts.groups.rows() == [(7, "ar", 0, place, place) for place in range(2)]
+    assert facts.ops.filter(pl.col("op") == "ar").height == 1
