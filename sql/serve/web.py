@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ HERE = Path(__file__).parent
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 COOKIE = "xlahouse_token"
 LONGEST_SQL = 100_000  # characters
+MOST_BODY = 8 * LONGEST_SQL  # bytes; JSON writes a character in at most 6
 # The box loads its own two files and asks this server; nothing else.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -136,16 +138,28 @@ def _table(workers: Workers) -> Callable[[Request], Awaitable[Response]]:
         # Other sites' forms cannot send this type without being asked for leave first.
         if not request.headers.get("content-type", "").startswith("application/json"):
             return JSONResponse({"error": 'send JSON: {"sql": "..."}'}, 415)
+        raw = await _body(request)
+        if raw is None:
+            return JSONResponse({"error": f"more than {MOST_BODY:,} bytes"}, 413)
         try:
-            asked = await request.json()
-            sql = asked["sql"]
-        except (ValueError, KeyError, TypeError):
+            sql = json.loads(raw)["sql"]
+        except (ValueError, KeyError, TypeError, RecursionError):
             sql = None
         if problem := _no_query(sql):
             return JSONResponse({"error": problem}, 400)
         return JSONResponse(await answer_client(request, workers, "table", sql=sql))
 
     return table
+
+
+async def _body(request: Request) -> bytes | None:
+    """What the client sent; None where it is more than a query takes."""
+    raw = b""
+    async for part in request.stream():
+        raw += part
+        if len(raw) > MOST_BODY:
+            return None
+    return raw
 
 
 def _file(workers: Workers) -> Callable[[Request], Awaitable[Response]]:

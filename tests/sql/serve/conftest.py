@@ -36,12 +36,15 @@ class Server:
 
     def ask(self, sql: str, **headers: str) -> tuple[int, dict[str, Any]]:
         """Status and answer of a query."""
-        body = json.dumps({"sql": sql}).encode()
+        status, raw = self.post(json.dumps({"sql": sql}).encode(), **headers)
+        return status, json.loads(raw) if raw.startswith(b"{") else {"error": raw.decode()}
+
+    def post(self, body: bytes, **headers: str) -> tuple[int, bytes]:
+        """Status and body of the answer to a query's body."""
         headers = {"Content-Type": "application/json", **headers}
-        status, raw = self._open(
+        return self._open(
             urllib.request.Request(f"{self.url}/api/query", body, headers, method="POST")
         )
-        return status, json.loads(raw) if raw.startswith(b"{") else {"error": raw.decode()}
 
     def file(self, sql: str, format: str) -> tuple[int, bytes]:
         """Status and body of a query's rows as a file."""

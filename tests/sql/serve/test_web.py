@@ -102,6 +102,24 @@ def test_only_this_machine_and_this_site_may_ask(server: Server) -> None:
     assert server.ask("select 1", **{"Content-Type": "text/plain"})[0] == 415
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"[" * 100_000, 400),
+        (b'{"sql": ' * 9_000, 400),
+        (b"\xff", 400),
+        (b"null", 400),
+        (b'{"sql": 5}', 400),
+        (b'{"sql": "select \'\\ud800\'"}', 400),
+        (b'{"sql": "' + b" " * 900_000 + b'"}', 413),
+    ],
+)
+def test_a_body_that_is_no_query_is_one_line(server: Server, body: bytes, status: int) -> None:
+    found, said = server.post(body)
+    assert (found, b"error" in said, b"Traceback" in said) == (status, True, False)
+    assert server.ask("select 1 as a")[1]["rows"] == [["1"]]
+
+
 def test_the_site_is_served_and_nothing_beside_it(server: Server, root: Path) -> None:
     assert b"the site" in server.get("/")[1]
     for path in ("/site/../../etc/passwd", "/site/%2e%2e/%2e%2e/etc/passwd", "/site//etc/passwd"):
