@@ -39,8 +39,8 @@ LIMITS = {
         Limit(
             "unpacked_ratio",
             100,
-            "times the packed size of a trace (its unpacked size, beyond 64 MiB)",
-            "the rest of it",
+            "times the packed size of a trace or archive (its unpacked size, beyond 64 MiB)",
+            "the rest of it, or the archive",
         ),
         Limit("archive_bytes", 1 << 35, "bytes of all files of an archive", "the archive"),
         Limit("archive_files", 100_000, "files of an archive", "the archive"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.limits import exceeded, most
 from xlahouse.capture.opening import open_regular
+from xlahouse.ingest.events.containers import ANY_RATIO
 from xlahouse.ingest.events.files import open_fs
 from xlahouse.ingest.events.run_files import RunFiles
 
@@ -58,8 +61,22 @@ def unpacked(paths: Iterable[str], problems: list[str]) -> Iterator[list[Given]]
         paths: that the user gives.
         problems: receives a line for each archive that cannot be unpacked.
     """
-    with TemporaryDirectory(prefix="xlahouse-") as folder:
+    with _removed_when_asked_to_end(), TemporaryDirectory(prefix="xlahouse-") as folder:
         yield [each for path in paths for each in _given(path, folder, problems)]
+
+
+@contextmanager
+def _removed_when_asked_to_end() -> Iterator[None]:
+    """SIGTERM ends as Ctrl-C does: else what was unpacked would fill the disk of temporary files."""
+    ours = threading.current_thread() is threading.main_thread()
+    ours = ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _given(path: str, folder: str, problems: list[str]) -> Iterator[Given]:
@@ -90,7 +107,7 @@ def _archives_under(root: str) -> Iterator[str]:
 
 def _unpacked(archive: str, folder: str, problems: list[str], alone: bool) -> Iterator[Given]:
     into = f"{folder}/{len(os.listdir(folder))}"
-    room = _Room()
+    room = _room(os.path.getsize(archive))
     problem = _problem(archive, into, archive, room)
     if problem is not None:
         problems.append(problem)
@@ -103,8 +120,17 @@ def _unpacked(archive: str, folder: str, problems: list[str], alone: bool) -> It
 class _Room:
     """How much more may be unpacked of an archive and those in it."""
 
-    bytes: int = field(default_factory=lambda: most("archive_bytes"))
+    bytes: int
+    limit: str  # that states the bytes
     files: int = field(default_factory=lambda: most("archive_files"))
+
+
+def _room(size: int) -> _Room:
+    """The room of an archive of a size: a small one may not fill the disk."""
+    by_ratio = max(ANY_RATIO, most("unpacked_ratio") * size)
+    if by_ratio < most("archive_bytes"):
+        return _Room(by_ratio, "unpacked_ratio")
+    return _Room(most("archive_bytes"), "archive_bytes")
 
 
 def _unpack_below(into: str, own: str, folder: str, room: _Room, depth: int = 1) -> Iterator[str]:
@@ -170,7 +196,7 @@ def _unpack(archive: str, into: str, own: str, room: _Room) -> None:
             while block := file.read(min(_BLOCK, room.bytes + 1)):
                 room.bytes -= len(block)
                 if room.bytes < 0:
-                    raise XlahouseError(f"{own}: {exceeded('archive_bytes')}")
+                    raise XlahouseError(f"{own}: {exceeded(room.limit)}")
                 out.write(block)
 
 

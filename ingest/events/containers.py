@@ -12,7 +12,7 @@ from xlahouse.capture.limits import exceeded, most
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BLOCK = 1 << 22
-_ANY_RATIO = 1 << 26  # bytes that a file of any size may unpack to
+ANY_RATIO = 1 << 26  # bytes that a file of any size may unpack to
 _PIECE = 1 << 17  # bytes of compressed data; they unpack to a megabyte or two
 _GZIP_WINDOW = 31  # zlib: expect a gzip header
 _Damaged: type[Exception] = zlib.error  # type: ignore[assignment]  # the package's stub declares a value
@@ -47,7 +47,7 @@ class Unpacked:
         if not self._raw.startswith((GZIP, ZSTD)):
             yield from self._blocks()
             return
-        by_ratio = max(_ANY_RATIO, most("unpacked_ratio") * len(self._raw))
+        by_ratio = max(ANY_RATIO, most("unpacked_ratio") * len(self._raw))
         left = min(by_ratio, most("unpacked_bytes"))
         limit = "unpacked_bytes" if left == most("unpacked_bytes") else "unpacked_ratio"
         for block in self._blocks():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import shutil
+import subprocess
+import sys
 import tarfile
 import tempfile
 import zipfile
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.ingest.traces import tpu_trace, write
+from xlahouse.ingest import archives
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.warehouse import Warehouse
 
@@ -140,6 +143,42 @@ def test_what_an_archive_may_hold_is_bounded(limit, monkeypatch, tmp_path):
         archive.writestr("b.txt", b"2")
     with pytest.raises(IngestError, match=f"p.zip: more than 1 .*--limits {limit}=NUMBER"):
         ingest_paths([str(tmp_path / "p.zip")], str(tmp_path / "w"))
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_small_archive_fills_no_disk(depth, monkeypatch, tmp_path):
+    monkeypatch.setattr(archives, "ANY_RATIO", 1 << 16)
+    raw = bytes(1 << 20)
+    for level in range(depth, -1, -1):
+        path = tmp_path / ("p.zip" if level == 0 else f"q{level}.zip")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("in.zip" if level < depth else "zeros", raw)
+        raw = path.read_bytes()
+        if level:
+            path.unlink()
+    with pytest.raises(IngestError, match=r"p\.zip.*--limits unpacked_ratio=NUMBER"):
+        ingest_paths([str(tmp_path)], str(tmp_path / "w"))
+
+
+ENDED = """
+import os, signal, sys
+from xlahouse.ingest.archives import unpacked
+try:
+    with unpacked([sys.argv[1]], []) as given:
+        print(given[0].path)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("still here")
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+def test_what_was_unpacked_is_removed_when_the_process_is_asked_to_end():
+    command = [sys.executable, "-c", ENDED, str(CASE / "p.tar.gz")]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    folder, last = ran.stdout.split()
+    assert last == "ended"
+    assert not Path(folder).exists()
 
 
 def test_a_damaged_archive_costs_itself_alone(tmp_path):

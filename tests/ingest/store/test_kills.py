@@ -24,7 +24,9 @@ from xlahouse.sql.warehouse import Warehouse
 
 VERBS = ("ingest", "ingest again", "compact", "drop", "drop at once", "clear", "index")
 AHEAD = (0, 3601, -3601)  # seconds: of the clock of the machine on which a verb is killed
-AT_WRITES, AT_MOMENTS, ON_S3 = 15, 15, 8  # kills of a verb by `make verify`; ALL=1: at each write
+MOMENTS = range(100)
+# Kills of a verb by `make verify`; ALL=1: at each write and each of the moments.
+AT_WRITES, AT_MOMENTS, ON_S3, MOMENTS_ON_S3 = 15, 15, 8, 4
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +151,7 @@ def test_a_kill_at_each_write_or_moment_leaves_the_state_before_or_after(
 ) -> None:
     verb = tried(kills, name, tmp_path)
     kill_at(kills, verb, sampled(range(1, verb.writes + 1), AT_WRITES, name))
-    for number in range(AT_MOMENTS):
+    for number in sampled(MOMENTS, AT_MOMENTS, name):
         root = str(shutil.copytree(verb.base, f"{verb.base}-{number}"))
         after = drawn(f"{name} {number}").uniform(0, verb.seconds) or 1e-6
         code, _ = kills.run(name, verb.given, root, ahead=AHEAD[number % 3], after=after)
@@ -160,7 +162,7 @@ def test_a_kill_at_each_write_or_moment_leaves_the_state_before_or_after(
 
 @pytest.mark.verify
 @pytest.mark.parametrize("name", ["ingest", "ingest again", "compact", "drop", "drop at once"])
-def test_a_kill_at_a_write_to_a_store_leaves_the_state_before_or_after(
+def test_a_kill_at_a_write_or_moment_on_a_store_leaves_the_state_before_or_after(
     tmp_path: Path, name: str
 ) -> None:
     with s3_bucket() as bucket, killer() as kills:
@@ -172,10 +174,20 @@ def test_a_kill_at_a_write_to_a_store_leaves_the_state_before_or_after(
 
         given = prepared(name, f"{bucket}/base", tmp_path)
         done = copy("done")
+        began = time.perf_counter()
         code, writes = kills.run(name, given, done)
+        took = time.perf_counter() - began
         assert code == 0
         allowed = [state(f"{bucket}/base"), state(done)]
         for at in sampled(range(1, writes + 1), ON_S3, name):
             root = copy(at)
             assert kills.run(name, given, root, at, AHEAD[at % 3])[0] == -signal.SIGKILL
             check_left(kills, name, given, root, allowed)
+            fs.rm(root, recursive=True)
+        for number in sampled(MOMENTS, MOMENTS_ON_S3, name):
+            root = copy(f"moment-{number}")
+            after = drawn(f"{name} {number}").uniform(0, took) or 1e-6
+            code, _ = kills.run(name, given, root, ahead=AHEAD[number % 3], after=after)
+            assert code in (0, -signal.SIGKILL)
+            check_left(kills, name, given, root, allowed)
+            fs.rm(root, recursive=True)
