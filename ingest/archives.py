@@ -193,7 +193,8 @@ def _unpack(archive: str, into: str, own: str, room: _Room) -> None:
             raise XlahouseError(f"{own}: {name!r} would lie outside its folder; unpack it yourself")
         os.makedirs(f"{into}/{target.parent}", exist_ok=True)
         with file, open(f"{into}/{target}", "wb") as out:
-            while block := file.read(min(_BLOCK, room.bytes + 1)):
+            # One byte more than there is room for shows that there is too much; then no more is read.
+            while block := file.read(max(1, min(_BLOCK, room.bytes + 1))):
                 room.bytes -= len(block)
                 if room.bytes < 0:
                     raise XlahouseError(f"{own}: {exceeded(room.limit)}")

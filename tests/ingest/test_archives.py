@@ -160,6 +160,19 @@ def test_a_small_archive_fills_no_disk(depth, monkeypatch, tmp_path):
         ingest_paths([str(tmp_path)], str(tmp_path / "w"))
 
 
+def test_each_archive_beyond_the_room_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(archives, "ANY_RATIO", 1 << 16)
+    with zipfile.ZipFile(tmp_path / "p.zip", "w", zipfile.ZIP_DEFLATED) as outer:
+        for name in ("a.zip", "b.zip"):
+            with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("h.xplane.pb", tpu_trace() + bytes(1 << 20))
+            outer.write(tmp_path / name, name)
+    with pytest.raises(IngestError) as error:
+        ingest_paths([str(tmp_path / "p.zip")], str(tmp_path / "w"))
+    text = str(error.value)
+    assert all(f"p.zip/{name}: more than" in text for name in ("a.zip", "b.zip"))
+
+
 ENDED = """
 import os, signal, sys
 from xlahouse.ingest.archives import unpacked
