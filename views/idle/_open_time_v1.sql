@@ -26,14 +26,25 @@ ran_by as (
     group by run_id, request, host
 ),
 
+-- A step of a server is of many requests, so no step of a device names one: a request counts on all clocks of
+-- its machine, whose processes share the machine's time.
+machines as (
+    select a.run_id, d.host, a.clock_group
+    from _apart_clock_v1 as a
+    inner join devices as d on d.run_id = a.run_id and d.device_id = a.device_id
+    group by a.run_id, d.host, a.clock_group
+),
+
 marks as (
     select
         p.run_id, p.request, p.start_ps, p.start_ps + p.duration_ps as end_ps,
         case when p.phase = 'request' then p.start_ps end as alone,
-        coalesce(h.clock_group, r.clock_group, '') as clock_group
+        coalesce(h.clock_group, r.clock_group, m.clock_group, '') as clock_group
     from phases as p
     left join _apart_clock_v1 as h on h.run_id = p.run_id and h.host = p.host
     left join ran_by as r on r.run_id = h.run_id and r.request = p.request and r.host = h.host
+    left join machines as m
+        on m.run_id = h.run_id and m.host = h.host and h.clock_group is null and p.source = 'server'
     where p.source in ('marker', 'server') and p.request is not null
 ),
 
