@@ -58,6 +58,7 @@ PORTABLE: dict[str, frozenset[str]] = {
         "Mod": "expression this",
         "Mul": "expression this",
         "Neg": "this",
+        "Pow": "expression this",
         "Round": "this",
         "Sqrt": "this",
         "Sub": "expression this",
@@ -171,7 +172,7 @@ REASONS: dict[str, str] = {
 }
 
 # Their results are DOUBLEs: DuckDB rounds one where it becomes an integer, Spark truncates.
-GIVE_DOUBLES = ("Avg", "Div", "Exp", "Ln", "Sqrt")
+GIVE_DOUBLES = ("Avg", "Div", "Exp", "Ln", "Pow", "Sqrt")
 
 
 def portability(

@@ -46,12 +46,12 @@ placed as (
             a.axis_key, n.run_key + case when c.group_size = 1 then 0 else n.axis_unit end
         ) as axis_key,
         g.position,
-        cast(
-            round(exp(
-                round(ln(case when c.payload_bytes > 0 then c.payload_bytes end)
-                    / 0.6931471805599453e0) * 0.6931471805599453e0
-            )) as bigint
-        ) as nearest_bytes
+        case
+            when c.payload_bytes > 0
+                then cast(round(
+                    power(2e0, least(round(ln(c.payload_bytes) / 0.6931471805599453e0), 62))
+                ) as bigint)
+        end as nearest_bytes
     from rows_of_both as c
     left join _run_key_v1 as n on n.run_id = c.run_id
     left join devices as d on d.run_id = c.run_id and d.device_id = c.device_id
