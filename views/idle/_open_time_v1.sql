@@ -44,7 +44,7 @@ marks as (
     left join _apart_clock_v1 as h on h.run_id = p.run_id and h.host = p.host
     left join ran_by as r on r.run_id = h.run_id and r.request = p.request and r.host = h.host
     left join machines as m
-        on m.run_id = h.run_id and m.host = h.host and h.clock_group is null and p.source = 'server'
+        on m.run_id = h.run_id and m.host = h.host and p.source = 'server'
     where p.source in ('marker', 'server') and p.request is not null
 ),
 
