@@ -58,7 +58,7 @@ def group_mode(instruction: HloInstruction) -> GroupMode:
     """The mode of a collective, which its channel, opcode and use_global_device_ids decide."""
     if instruction.channel_id <= 0:
         return GroupMode.CROSS_REPLICA
-    if instruction.opcode.decode().removesuffix("-start") not in _GLOBAL_IDS_OPS:
+    if instruction.opcode.decode("utf-8", "replace").removesuffix("-start") not in _GLOBAL_IDS_OPS:
         return GroupMode.CROSS_PARTITION
     if instruction.use_global_device_ids:
         return GroupMode.FLATTENED_ID

@@ -142,7 +142,7 @@ class _Module:
 
 def _lacks_participants(message: HloInstruction, line: InstructionLine) -> bool:
     """Whether a collective states neither groups nor pairs. XLA writes `{}` for all devices."""
-    base, role = split_role(message.opcode.decode())
+    base, role = split_role(message.opcode.decode("utf-8", "replace"))
     begins = base in COLLECTIVE_KINDS and role in ("sync", "start")
     return begins and not line.keys & {"replica_groups", "source_target_pairs"}
 
@@ -264,7 +264,7 @@ def _name_computations(module: _Module) -> None:
 
 def _is_wrapper(message: HloInstruction, line: InstructionLine) -> bool:
     """Whether a computation defines what it does; a done has the computation of its start."""
-    base, role = split_role(message.opcode.decode())
+    base, role = split_role(message.opcode.decode("utf-8", "replace"))
     return base in WRAPPERS and bool(line.called or not line.ends or role != "sync")
 
 

@@ -48,6 +48,13 @@ def test_any_byte_may_be_any_other(at, byte):
     check(WHOLE, bytes(raw))
 
 
+def test_an_opcode_may_be_no_text():
+    raw = tpu_trace()
+    at = raw.index(b"all-reduce", raw.index(b"all-reduce") + 1)
+    for place in (118, at):
+        check(WHOLE, raw[:place] + b"\x80" + raw[place + 1 :])
+
+
 @layered(10, 300, raw=st.binary(max_size=200))
 def test_any_bytes(raw):
     check(Outcome(), raw)
