@@ -17,7 +17,7 @@ from xlahouse.ingest.events.trace_bytes import (
 from xlahouse.ingest.formats import XPLANE, read_trace
 from xlahouse.ingest.hlo.file_events import FileEvents
 from xlahouse.ingest.rank_files import ranks_in_names
-from xlahouse.ingest.spread.parts import Part, Spread
+from xlahouse.ingest.spread.parts import RunPart, Spread
 
 NO_RANKS: dict[str, RankInName] = {}
 
@@ -28,7 +28,7 @@ def identified(paths: Sequence[str], spread: Spread) -> list[SourceFile]:
     Raises:
         TraceChangedError: one is written to meanwhile.
     """
-    parts = [Part(path, (path,)) for path in paths]
+    parts = [RunPart(path, (path,)) for path in paths]
     return list(spread.each(_identify, None, parts, in_turn=True))
 
 
@@ -43,7 +43,7 @@ def check_files(files: Sequence[TraceFile], spread: Spread) -> None:
         TraceChangedError: a file is not as it was when it was hashed.
         OSError: a piece of it could not be read.
     """
-    parts = [Part(file.source.path, (file,)) for file in files]
+    parts = [RunPart(file.source.path, (file,)) for file in files]
     deque(spread.each(_check, None, parts, in_turn=True), maxlen=0)
 
 
@@ -63,7 +63,7 @@ def read_files(
     parted: list[TraceFile] = []
     last = None if spread.apart else sources[-1:]
     parts = [
-        Part(source.path, (source, ranks.get(source.path), [source] == last), source.bytes)
+        RunPart(source.path, (source, ranks.get(source.path), [source] == last), source.bytes)
         for source in sources
     ]
     for found, file in spread.each(_read_one, None, parts, in_turn=True):

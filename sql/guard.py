@@ -103,7 +103,7 @@ class Relations:
         return frozenset(mention.name for mention in self.mentions)
 
 
-class Plan(Enum):
+class QueryPlan(Enum):
     """How an EXPLAIN shows its plan; the statement itself asks DuckDB for JSON."""
 
     TEXT, JSON = range(2)
@@ -115,7 +115,7 @@ class Checked:
 
     statement: duckdb.Statement
     tree: Node  # of the statement; of the one that an EXPLAIN explains
-    explains: Plan | None
+    explains: QueryPlan | None
     relations: Relations
     parameters: frozenset[str]
 
@@ -139,7 +139,7 @@ def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:
         query = sql[explain.end() :]
         tree = _tree(query, parser)
         options = (explain["options"] or "").lower()
-        plan = Plan.JSON if "json" in options else Plan.TEXT
+        plan = QueryPlan.JSON if "json" in options else QueryPlan.TEXT
         analyze = "analyze, " if explain["analyze"] or "analyze" in options else ""
         statement = _require_one(f"explain ({analyze}format json) {query}", parser)
     if tree is None:

@@ -20,7 +20,7 @@ WALL = 2
 
 
 @dataclass(frozen=True)
-class Limits:
+class QueryLimits:
     """Limits of each query; None: no limit.
 
     Attributes:
@@ -39,7 +39,7 @@ class Limits:
         return None if self.memory_bytes is None else f"{self.memory_bytes}B"
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = QueryLimits()
 
 
 def parse_memory(text: str) -> int:

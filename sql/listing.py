@@ -274,10 +274,10 @@ def settings_row(run_id: str, settings: RunSettings) -> Row:
     """A run's row of the relation run_settings."""
     import msgspec
 
-    from xlahouse.ingest.store.settings import Limits, Peaks
+    from xlahouse.ingest.store.settings import LatencyLimits, Peaks
 
     mesh = None if settings.mesh is None else msgspec.to_builtins(settings.mesh)
-    peaks, limits = settings.peaks or Peaks(), settings.limits or Limits()
+    peaks, limits = settings.peaks or Peaks(), settings.limits or LatencyLimits()
     numbers = (
         peaks.bf16_flops,
         peaks.hbm_bytes_per_s,

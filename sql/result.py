@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.blame import blame
 from xlahouse.sql.drawing import HTML_ROWS, draw_html, draw_plan, without_files
-from xlahouse.sql.guard import Plan
+from xlahouse.sql.guard import QueryPlan
 from xlahouse.sql.interrupt import QueryWatch
 from xlahouse.sql.types import NamedRow, Row, Value
 
@@ -270,12 +270,12 @@ def _numbered(names: list[str]) -> list[str]:
     return found
 
 
-def explained(result: Result, form: Plan) -> Result:
+def explained(result: Result, form: QueryPlan) -> Result:
     """The plan of an EXPLAIN, without the files that DuckDB lists: a line a row, or one row of JSON."""
     import pyarrow as pa
 
     plan = without_files(json.loads(result.rows[0][1]))
-    lines = draw_plan(plan) if form is Plan.TEXT else [json.dumps(plan, indent=2)]
+    lines = draw_plan(plan) if form is QueryPlan.TEXT else [json.dumps(plan, indent=2)]
     return Result.of_table(pa.table({"plan": list(lines)}), result.sql)
 
 

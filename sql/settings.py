@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
 from xlahouse.capture.manifest import AXIS_NAMES, MeshAxis, parse_mesh
 from xlahouse.ingest.store.settings import (
-    Limits,
+    LatencyLimits,
     Peaks,
     check_mesh,
     parse_limits,
@@ -91,7 +91,7 @@ def set_peaks(warehouse: Warehouse, run: str, text: str) -> tuple[str, Peaks | N
     return run_id, peaks
 
 
-def set_limits(warehouse: Warehouse, run: str, text: str) -> tuple[str, Limits | None]:
+def set_limits(warehouse: Warehouse, run: str, text: str) -> tuple[str, LatencyLimits | None]:
     """Write limits on latencies in seconds (`ttft=0.5,tpot=0.05`; `own` removes them), by which
     serving_summary judges a server's requests.
 

@@ -185,3 +185,13 @@ def test_rooms_and_files_are_small():
         for path in files:
             if path.suffix == ".py":
                 assert len(path.read_text("utf-8").splitlines()) <= 350, path.relative_to(ROOT)
+
+
+def test_a_class_has_a_name_of_its_own():
+    """One word for one thing: a reader who searches for a name finds one class."""
+    found: dict[str, list[str]] = {}
+    for path in modules().values():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from xlahouse.capture.compile.child import Limits, run_child
+from xlahouse.capture.compile.child import ChildLimits, run_child
 from xlahouse.capture.compile.describe import describe
 from xlahouse.capture.compile.lower import Lowered, LowerJob
 from xlahouse.capture.compile.program import CACHE, Compiler, compile_program
@@ -43,7 +43,7 @@ class Compiling:
 
     compiler: Compiler  # the Python that has it
     traces: Path  # folder of captures, and of the cache
-    limits: Limits  # of every child process
+    limits: ChildLimits  # of every child process
     programs: tuple[str, ...] = PROGRAMS  # of each experiment
 
 

@@ -25,7 +25,7 @@ _LAST = 4000  # characters at the end of a log that state why a process ended
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChildLimits:
     """Bounds of one child process."""
 
     seconds: float = 3600.0
@@ -36,7 +36,7 @@ def run_child(
     command: Sequence[str],
     request: bytes,
     log: Path,
-    limits: Limits,
+    limits: ChildLimits,
     environment: Mapping[str, str],
 ) -> bytes:
     """Run `command` with `request` on its stdin and return its stdout; stderr goes to `log`.
@@ -75,7 +75,7 @@ def run_child(
     return done.stdout
 
 
-def _reason(code: int, log: Path, limits: Limits) -> str:
+def _reason(code: int, log: Path, limits: ChildLimits) -> str:
     """Why a process failed, from the end of its log."""
     text = log.read_text(errors="replace")[-_LAST:]
     if any(word in text for word in _OUT_OF_MEMORY):

@@ -18,7 +18,7 @@ from xlahouse.capture.compile.cell import (
     no_space,
     read_refused,
 )
-from xlahouse.capture.compile.child import Limits
+from xlahouse.capture.compile.child import ChildLimits
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.refusal import DoesNotFitError
 from xlahouse.capture.compile.search import advice_on
@@ -28,7 +28,7 @@ from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ChildLimits()
 FAILED = "failed: "  # begins the last line of an experiment that was not compiled
 
 
@@ -67,7 +67,7 @@ def compile_plan(
     names: Sequence[str] = (),
     slice_name: str | None = None,
     python: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ChildLimits = DEFAULT_LIMITS,
     on_event: Callable[[CompileEvent], None] = lambda event: None,
     programs: tuple[str, ...] = PROGRAMS,
     search: bool = True,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from xlahouse.capture.compile.child import Limits, run_child
+from xlahouse.capture.compile.child import ChildLimits, run_child
 from xlahouse.capture.compile.lower import CACHE as DONATED
 from xlahouse.capture.compile.refusal import DoesNotFitError, refusal_error
 from xlahouse.capture.compile.target import Target
@@ -37,7 +37,7 @@ class Compiler:
         """
         chosen = python or sys.executable
         answer = run_child(
-            (chosen, str(SCRIPT), "versions"), b"", scratch / "versions.log", Limits(), {}
+            (chosen, str(SCRIPT), "versions"), b"", scratch / "versions.log", ChildLimits(), {}
         )
         versions = json.loads(answer)
         missing = [name for name in ("jax", "jaxlib", "libtpu") if name not in versions]
@@ -50,7 +50,7 @@ class Compiler:
 
 
 def compile_program(
-    program: Path, log: Path, target: Target, compiler: Compiler, cache: Path, limits: Limits
+    program: Path, log: Path, target: Target, compiler: Compiler, cache: Path, limits: ChildLimits
 ) -> Compiled:
     """Compile the HloModuleProto in the file `<name>.pb` to `<name>.hlo.pb` beside it.
 

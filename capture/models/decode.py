@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from xlahouse.capture.models.pipeline import run_pipeline
-from xlahouse.capture.models.replay import Program
+from xlahouse.capture.models.replay import ReplayedProgram
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ class Marker(Protocol):
 
 
 @dataclass
-class Times:
+class DecodeTimes:
     """Times of one request's steps on the host, in seconds."""
 
     # [step] the prefill's from the start of its marker, a decode step's from the previous tokens, until
@@ -41,7 +41,7 @@ class Times:
     late: int = 0  # decode steps that were sent when the devices had ended all earlier ones
 
 
-def late_ratio(requests: Sequence[Times]) -> float | None:
+def late_ratio(requests: Sequence[DecodeTimes]) -> float | None:
     """Share of decode steps that were sent late; None without decode steps."""
     decodes = sum(len(each.sending) for each in requests)
     return sum(each.late for each in requests) / decodes if decodes else None
@@ -53,11 +53,13 @@ class Generator:
     def __init__(self, sharded: ShardedModel, output_tokens: int, ahead: int = 0) -> None:
         """`ahead`: decode steps that are sent before the tokens of an earlier one are awaited."""
         self.sharded, self.output_tokens, self.ahead = sharded, output_tokens, ahead
-        self._programs: dict[int, Program] = {}  # tokens of a sequence in a step -> its program
+        self._programs: dict[
+            int, ReplayedProgram
+        ] = {}  # tokens of a sequence in a step -> its program
 
     def run(
         self, prompt: torch.Tensor, marker: Marker, output_tokens: int | None = None
-    ) -> tuple[torch.Tensor, Times]:
+    ) -> tuple[torch.Tensor, DecodeTimes]:
         """Generate greedily from `prompt` ([batch, prompt_tokens], on the host).
 
         Returns the tokens, [batch, output_tokens] on the host, and the steps' times; `output_tokens`
@@ -81,12 +83,12 @@ class Generator:
             flight.receive()
         return torch.cat(flight.columns, dim=1), flight.times
 
-    def _program(self, tokens: torch.Tensor, positions: torch.Tensor) -> Program:
+    def _program(self, tokens: torch.Tensor, positions: torch.Tensor) -> ReplayedProgram:
         """The program for a step of as many tokens."""
         count = tokens.shape[-1]
         if count not in self._programs:
             cache = self.sharded.cache.whole
-            self._programs[count] = Program(self._step, cache, tokens, positions)
+            self._programs[count] = ReplayedProgram(self._step, cache, tokens, positions)
         return self._programs[count]
 
     def begin(self, prompt: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,7 +145,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self.columns: list[torch.Tensor] = []  # [batch, 1] of each step that has arrived
-        self.times = Times()
+        self.times = DecodeTimes()
         self._flight: deque[torch.Tensor] = deque()
         self._last, self._cpu = time.perf_counter(), 0.0
         self._before = launches_ended()

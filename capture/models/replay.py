@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Step = Callable[..., tuple["torch.Tensor", ...]]
 
 
-class Program:
+class ReplayedProgram:
     """One step for one shape of its arguments: `launch` runs it and leaves the new state in the cache."""
 
     def __init__(

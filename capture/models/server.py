@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.models.decode import TOKENS, fetch
-from xlahouse.capture.models.replay import Program, Step
+from xlahouse.capture.models.replay import ReplayedProgram, Step
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,9 @@ class Server:
         self.sharded, self.layout = sharded, sharded.layout
         self.parts = self.layout.size(self.layout.batch)
         self.slots, self.slots_of_part = slots, slots // self.parts
-        self._programs: dict[int, Program] = {}  # padded length of a prompt, or DECODE -> program
+        self._programs: dict[
+            int, ReplayedProgram
+        ] = {}  # padded length of a prompt, or DECODE -> program
         self.state = (
             self._placed(torch.zeros(1, slots, 1, dtype=torch.int64), TOKENS),
             self._placed(torch.zeros(slots, dtype=torch.int64), PARTS),
@@ -92,7 +94,9 @@ class Server:
     def _launch(self, length: int, more: tuple[torch.Tensor, ...]) -> torch.Tensor:
         if length not in self._programs:
             cache = self.sharded.cache.whole
-            self._programs[length] = Program(self.step_of(length), cache, *self.state, *more)
+            self._programs[length] = ReplayedProgram(
+                self.step_of(length), cache, *self.state, *more
+            )
         tokens, positions = self._programs[length].launch(*self.state, *more)
         self.state = tokens, positions
         return tokens

@@ -20,7 +20,7 @@ from xlahouse.capture.words import plural
 
 if TYPE_CHECKING:
     from xlahouse.capture.compiled_facts import CompiledRun
-    from xlahouse.capture.run.forecast import Forecast
+    from xlahouse.capture.run.forecast import DeviceShare
 
 FORECAST_PACKAGES = ("torch", "transformers")
 GIB = 2**30
@@ -70,7 +70,7 @@ def describe_plan(
         )
 
 
-def fits(experiment: Experiment, share: Forecast) -> bool | None:
+def fits(experiment: Experiment, share: DeviceShare) -> bool | None:
     """Whether a device's share fits its memory; None if the plan names no slice."""
     if not experiment.slice:
         return None
@@ -95,7 +95,7 @@ def _alike(chosen: Sequence[Experiment]) -> list[list[Experiment]]:
 
 
 def _describe(
-    experiment: Experiment, share: Forecast, run: CompiledRun | RefusedRun | None
+    experiment: Experiment, share: DeviceShare, run: CompiledRun | RefusedRun | None
 ) -> Iterator[str]:
     count = experiment.device_count
     where = f" on {experiment.slice}" if experiment.slice else ""
@@ -118,7 +118,7 @@ def _describe(
     yield from _collectives(share)
 
 
-def _estimated(experiment: Experiment, share: Forecast) -> Iterator[str]:
+def _estimated(experiment: Experiment, share: DeviceShare) -> Iterator[str]:
     unit, size = _unit(share.total_bytes)
     yield (
         f"  a device holds {share.total_bytes / size:.2f} {unit}: weights "
@@ -175,7 +175,7 @@ def _range(lengths: Sequence[int]) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
-def _verdict(experiment: Experiment, share: Forecast) -> str:
+def _verdict(experiment: Experiment, share: DeviceShare) -> str:
     fit = fits(experiment, share)
     if fit is None:
         return ""
@@ -183,7 +183,7 @@ def _verdict(experiment: Experiment, share: Forecast) -> str:
     return f"; {'fits' if fit else 'DOES NOT FIT'} {USABLE:.0%} of {generation.hbm_gib} GiB"
 
 
-def _collectives(share: Forecast) -> Iterator[str]:
+def _collectives(share: DeviceShare) -> Iterator[str]:
     """A table of a device's collectives in each kind of step."""
     rows = [
         (step, each.kind, each.axis, f"{count:,}", f"{each.payload_bytes:,}")

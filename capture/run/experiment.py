@@ -42,10 +42,10 @@ from xlahouse.capture.run.record import Outcome, check_counts, counts, describe
 if TYPE_CHECKING:
     import torch
 
-    from xlahouse.capture.models.decode import Generator, Times
+    from xlahouse.capture.models.decode import DecodeTimes, Generator
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
-    from xlahouse.capture.run.sources import Opened
+    from xlahouse.capture.run.sources import OpenedWeights
 
 
 def capture(job: Job) -> None:
@@ -130,7 +130,7 @@ def keep_programs(job: Job) -> None:
     xr.initialize_cache(str(folder), readonly=False)
 
 
-def place(opened: Opened) -> ShardedModel:
+def place(opened: OpenedWeights) -> ShardedModel:
     """The model on the XLA devices, sharded, with scopes."""
     from torch_xla.backends import set_mat_mul_precision
 
@@ -217,7 +217,7 @@ def run_bare(generator: Generator, prompt: torch.Tensor) -> list[float]:
 
 def run_request(
     generator: Generator, prompt: torch.Tensor, index: int
-) -> tuple[torch.Tensor, Times]:
+) -> tuple[torch.Tensor, DecodeTimes]:
     """One profiled request inside its marker: its tokens and its steps' times."""
     from xlahouse.capture.run.profile import marker
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class DeviceShare:
     """One device's share: its bytes, and its collectives in each kind of step.
 
     temporary_bytes is for the larger step, op by op as transformers writes them; XLA fuses ops
@@ -46,7 +46,7 @@ class Forecast:
         return self.weight_bytes + self.cache_bytes + self.temporary_bytes
 
 
-def forecast(experiment: Experiment) -> Forecast:
+def forecast(experiment: Experiment) -> DeviceShare:
     """Build the experiment's sharded model at true shapes, and trace a prefill and a decode step.
 
     It computes nothing and needs no device; torch and transformers must be installed.
@@ -57,7 +57,7 @@ def forecast(experiment: Experiment) -> Forecast:
 
 
 @functools.lru_cache(maxsize=1024)
-def _forecast(encoded: bytes) -> Forecast:
+def _forecast(encoded: bytes) -> DeviceShare:
     experiment = msgspec.json.decode(encoded, type=Experiment)
     collectives = PaperCollectives(PaperLayout(experiment.mesh))
     sharded = ShardedModel(experiment.blueprint, PaperWeights(), collectives)
@@ -73,7 +73,7 @@ def _forecast(encoded: bytes) -> Forecast:
         trace(sharded, mark, experiment.batch_size, tokens)
         steps.append(Counter(collectives.noted))
         flops.append(mark.flops)
-    return Forecast(
+    return DeviceShare(
         parameters=sharded.placed.parameters,
         weight_bytes=_bytes(sharded.placed.tensors.values()),
         cache_bytes=_bytes(sharded.cache.whole.values()),

@@ -19,7 +19,7 @@ from xlahouse.capture.slices import Generation, Slice, parse_slice
 
 if TYPE_CHECKING:
     from xlahouse.capture.models.paper import Collective
-    from xlahouse.capture.run.forecast import Forecast
+    from xlahouse.capture.run.forecast import DeviceShare
 
 REACHED = 0.5  # share of a chip's peak rates that a step reaches
 COLLECTIVE_S = 10e-6  # of a collective besides its bytes
@@ -85,7 +85,7 @@ class SliceHours:
         return self.hours * self.slice.chips
 
 
-def hours_of(chosen: Iterable[tuple[Experiment, Forecast]]) -> list[SliceHours]:
+def hours_of(chosen: Iterable[tuple[Experiment, DeviceShare]]) -> list[SliceHours]:
     """What experiments with a slice take, by slice in the plan's order."""
     compiled: set[bytes] = set()
     found: dict[str, list[Spent]] = {}
@@ -102,7 +102,7 @@ def hours_of(chosen: Iterable[tuple[Experiment, Forecast]]) -> list[SliceHours]:
     ]
 
 
-def spent_on(experiment: Experiment, share: Forecast, compiles: bool = True) -> Spent:
+def spent_on(experiment: Experiment, share: DeviceShare, compiles: bool = True) -> Spent:
     """What one experiment takes on its slice; `compiles`: none before had its programs."""
     generation = parse_slice(experiment.slice).generation
     layers = size_of(experiment.model.sizes, "num_hidden_layers")
@@ -128,7 +128,7 @@ def spent_on(experiment: Experiment, share: Forecast, compiles: bool = True) -> 
 
 
 @dataclass(frozen=True)
-class _Work:
+class _PlannedWork:
     """What runs, in seconds."""
 
     warm_up_s: float  # before and beside the profiler
@@ -136,12 +136,12 @@ class _Work:
     tokens: int  # of prompts and outputs, which the unsharded model computes too
 
 
-def _work(experiment: Experiment, prefill: float, decode: float) -> _Work:
+def _work(experiment: Experiment, prefill: float, decode: float) -> _PlannedWork:
     request = prefill + decode * (experiment.profiled_tokens - 1)
     whole = prefill + decode * (experiment.output_tokens - 1)
     warm = experiment.warmup_requests > 0
     tokens = experiment.batch_size * (experiment.prompt_tokens + experiment.profiled_tokens)
-    return _Work(
+    return _PlannedWork(
         # The first is whole; one on each side of the profiler measures its cost.
         warm_up_s=whole + (experiment.warmup_requests + 1) * request if warm else 0.0,
         profiled_s=experiment.requests * request,
@@ -149,13 +149,13 @@ def _work(experiment: Experiment, prefill: float, decode: float) -> _Work:
     )
 
 
-def _work_of_server(experiment: Experiment, prefill: float, decode: float) -> _Work:
+def _work_of_server(experiment: Experiment, prefill: float, decode: float) -> _PlannedWork:
     """At most: each step gives a token or more, decodes, and prefills while requests are left."""
     assert experiment.serving is not None
     arrivals, buckets = arrivals_of(experiment), buckets_of(experiment)
     steps = min(experiment.serving.profiled_steps, sum(each.output_tokens for each in arrivals))
     busy = steps * decode + min(len(arrivals), steps) * prefill
-    return _Work(
+    return _PlannedWork(
         warm_up_s=max(experiment.warmup_requests, 1) * (len(buckets) * prefill + decode),
         profiled_s=max(busy, arrivals[-1].at_s),
         tokens=sum(each.prompt_tokens + each.output_tokens for each in arrivals),
@@ -163,7 +163,7 @@ def _work_of_server(experiment: Experiment, prefill: float, decode: float) -> _W
 
 
 def step_seconds(
-    experiment: Experiment, share: Forecast, generation: Generation
+    experiment: Experiment, share: DeviceShare, generation: Generation
 ) -> tuple[float, float]:
     """Seconds of a prefill and of a decode step: the longer of arithmetic and memory, then collectives."""
     sizes, stages = experiment.mesh, experiment.mesh.get("pp", 1)

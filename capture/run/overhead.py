@@ -15,7 +15,7 @@ LATE_LIMIT = 0.05  # share of decode steps that may reach devices that wait for 
 
 
 @dataclass(frozen=True)
-class Cost:
+class ProfilerCost:
     """(with - without) / without over pairs of decode steps: their median and quartiles."""
 
     ratio: float | None  # None: `unknown` says why
@@ -24,7 +24,7 @@ class Cost:
     unknown: str | None = None  # why there is no ratio
 
 
-def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:
+def cost(with_it: list[list[float]], without: list[list[float]]) -> ProfilerCost:
     """The relative cost for a step.
 
     The lists of `with_it` and `without` are paired by index, then step by step.
@@ -35,14 +35,14 @@ def cost(with_it: list[list[float]], without: list[list[float]]) -> Cost:
         for one, other in zip(ones, others, strict=False)
     ]
     if not ratios:
-        return Cost(None, [], 0, "no decode step ran both with the profiler and without it")
+        return ProfilerCost(None, [], 0, "no decode step ran both with the profiler and without it")
     if len(ratios) < 2:
-        return Cost(ratios[0], [], 1)
+        return ProfilerCost(ratios[0], [], 1)
     lower, middle, upper = statistics.quantiles(ratios, n=4, method="inclusive")
-    return Cost(middle, [lower, upper], len(ratios))
+    return ProfilerCost(middle, [lower, upper], len(ratios))
 
 
-def profiler_warnings(profiler: Cost, virtual: bool) -> list[str]:
+def profiler_warnings(profiler: ProfilerCost, virtual: bool) -> list[str]:
     """A warning if the profiler slows steps beyond its limit, and not by chance.
 
     Virtual devices share cores with all other processes: their differences are chance.

@@ -18,7 +18,7 @@ from xlahouse.capture.models.cache import bytes_per_token
 from xlahouse.capture.models.decode import (
     ELSEWHERE,
     LOGIT_POSITIONS,
-    Times,
+    DecodeTimes,
     late_ratio,
     launches_ended,
 )
@@ -31,7 +31,7 @@ from xlahouse.capture.run.devices import (
     device_kind,
     device_slices,
 )
-from xlahouse.capture.run.overhead import Cost
+from xlahouse.capture.run.overhead import ProfilerCost
 from xlahouse.capture.run.reference import LOGITS_TOLERANCE, OutputComparison
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
-    from xlahouse.capture.run.sources import Opened
+    from xlahouse.capture.run.sources import OpenedWeights
 
 RECORDED_PACKAGES = ("torch", "torch_xla", "transformers", "libtpu")  # those that are installed
 RECORDED_VARIABLES = (
@@ -60,9 +60,9 @@ class Outcome:
 
     captured_at: str  # start of profiling, ISO 8601, UTC
     tokens: list[torch.Tensor]  # [batch, profiled tokens] each
-    times: list[Times]  # by the host's clock
+    times: list[DecodeTimes]  # by the host's clock
     warnings: list[str]  # for the manifest
-    profiler_cost: Cost  # with against without the profiler
+    profiler_cost: ProfilerCost  # with against without the profiler
     dispatch_depth: int  # decode steps sent before the tokens of an earlier one are awaited
     launches_per_step: float  # programs launched, over prefills and decode steps
     compiles: int  # programs that were compiled, and not taken from an earlier capture
@@ -163,7 +163,7 @@ def planned(experiment: Experiment) -> dict[str, Any]:
 
 
 def describe(
-    opened: Opened,
+    opened: OpenedWeights,
     entry: Experiment,
     sharded: ShardedModel,
     outcome: Outcome,

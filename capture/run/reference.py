@@ -12,7 +12,7 @@ from xlahouse.capture.models.families import FAMILIES
 from xlahouse.capture.models.presets import size_of
 from xlahouse.capture.models.weights import fill_on_host
 from xlahouse.capture.run.job import say
-from xlahouse.capture.run.sources import Opened
+from xlahouse.capture.run.sources import OpenedWeights
 from xlahouse.capture.serving import arrivals_of
 
 if TYPE_CHECKING:
@@ -127,7 +127,9 @@ class Unsharded(NamedTuple):
     logits: torch.Tensor  # [batch, vocab] after the first prompt
 
 
-def run_unsharded(opened: Opened, prompts: list[torch.Tensor], counts: list[int]) -> Unsharded:
+def run_unsharded(
+    opened: OpenedWeights, prompts: list[torch.Tensor], counts: list[int]
+) -> Unsharded:
     """Run the unsharded model on the host for each prompt, for as many tokens as `counts` has."""
     say("progress", "generating with the unsharded model")
     model = fill_on_host(opened.skeleton(), opened.source, opened.experiment.dtype)

@@ -15,7 +15,7 @@ from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import ServedRequest, ServerLog, ServerStep
 from xlahouse.capture.run.clients import Clients
 from xlahouse.capture.run.job import PHASE_LIMIT_S, STOP_LIMIT_S, say
-from xlahouse.capture.run.overhead import Cost, dispatch_depth, host_warnings
+from xlahouse.capture.run.overhead import ProfilerCost, dispatch_depth, host_warnings
 from xlahouse.capture.run.record import Outcome, check_counts, counts
 from xlahouse.capture.run.schedule import Scheduler, Step, Turn
 from xlahouse.capture.serving import Arrival, arrivals_of, buckets_of
@@ -180,7 +180,7 @@ def profile_server(
             *check_counts(spent, engine.launches),
             *host_warnings(late_ratio([engine.flight.times]), virtual),
         ],
-        profiler_cost=Cost(None, [], 0, NO_COST),
+        profiler_cost=ProfilerCost(None, [], 0, NO_COST),
         dispatch_depth=ahead,
         launches_per_step=spent.launches / len(engine.steps),
         compiles=before.compiles,

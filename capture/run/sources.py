@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedWeights:
     """An experiment's weights, and its model as they decide it."""
 
     source: WeightSource
@@ -42,7 +42,7 @@ class Opened:
         return skeleton_of(self.experiment, self.further)
 
 
-def open_weights(experiment: Experiment) -> Opened:
+def open_weights(experiment: Experiment) -> OpenedWeights:
     """The experiment's weights: a checkpoint's, or drawn from its seed.
 
     Raises:
@@ -53,13 +53,13 @@ def open_weights(experiment: Experiment) -> Opened:
     notes = [f"{model.preset}: {note}"] if note else []
     if not model.weights:
         experts = size_of(model.sizes, "n_routed_experts")
-        return _told(Opened(RandomWeights(experiment.seed, experts), experiment, {}, notes))
+        return _told(OpenedWeights(RandomWeights(experiment.seed, experts), experiment, {}, notes))
     say("progress", f"opening {model.weights}")
     folder = find_checkpoint(model.weights)
     settled = settle(folder, model.family, find_preset(model.preset).config, model.config)
     runs = _with_sizes(experiment, settled.config, folder)
     source = Checkpoint(folder, skeleton_of(runs, settled.further))
-    return _told(Opened(source, runs, settled.further, [*notes, *settled.notes]))
+    return _told(OpenedWeights(source, runs, settled.further, [*notes, *settled.notes]))
 
 
 def skeleton_of(
@@ -82,7 +82,7 @@ def _with_sizes(experiment: Experiment, config: dict[str, ConfigValue], folder: 
     return found
 
 
-def _told(opened: Opened) -> Opened:
+def _told(opened: OpenedWeights) -> OpenedWeights:
     for note in opened.notes:
         say("warning", note)
     return opened

@@ -69,7 +69,7 @@ class QueuedResource(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedVm:
     """A TPU VM to create."""
 
     name: str  # of the TPU VM and its request
@@ -111,7 +111,7 @@ def wait_a_while() -> None:
 
 def create(
     gcloud: Gcloud,
-    wanted: Wanted,
+    wanted: WantedVm,
     grants: list[Grant] | None,
     wait: bool,
     hours: float,
@@ -201,7 +201,7 @@ def described(gcloud: Gcloud, name: str) -> QueuedResource:
     return request
 
 
-def as_it_was(gcloud: Gcloud, name: str) -> Wanted:
+def as_it_was(gcloud: Gcloud, name: str) -> WantedVm:
     """The options that a TPU VM was created with, to create it again.
 
     Raises:
@@ -215,7 +215,7 @@ def as_it_was(gcloud: Gcloud, name: str) -> Wanted:
             "delete the VM and create it again"
         )
     network, account = node.network_config, node.service_account
-    return Wanted(
+    return WantedVm(
         name,
         parse_slice(node.accelerator_type),
         spot=request.spot is not None,

@@ -37,7 +37,7 @@ ROWS = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedGaps:
     """Which events of a file's threads say what a host did in gaps."""
 
     file: int
@@ -46,7 +46,7 @@ class Wanted:
     end: Integers
 
     @classmethod
-    def of(cls, gaps: pl.DataFrame) -> dict[int, Wanted]:
+    def of(cls, gaps: pl.DataFrame) -> dict[int, WantedGaps]:
         """By file. gaps: as host_gaps takes them."""
         return {
             int(some["file"][0]): cls._of_file(some)
@@ -54,7 +54,7 @@ class Wanted:
         }
 
     @classmethod
-    def _of_file(cls, gaps: pl.DataFrame) -> Wanted:
+    def _of_file(cls, gaps: pl.DataFrame) -> WantedGaps:
         times = (gaps[name].to_numpy() for name in ("start_ps", "duration_ps"))
         spans = merge_spans(np.zeros(gaps.height, np.int64), *times)
         end = spans.start_ps + spans.duration_ps

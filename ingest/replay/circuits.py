@@ -42,7 +42,7 @@ class Traffic(NamedTuple):
     takes: Integers  # and that of the member that receives
 
 
-class Plan(NamedTuple):
+class CircuitPlan(NamedTuple):
     """Changes, and the traffic around them, by its place in Traffic: columns."""
 
     device: Integers  # of each change, the device whose port changes
@@ -97,7 +97,7 @@ class _Planner:
         self.carried = np.zeros(len(traffic.meeting), np.bool_)
         self.ports = 0
 
-    def run(self) -> Plan:
+    def run(self) -> CircuitPlan:
         """The plan."""
         if self.circuits.policy == NEVER:
             self._set_up()
@@ -113,7 +113,7 @@ class _Planner:
             for pairs in (self.changes, self.ended, self.use)
         )
         (changed, first), (ended, ended_of), (use, use_of) = columns
-        return Plan(changed, first, ended, ended_of, use, use_of, self.carried, self.ports)
+        return CircuitPlan(changed, first, ended, ended_of, use, use_of, self.carried, self.ports)
 
     def _set_up(self) -> None:
         """Give each device's ports to the axes that it sends most bytes over."""
@@ -183,7 +183,7 @@ class _Planner:
                 self.use.append((place, port.change))
 
 
-def plan_changes(traffic: Traffic, circuits: Circuits) -> Plan:
+def plan_changes(traffic: Traffic, circuits: Circuits) -> CircuitPlan:
     """The changes of a policy.
 
     A port turns to another axis when its device next sends over that axis: the port that was used least

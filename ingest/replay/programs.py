@@ -25,7 +25,7 @@ class Instruction(NamedTuple):
     executions: int | None  # in one execution of the program; None: decided at run time
 
 
-class Cost(NamedTuple):
+class InstructionTime(NamedTuple):
     """What an instruction takes."""
 
     line_ps: float = 0.0  # while the device does nothing else
@@ -77,7 +77,7 @@ class Timeline:
         """Starts whose done is known: their copies and transfers may run beside other instructions."""
         return frozenset(self.start_of.values())
 
-    def duration(self, entry: str, costs: Mapping[str, Cost], at_most: bool) -> Parts:
+    def duration(self, entry: str, costs: Mapping[str, InstructionTime], at_most: bool) -> Parts:
         """The time of an execution.
 
         Args:
@@ -94,7 +94,7 @@ class Timeline:
     def _run(
         self,
         name: str,
-        costs: Mapping[str, Cost],
+        costs: Mapping[str, InstructionTime],
         at_most: bool,
         depth: int,
         known: dict[str, Parts],
@@ -146,7 +146,7 @@ class Timeline:
         return found
 
 
-_NOTHING = Cost()
+_NOTHING = InstructionTime()
 
 
 def _waited(wait: float, is_transfer: bool) -> Parts:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from xlahouse.ingest.events.arrays import Integers
-from xlahouse.ingest.replay.circuits import Circuits, Plan, Traffic, plan_changes
+from xlahouse.ingest.replay.circuits import CircuitPlan, Circuits, Traffic, plan_changes
 from xlahouse.ingest.replay.graph import FREE, Graph, Replay
 from xlahouse.ingest.replay.measured import Measured
 from xlahouse.ingest.replay.meetings import Meetings
@@ -117,7 +117,7 @@ def find_traffic(network: Network, circuits: Circuits) -> Traffic:
 
 
 def _with_changes(
-    network: Network, traffic: Traffic, plan: Plan, delay_ps: int
+    network: Network, traffic: Traffic, plan: CircuitPlan, delay_ps: int
 ) -> tuple[Graph, Integers]:
     """(the graph with a point for each change, the least times of the edges that are added).
 
@@ -148,7 +148,7 @@ def _with_changes(
 
 
 def _with_receivers(
-    traffic: Traffic, plan: Plan, turn: Integers, before: Integers
+    traffic: Traffic, plan: CircuitPlan, turn: Integers, before: Integers
 ) -> tuple[Integers, Integers]:
     """(traffic that waits for a change, the change): receivers of a permute wait for their sender's too.
 
@@ -172,7 +172,7 @@ def _with_receivers(
 
 
 def _changes(
-    network: Network, traffic: Traffic, plan: Plan, delay_ps: int, reached: Integers
+    network: Network, traffic: Traffic, plan: CircuitPlan, delay_ps: int, reached: Integers
 ) -> pl.DataFrame:
     """What of each change is hidden: those for one transfer begin together, when all their ports are free."""
     met = network.meetings

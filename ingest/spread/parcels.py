@@ -27,7 +27,7 @@ def pack(value: object) -> bytes:
 
 
 @dataclass(frozen=True)
-class Unpacked:
+class UnpackedParcel:
     """A value of another process, and the files that are read through it."""
 
     value: Any
@@ -45,10 +45,10 @@ class Unpacked:
                 raise file.fault
 
 
-def unpack(raw: bytes) -> Unpacked:
+def unpack(raw: bytes) -> UnpackedParcel:
     """The value that was packed."""
     unpacker = _Unpacker(io.BytesIO(raw))
-    return Unpacked(unpacker.load(), list(unpacker.files.values()))
+    return UnpackedParcel(unpacker.load(), list(unpacker.files.values()))
 
 
 def computed(do: Callable[..., object], given: bytes, shared: Any) -> bytes:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """One call of a stage."""
 
     name: str  # the files that it reads
@@ -29,7 +29,7 @@ class Spread(Protocol):
         """Whether it does so in other processes, so that what parts keep in mind is lost."""
 
     def each(
-        self, do: Callable[..., T], shared: object, parts: Sequence[Part], in_turn: bool = False
+        self, do: Callable[..., T], shared: object, parts: Sequence[RunPart], in_turn: bool = False
     ) -> Iterator[T]:
         """The results of do(shared, *given) for all parts, in their order.
 
@@ -53,7 +53,7 @@ class Here:
     apart = False
 
     def each(
-        self, do: Callable[..., T], shared: object, parts: Sequence[Part], in_turn: bool = False
+        self, do: Callable[..., T], shared: object, parts: Sequence[RunPart], in_turn: bool = False
     ) -> Iterator[T]:
         """As Spread says."""
         threads = threads_for((part.bytes for part in parts), self.threads)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.ingest.spread.parcels import computed, pack, result_of, unpack
-from xlahouse.ingest.spread.parts import Part
+from xlahouse.ingest.spread.parts import RunPart
 
 T = TypeVar("T")
 # Of the processes of a machine without memory, Linux ends the one of the highest score first.
@@ -134,7 +134,7 @@ class Processes:
     apart = True
 
     def each(
-        self, do: Callable[..., T], shared: object, parts: Sequence[Part], in_turn: bool = False
+        self, do: Callable[..., T], shared: object, parts: Sequence[RunPart], in_turn: bool = False
     ) -> Iterator[T]:
         """As Spread says; all parts are in turn, and one for each worker is computed at a time."""
         calls = Calls(_compute, (do, pack(shared)), lambda number: pack(parts[number].given))
@@ -155,7 +155,7 @@ class Processes:
         for number in range(following, len(parts)):
             yield result_of(done.pop(number))
 
-    def _alone(self, calls: Calls, died: list[int], parts: Sequence[Part]) -> dict[int, bytes]:
+    def _alone(self, calls: Calls, died: list[int], parts: Sequence[RunPart]) -> dict[int, bytes]:
         """Results of parts whose workers died."""
         self.pool.close()
         alone = Pool(1)

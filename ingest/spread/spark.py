@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.ingest.spread.parcels import computed, pack, result_of, unpack
-from xlahouse.ingest.spread.parts import Part
+from xlahouse.ingest.spread.parts import RunPart
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,20 +31,20 @@ class Tasks:
     apart = True
 
     def each(
-        self, do: Callable[..., T], shared: object, parts: Sequence[Part], in_turn: bool = False
+        self, do: Callable[..., T], shared: object, parts: Sequence[RunPart], in_turn: bool = False
     ) -> Iterator[T]:
         """As Spread says; as many parts are computed at a time as the cluster has cores."""
         if not parts:
             return
         known = self.context.broadcast(pack(shared))
 
-        def compute(part: Part) -> bytes:
+        def compute(part: RunPart) -> bytes:
             given = self.context.parallelize([pack(part.given)], 1)
             (found,) = given.map(lambda raw: computed(do, raw, unpack(known.value).value)).collect()
             return bytes(found)
 
         at_once = self.context.defaultParallelism
-        coming: deque[tuple[Part, Future[bytes]]] = deque()
+        coming: deque[tuple[RunPart, Future[bytes]]] = deque()
         with ThreadPoolExecutor(at_once) as pool:
             try:
                 for part in parts:
@@ -59,7 +59,7 @@ class Tasks:
                 known.unpersist()
 
 
-def _result(part: Part, future: Future[bytes]) -> Any:
+def _result(part: RunPart, future: Future[bytes]) -> Any:
     """The result of a part.
 
     Raises:

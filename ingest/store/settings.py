@@ -35,7 +35,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LatencyLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits on the latencies of a server's requests, in seconds: a request within them is good."""
 
     ttft: Seconds | None = None
@@ -52,7 +52,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     mesh: list[MeshAxis] | None = None
     device_kind: str | None = None
     peaks: Peaks | None = None
-    limits: Limits | None = None
+    limits: LatencyLimits | None = None
 
 
 def settings_path(root: str, run_id: str) -> str:
@@ -116,16 +116,16 @@ def parse_peaks(text: str) -> Peaks:
     return _parsed("peaks", text, Peaks, "bf16_flops=9.18e14,hbm_bytes_per_s=1.6e12")
 
 
-def parse_limits(text: str) -> Limits:
+def parse_limits(text: str) -> LatencyLimits:
     """`ttft=0.5,tpot=0.05` -> limits.
 
     Raises:
         ManifestError: the text is not of that form, or a number cannot be a limit.
     """
-    return _parsed("limits", text, Limits, "ttft=0.5,tpot=0.05")
+    return _parsed("limits", text, LatencyLimits, "ttft=0.5,tpot=0.05")
 
 
-def _given(settings: Peaks | Limits) -> list[tuple[str, float]]:
+def _given(settings: Peaks | LatencyLimits) -> list[tuple[str, float]]:
     pairs = ((name, getattr(settings, name)) for name in settings.__struct_fields__)
     return [(name, value) for name, value in pairs if value is not None]
 

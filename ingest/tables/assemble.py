@@ -33,7 +33,7 @@ from xlahouse.ingest.tables.clock_rows import (
 from xlahouse.ingest.tables.launches import finish_launches, phase_rows
 from xlahouse.ingest.tables.markers import marker_issues, markers_by_process
 from xlahouse.ingest.tables.participants import circles_of, members_of, with_all_ranks
-from xlahouse.ingest.tables.pipeline import NO_PIPELINE, Schedule
+from xlahouse.ingest.tables.pipeline import NO_PIPELINE, TickSchedule
 from xlahouse.ingest.tables.rows import compiled_tables, device_rows, typed
 from xlahouse.ingest.tables.worlds import (
     World,
@@ -58,7 +58,7 @@ class WorldParts:
     served: Served  # steps of servers
     facts: ProgramFacts
     executed: pl.DataFrame  # decisions.EXECUTED
-    schedule: Schedule
+    schedule: TickSchedule
     tables: dict[str, pl.DataFrame]  # the small ones, by name
     device_offset: int  # added to a device number to make it the run's
     component_of: dict[int, int]  # of each traced device, the clocks that its own compares with
@@ -85,7 +85,7 @@ def assemble(
     files: list[FileEvents],
     source: str,
     named_ids: Sequence[int] = (),
-    schedule: Schedule = NO_PIPELINE,
+    schedule: TickSchedule = NO_PIPELINE,
     coords: Sequence[list[int]] = (),
     offsets: Mapping[str, int] = NO_OFFSETS,
     all_in_one_group: bool = False,

@@ -16,7 +16,7 @@ from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.events.spans import joined_span
-from xlahouse.ingest.nesting.host_gaps import Wanted
+from xlahouse.ingest.nesting.host_gaps import WantedGaps
 from xlahouse.ingest.tables.busy import COMMUNICATING, ON_CORE, busy_intervals
 from xlahouse.ingest.tables.device_steps import (
     SplitSteps,
@@ -29,7 +29,7 @@ from xlahouse.ingest.tables.launches import of_devices
 from xlahouse.ingest.tables.op_table import op_pieces
 from xlahouse.ingest.tables.ops import finish_ops, impossible, impossible_estimates
 from xlahouse.ingest.tables.pieces import TableWriter
-from xlahouse.ingest.tables.pipeline import Schedule
+from xlahouse.ingest.tables.pipeline import TickSchedule
 from xlahouse.ingest.tables.placed_ops import PlacedOps
 from xlahouse.ingest.tables.stretches import busy_stretches
 from xlahouse.ingest.tables.transfer_pairs import BARRIER, find_transfers
@@ -54,7 +54,7 @@ class WorldContext:
     """Facts that all devices of a world share."""
 
     facts: pl.DataFrame  # program_facts.FACT_COLUMNS
-    schedule: Schedule
+    schedule: TickSchedule
     device_offset: int  # added to a device number to make it the run's
     source: str  # the run, for findings
 
@@ -64,7 +64,7 @@ class FileContext:
     """Facts that all devices of some files share, of a world."""
 
     launches: pl.DataFrame  # finished, by device and start
-    wanted: dict[int, Wanted]  # by file, the host events that say what it did in gaps
+    wanted: dict[int, WantedGaps]  # by file, the host events that say what it did in gaps
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.op_events import OpEvents, join_kinds
 from xlahouse.ingest.hlo.program_facts import ProgramFacts
-from xlahouse.ingest.spread.parts import Part, Spread
+from xlahouse.ingest.spread.parts import RunPart, Spread
 from xlahouse.ingest.tables.launches import finish_launches
 from xlahouse.ingest.tables.markers import markers_by_process
 from xlahouse.ingest.tables.ops import finish_ops
@@ -87,7 +87,7 @@ class _Look:
             uses.subtract(devices)
             looks = {device: look for device, look in looks.items() if uses[device]}
 
-    def _looks(self, parts: list[Part]) -> Iterator[Side]:
+    def _looks(self, parts: list[RunPart]) -> Iterator[Side]:
         transfers = self.spread.each(_transfers, self.facts.ops, parts, in_turn=True)
         for part, found in zip(parts, transfers, strict=True):
             launches: pl.DataFrame = part.given[-1]
@@ -105,7 +105,7 @@ class _Look:
         kinds = self.facts.ops.filter(pl.col("kind").is_in(MEETING)).select(_OP).unique()
         return both.filter(pl.col("logical_id") == 2).select(_OP).unique().join(kinds, on=_OP)
 
-    def _part(self, file: int, device: int) -> Part:
+    def _part(self, file: int, device: int) -> RunPart:
         """What _transfers needs of a device."""
         planes = [plane for of_file, plane in self.planes if of_file == file]
         own = [
@@ -114,7 +114,7 @@ class _Look:
             if any(d.device_id == device for d in plane.devices)
         ]
         launches = self._launches(file, planes, device)
-        return Part(self.world.files[file].path, (own, device, launches))
+        return RunPart(self.world.files[file].path, (own, device, launches))
 
     def _launches(self, file: int, planes: list[PlaneEvents], device: int) -> pl.DataFrame:
         """Launches of a device, in the steps that its own file's markers name."""

@@ -12,7 +12,7 @@ from xlahouse.ingest.events import frames
 from xlahouse.ingest.events.arrow_arrays import constant
 from xlahouse.ingest.events.frames import PlaneEvents
 from xlahouse.ingest.events.spans import joined_span, span_of
-from xlahouse.ingest.nesting.host_gaps import Wanted, joined
+from xlahouse.ingest.nesting.host_gaps import WantedGaps, joined
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.tables.pieces import TableWriter, pieces_of
 from xlahouse.ingest.xplane.host_pieces import SCHEMA
@@ -31,7 +31,7 @@ class WrittenEvents:
 
 
 def write_host_events(
-    planes: Sequence[PlaneEvents], wanted: Mapping[int, Wanted], writer: TableWriter, part: int
+    planes: Sequence[PlaneEvents], wanted: Mapping[int, WantedGaps], writer: TableWriter, part: int
 ) -> WrittenEvents:
     """Write the host events of some planes as one file.
 
@@ -50,7 +50,7 @@ def write_host_events(
 class _Seen:
     """Remembers the span of the events that pass, and those that are wanted."""
 
-    wanted: Mapping[int, Wanted]
+    wanted: Mapping[int, WantedGaps]
     kept: list[pl.DataFrame] = field(default_factory=list)
     span: tuple[int, int] | None = None  # from the first one's start to the last one's end, ps
 

@@ -16,14 +16,14 @@ from xlahouse.ingest.hlo.scopes import component_of, layer_of
 from xlahouse.ingest.hlo.transfer import COLLECTIVE_KINDS
 from xlahouse.ingest.nesting.self_time import self_times
 from xlahouse.ingest.tables.op_launches import launch_rows
-from xlahouse.ingest.tables.pipeline import Schedule, place_in_pipeline
+from xlahouse.ingest.tables.pipeline import TickSchedule, place_in_pipeline
 from xlahouse.ingest.tables.placed_ops import OF_LAUNCH, PlacedOps, device_places
 
 _ESTIMATES = ("flops", "model_flops", "bytes_accessed", "hbm_bytes")
 
 
 def finish_ops(
-    ops: OpEvents, launches: pl.DataFrame, facts: pl.DataFrame, schedule: Schedule
+    ops: OpEvents, launches: pl.DataFrame, facts: pl.DataFrame, schedule: TickSchedule
 ) -> PlacedOps:
     """Annotate ops.
 

@@ -13,7 +13,7 @@ STAGE_AXIS = "pp"
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TickSchedule:
     """The pipeline that a manifest describes."""
 
     stage_of: dict[int, int] = field(default_factory=dict)  # by logical device id
@@ -22,14 +22,14 @@ class Schedule:
     microbatches: list[tuple[int, int, int | None]] = field(default_factory=list)
 
 
-NO_PIPELINE = Schedule()
+NO_PIPELINE = TickSchedule()
 
 
-def schedule_of(manifest: Manifest | None) -> Schedule:
+def schedule_of(manifest: Manifest | None) -> TickSchedule:
     """The schedule of a run; empty without a manifest, a `pp` axis or ticks."""
     if manifest is None or not manifest.tick_microbatch:
-        return Schedule()
-    return Schedule(
+        return TickSchedule()
+    return TickSchedule(
         stage_of=_stages(manifest),
         layers=[
             (stage, local, layer)
@@ -44,7 +44,7 @@ def schedule_of(manifest: Manifest | None) -> Schedule:
     )
 
 
-def place_in_pipeline(ops: pl.DataFrame, schedule: Schedule) -> pl.DataFrame:
+def place_in_pipeline(ops: pl.DataFrame, schedule: TickSchedule) -> pl.DataFrame:
     """Fill `microbatch`, the model's own `layer`, and `masked` of ops inside a tick.
 
     Args:

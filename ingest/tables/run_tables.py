@@ -16,9 +16,9 @@ from xlahouse.ingest.events.frames import Device, PlaneEvents
 from xlahouse.ingest.events.issues import Issue, issues_found
 from xlahouse.ingest.events.spans import joined_span, span_of
 from xlahouse.ingest.hlo.group_rows import GROUP_COLUMNS
-from xlahouse.ingest.nesting.host_gaps import Wanted, host_gaps, joined
+from xlahouse.ingest.nesting.host_gaps import WantedGaps, host_gaps, joined
 from xlahouse.ingest.schema import BY_NAME
-from xlahouse.ingest.spread.parts import Part, Spread
+from xlahouse.ingest.spread.parts import RunPart, Spread
 from xlahouse.ingest.tables.assemble import AssembledRun, WorldParts
 from xlahouse.ingest.tables.collectives import Collectives, find_collectives, uneven_ends
 from xlahouse.ingest.tables.device_tables import (
@@ -90,7 +90,7 @@ def _finish_devices(
     """Finish all devices of a world, some batches at once; no other batch is in memory."""
     shared = WorldContext(world.facts.ops, world.schedule, world.device_offset, source), writer
     of_file = _devices_by_file(world.planes)
-    wanted = Wanted.of(world.gaps)
+    wanted = WantedGaps.of(world.gaps)
     parts = []
     for number, planes in enumerate(batches(world.planes), start=first_part):
         files = sorted({plane.file for plane in planes})
@@ -100,7 +100,7 @@ def _finish_devices(
         )
         size = sum(plane.bytes for plane in planes)
         names = ", ".join(world.paths[file] for file in files)
-        parts.append(Part(names, (planes, own, number), size))
+        parts.append(RunPart(names, (planes, own, number), size))
     finished = []
     for batch, wrote in spread.each(_finish_batch, shared, parts):
         writer.take(wrote)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """An audit that found rows: how many, and the first as text."""
 
     audit: Audit
@@ -245,7 +245,7 @@ def shared_views() -> list[str]:
     return library.shared(set(re.findall(r"\w+", a.sql)) & set(library.views) for a in AUDITS)
 
 
-def run_audits(warehouse: Warehouse, audits: Iterable[Audit] = AUDITS) -> list[Finding]:
+def run_audits(warehouse: Warehouse, audits: Iterable[Audit] = AUDITS) -> list[AuditFinding]:
     """The audits that found rows, in their order.
 
     Raises:
@@ -256,5 +256,5 @@ def run_audits(warehouse: Warehouse, audits: Iterable[Audit] = AUDITS) -> list[F
         rows = warehouse.query(audit.sql).dicts()
         if rows:
             example = ", ".join(f"{name}={value}" for name, value in rows[0].items())
-            findings.append(Finding(audit, len(rows), example))
+            findings.append(AuditFinding(audit, len(rows), example))
     return findings

@@ -12,7 +12,7 @@ import typer
 
 from xlahouse.capture.words import plural
 from xlahouse.sql.cli.options import QUERY_FORMATS, of_one_run, open_warehouse
-from xlahouse.sql.limits import Limits, memory_wall
+from xlahouse.sql.limits import QueryLimits, memory_wall
 from xlahouse.sql.outputs import writing_file
 
 
@@ -22,7 +22,7 @@ def answer(
     params: dict[str, str],
     format: str | None,
     output: Path | None,
-    limits: Limits,
+    limits: QueryLimits,
     spark: dict[str, str] | None = None,
     formulas: bool = False,
     force: bool = False,

@@ -57,7 +57,7 @@ def compile(
       xlahouse compare tp8.compiled tp8
     """
     from xlahouse.capture.compile import plan as plans
-    from xlahouse.capture.compile.child import Limits
+    from xlahouse.capture.compile.child import ChildLimits
     from xlahouse.capture.compiled_facts import PROGRAMS
     from xlahouse.ingest.run import ingest_paths
     from xlahouse.sql.cli.progress import progress
@@ -82,7 +82,7 @@ def compile(
                 tuple(experiment or ()),
                 slice_name,
                 compiler,
-                Limits(timeout, memory),
+                ChildLimits(timeout, memory),
                 tell,
                 chosen,
                 search,

@@ -13,7 +13,7 @@ from xlahouse.capture.errors import WarehouseError, XlahouseError
 
 if TYPE_CHECKING:
     from xlahouse.sql.library import Library
-    from xlahouse.sql.limits import Limits
+    from xlahouse.sql.limits import QueryLimits
     from xlahouse.sql.warehouse import Warehouse
 
 QUERY_FORMATS = ("table", "line", "csv", "json", "jsonl", "markdown", "parquet", "arrow")
@@ -167,20 +167,20 @@ def spark_settings(conf: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def limits_of(timeout: float | None, memory: str | None, rows: int | None) -> Limits:
+def limits_of(timeout: float | None, memory: str | None, rows: int | None) -> QueryLimits:
     """The limits of a query as the options say; a limit of 0 is no limit."""
     from xlahouse.capture.errors import QueryError
-    from xlahouse.sql.limits import Limits, parse_memory
+    from xlahouse.sql.limits import QueryLimits, parse_memory
 
     try:
         size = None if memory in (None, "0") else parse_memory(memory)
     except QueryError as error:
         raise typer.BadParameter(str(error), param_hint="--memory") from error
-    return Limits(timeout or None, size, rows)
+    return QueryLimits(timeout or None, size, rows)
 
 
 def open_warehouse(
-    root: str, threads: int | None = None, limits: Limits | None = None
+    root: str, threads: int | None = None, limits: QueryLimits | None = None
 ) -> Warehouse:
     """The warehouse at `root`; runs that are left out are reported on stderr.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlahouse.sql.cli.answer import answer
 from xlahouse.sql.cli.options import FormatOption, LimitOption, WarehouseOption
-from xlahouse.sql.limits import Limits
+from xlahouse.sql.limits import QueryLimits
 
 
 def runs(
@@ -27,4 +27,4 @@ def runs(
             source, status, captured_at
         from runs order by captured_at, run_id
     """
-    answer(warehouse, sql, {}, format, None, Limits(rows=limit))
+    answer(warehouse, sql, {}, format, None, QueryLimits(rows=limit))

@@ -23,7 +23,7 @@ from xlahouse.sql.export.catalogue import (
 )
 from xlahouse.sql.formats import TABLE_ROWS
 from xlahouse.sql.library import TABLES
-from xlahouse.sql.limits import NO_LIMITS, Limits, memory_wall
+from xlahouse.sql.limits import NO_LIMITS, QueryLimits, memory_wall
 from xlahouse.sql.nearest import suggest
 from xlahouse.sql.outputs import state_folder
 
@@ -65,7 +65,7 @@ class Shell:
         warehouse: Warehouse,
         out: IO[str],
         page: Callable[[str], None] | None = None,
-        limits: Limits = NO_LIMITS,
+        limits: QueryLimits = NO_LIMITS,
         run: str | None = None,
     ) -> None:
         self.warehouse, self._out, self._page = warehouse, out, page

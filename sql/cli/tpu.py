@@ -120,7 +120,7 @@ def create(
     from xlahouse.capture.tpu.budget import check_hours
     from xlahouse.capture.tpu.quota import SHIPPED, read_quota
 
-    wanted = vm.Wanted(
+    wanted = vm.WantedVm(
         name,
         parse_slice(type_),
         spot,

@@ -26,7 +26,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Latency:
+class LinkLatency:
     """Another latency of each step of a ring: in place of the fitted one, or on top of it."""
 
     ps: int
@@ -49,7 +49,7 @@ class Change:
 
     ici: Rate | None = None
     dcn: Rate | None = None
-    latency: Latency | None = None
+    latency: LinkLatency | None = None
     host: float = 1.0
     no_skew: bool = False
     perfect_overlap: bool = False
@@ -75,7 +75,7 @@ def parse_rate(text: str) -> Rate:
     raise WarehouseError(f"{text!r} is no bandwidth; write 2x or 25GB/s, above 0")
 
 
-def parse_latency(text: str) -> Latency:
+def parse_latency(text: str) -> LinkLatency:
     """`1us` in place of the fitted latency, `+1us` on top of it.
 
     Raises:
@@ -85,7 +85,7 @@ def parse_latency(text: str) -> Latency:
     value = None if found is None else _number(found[2], least=0)
     if found is None or value is None:
         raise WarehouseError(f"{text!r} is no latency; write 1us, or +1us to add it")
-    return Latency(round(value * _PS[found[3].lower()]), found[1] == "+")
+    return LinkLatency(round(value * _PS[found[3].lower()]), found[1] == "+")
 
 
 def parse_delay(text: str) -> int:
@@ -140,5 +140,5 @@ def _reconfigure(given: Reconfigure) -> str:
     return f"reconfigure={delay}, circuits={given.circuits}{scope}, policy={given.policy}"
 
 
-def _latency(latency: Latency) -> str:
+def _latency(latency: LinkLatency) -> str:
     return f"{'+' if latency.is_added else ''}{latency.ps / _PS['us']:.9g}us"

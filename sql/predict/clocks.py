@@ -11,7 +11,7 @@ _HZ = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMG]?)Hz", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
-class Clock(NamedTuple):
+class ChipClock(NamedTuple):
     """A chip's clock, and where it stands."""
 
     hz: float
@@ -20,16 +20,16 @@ class Clock(NamedTuple):
 
 # By generation. A chip without an entry has no public clock: users state it.
 CLOCKS = {
-    "v2": Clock(0.70e9, "Jouppi et al., CACM 63(7), 2020"),
-    "v3": Clock(0.94e9, "Jouppi et al., CACM 63(7), 2020"),
-    "v4": Clock(1.05e9, "Jouppi et al., ISCA 2023"),
-    "v5e": Clock(1.50e9, "its peak over 4 MXUs of 128 x 128"),
-    "v5p": Clock(1.75e9, "its peak over 8 MXUs of 128 x 128"),
-    "v6e": Clock(1.75e9, "cycles and times of one public trace: 1.74 to 1.79 GHz"),
+    "v2": ChipClock(0.70e9, "Jouppi et al., CACM 63(7), 2020"),
+    "v3": ChipClock(0.94e9, "Jouppi et al., CACM 63(7), 2020"),
+    "v4": ChipClock(1.05e9, "Jouppi et al., ISCA 2023"),
+    "v5e": ChipClock(1.50e9, "its peak over 4 MXUs of 128 x 128"),
+    "v5p": ChipClock(1.75e9, "its peak over 8 MXUs of 128 x 128"),
+    "v6e": ChipClock(1.75e9, "cycles and times of one public trace: 1.74 to 1.79 GHz"),
 }
 
 
-def parse_clock(text: str) -> Clock:
+def parse_clock(text: str) -> ChipClock:
     """`1.75GHz`, stated by a user.
 
     Raises:
@@ -39,10 +39,10 @@ def parse_clock(text: str) -> Clock:
     hz = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
     if hz <= 0:
         raise WarehouseError(f"{text!r} is no clock; write 1.75GHz")
-    return Clock(hz, "stated by the user")
+    return ChipClock(hz, "stated by the user")
 
 
-def clock_of(generation: str | None, stated: str | None, name: str, kind: str | None) -> Clock:
+def clock_of(generation: str | None, stated: str | None, name: str, kind: str | None) -> ChipClock:
     """The clock of a run's chips.
 
     Args:

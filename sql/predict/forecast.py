@@ -13,11 +13,11 @@ from xlahouse.ingest.replay.programs import Parts
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.sql.predict.changes import Change, describe
 from xlahouse.sql.predict.chips import chips_of
-from xlahouse.sql.predict.clocks import Clock, clock_of
+from xlahouse.sql.predict.clocks import ChipClock, clock_of
 from xlahouse.sql.predict.costs import Chip, peaks_of
 from xlahouse.sql.predict.fits import PS, fit_transfers
 from xlahouse.sql.predict.keeping import keep_rows
-from xlahouse.sql.predict.program_costs import Ground, Program, Range, read_program
+from xlahouse.sql.predict.program_costs import CostedProgram, Ground, Range, read_program
 
 if TYPE_CHECKING:
     from xlahouse.ingest.table import RunRow
@@ -135,7 +135,7 @@ def _table(name: str, rows: list[dict[str, object]], change: str | None) -> pl.D
     return pl.DataFrame(told, schema=columns, infer_schema_length=None)
 
 
-def _step(phase: str, program: Program, peaks: Chip, clock: Clock) -> dict[str, object]:
+def _step(phase: str, program: CostedProgram, peaks: Chip, clock: ChipClock) -> dict[str, object]:
     """The row of a program. At best it takes as long as all its matrix products, or all its bytes, need."""
     timeline = program.timeline
     least = timeline.duration(program.entry, program.costs(most=False), at_most=False)
@@ -166,7 +166,7 @@ def _parts(side: str, parts: Parts) -> dict[str, object]:
     }
 
 
-def _costs(phase: str, program: Program) -> list[dict[str, object]]:
+def _costs(phase: str, program: CostedProgram) -> list[dict[str, object]]:
     """The rows of a program's costs, by part and origin."""
     found: dict[tuple[str, str], list[Range]] = {}
     for each in program.ranges.values():

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.replay.programs import Cost, Instruction, Timeline
+from xlahouse.ingest.replay.programs import Instruction, InstructionTime, Timeline
 from xlahouse.sql.predict.changes import Change
-from xlahouse.sql.predict.clocks import Clock
+from xlahouse.sql.predict.clocks import ChipClock
 from xlahouse.sql.predict.costs import Chip
 from xlahouse.sql.predict.fits import PS, Fits, Key, ring_steps
 
@@ -52,8 +52,8 @@ _TRANSFERS = """
 class Range(NamedTuple):
     """The least and the most that something takes, and what the most rests on."""
 
-    least: Cost
-    most: Cost
+    least: InstructionTime
+    most: InstructionTime
     part: str  # compute, copy, or axis and kind of a transfer
     origin: str
     executions: int | None
@@ -65,12 +65,12 @@ class Ground:
 
     name: str  # of the run
     chip: Chip
-    clock: Clock
+    clock: ChipClock
     fits: Fits
     change: Change = field(default_factory=Change)  # of links and latency
 
 
-class Program(NamedTuple):
+class CostedProgram(NamedTuple):
     """A compiled program with the costs of its instructions."""
 
     timeline: Timeline
@@ -79,12 +79,14 @@ class Program(NamedTuple):
     flops: float  # of all executions
     hbm_bytes: float
 
-    def costs(self, most: bool) -> dict[str, Cost]:
+    def costs(self, most: bool) -> dict[str, InstructionTime]:
         """Op -> what it takes."""
         return {op: each.most if most else each.least for op, each in self.ranges.items()}
 
 
-def read_program(warehouse: Warehouse, run_id: str, program_id: int, ground: Ground) -> Program:
+def read_program(
+    warehouse: Warehouse, run_id: str, program_id: int, ground: Ground
+) -> CostedProgram:
     """Read a compiled program.
 
     Raises:
@@ -127,7 +129,7 @@ def read_program(warehouse: Warehouse, run_id: str, program_id: int, ground: Gro
         hbm_bytes=(pl.col("hbm_bytes").fill_null(0) * often).sum().cast(pl.Float64),
     )
     # The entry's last instruction is the last of all.
-    return Program(timeline, instructions[-1].computation, ranges, *total.row(0))
+    return CostedProgram(timeline, instructions[-1].computation, ranges, *total.row(0))
 
 
 def _check_work(name: str, rows: pl.DataFrame) -> None:
@@ -161,8 +163,8 @@ def _of_work(ground: Ground, row: Mapping[str, object], is_start: bool) -> Range
     assert executions is None or isinstance(executions, int)
     part = "copy" if opcode.startswith("copy") or is_start else "compute"
     if is_start:
-        return Range(Cost(0, least), Cost(0, most), part, origin, executions)
-    return Range(Cost(least), Cost(most), part, origin, executions)
+        return Range(InstructionTime(0, least), InstructionTime(0, most), part, origin, executions)
+    return Range(InstructionTime(least), InstructionTime(most), part, origin, executions)
 
 
 def _of_transfer(
@@ -186,11 +188,11 @@ def _of_transfer(
     most = max(least, most)
     part = f"{axis} {kind}"
     if is_start:
-        ranges = Cost(0, least, True), Cost(0, most, True)
+        ranges = InstructionTime(0, least, True), InstructionTime(0, most, True)
     elif row["is_async"]:  # where it must have ended is not known: hidden at best
-        ranges = Cost(0, None, True), Cost(most, None, True)
+        ranges = InstructionTime(0, None, True), InstructionTime(most, None, True)
     else:
-        ranges = Cost(least, None, True), Cost(most, None, True)
+        ranges = InstructionTime(least, None, True), InstructionTime(most, None, True)
     return Range(*ranges, part, origin, executions)
 
 

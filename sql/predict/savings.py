@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.schedule import Costs
 from xlahouse.ingest.schema import BY_NAME
-from xlahouse.sql.predict.changes import EVERY_AXIS, Latency, Rate
+from xlahouse.sql.predict.changes import EVERY_AXIS, LinkLatency, Rate
 from xlahouse.sql.predict.fits import KEY, PS, Fits, Key, Line, ring_steps
 
 ALL_OF_IT = 1 << 60  # ps: more than any transfer takes
@@ -40,7 +40,7 @@ def savings_of(
     transfers: pl.DataFrame,
     fits: Fits,
     rates: Mapping[str, Rate | None],
-    latency: Latency | None,
+    latency: LinkLatency | None,
     no_exposed: str | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(instance and saved_ps of the transfers that change, rows of transfer_costs without run_id).
@@ -96,7 +96,7 @@ def _saved(
     line: Line | None,
     kind: str | None,
     rate: Rate | None,
-    latency: Latency | None,
+    latency: LinkLatency | None,
 ) -> NDArray[np.float64]:
     """What each transfer saves, ps; negative where it gets slower, NaN where it is not known."""
     wire = rows["wire_bytes"].cast(pl.Float64).fill_null(np.nan).to_numpy()

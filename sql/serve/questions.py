@@ -11,7 +11,7 @@ import msgspec
 
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql.drawing import as_text
-from xlahouse.sql.limits import Limits
+from xlahouse.sql.limits import QueryLimits
 from xlahouse.sql.serve.context import about_runs, context_of, unit_of
 
 if TYPE_CHECKING:
@@ -29,26 +29,26 @@ from run_summary order by captured_at nulls last, run_id
 """
 
 
-def runs(warehouse: Warehouse, limits: Limits) -> dict[str, Any]:
+def runs(warehouse: Warehouse, limits: QueryLimits) -> dict[str, Any]:
     """Every run with its setup, coverage and latencies."""
     return query(warehouse, limits, RUNS_SQL)
 
 
-def tables(warehouse: Warehouse, limits: Limits) -> dict[str, str]:
+def tables(warehouse: Warehouse, limits: QueryLimits) -> dict[str, str]:
     """Name -> what a row is, of each table."""
     from xlahouse.sql.export.catalogue import list_tables
 
     return dict(list_tables())
 
 
-def views(warehouse: Warehouse, limits: Limits) -> dict[str, str]:
+def views(warehouse: Warehouse, limits: QueryLimits) -> dict[str, str]:
     """Name -> what a row is, of each view."""
     from xlahouse.sql.export.catalogue import list_views
 
     return dict(list_views(warehouse.library))
 
 
-def describe(warehouse: Warehouse, limits: Limits, name: str) -> str:
+def describe(warehouse: Warehouse, limits: QueryLimits, name: str) -> str:
     """The documentation of a table or view.
 
     Raises:
@@ -63,7 +63,7 @@ def describe(warehouse: Warehouse, limits: Limits, name: str) -> str:
 
 
 def query(
-    warehouse: Warehouse, limits: Limits, sql: str, params: Mapping[str, object] | None = None
+    warehouse: Warehouse, limits: QueryLimits, sql: str, params: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
     """Columns with type, unit and meaning; rows as JSON values; coverage, and what cannot be known.
 
@@ -81,7 +81,7 @@ def query(
     }
 
 
-def table(warehouse: Warehouse, limits: Limits, sql: str) -> dict[str, Any]:
+def table(warehouse: Warehouse, limits: QueryLimits, sql: str) -> dict[str, Any]:
     """Columns with DuckDB's types, and rows as texts in full; None is NULL.
 
     Raises:
@@ -102,7 +102,7 @@ def table(warehouse: Warehouse, limits: Limits, sql: str) -> dict[str, Any]:
     return {"columns": columns, "rows": rows, "complete": whole}
 
 
-def file(warehouse: Warehouse, limits: Limits, sql: str, format: str) -> bytes:
+def file(warehouse: Warehouse, limits: QueryLimits, sql: str, format: str) -> bytes:
     """All rows as a CSV or Arrow file.
 
     Raises:
@@ -127,7 +127,7 @@ def file(warehouse: Warehouse, limits: Limits, sql: str, format: str) -> bytes:
     return raw
 
 
-def summary(warehouse: Warehouse, limits: Limits, run: str) -> dict[str, Any]:
+def summary(warehouse: Warehouse, limits: QueryLimits, run: str) -> dict[str, Any]:
     """What `xlahouse summary RUN --json` prints."""
     from xlahouse.sql.answers.summary import summarize
 
@@ -135,7 +135,7 @@ def summary(warehouse: Warehouse, limits: Limits, run: str) -> dict[str, Any]:
     return found
 
 
-def compare(warehouse: Warehouse, limits: Limits, base: str, other: str) -> dict[str, Any]:
+def compare(warehouse: Warehouse, limits: QueryLimits, base: str, other: str) -> dict[str, Any]:
     """What `xlahouse compare BASE OTHER` prints."""
     from xlahouse.sql.answers.compare import JUDGED, compare_runs
     from xlahouse.sql.answers.differences import MOST_OPS, step_differences
@@ -161,7 +161,7 @@ def compare(warehouse: Warehouse, limits: Limits, base: str, other: str) -> dict
     }
 
 
-def check(warehouse: Warehouse, limits: Limits) -> dict[str, Any]:
+def check(warehouse: Warehouse, limits: QueryLimits) -> dict[str, Any]:
     """What `xlahouse check` prints."""
     from xlahouse.sql.check.check import check_warehouse
 

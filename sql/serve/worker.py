@@ -10,13 +10,13 @@ from typing import Any
 
 from xlahouse.capture.errors import QueryError, XlahouseError
 from xlahouse.sql.interrupt import left_behind
-from xlahouse.sql.limits import Limits, data_bytes, memory_wall
+from xlahouse.sql.limits import QueryLimits, data_bytes, memory_wall
 from xlahouse.sql.serve.questions import QUESTIONS
 from xlahouse.sql.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class Job:
+class QueryJob:
     """A question with its arguments."""
 
     question: str
@@ -37,13 +37,13 @@ class Reply:
     stays: bool
 
 
-def work(connection: Connection, root: str, limits: Limits) -> None:
+def work(connection: Connection, root: str, limits: QueryLimits) -> None:
     """Answer until the other end closes, a query does not end, or freed memory is not given back."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's
     began = data_bytes() if limits.memory_bytes else 0
     while True:
         try:
-            job: Job = connection.recv()
+            job: QueryJob = connection.recv()
         except (EOFError, OSError):
             return
         answer, error = _answer(job, root, limits)
@@ -60,7 +60,7 @@ def work(connection: Connection, root: str, limits: Limits) -> None:
             os._exit(0)
 
 
-def _answer(job: Job, root: str, limits: Limits) -> tuple[Any, str | None]:
+def _answer(job: QueryJob, root: str, limits: QueryLimits) -> tuple[Any, str | None]:
     lines: list[str] = []
     try:
         with (

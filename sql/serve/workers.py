@@ -14,8 +14,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from xlahouse.capture.errors import XlahouseError
-from xlahouse.sql.limits import Limits
-from xlahouse.sql.serve.worker import Job, Reply, work
+from xlahouse.sql.limits import QueryLimits
+from xlahouse.sql.serve.worker import QueryJob, Reply, work
 
 MANY_QUERIES = 4  # a summary or a check runs many queries: so many times a query's time, altogether
 SPARE_S = 15.0  # for opening the warehouse, starting a process and ending a query
@@ -36,7 +36,7 @@ class Gone(XlahouseError):
 
 
 @dataclass
-class _Worker:
+class _QueryWorker:
     process: BaseProcess
     connection: Connection
 
@@ -51,12 +51,14 @@ class Workers:
         patience_s: how long a question waits for a free process.
     """
 
-    def __init__(self, root: str, limits: Limits, count: int = 2, patience_s: float = 60) -> None:
+    def __init__(
+        self, root: str, limits: QueryLimits, count: int = 2, patience_s: float = 60
+    ) -> None:
         self._root = root if "://" in root else os.path.abspath(root)
         self._limits, self._patience_s = limits, patience_s
         # A process of its own, not a fork: the server has threads, and DuckDB too.
         self._context = multiprocessing.get_context("spawn")
-        self._free: queue.Queue[_Worker | None] = queue.Queue()
+        self._free: queue.Queue[_QueryWorker | None] = queue.Queue()
         for _ in range(count):
             self._free.put(None)  # started when first needed
 
@@ -76,7 +78,7 @@ class Workers:
         gone = gone or threading.Event()
         worker = self._next_free(gone)
         try:
-            worker, reply = self._reply(worker, Job(question, given), gone)
+            worker, reply = self._reply(worker, QueryJob(question, given), gone)
         except BaseException:
             self._free.put(None)
             raise
@@ -97,7 +99,7 @@ class Workers:
             if worker is not None:
                 self._end(worker)
 
-    def _next_free(self, gone: threading.Event) -> _Worker | None:
+    def _next_free(self, gone: threading.Event) -> _QueryWorker | None:
         until = time.monotonic() + self._patience_s
         while not gone.is_set():
             try:
@@ -108,8 +110,8 @@ class Workers:
         raise Gone("the client left")
 
     def _reply(
-        self, worker: _Worker | None, job: Job, gone: threading.Event
-    ) -> tuple[_Worker, Reply]:
+        self, worker: _QueryWorker | None, job: QueryJob, gone: threading.Event
+    ) -> tuple[_QueryWorker, Reply]:
         """The worker and its reply.
 
         Raises:
@@ -147,23 +149,23 @@ class Workers:
                 return False
         return True
 
-    def _longest_s(self, job: Job) -> float | None:
+    def _longest_s(self, job: QueryJob) -> float | None:
         if self._limits.timeout_s is None:
             return None
         times = 1 if job.question in FEW_QUERIES else MANY_QUERIES
         return times * self._limits.timeout_s + SPARE_S
 
-    def _start(self) -> _Worker:
+    def _start(self) -> _QueryWorker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
             target=work, args=(theirs, self._root, self._limits), daemon=True
         )
         process.start()
         theirs.close()
-        return _Worker(process, ours)
+        return _QueryWorker(process, ours)
 
     @staticmethod
-    def _end(worker: _Worker) -> None:
+    def _end(worker: _QueryWorker) -> None:
         with suppress(OSError):
             worker.connection.close()
         worker.process.kill()

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from tests.conftest import DEMO_PLAN
-from xlahouse.capture.models.decode import Times, late_ratio
+from xlahouse.capture.models.decode import DecodeTimes, late_ratio
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.overhead import (
-    Cost,
+    ProfilerCost,
     cost,
     dispatch_depth,
     host_warnings,
@@ -28,28 +28,33 @@ def test_cost_is_the_median_and_the_quartiles_over_pairs_of_steps():
 @pytest.mark.parametrize("steps", [[], [[]]])  # not measured; one output token: no decode step
 def test_without_pairs_nothing_is_known(steps):
     reason = "no decode step ran both with the profiler and without it"
-    assert cost(steps, steps) == Cost(None, [], 0, reason)
+    assert cost(steps, steps) == ProfilerCost(None, [], 0, reason)
 
 
 def test_one_pair_has_no_quartiles():
-    assert cost([[3.0]], [[2.0]]) == Cost(0.5, [], 1)
+    assert cost([[3.0]], [[2.0]]) == ProfilerCost(0.5, [], 1)
 
 
 def test_a_profiler_that_slows_steps_beyond_chance_is_warned_of():
-    assert profiler_warnings(Cost(0.12, [0.06, 0.2], 14), virtual=False) == [
+    assert profiler_warnings(ProfilerCost(0.12, [0.06, 0.2], 14), virtual=False) == [
         "the profiler slows a decode step by 12%, more than 5%: times of this capture are too long"
     ]
 
 
 @pytest.mark.parametrize(
-    "noise", [Cost(0.12, [-0.1, 0.3], 14), Cost(0.04, [0.01, 0.2], 14), Cost(None, [], 0)]
+    "noise",
+    [
+        ProfilerCost(0.12, [-0.1, 0.3], 14),
+        ProfilerCost(0.04, [0.01, 0.2], 14),
+        ProfilerCost(None, [], 0),
+    ],
 )
 def test_what_may_be_chance_is_not(noise):
     assert profiler_warnings(noise, virtual=False) == []
 
 
 def test_virtual_devices_share_their_cores_with_all_else():
-    assert profiler_warnings(Cost(0.12, [0.06, 0.2], 14), virtual=True) == []
+    assert profiler_warnings(ProfilerCost(0.12, [0.06, 0.2], 14), virtual=True) == []
 
 
 def test_a_capture_whose_devices_wait_for_the_host_says_that_tpot_is_the_hosts():
@@ -63,9 +68,9 @@ def test_a_capture_whose_devices_wait_for_the_host_says_that_tpot_is_the_hosts()
 
 
 def test_the_share_of_late_steps_is_over_all_requests():
-    requests = [Times(sending=[0.1] * 3, late=1), Times(sending=[0.1] * 5, late=3)]
+    requests = [DecodeTimes(sending=[0.1] * 3, late=1), DecodeTimes(sending=[0.1] * 5, late=3)]
     assert late_ratio(requests) == 0.5
-    assert late_ratio([Times(steps=[1.0])]) is None
+    assert late_ratio([DecodeTimes(steps=[1.0])]) is None
 
 
 def test_steps_are_sent_ahead_on_a_tpu_and_on_virtual_devices_only_if_the_plan_says_so():

@@ -106,7 +106,7 @@ def create(zone, kind="v6e-8", name="vm"):
     def pause():
         zone.waits += 1
 
-    wanted = vm.Wanted(name, parse_slice(kind), spot=True)
+    wanted = vm.WantedVm(name, parse_slice(kind), spot=True)
     vm.create(zone.gcloud, wanted, read_quota(), True, 1.0, zone.lines.append, pause)
 
 

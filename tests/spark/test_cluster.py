@@ -21,7 +21,7 @@ from xlahouse.ingest import large_runs, on_spark
 from xlahouse.ingest.on_spark import each_on
 from xlahouse.ingest.one_run import Options
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.spread.parts import Part
+from xlahouse.ingest.spread.parts import RunPart
 from xlahouse.ingest.spread.spark import Tasks
 from xlahouse.sql import Warehouse
 
@@ -126,7 +126,7 @@ def dies(shared, value):
 
 def test_a_task_that_dies_names_its_file(spark):
     tasks = Tasks(spark.sparkContext)
-    parts = [Part(f"file {number}", (number,)) for number in range(5)]
+    parts = [RunPart(f"file {number}", (number,)) for number in range(5)]
     assert list(tasks.each(given_back, "shared", parts)) == [("shared", n) for n in range(5)]
     with pytest.raises(XlahouseError, match=r"^file 0: the Spark task that read it failed: .*Job"):
         list(tasks.each(dies, None, parts[:1]))

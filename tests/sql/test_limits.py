@@ -14,7 +14,7 @@ from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import QueryError
 from xlahouse.sql import Warehouse, interrupt
 from xlahouse.sql.interrupt import OutOfTime, QueryWatch, left_behind
-from xlahouse.sql.limits import Limits, memory_wall, parse_memory
+from xlahouse.sql.limits import QueryLimits, memory_wall, parse_memory
 
 ENDLESS = "select count(*) from range(10000000000000) as a, range(100) as b"
 TIME_IS_UP = "the query reached its limit of 0.2 s; ask for fewer runs or rows, or allow more time"
@@ -77,7 +77,10 @@ def test_a_call_that_does_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch
 )
 def test_memory_runs_out(root: Path, sql: str) -> None:
     size = parse_memory("100MB")
-    with memory_wall(size), Warehouse(root, memory_limit=Limits(None, size).memory) as warehouse:
+    with (
+        memory_wall(size),
+        Warehouse(root, memory_limit=QueryLimits(None, size).memory) as warehouse,
+    ):
         with pytest.raises(QueryError, match=r"not enough memory.*allow more memory"):
             warehouse.query(sql).head(1)
         assert warehouse.query("select count(*) from ops").rows == [(3,)]

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from xlahouse.ingest.events import frames
-from xlahouse.ingest.nesting.host_gaps import EVENTS, Wanted, host_gaps, joined
+from xlahouse.ingest.nesting.host_gaps import EVENTS, WantedGaps, host_gaps, joined
 from xlahouse.ingest.nesting.launch_gaps import GAPS, launch_gaps
 
 US = 1_000_000
@@ -153,7 +153,7 @@ def test_events_are_kept_that_are_of_the_thread_and_meet_a_gap(as_dictionary):
     piece = pl.DataFrame(rows, schema=["thread", "name", "start_ps", "duration_ps"], orient="row")
     if as_dictionary:
         piece = piece.with_columns(pl.col("thread", "name").cast(pl.Categorical))
-    kept = Wanted.of(gaps)[0].events(piece.to_arrow())
+    kept = WantedGaps.of(gaps)[0].events(piece.to_arrow())
     assert kept.rows() == [(0, "t", "b", 0, 101), (0, "t", "d", 199, 208)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.ingest.replay.programs import Cost, Instruction, Timeline
+from xlahouse.ingest.replay.programs import Instruction, InstructionTime, Timeline
 
 
 def line(op, opcode="fusion", operands=(), computation="main", called=(), shape="f32[8]", n=1):
@@ -20,7 +20,7 @@ def lasting(instructions, costs, at_most=False):
 
 def test_instructions_follow_one_another():
     rows = [line("a"), line("b", "all-reduce", ("a",)), line("c")]
-    costs = {"a": Cost(10), "b": Cost(7, None, True), "c": Cost(5)}
+    costs = {"a": InstructionTime(10), "b": InstructionTime(7, None, True), "c": InstructionTime(5)}
     assert lasting(rows, costs) == (15, 7, 0)
 
 
@@ -32,7 +32,11 @@ def test_a_transfer_in_flight_costs_what_no_instruction_hides(flight, exposed):
         line("d", "all-gather-done", ("s",)),
         line("b"),
     ]
-    costs = {"s": Cost(0, flight, True), "a": Cost(20), "b": Cost(3)}
+    costs = {
+        "s": InstructionTime(0, flight, True),
+        "a": InstructionTime(20),
+        "b": InstructionTime(3),
+    }
     assert lasting(rows, costs) == (23, exposed, 0)
 
 
@@ -47,7 +51,12 @@ def test_flights_share_a_link_at_most():
         line("td", "collective-permute-done", ("t",)),
         line("cd", "copy-done", ("c",)),
     ]
-    costs = {"s": Cost(0, 30, True), "t": Cost(0, 30, True), "c": Cost(0, 40), "a": Cost(10)}
+    costs = {
+        "s": InstructionTime(0, 30, True),
+        "t": InstructionTime(0, 30, True),
+        "c": InstructionTime(0, 40),
+        "a": InstructionTime(10),
+    }
     # At best: 10, then 20 for both, then 10 more for the copy.
     assert lasting(rows, costs) == (10, 20, 10)
     assert lasting(rows, costs, at_most=True) == (10, 50, 0)
@@ -59,7 +68,7 @@ def test_an_update_leads_to_its_start():
         line("u", "async-update", ("s",)),
         line("d", "async-done", ("u",)),
     ]
-    assert lasting(rows, {"s": Cost(0, 9)}) == (0, 0, 9)
+    assert lasting(rows, {"s": InstructionTime(0, 9)}) == (0, 0, 9)
 
 
 def test_a_transfer_over_fusions_ends_with_the_one_that_gives_no_flags():
@@ -73,7 +82,11 @@ def test_a_transfer_over_fusions_ends_with_the_one_that_gives_no_flags():
         line("on", "get-tuple-element", ("through",), shape="u32[]{:S(2)}"),
         line("end", "fusion", ("on",)),
     ]
-    costs = {"begin": Cost(0, 100, True), "other": Cost(10), "through": Cost(50)}
+    costs = {
+        "begin": InstructionTime(0, 100, True),
+        "other": InstructionTime(10),
+        "through": InstructionTime(50),
+    }
     assert Timeline.of("r", rows).start_of == {"end": "begin"}
     assert lasting(rows, costs) == (60, 40, 0)
 
@@ -87,7 +100,7 @@ def test_a_loop_runs_its_body_once_a_round_and_its_condition_once_more():
         line("loop", "while", called=("condition", "body")),
     ]
     # A round: 10 of compute, and 2 of the copy's 12 that nothing hides.
-    costs = {"c": Cost(1), "b": Cost(10), "s": Cost(0, 12)}
+    costs = {"c": InstructionTime(1), "b": InstructionTime(10), "s": InstructionTime(0, 12)}
     assert lasting(rows, costs) == (5 + 40, 0, 8)
 
 
@@ -99,7 +112,7 @@ def test_a_loop_within_a_loop_counts_for_each_of_its_rounds():
         line("made", "call", called=("twice",)),
         line("once", computation="twice"),
     ]
-    assert lasting(rows, {"deep": Cost(10), "once": Cost(3)}) == (63, 0, 0)
+    assert lasting(rows, {"deep": InstructionTime(10), "once": InstructionTime(3)}) == (63, 0, 0)
 
 
 @pytest.mark.parametrize("rounds", [None, 3])
@@ -109,7 +122,7 @@ def test_rounds_that_nobody_states_are_refused(rounds):
         line("loop", "while", called=("body",), n=None if rounds is None else 2),
     ]
     with pytest.raises(WarehouseError, match="r: the rounds of loop loop are decided at run time"):
-        lasting(rows, {"b": Cost(1)})
+        lasting(rows, {"b": InstructionTime(1)})
 
 
 def test_a_conditional_takes_its_shortest_branch_at_best_and_its_longest_at_worst():
@@ -118,7 +131,7 @@ def test_a_conditional_takes_its_shortest_branch_at_best_and_its_longest_at_wors
         line("long", "all-reduce", computation="two", n=None),
         line("if", "conditional", called=("one", "two")),
     ]
-    costs = {"short": Cost(3), "long": Cost(8, None, True)}
+    costs = {"short": InstructionTime(3), "long": InstructionTime(8, None, True)}
     assert lasting(rows, costs) == (3, 0, 0)
     assert lasting(rows, costs, at_most=True) == (0, 8, 0)
 

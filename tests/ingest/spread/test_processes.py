@@ -6,10 +6,10 @@ import pytest
 
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.ingest.spread import processes
-from xlahouse.ingest.spread.parts import Part
+from xlahouse.ingest.spread.parts import RunPart
 from xlahouse.ingest.spread.processes import Death, Processes
 
-PARTS = [Part(f"file {number}", (number,)) for number in range(5)]
+PARTS = [RunPart(f"file {number}", (number,)) for number in range(5)]
 EACH = [(f"shared {number}", number) for number in range(5)]
 
 
@@ -81,7 +81,7 @@ def test_a_part_whose_workers_die_twice_is_named(workers):
 
 def test_an_error_of_a_part_is_raised_in_its_turn(workers):
     spread, _, _ = workers()
-    found = spread.each(doubled, "shared", [PARTS[0], Part("bad", (-1,)), PARTS[1]])
+    found = spread.each(doubled, "shared", [PARTS[0], RunPart("bad", (-1,)), PARTS[1]])
     assert next(found) == EACH[0]
     with pytest.raises(ValueError, match="below zero"):
         next(found)

@@ -10,7 +10,7 @@ from tests.capture.test_manifest import MANIFEST as ANY
 from xlahouse.capture.manifest import MeshAxis
 from xlahouse.ingest.hlo.scopes import layer_of, tick_of
 from xlahouse.ingest.tables.busy import busy_intervals
-from xlahouse.ingest.tables.pipeline import Schedule, place_in_pipeline, schedule_of
+from xlahouse.ingest.tables.pipeline import TickSchedule, place_in_pipeline, schedule_of
 from xlahouse.ingest.tables.placed_ops import PlacedOps
 
 # Layer 0 runs before stage 0; two stages of two layers; two microbatches take three ticks.
@@ -46,7 +46,7 @@ def test_stage_microbatch_and_layer_follow_the_mesh_order():
 
 
 def test_without_a_schedule_nothing_is_known_of_a_tick():
-    placed = place_in_pipeline(_ops((0, 1, 1), (0, None, 1)), Schedule())
+    placed = place_in_pipeline(_ops((0, 1, 1), (0, None, 1)), TickSchedule())
     assert placed.select("layer", "microbatch", "masked").rows() == [
         (None, None, None),
         (1, None, None),

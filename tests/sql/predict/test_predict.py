@@ -13,7 +13,14 @@ from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.replay.step_times import step_times
 from xlahouse.sql.check.check import check_warehouse
 from xlahouse.sql.predict.advice import advise
-from xlahouse.sql.predict.changes import Change, Latency, Rate, describe, parse_latency, parse_rate
+from xlahouse.sql.predict.changes import (
+    Change,
+    LinkLatency,
+    Rate,
+    describe,
+    parse_latency,
+    parse_rate,
+)
 from xlahouse.sql.predict.comparing import growth_lines, predicted_times
 from xlahouse.sql.predict.costs import costs_of
 from xlahouse.sql.predict.fits import Fits, fit_line
@@ -81,8 +88,8 @@ def test_a_line_needs_three_sizes_and_a_slope():
 @pytest.mark.parametrize(
     ("changes", "lengthens"),
     [
-        ([Change(latency=Latency(us * 10**6, False)) for us in (0, 1, 2, 5)], True),
-        ([Change(latency=Latency(us * 10**6, True)) for us in (0, 1, 2, 5)], True),
+        ([Change(latency=LinkLatency(us * 10**6, False)) for us in (0, 1, 2, 5)], True),
+        ([Change(latency=LinkLatency(us * 10**6, True)) for us in (0, 1, 2, 5)], True),
         ([Change(ici=Rate(times=times)) for times in (0.5, 1.0, 2.0, 4.0)], False),
         ([Change(ici=Rate(bytes_per_s=rate)) for rate in (1e9, 5e9, 5e10)], False),
         ([Change(host=ratio) for ratio in (0.0, 0.5, 1.0, 2.0)], True),
@@ -187,7 +194,7 @@ def test_changes_that_a_run_cannot_be_replayed_with(facts, change, why):
 
 def test_another_latency_of_transfers_that_are_not_fitted_is_refused(facts):
     with pytest.raises(WarehouseError, match="no transfer of the run has a known latency"):
-        savings_of(facts.transfers, Fits({}), {}, Latency(1, False))
+        savings_of(facts.transfers, Fits({}), {}, LinkLatency(1, False))
 
 
 def test_without_a_fit_the_links_peaks_say_what_a_bandwidth_saves(facts):

@@ -17,7 +17,7 @@ from tests.layers import sampled
 from tests.reports.example import example_run, merge
 from tests.sql.test_guard import ATTEMPTS, REFUSED
 from tests.warehouse import write_warehouse
-from xlahouse.sql.limits import Limits
+from xlahouse.sql.limits import QueryLimits
 from xlahouse.sql.serve.workers import Workers
 
 mcp = Later("mcp")
@@ -49,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def workers(root: Path) -> Iterator[Workers]:
-    made = Workers(str(root), Limits(60, 2 << 30, 1000), 1)
+    made = Workers(str(root), QueryLimits(60, 2 << 30, 1000), 1)
     yield made
     made.close()
 
@@ -148,7 +148,7 @@ def test_no_way_out_of_the_warehouse(workers: Workers, count: int) -> None:
 
 @pytest.mark.verify
 def test_a_limit_is_an_answer(root: Path) -> None:
-    few = Workers(str(root), Limits(1, 500_000_000, 3), 1)
+    few = Workers(str(root), QueryLimits(1, 500_000_000, 3), 1)
     try:
         rows, endless = call(
             few,

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.sql.serve.test_web import ENDLESS
-from xlahouse.sql.limits import Limits
+from xlahouse.sql.limits import QueryLimits
 from xlahouse.sql.serve.asking import answer
 from xlahouse.sql.serve.web import make_app
 from xlahouse.sql.serve.workers import Gone, Workers
@@ -36,7 +36,7 @@ class Endless:
 
 @pytest.fixture
 def workers(root: Path) -> Iterator[Workers]:
-    made = Workers(str(root), Limits(LONGER_THAN_TESTS_S, 1 << 30, 10), 1, LONGER_THAN_TESTS_S)
+    made = Workers(str(root), QueryLimits(LONGER_THAN_TESTS_S, 1 << 30, 10), 1, LONGER_THAN_TESTS_S)
     yield made
     made.close()
 
@@ -58,7 +58,7 @@ def test_a_question_whose_client_is_gone_ends(workers: Workers) -> None:
 
 
 def test_who_waits_for_a_process_may_leave_too(root: Path) -> None:
-    none_free = Workers(str(root), Limits(), 0, LONGER_THAN_TESTS_S)
+    none_free = Workers(str(root), QueryLimits(), 0, LONGER_THAN_TESTS_S)
     gone = threading.Event()
     gone.set()
     with pytest.raises(Gone):
