@@ -110,6 +110,6 @@ def test_text_that_goes_or_comes_twice_is_survived_and_said(data):
     else:
         # Text that is gone between two events leaves none that is damaged, and the header none at all.
         whole = {row for row in EVENTS if f'"name": "{row[0]}", "args"'.encode() in raw}
-        # Where the end alone is gone, two events that damage made one are JSON whose last key of a name counts.
+        # Where the end alone is gone, two events that damage made one are JSON: the last of two names counts.
         ended = (events_of(bytes(raw) + end) for end in (b"}", b"]}"))
         assert said or whole <= kept or any(each and total >= len(each) for each in ended)
