@@ -55,7 +55,7 @@ def test_so_many_batches_are_finished_at_once(monkeypatch):
         return planes, part
 
     monkeypatch.setattr(run_tables, "finish_planes", finish)
-    monkeypatch.setattr(run_tables.Wanted, "of", lambda gaps: {})
+    monkeypatch.setattr(run_tables.WantedGaps, "of", lambda gaps: {})
     planes = [SimpleNamespace(bytes=8 * MIB, devices=[], file=0) for _ in range(5)]
     world = SimpleNamespace(
         paths=["f"],
